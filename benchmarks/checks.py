@@ -29,10 +29,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from assay.checkers.contract import Contract
 from assay.checkers.engine import DuckDB, Engine
-from assay.checkers.judge import judge
-from assay.checkers.source import open_history
+from assay.checkers.engine.history_views import open_history
+from assay.checkers.judging.contract import Contract
+from assay.checkers.judging.judge import judge
 from assay.checkers.transactions.cycles import ORDERS
 from assay.harness.core.history import HistoryReader
 from assay.harness.synthetic.generate import HISTORY, PLANTED, generate

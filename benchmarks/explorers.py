@@ -40,7 +40,7 @@ def explorer(workload: str, seed: int, defect: str | None = None, **budget: floa
         plain: Any = Player(experiment, base, base.store / "schedules", Engines(threads=1), registry)
         player, others = plain, lambda: 0.0
         try:
-            quick = import_module("assay.harness.search.quick")
+            quick = import_module("assay.harness.search.fork_player")
         except ImportError:
             pass
         else:

@@ -12,7 +12,7 @@ import time
 from datetime import date
 from pathlib import Path
 
-from assay.harness.nights.morning import read
+from assay.harness.nightly.store_index import read
 from assay.reports.index.known import Known
 from assay.reports.index.page import page
 

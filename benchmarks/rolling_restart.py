@@ -21,9 +21,9 @@ from dataclasses import asdict, dataclass, field
 
 from assay.cluster.deploy import start_system
 from assay.cluster.node import by_role
+from assay.harness.run.environments import World, open_world
 from assay.harness.run.settings import DOCKER, SIM, Settings
-from assay.harness.run.worlds import World, open_world
-from assay.nemesis.restart import serves
+from assay.nemesis.faults.restart import serves
 from assay.system_under_test.client.config import ProducerConfig
 from assay.system_under_test.client.errors import SendFailed
 from assay.system_under_test.client.metadata import BACK_OFF, Metadata

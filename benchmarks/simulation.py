@@ -20,7 +20,7 @@ from assay.cluster.sim.loop import SimLoop
 from assay.harness.run.attempt import Attempt
 from assay.harness.run.experiment import experiment_of
 from assay.harness.run.settings import SIM, Settings
-from assay.nemesis.catalogue import NONE
+from assay.nemesis.schedule.catalogue import NONE
 from assay.workloads.test_log import test_log
 
 from figures import Output, arguments, names, numbers

@@ -20,9 +20,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from assay.checkers.engine.spark_application import SparkApplication
-from assay.harness.nights import tables, trends
-from assay.harness.nights.dataset import PACKED, PARTITION
-from assay.harness.nights.rows import SCHEMA
+from assay.harness.nightly import tables, trends
+from assay.harness.nightly.dataset import PACKED, PARTITION
+from assay.harness.nightly.rows import SCHEMA
 
 from figures import Output, arguments, names, watched
 from helpers.night_runs import ZOO, cells_of_a_night

@@ -10,8 +10,8 @@ from types import MappingProxyType
 from typing import Final
 
 from assay.checkers.engine import Engine, Row
+from assay.checkers.judging.verdict import MOST_OPERATIONS, Finding
 from assay.checkers.times import readable, seconds
-from assay.checkers.verdict import MOST_OPERATIONS, Finding
 
 MOST_FINDINGS: Final = 20
 """Findings explained per anomaly; the rest is counted."""

@@ -9,20 +9,21 @@ transactions read the tables of the family before them. Families of your own go 
 from collections.abc import Iterable
 from typing import Final
 
+from assay.checkers.administration.lost_changes import LOST_CHANGES
+from assay.checkers.administration.rejected_changes import REFUSALS
 from assay.checkers.check import Family
-from assay.checkers.contract import NO_RECOVERY
-from assay.checkers.coverage import NO_RECOVERY_MEANING
 from assay.checkers.groups.expiry import EXPIRY
 from assay.checkers.groups.family import GROUPS
 from assay.checkers.groups.offsets import OFFSETS
 from assay.checkers.groups.ownership import OWNERSHIP
-from assay.checkers.inspection import INSPECTION
-from assay.checkers.invariants import INVARIANTS
+from assay.checkers.judging.contract import NO_RECOVERY
+from assay.checkers.judging.coverage import NO_RECOVERY_MEANING
+from assay.checkers.liveness.client_progress import PROGRESS
+from assay.checkers.liveness.family import REST
 from assay.checkers.log.epochs import REPLICATION
 from assay.checkers.log.family import LOG, REPORTED, STATEMENTS
 from assay.checkers.log.replicas import REPLICAS
 from assay.checkers.log.unflushed import UNFLUSHED
-from assay.checkers.lost_changes import LOST_CHANGES
 from assay.checkers.objects.banks import BANK
 from assay.checkers.objects.counters import COUNTERS
 from assay.checkers.objects.emptiness import EMPTINESS
@@ -32,11 +33,10 @@ from assay.checkers.objects.monotonic import MONOTONIC, MONOTONIC_REAL_TIME
 from assay.checkers.objects.queues import QUEUES
 from assay.checkers.objects.sets import SETS
 from assay.checkers.objects.snapshots import SNAPSHOTS
-from assay.checkers.processes import PROCESSES
-from assay.checkers.progress import PROGRESS
-from assay.checkers.refusals import REFUSALS
 from assay.checkers.register.family import REGISTER, REGISTER_CAS
-from assay.checkers.rest.family import REST
+from assay.checkers.servers.acknowledged_state import INSPECTION
+from assay.checkers.servers.invariants import INVARIANTS
+from assay.checkers.servers.process_exits import PROCESSES
 from assay.checkers.transactions.family import TRANSACTION_FAMILIES
 
 OBJECT_FAMILIES: Final = (COUNTERS, MAX_REGISTERS, SETS, QUEUES, UNIQUE_IDS, MONOTONIC)

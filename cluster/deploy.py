@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from assay.cluster import zookeeper
-from assay.cluster.asking import asked
+from assay.cluster.checked_hooks import asked
 from assay.cluster.node import Cluster, Node, NodeError, ProcessState, Several, by_role
 from assay.cluster.system import ZOOKEEPER_ROLE, DeploymentError, System
 

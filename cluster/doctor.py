@@ -15,7 +15,7 @@ from assay.cluster import owner, zookeeper
 from assay.cluster.docker import disk, image, preload
 from assay.cluster.docker.engine import EngineError, answers, engine, labels
 from assay.cluster.docker.layer import INSTALL_DOCKER, ImageError
-from assay.cluster.finding import Finding
+from assay.cluster.doctor_finding import Finding
 from assay.cluster.journal import state_folder
 from assay.cluster.ssh import power
 

@@ -1,8 +1,8 @@
 """The undo journal: how to take back what a run does to machines, written down before it is done.
 
 One file per run, JSON lines, each fsynced before the deed: an ``undo`` entry says how, a ``done`` entry that it has
-been undone. Replay (``cluster/undo.py``) goes backwards over what is not done, and every action may be repeated, so a
-crash at any point, replay included, costs nothing.
+been undone. Replay (``cluster/leftovers.py``) goes backwards over what is not done, and every action may be repeated,
+so a crash at any point, replay included, costs nothing.
 """
 
 import os
@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from assay.cluster import owner
-from assay.cluster.ssh.reach import Reach
+from assay.cluster.ssh.ssh_address import Reach
 
 JOURNALS = "journals"
 

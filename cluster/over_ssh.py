@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from assay.cluster import journal as undo
 from assay.cluster import owner, zookeeper
-from assay.cluster.asking import provided
+from assay.cluster.checked_hooks import provided
 from assay.cluster.ssh import logs
 from assay.cluster.ssh.node import SshNode
 from assay.cluster.system import ZOOKEEPER_ROLE, System

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
-from assay.cluster.asking import asked, is_command
+from assay.cluster.checked_hooks import asked, is_command
 from assay.cluster.node import Node
-from assay.cluster.second import SECOND
+from assay.cluster.second_copy import SECOND
 from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, DeploymentError, System
 
 NAME = re.compile(r"[a-z][a-z0-9-]*")

@@ -1,10 +1,17 @@
 """The harness: from operations and generators to a verdict, in pytest and on the command line.
 
-In the order in which to read: ``core`` (operation, generator, interpreter, history), ``run`` (a trial: from the first
-node to the closed history; an attempt: a trial with its verdict and report), ``plugin`` (pytest) and ``cli`` (the
-``assay`` command). Then, as needed: ``remote`` (clients on nodes of their own), ``stored`` (runs judged and done
-again), ``search`` (``--explore`` and ``assay shrink``), ``nights`` (tables over many runs), ``foreign`` (histories of
-other tools), ``synthetic`` (generated histories).
+In reading order:
+
+- ``core``: operation, client, generator, interpreter, history
+- ``run``: one run, from the first node to the closed history, the verdict and the report
+- ``plugin``: the pytest plugin
+- ``cli``: the ``assay`` command
+- ``remote``: clients on nodes of their own
+- ``stored``: judges and repeats stored runs
+- ``search``: ``--explore`` and ``assay shrink``
+- ``nightly``: the nightly run, and tables over many runs
+- ``foreign``: histories of other tools
+- ``synthetic``: generated histories
 
 Nothing here knows the broker. ``tests/test_architecture.py`` holds which room may import which.
 """

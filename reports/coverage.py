@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from assay.checkers.families import FAMILIES, meanings
-from assay.checkers.verdict import Examined, Judgement
+from assay.checkers.judging.verdict import Examined, Judgement
 
 KNOWN: Final = meanings(FAMILIES)
 

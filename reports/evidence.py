@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from assay.checkers.context import began
+from assay.checkers.judging.finding_context import began
+from assay.checkers.judging.verdict import Judgement
 from assay.checkers.times import digits_of, in_seconds
-from assay.checkers.verdict import Judgement
 from assay.harness.core.history import HistoryReader
-from assay.reports.cuts import what_it_cut
+from assay.reports.cut_description import what_it_cut
 from assay.reports.failure_text import EvidenceLines, forbidden_findings, operations_wanted
 from assay.reports.faults import detail_of, lasted
 

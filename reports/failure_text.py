@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
+from assay.checkers.judging.verdict import LONGEST_LIST, Finding, Judgement, Verdict, beneath_of
 from assay.checkers.times import MILLISECONDS, digits_of, in_seconds
-from assay.checkers.verdict import LONGEST_LIST, Finding, Judgement, Verdict, beneath_of
 from assay.harness.core.printable import printable
 from assay.reports.reasons import joined
 

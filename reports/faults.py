@@ -6,11 +6,11 @@ from typing import Any, Final
 
 import msgspec
 
-from assay.checkers.context import began
-from assay.checkers.coverage import successes
+from assay.checkers.judging.coverage import successes
+from assay.checkers.judging.finding_context import began
 from assay.checkers.times import in_seconds
-from assay.reports.cuts import what_it_cut
-from assay.reports.recording import Recording, Row
+from assay.reports.cut_description import what_it_cut
+from assay.reports.history_db import Recording, Row
 
 MOST_FAULTS: Final = 400
 """Faults drawn and listed; the rest is counted."""

@@ -9,9 +9,9 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from assay.checkers.verdict import Judgement
+from assay.checkers.judging.verdict import Judgement
 from assay.harness.core.files import read_json
-from assay.harness.core.stamps import Origin
+from assay.harness.core.timestamps import Origin
 
 T = TypeVar("T")
 

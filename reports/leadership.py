@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from assay.reports.faults import FaultBand
-from assay.reports.recording import Recording, Row
+from assay.reports.history_db import Recording, Row
 
 MOST_LANES: Final = 12
 MOST_KEYS: Final = 120

@@ -14,18 +14,18 @@ from typing import Final
 import pyarrow as pa
 
 from assay.checkers.engine import EngineError
-from assay.checkers.verdict import Finding, Judgement, Verdict, beneath_of
+from assay.checkers.judging.verdict import Finding, Judgement, Verdict, beneath_of
 from assay.harness.core.history import SCHEMAS, HistoryError, HistoryReader
-from assay.reports.alike import Fold, fold
 from assay.reports.coverage import CheckRow, Policy, coverage, meaning, policy
-from assay.reports.earlier import Comparison, Summary, compared, summary
-from assay.reports.edn import packed
+from assay.reports.edn_export import packed
 from assay.reports.faults import FaultBand, fault_bands
 from assay.reports.files import RunFiles, read_files
+from assay.reports.folding import Fold, fold
+from assay.reports.history_db import Recording
+from assay.reports.last_pass import Comparison, Summary, compared, summary
 from assay.reports.leadership import CONTROLLER, Leadership, leadership
 from assay.reports.node_logs import LogLines, node_logs
 from assay.reports.operations import Lanes, OperationRow, find, lanes
-from assay.reports.recording import Recording
 from assay.reports.roles import Roles, roles_of
 from assay.reports.series import Complaint, Series, Sharing, Verb, complaints, series, sharings, verbs
 from assay.reports.zookeeper import Agreement, agreement
@@ -106,7 +106,7 @@ class Recorded:
     through: Mapping[str, str]
     """By worker, the node through which its clients reached the system, where that is known."""
     edn: bytes | None
-    """All operations as :mod:`assay.reports.edn` writes them, compressed; None where they are too many."""
+    """All operations as :mod:`assay.reports.edn_export` writes them, compressed; None where they are too many."""
 
     @property
     def summary(self) -> Summary:

@@ -15,9 +15,9 @@ from typing import Final, Self
 import msgspec
 
 from assay.checkers.times import NANOSECONDS
-from assay.harness.core.stamps import Origin
+from assay.harness.core.timestamps import Origin
+from assay.reports.history_db import Recording
 from assay.reports.log_times import written
-from assay.reports.recording import Recording
 
 MOST_LINES: Final = 5_000
 MOST_EVENTS: Final = 50_000
@@ -29,7 +29,8 @@ VIRTUAL: Final = re.compile(r"\s*(\d+\.\d{6}) (.*)")
 
 
 GROWTH: Final = "growth.json"
-"""In ``logs/``: by node, by the name of its log, moments of the loop with the size then (``cluster/ssh/growth.py``)."""
+"""In ``logs/``: by node, by the name of its log, moments of the loop with the size then
+(``cluster/ssh/log_sizes.py``)."""
 _GROWN: Final = msgspec.json.Decoder(dict[str, dict[str, list[tuple[float, int]]]])
 
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from assay.reports.recording import Recording, Row
+from assay.reports.history_db import Recording, Row
 
 MOST_LANES: Final = 24
 MOST_COMPLETE: Final = 7_000

@@ -16,14 +16,14 @@ from bokeh.resources import Resources
 from jinja2 import Environment
 from markupsafe import Markup
 
+from assay.checkers.judging.verdict import LONGEST_LIST, Finding, Verdict
 from assay.checkers.times import MILLISECONDS, NANOSECONDS, digits_of, in_seconds
-from assay.checkers.verdict import LONGEST_LIST, Finding, Verdict
 from assay.harness.core.files import write_atomically
 from assay.harness.core.history import HistoryReader
 from assay.reports import html
-from assay.reports.alike import fold, keys_of
-from assay.reports.earlier import Pace
 from assay.reports.faults import FaultBand, lasted
+from assay.reports.folding import fold, keys_of
+from assay.reports.last_pass import Pace
 from assay.reports.leadership import natural
 from assay.reports.model import FindingView, Recorded, Report, read
 from assay.reports.operations import OperationRow

@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from assay.checkers.times import NANOSECONDS
-from assay.reports.recording import Recording, Row
+from assay.reports.history_db import Recording, Row
 
 MOST_POINTS: Final = 240
 LEAST_WIDTH: Final = 1_000_000

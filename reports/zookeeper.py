@@ -11,8 +11,8 @@ from typing import Final
 import msgspec
 
 from assay.reports.faults import FaultBand
+from assay.reports.history_db import Recording, Row
 from assay.reports.leadership import deaths, natural
-from assay.reports.recording import Recording, Row
 
 MOST_EVENTS: Final = 5_000
 

@@ -19,7 +19,6 @@ from assay.system_under_test.controller.public_control import PublicControl
 from assay.system_under_test.controller.registration import IdTaken
 from assay.system_under_test.controller.topic_settings import ConfigChanges, SettingsRead
 from assay.system_under_test.controller.traits import controller_traits
-from assay.system_under_test.departure import Departure
 from assay.system_under_test.events import EventLog
 from assay.system_under_test.groups.coordinator import Coordinator
 from assay.system_under_test.groups.traits import group_traits
@@ -35,6 +34,7 @@ from assay.system_under_test.registrar import Registrar
 from assay.system_under_test.replication.manager import ReplicaManager
 from assay.system_under_test.replication.traits import replication_traits
 from assay.system_under_test.runtime import Runtime
+from assay.system_under_test.shutdown import Departure
 from assay.system_under_test.tasks import Background
 
 _log = logging.getLogger("assay.broker")

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from assay.system_under_test import at_rest, disks, questions
+from assay.system_under_test import broker_rpc, cluster_snapshot, disk_inspection
 from assay.system_under_test.broker import entry
 from assay.system_under_test.config import (
     MAX_BUFFERED_REQUEST_BYTES,
@@ -24,15 +24,15 @@ from assay.system_under_test.config import (
     TopicConfig,
 )
 from assay.system_under_test.defects import DEFECTS, Defect
-from assay.system_under_test.disks import DATA
+from assay.system_under_test.disk_inspection import DATA
 from assay.system_under_test.first_topics import FirstTopic, create, led
-from assay.system_under_test.groups.points import DRAFT_FAILOVER_POINTS, FAILOVER_POINTS
+from assay.system_under_test.groups.kill_points import DRAFT_FAILOVER_POINTS, FAILOVER_POINTS
 from assay.system_under_test.groups.terms import partition_of
 from assay.system_under_test.inspection import Inspection
 from assay.system_under_test.invariants.asserted import Asserted
 from assay.system_under_test.log.directory import LOCK
-from assay.system_under_test.places import BROKER, ZOOKEEPER, Cluster, Node, members, possible_brokers, zookeepers
 from assay.system_under_test.protocol.metadata import MetadataResponse
+from assay.system_under_test.topology import BROKER, ZOOKEEPER, Cluster, Node, members, possible_brokers, zookeepers
 
 __all__ = ["Broker", "FirstTopic", "SetUpError"]
 
@@ -262,21 +262,21 @@ class Broker:
 
     async def durable_size(self, node: Any, path: str) -> int:
         """What is fsynced and not yet noted counts as not durable: an unclean start scans and may cut it."""
-        return await disks.durable_size(node, path)
+        return await disk_inspection.durable_size(node, path)
 
     async def alone_with(self, cluster: Cluster, node: Node, away: Collection[Node]) -> str | None:
         """As the leaders say who is in sync; of a partition without one that answers nothing is known."""
-        led = await disks.led(possible_brokers(cluster), PORT, marks=False)
+        led = await disk_inspection.led(possible_brokers(cluster), PORT, marks=False)
         mine = {key: one for key, one in sorted(led.items()) if node.index in one.assigned}
         lost = {node.index, *(one.index for one in away)}
         return next((key for key, one in mine.items() if not {*one.in_sync} - lost), None)
 
     async def replicas(self, cluster: Cluster) -> Sequence[Mapping[str, Any]]:
-        return [vars(record) for record in await disks.replicas(possible_brokers(cluster), PORT)]
+        return [vars(record) for record in await disk_inspection.replicas(possible_brokers(cluster), PORT)]
 
     async def look(self, cluster: Cluster, runtime: Any) -> Sequence[Mapping[str, Any]]:
-        place = at_rest.Place(members(cluster), zookeepers(cluster), PORT, CONFIG_FILE, DATA)
-        return [vars(one) for one in await at_rest.look(place, runtime)]
+        place = cluster_snapshot.Place(members(cluster), zookeepers(cluster), PORT, CONFIG_FILE, DATA)
+        return [vars(one) for one in await cluster_snapshot.look(place, runtime)]
 
     def inspector(self, cluster: Any) -> Inspection | None:
         if cluster.kind != "sim":
@@ -290,13 +290,13 @@ class Broker:
         return None if inspection is None else Asserted(inspection)
 
     def unsettled(self, seen: Sequence[Mapping[str, Any]], wall_ms: int) -> int:
-        return at_rest.unsettled([at_rest.Seen(**one) for one in seen], wall_ms)
+        return cluster_snapshot.unsettled([cluster_snapshot.Seen(**one) for one in seen], wall_ms)
 
     async def replicas_of(self, cluster: Cluster, key: str) -> Sequence[Any] | None:
         """As the controller says; None while they move, or when no controller answers."""
         controller = await self.find(cluster, "controller")
         topic, _, index = key.rpartition("-")
-        found = None if controller is None else await questions.replicas(controller.address, PORT, topic, int(index))
+        found = None if controller is None else await broker_rpc.replicas(controller.address, PORT, topic, int(index))
         nodes = {node.index: node for node in possible_brokers(cluster)}
         return None if found is None else [nodes[broker] for broker in found]
 
@@ -306,15 +306,15 @@ class Broker:
         if controller is None:
             return "no controller is known"
         topic, _, index = key.rpartition("-")
-        return await questions.move(controller.address, PORT, topic, int(index), [node.index for node in nodes])
+        return await broker_rpc.move(controller.address, PORT, topic, int(index), [node.index for node in nodes])
 
     def moved(self, line: Mapping[str, Any]) -> tuple[str, Sequence[int]] | None:
         """As the controller says that has done its last step."""
         return (line["key"], line["replicas"]) if line.get("event") == "reassignment-ended" else None
 
-    async def standing(self, cluster: Cluster) -> questions.Standing | None:
+    async def standing(self, cluster: Cluster) -> broker_rpc.Standing | None:
         controller = await self.find(cluster, "controller")
-        return None if controller is None else await questions.standing(controller.address, PORT)
+        return None if controller is None else await broker_rpc.standing(controller.address, PORT)
 
     def handed_over(self, line: Mapping[str, Any]) -> tuple[int, Mapping[str, str]] | None:
         """As the broker says before it closes its sockets."""
@@ -326,7 +326,7 @@ class Broker:
 
     async def ready(self, node: Node) -> bool:
         """Does it answer, and know a controller?"""
-        metadata = await questions.metadata(node.address, PORT)
+        metadata = await broker_rpc.metadata(node.address, PORT)
         return metadata is not None and metadata.controller_id >= 0 and bool(metadata.brokers)
 
     async def set_up(self, cluster: Cluster) -> None:
@@ -337,7 +337,7 @@ class Broker:
         said = "nothing yet"
         made = not self._topics
         while True:
-            answers = [await questions.metadata(node.address, PORT) for node in brokers]
+            answers = [await broker_rpc.metadata(node.address, PORT) for node in brokers]
             if all(
                 answer is not None and len(answer.brokers) == len(brokers) and (not made or led(answer, self._topics))
                 for answer in answers
@@ -362,7 +362,7 @@ class Broker:
         chosen = [node for node in brokers if controllers == {node.index}]
         if not chosen:
             return False, f"the brokers name controllers {sorted(controllers)}"
-        return await create(chosen[0].address, PORT, self._topics, self.replication, questions.ASK_TIMEOUT)
+        return await create(chosen[0].address, PORT, self._topics, self.replication, broker_rpc.ASK_TIMEOUT)
 
     async def find(self, cluster: Cluster, what: str, key: str | None = None) -> Any | None:
         """What most brokers say; None when they say nothing or disagree evenly."""
@@ -370,13 +370,13 @@ class Broker:
         match what:
             case "coordinator":
                 group = key or self.groups[0]
-                asked = [questions.coordinator(node.address, PORT, group) for node in brokers]
+                asked = [broker_rpc.coordinator(node.address, PORT, group) for node in brokers]
             case "leader":
                 led = key or self.keys()[0]
-                asked = [questions.leader(node.address, PORT, led) for node in brokers]
+                asked = [broker_rpc.leader(node.address, PORT, led) for node in brokers]
             case "controller":
-                asked = [questions.controller(node.address, PORT) for node in brokers]
+                asked = [broker_rpc.controller(node.address, PORT) for node in brokers]
             case _:
                 return None
-        found = await questions.most(asked)
+        found = await broker_rpc.most(asked)
         return next((node for node in possible_brokers(cluster) if node.index == found), None)

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from assay.system_under_test.broker_rpc import ask
 from assay.system_under_test.network.connection import CallError
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.metadata import MetadataResponse
 from assay.system_under_test.protocol.topics import ConfigEntry, CreatableTopic, CreateTopicsRequest
-from assay.system_under_test.questions import ask
 
 CREATE_TIMEOUT = 6.0
 CREATE_TOPICS_VERSION = 1

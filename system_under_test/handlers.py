@@ -9,11 +9,11 @@ from typing import Any
 
 from assay.system_under_test.config import OFFSETS_TOPIC, BrokerConfig
 from assay.system_under_test.controller import admin
+from assay.system_under_test.controller.controlled_shutdown import controlled_shutdown, shutdown_of_a_life
 from assay.system_under_test.controller.controller import Controller
 from assay.system_under_test.controller.damage import damaged_replicas
 from assay.system_under_test.controller.metadata import MetadataCache
 from assay.system_under_test.controller.public_control import PublicControl
-from assay.system_under_test.controller.shutdown import controlled_shutdown, shutdown_of_a_life
 from assay.system_under_test.controller.topics import auto_create, offsets_topic, with_defaults
 from assay.system_under_test.groups.coordinator import Coordinator
 from assay.system_under_test.network.handler import Context, Handler

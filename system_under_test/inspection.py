@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from kazoo.exceptions import NoNodeError
 
-from assay.system_under_test.at_rest import LOG_SUFFIX, Seen
+from assay.system_under_test.cluster_snapshot import LOG_SUFFIX, Seen
 from assay.system_under_test.zookeeper import paths, znodes
 from assay.system_under_test.zookeeper.znodes import PartitionState, TopicSettings
 

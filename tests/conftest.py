@@ -1,7 +1,7 @@
 """For all tests: pytest's own means of testing plugins, a time limit for each test, Ctrl-C, one Spark, and --fast.
 
 Time limits per example in Hypothesis fail on a busy machine and say nothing about the property. A shell has what it
-starts in the background ignore Ctrl-C; tests that send it to their own process need it.
+starts in the background ignore Ctrl-C, and nohup does so with SIGHUP. Tests send both signals to their own process.
 """
 
 from __future__ import annotations
@@ -31,13 +31,15 @@ settings.load_profile("day")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 TAKES_LONG: Final = re.compile(
     r"^(?:import subprocess"
     r"|from helpers\.(?:attempts|broker_process|judging|live_cluster|night_runs|process_tree|run_folders|standalone)\b"
     r"|from assay\.(?:harness\.(?:run\.(?:attempt|trial)|search|synthetic|cli\.main)|checkers\.linearizability)\b"
-    r"|from assay\.checkers\.(?:engine|judge) import|from helpers\.(?:logs|power_histories)\b)"
+    r"|from assay\.checkers\.(?:engine|judging\.judge) import|from helpers\.(?:logs|power_histories)\b)"
     r"|\b(?:pytester|toy_project)\b"
     r"|^pytestmark = .*\b(?:slow|spark|browser|docker)\b",
     re.MULTILINE,

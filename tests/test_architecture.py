@@ -29,10 +29,10 @@ ALLOWED = {
     "harness/search": {
         "harness/core", "harness/run", "harness/stored", "cluster", "nemesis", "checkers", "reports",
     },
-    "harness/nights": {"harness/core", "harness/run", "harness/stored", "cluster", "checkers", "reports"},
+    "harness/nightly": {"harness/core", "harness/run", "harness/stored", "cluster", "checkers", "reports"},
     "harness/plugin": {"harness/core", "harness/run", "harness/search", "cluster", "nemesis", "checkers"},
     "harness/cli": {
-        "harness/core", "harness/run", "harness/stored", "harness/search", "harness/synthetic", "harness/nights",
+        "harness/core", "harness/run", "harness/stored", "harness/search", "harness/synthetic", "harness/nightly",
         "cluster", "nemesis", "checkers", "reports",
     },
     "workloads": {"cluster", "harness/core", "harness/run", "checkers", "system_under_test"},
@@ -40,19 +40,19 @@ ALLOWED = {
 """Part of the project -> the other parts that it may import."""
 
 TOP = (
-    "at_rest",
+    "cluster_snapshot",
     "broker",
     "handlers",
     "identity",
     "registrar",
-    "departure",
-    "questions",
+    "shutdown",
+    "broker_rpc",
     "deployment",
-    "disks",
+    "disk_inspection",
     "inspection",
     "invariants",
     "first_topics",
-    "places",
+    "topology",
     "process",
     "__main__",
 )
@@ -217,7 +217,7 @@ OUTSIDE = {
     "system_under_test/process.py": "the real process",
     "system_under_test/storage/local.py": "the real disk",
     "system_under_test/zookeeper/adapter.py": "the real ZooKeeper",
-    "workloads/locks.py": "a client that blocks, which the simulation refuses",
+    "workloads/generic/locks.py": "a client that blocks, which the simulation refuses",
 }
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from assay.checkers.contract import NO_RECOVERY
 from assay.checkers.families import FAMILIES
+from assay.checkers.judging.contract import NO_RECOVERY
 from assay.harness.run.faults import combinations, replayed
-from assay.nemesis.catalogue import Catalogue
+from assay.nemesis.schedule.catalogue import Catalogue
 from assay.system_under_test.defects import DEFECTS, Defect
 
 ROOT = Path(__file__).parent.parent

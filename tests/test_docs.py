@@ -12,7 +12,7 @@ import pytest
 from assay.harness.core.history import SCHEMAS
 from assay.harness.core.history.format_1 import KINDS
 from assay.harness.core.history.kinds import KINDS as EFFECTS
-from assay.system_under_test.groups import points
+from assay.system_under_test.groups import kill_points
 from test_architecture import ALLOWED
 
 ROOT = Path(__file__).parent.parent
@@ -81,7 +81,7 @@ def missing_file(name: str) -> bool:
 
 
 def missing_module(dotted: str) -> bool:
-    """``assay.checkers.judge``, or a name in a module: ``assay.checkers.contract.forbid``."""
+    """``assay.checkers.judging.judge``, or a name in a module: ``assay.checkers.judging.contract.forbid``."""
     *_, last = words = dotted.removeprefix("assay.").split(".")
     for path in (ROOT.joinpath(*words), ROOT.joinpath(*words).with_suffix(".py")):
         if path.exists():
@@ -154,7 +154,7 @@ def test_the_system_that_is_explained_is_the_one_that_runs() -> None:
     """Every line of code of that page, up to where things are broken on purpose, is in the workload, in what it takes
     from that of all registers, or in that of Redis."""
     page = (ROOT / "docs" / "your_own_system.md").read_text().partition("## 6.")[0]
-    files = [ROOT / "workloads" / name for name in ("test_zookeeper.py", "registers.py", "test_redis.py")]
+    files = [ROOT / "workloads" / name for name in ("test_zookeeper.py", "generic/registers.py", "test_redis.py")]
     workload = {line.strip() for file in files for line in file.read_text().splitlines()}
     shown = [
         line.strip() for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) for line in block.splitlines()
@@ -194,7 +194,10 @@ BY_OTHERS = {
     "replica-transition": {"key"},
     "assignment-written": {"key"},
     "reassignment-ended": {"key"},
-    **{key: {"key", "owner"} for key in (points.PARTLY_CALLED, points.PARTLY_JOINED, points.PARTLY_ASSIGNED)},
+    **{
+        key: {"key", "owner"}
+        for key in (kill_points.PARTLY_CALLED, kill_points.PARTLY_JOINED, kill_points.PARTLY_ASSIGNED)
+    },
 }
 """Events that are emitted by way of a helper, which gives these columns."""
 
@@ -206,7 +209,7 @@ def emitted() -> dict[str, set[str]]:
         for call in ast.walk(ast.parse(path.read_text())):
             if isinstance(call, ast.Call) and ast.unparse(call.func).split(".")[-1] in ("emit", "_emit"):
                 name = call.args[0]
-                event = name.value if isinstance(name, ast.Constant) else getattr(points, ast.unparse(name), None)
+                event = name.value if isinstance(name, ast.Constant) else getattr(kill_points, ast.unparse(name), None)
                 if event is not None:
                     given = {keyword.arg or "" for keyword in call.keywords}
                     found.setdefault(event, set()).update(given & {*ONE_MEANING})

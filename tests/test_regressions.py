@@ -20,7 +20,7 @@ from assay.harness.run.experiment import Experiment, experiment_of
 from assay.harness.run.settings import Settings
 from assay.harness.search.example import Example
 from assay.harness.search.player import Player, PlayOutcome
-from assay.nemesis.schedule import Schedule, decode
+from assay.nemesis.schedule.schedule import Schedule, decode
 from assay.system_under_test.defects import DEFECTS
 
 FOLDER = Path(__file__).parent / "regressions"

@@ -13,12 +13,12 @@ from assay.harness.core.generator import Generator, mix
 from assay.harness.run.experiment import experiment
 from assay.harness.run.settings import Settings
 from assay.system_under_test.deployment import Broker
-from assay.workloads.broker_contract import promised
-from assay.workloads.burst_client import bursts
-from assay.workloads.log_client import LogClient
-from assay.workloads.log_drain import drain
-from assay.workloads.log_operations import end, poll
-from assay.workloads.mixes import LOG_MIXES
+from assay.workloads.broker.broker_contract import promised
+from assay.workloads.broker.burst_client import bursts
+from assay.workloads.broker.log_client import LogClient
+from assay.workloads.broker.log_drain import drain
+from assay.workloads.broker.log_operations import end, poll
+from assay.workloads.broker.mixes import LOG_MIXES
 
 SYSTEM = Broker(partitions=4, replication=3, min_insync=2)
 # No set has a second record from which it could be split.

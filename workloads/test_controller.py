@@ -15,12 +15,12 @@ from assay.harness.core.generator import Generator, mix, stagger
 from assay.harness.run.experiment import experiment
 from assay.harness.run.settings import Settings
 from assay.system_under_test.deployment import Broker
-from assay.workloads.broker_contract import promised
-from assay.workloads.controller_churn import churn, moves
-from assay.workloads.controller_client import ControllerClient
-from assay.workloads.log_drain import drain
-from assay.workloads.log_operations import traffic
-from assay.workloads.mixes import LOG_MIXES
+from assay.workloads.broker.broker_contract import promised
+from assay.workloads.broker.controller_churn import churn, moves
+from assay.workloads.broker.controller_client import ControllerClient
+from assay.workloads.broker.log_drain import drain
+from assay.workloads.broker.log_operations import traffic
+from assay.workloads.broker.mixes import LOG_MIXES
 
 SYSTEM = Broker(partitions=4, replication=3, min_insync=2)
 # One copy of a record is enough for the topics that come and go, and it may be with the one that loses its power.

@@ -15,11 +15,11 @@ from base64 import b64decode
 from typing import Any
 
 from assay import SET_ANOMALIES, Endpoint, Generator, Settings, WorkloadMix, experiment, forbid, linearizable
-from assay.workloads import sets
-from assay.workloads.etcd_gateway import SECONDS, TROUBLE, ask, text
-from assay.workloads.etcd_lock_client import FENCED, LockedSet
-from assay.workloads.etcd_system import Etcd
-from assay.workloads.registers import Registers, few_values
+from assay.workloads.generic import sets
+from assay.workloads.generic.registers import Registers, few_values
+from assay.workloads.systems.etcd import Etcd
+from assay.workloads.systems.etcd_gateway import SECONDS, TROUBLE, ask, text
+from assay.workloads.systems.etcd_lock_client import FENCED, LockedSet
 
 KEYS = tuple(f"r{number}" for number in range(5))
 

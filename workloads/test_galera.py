@@ -30,9 +30,9 @@ from assay import (
     repeat,
     unfold,
 )  # fmt: skip
-from assay.workloads import bank, list_append, sets
-from assay.workloads.galera_system import Galera
-from assay.workloads.sql import unknown
+from assay.workloads.generic import bank, list_append, sets
+from assay.workloads.systems.galera import Galera
+from assay.workloads.systems.sql import unknown
 from assay.workloads.test_mariadb import LOSES, RepeatableRead
 
 CLUSTER = Galera()

@@ -14,13 +14,13 @@ from assay.checkers.register.family import REGISTER
 from assay.harness.core.generator import Generator
 from assay.harness.run.settings import Settings
 from assay.system_under_test.deployment import Broker
-from assay.workloads.broker_contract import GROUPS_STALL, promised
-from assay.workloads.group_client import GroupClient
-from assay.workloads.group_drain import catch_up, drain, steady
-from assay.workloads.group_mixes import GROUP_MIXES, member_experiment, with_members
-from assay.workloads.group_operations import WORKERS, traffic
-from assay.workloads.mixes import LOG_MIXES
-from assay.workloads.topic_mixes import owned, subscribed
+from assay.workloads.broker.broker_contract import GROUPS_STALL, promised
+from assay.workloads.broker.group_client import GroupClient
+from assay.workloads.broker.group_drain import catch_up, drain, steady
+from assay.workloads.broker.group_mixes import GROUP_MIXES, member_experiment, with_members
+from assay.workloads.broker.group_operations import WORKERS, traffic
+from assay.workloads.broker.mixes import LOG_MIXES
+from assay.workloads.broker.topic_mixes import owned, subscribed
 
 # Fewer partitions than members: some own nothing. What is acknowledged is on the disk, also after a loss of power.
 SYSTEM = Broker(partitions=4, replication=3, min_insync=2, groups=(WORKERS,)).with_setting("flush.messages", "1")

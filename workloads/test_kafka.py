@@ -28,8 +28,8 @@ from assay import (
     forbid,
 )  # fmt: skip
 from assay.system_under_test.deployment import Broker
-from assay.workloads.broker_contract import promised
-from assay.workloads.kafka_log import KafkaLog, traffic
+from assay.workloads.broker.broker_contract import promised
+from assay.workloads.systems.kafka_log import KafkaLog, traffic
 
 PORT, TOPIC, PARTITIONS = 9092, "orders", 2
 BROKER = Broker(partitions=4, replication=3, min_insync=2)

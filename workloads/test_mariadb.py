@@ -13,9 +13,9 @@ from typing import Any
 import pymysql
 
 from assay import BANK_ANOMALIES, Generator, Settings, experiment
-from assay.workloads import bank, list_append
-from assay.workloads.mariadb_system import MariaDB, connect
-from assay.workloads.sql import SqlClient
+from assay.workloads.generic import bank, list_append
+from assay.workloads.systems.mariadb import MariaDB, connect
+from assay.workloads.systems.sql import SqlClient
 
 BROKEN_OFF = ((1020,), (1205,), (1213,))
 """Error codes of transactions that the server has rolled back: changed since it was read, lock wait, deadlock."""

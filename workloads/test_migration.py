@@ -11,15 +11,15 @@ from dataclasses import replace
 
 from assay.harness.core.generator import Generator, mix
 from assay.harness.run.settings import Settings
-from assay.workloads.connector_client import ConnectorClient
-from assay.workloads.group_drain import drain
-from assay.workloads.group_mixes import member_experiment, with_members
-from assay.workloads.log_operations import end, send
-from assay.workloads.migration import GROUP, farewell, migration
-from assay.workloads.mixes import OLD_GROUP_MIXES
+from assay.workloads.broker.connector_client import ConnectorClient
+from assay.workloads.broker.group_drain import drain
+from assay.workloads.broker.group_mixes import member_experiment, with_members
+from assay.workloads.broker.log_operations import end, send
+from assay.workloads.broker.migration import GROUP, farewell, migration
+from assay.workloads.broker.mixes import OLD_GROUP_MIXES
+from assay.workloads.broker.topic_mixes import subscribed
 from assay.workloads.test_zookeeper_group import CONTRACT
 from assay.workloads.test_zookeeper_group import SYSTEM as OLD_DESIGN
-from assay.workloads.topic_mixes import subscribed
 
 SYSTEM = replace(OLD_DESIGN, groups=(GROUP,))
 """Its offsets in the offsets topic have a coordinator; in ZooKeeper they have none."""

@@ -12,8 +12,8 @@ read, is not promised (https://github.com/nats-io/nats-architecture-and-design/p
 from nats.js.errors import NotFoundError
 
 from assay import SET_ANOMALIES, Completion, Endpoint, Generator, Operation, Outcome, Settings, experiment, forbid
-from assay.workloads import sets
-from assay.workloads.nats_system import TROUBLE, JetStream, connect
+from assay.workloads.generic import sets
+from assay.workloads.systems.nats import TROUBLE, JetStream, connect
 
 
 class Elements(sets.SetClient):

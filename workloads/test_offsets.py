@@ -15,9 +15,9 @@ from assay.harness.core.generator import Context, Generator, unfold
 from assay.harness.core.operation import Operation, Phase
 from assay.harness.run.settings import Settings
 from assay.system_under_test.deployment import Broker
-from assay.workloads.broker_contract import GROUPS_STALL, promised
-from assay.workloads.group_mixes import OFFSETS_MIXES, member_experiment
-from assay.workloads.offsets_client import COMMIT, FETCH, LEAVE, MEMBERS, TOOLS, ZOMBIE, OffsetsClient
+from assay.workloads.broker.broker_contract import GROUPS_STALL, promised
+from assay.workloads.broker.group_mixes import OFFSETS_MIXES, member_experiment
+from assay.workloads.broker.offsets_client import COMMIT, FETCH, LEAVE, MEMBERS, TOOLS, ZOMBIE, OffsetsClient
 
 SYSTEM = Broker(partitions=4, replication=3, min_insync=2, groups=(MEMBERS,)).with_setting("flush.messages", "1")
 PARTITIONS = list(SYSTEM.keys())

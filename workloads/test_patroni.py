@@ -13,9 +13,9 @@ from collections.abc import Sequence
 import psycopg
 
 from assay import SET_ANOMALIES, Completion, Endpoint, Generator, Operation, Outcome, Settings, experiment, forbid
-from assay.workloads import sets
-from assay.workloads.patroni_system import Patroni
-from assay.workloads.postgresql_primary import connect
+from assay.workloads.generic import sets
+from assay.workloads.systems.patroni import Patroni
+from assay.workloads.systems.postgresql_primary import connect
 
 
 class Elements(sets.SetClient):

@@ -12,9 +12,9 @@ import psycopg
 from psycopg import errors
 
 from assay import Generator, Settings, experiment
-from assay.workloads import bank, list_append
-from assay.workloads.postgresql_system import PostgreSQL, connect
-from assay.workloads.sql import SqlClient
+from assay.workloads.generic import bank, list_append
+from assay.workloads.systems.postgresql import PostgreSQL, connect
+from assay.workloads.systems.sql import SqlClient
 
 
 class Serializable(SqlClient):

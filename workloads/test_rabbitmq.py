@@ -14,8 +14,8 @@ from contextlib import suppress
 from pamqp.commands import Basic
 
 from assay import Completion, Endpoint, Generator, Operation, Outcome, Settings, experiment
-from assay.workloads import queues
-from assay.workloads.rabbitmq_system import MIRRORED, QUORUM, SECONDS, TROUBLE, RabbitMQ, connect
+from assay.workloads.generic import queues
+from assay.workloads.systems.rabbitmq import MIRRORED, QUORUM, SECONDS, TROUBLE, RabbitMQ, connect
 
 
 class Elements(queues.QueueClient):

@@ -13,9 +13,9 @@ from contextlib import suppress
 from typing import Any
 
 from assay import SET_ANOMALIES, Completion, Endpoint, Generator, Operation, Outcome, Settings, experiment, forbid
-from assay.workloads import sets
-from assay.workloads.redis_system import Redis, leader
-from assay.workloads.resp import ask, converse
+from assay.workloads.generic import sets
+from assay.workloads.systems.redis import Redis, leader
+from assay.workloads.systems.resp import ask, converse
 
 
 class Elements(sets.SetClient):

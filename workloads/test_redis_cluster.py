@@ -26,9 +26,9 @@ from assay import (
     experiment,
     forbid,
 )  # fmt: skip
-from assay.workloads import sets
-from assay.workloads.redis_cluster_system import KEYS, RedisCluster
-from assay.workloads.resp import ask, converse
+from assay.workloads.generic import sets
+from assay.workloads.systems.redis_cluster import KEYS, RedisCluster
+from assay.workloads.systems.resp import ask, converse
 
 SECONDS, REDIRECTIONS = 1.0, 5
 WAIT = WorkloadMix(

@@ -17,13 +17,13 @@ from assay.harness.core.generator import Generator, mix
 from assay.harness.run.experiment import experiment
 from assay.harness.run.settings import Settings
 from assay.system_under_test.deployment import Broker
-from assay.workloads.broker_contract import OUTAGES, promised
-from assay.workloads.log_client import LogClient
-from assay.workloads.log_drain import drain
-from assay.workloads.log_messages import Record
-from assay.workloads.log_operations import glance, glances, traffic
-from assay.workloads.mixes import LOG_MIXES, TAILS
-from assay.workloads.topic_mixes import COMPACTION
+from assay.workloads.broker.broker_contract import OUTAGES, promised
+from assay.workloads.broker.log_client import LogClient
+from assay.workloads.broker.log_drain import drain
+from assay.workloads.broker.log_messages import Record
+from assay.workloads.broker.log_operations import glance, glances, traffic
+from assay.workloads.broker.mixes import LOG_MIXES, TAILS
+from assay.workloads.broker.topic_mixes import COMPACTION
 
 SYSTEM = (
     Broker(partitions=4, replication=3, min_insync=2)

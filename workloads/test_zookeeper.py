@@ -25,7 +25,7 @@ from assay import (
     forbid,
 )
 from assay.cluster import zookeeper
-from assay.workloads.registers import VersionedRegisters, unique_values
+from assay.workloads.generic.registers import VersionedRegisters, unique_values
 
 KEYS, BARRIER = [f"/register-{n}" for n in range(3)], "/barrier"
 STALL = ["outage", "partition-one-way"]  # no one is there; a deaf leader stays

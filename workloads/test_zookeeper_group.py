@@ -9,21 +9,21 @@ members certainly held the same partition. At the end a fresh group reads everyt
 
 from assay.checkers.groups.family import CONSUMER_ANOMALIES, SETTLING
 from assay.checkers.groups.offsets import OFFSETS
-from assay.checkers.groups.parting import PARTINGS
+from assay.checkers.groups.read_after_release import PARTINGS
 from assay.checkers.groups.views import SPLITS
 from assay.checkers.log.family import LOG_ANOMALIES
 from assay.harness.core.generator import Generator, each_process, mix, stagger
 from assay.harness.core.operation import Operation, Phase
 from assay.harness.run.settings import Settings
 from assay.system_under_test.deployment import Broker
-from assay.workloads.broker_contract import GROUPS_STALL, promised
-from assay.workloads.connector_client import ConnectorClient
-from assay.workloads.group_drain import drain
-from assay.workloads.group_mixes import ZOOKEEPER_MIXES, member_experiment, with_members
-from assay.workloads.group_operations import LEAVE, WORKERS, commit, poll
-from assay.workloads.log_operations import end, send
-from assay.workloads.mixes import OLD_GROUP_MIXES
-from assay.workloads.topic_mixes import subscribed
+from assay.workloads.broker.broker_contract import GROUPS_STALL, promised
+from assay.workloads.broker.connector_client import ConnectorClient
+from assay.workloads.broker.group_drain import drain
+from assay.workloads.broker.group_mixes import ZOOKEEPER_MIXES, member_experiment, with_members
+from assay.workloads.broker.group_operations import LEAVE, WORKERS, commit, poll
+from assay.workloads.broker.log_operations import end, send
+from assay.workloads.broker.mixes import OLD_GROUP_MIXES
+from assay.workloads.broker.topic_mixes import subscribed
 
 SYSTEM = Broker(partitions=4, replication=3, min_insync=2).with_setting("flush.messages", "1")
 LEAVE_SECONDS = 2.0

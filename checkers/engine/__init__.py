@@ -1,18 +1,24 @@
-"""Where the checks' SQL runs: one text, three engines.
+"""Runs the SQL of the checks: one text, three engines.
 
-Read ``base`` first: what an engine is, and the rules of the SQL subset. ``sqlite`` takes small histories, ``duck``
-(DuckDB in this process) those that one machine can hold; ``footers`` says what Parquet files may have for them. Both
-make what is read (``deferred``), and nothing that cannot have rows (``needs``); ``together`` asks many histories at
-once, of DuckDB. ``spark`` is one session of Spark, ``spark_application`` the JVM behind it, with ``spark_settings``,
-``spark_master`` (is it there?) and ``spark_errors``. For large histories, its tasks ask DuckDB
-everything that is asked key by key (``spark_parts``), and ``spark_beside`` asks the rest here. ``choice`` picks the
-engine of a history, and imports Spark only when it is used.
-Imported by checks, by reports (DuckDB) and by the harness; imports ``harness.core.history``.
+- ``base``: the interface of an engine, and the rules of the common SQL subset
+- ``sqlite``: engine for small histories
+- ``duck``: DuckDB in this process, for histories that one machine can hold
+- ``spark``: one Spark session, with ``spark_application`` (the JVM), ``spark_settings``, ``spark_errors`` and
+  ``spark_master`` (is it there?)
+- ``spark_parts``, ``duckdb_in_spark``: large histories on Spark, partitioned by key, with DuckDB in its tasks
+- ``engine_selection``: chooses the engine for a history; imports Spark only when it is used
+- ``lazy_relations``, ``empty_relations``: skip relations that no query reads or that must be empty
+- ``parquet_stats``: reads column statistics from Parquet footers
+- ``batch``: many histories in one database
+- ``history_views``: a history's files as views with the columns of the format
+- ``sql_idioms``: common SQL fragments that all engines understand alike
+
+Imports ``harness.core.history``; checks, reports (DuckDB) and the harness import it.
 """
 
 from assay.checkers.engine.base import INFINITY, Engine, EngineError, EngineExhausted, EngineUnavailable, Row
-from assay.checkers.engine.choice import ENGINES, Engines
 from assay.checkers.engine.duck import DuckDB
+from assay.checkers.engine.engine_selection import ENGINES, Engines
 from assay.checkers.engine.sqlite import SQLite
 
 __all__ = [

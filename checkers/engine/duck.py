@@ -22,9 +22,9 @@ from assay.checkers.engine.base import (
     shortened,
     sql_type,
 )  # fmt: skip
-from assay.checkers.engine.deferred import Deferred, Relation
-from assay.checkers.engine.footers import has_values
-from assay.harness.core.late import Late
+from assay.checkers.engine.lazy_relations import Deferred, Relation
+from assay.checkers.engine.parquet_stats import has_values
+from assay.harness.core.lazy_import import Late
 
 if TYPE_CHECKING:
     import duckdb

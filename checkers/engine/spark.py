@@ -24,15 +24,15 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.storagelevel import StorageLevel
 
 from assay.checkers.engine.base import Engine, EngineError, Row, conformed, empty
-from assay.checkers.engine.deferred import Deferred, Relation
 from assay.checkers.engine.duck import DuckDB
-from assay.checkers.engine.footers import has_values
+from assay.checkers.engine.lazy_relations import Deferred, Relation
+from assay.checkers.engine.parquet_stats import has_values
 from assay.checkers.engine.spark_errors import CONTEXT_STOPPED, failures
 from assay.checkers.engine.spark_parts import Asking, Sorting, lacking, packed, places, ranges
 from assay.harness.core.history.data_sets import EFFECTS
 
 if TYPE_CHECKING:
-    from assay.checkers.by_key import Answers, Question
+    from assay.checkers.partitioned_by_key import Answers, Question
     from assay.harness.core.history import HistoryReader
 
 VALIDATION_MEMORY: Final = "1GB"

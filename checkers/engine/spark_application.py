@@ -22,8 +22,8 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from assay.checkers.engine.base import EngineUnavailable
+from assay.checkers.engine.duckdb_in_spark import BesideSpark
 from assay.checkers.engine.spark import Spark
-from assay.checkers.engine.spark_beside import BesideSpark
 from assay.checkers.engine.spark_errors import LOST, reason
 from assay.checkers.engine.spark_settings import LOCAL, LOG4J, SHARED, SMALL_ROWS, session_settings, settings
 

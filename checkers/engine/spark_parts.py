@@ -20,12 +20,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from assay.checkers.engine.duck import DuckDB
-from assay.harness.core.late import Late
+from assay.harness.core.lazy_import import Late
 
 if TYPE_CHECKING:
     import duckdb
 
-    from assay.checkers.by_key import Question
+    from assay.checkers.partitioned_by_key import Question
 else:
     duckdb = Late("duckdb")
 
@@ -103,7 +103,7 @@ class Asking:
 def lacking(argument: bytes) -> str:
     """On an executor: what it cannot load, or nothing."""
     try:
-        import assay.checkers.by_key  # noqa: F401 - with all that it needs
+        import assay.checkers.partitioned_by_key  # noqa: F401 - with all that it needs
 
         duckdb.connect(":memory:").close()
     except ImportError as error:

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from assay.checkers.engine.base import Engine, EngineError, EngineUnavailable, Row, quoted, shortened, sql_type
-from assay.checkers.engine.deferred import Deferred, Relation
-from assay.harness.core.late import Late
+from assay.checkers.engine.lazy_relations import Deferred, Relation
+from assay.harness.core.lazy_import import Late
 
 if TYPE_CHECKING:
     import pyarrow as pa

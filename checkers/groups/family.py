@@ -23,18 +23,18 @@ Each check is a family of its own, so that a history owes no data for what it ha
 
 from typing import Final
 
+from assay.checkers.administration.rejected_changes import REFUSALS
 from assay.checkers.check import Prepared, family_of
 from assay.checkers.groups.commits import BEYOND, COMMITS, MISMATCHES
 from assay.checkers.groups.fencing import FENCING_VIOLATION
 from assay.checkers.groups.generations import GENERATION_REUSE, ZOMBIE_COMMIT
-from assay.checkers.groups.holds import DOUBLE_OWNERSHIP, HOLD_VIEWS
+from assay.checkers.groups.group_convergence import UNSETTLED_GROUP
 from assay.checkers.groups.orphans import ORPHANED_PARTITION
-from assay.checkers.groups.parting import PARTINGS
-from assay.checkers.groups.restlessness import RESTLESSNESS
-from assay.checkers.groups.settling import UNSETTLED_GROUP
+from assay.checkers.groups.ownership_intervals import DOUBLE_OWNERSHIP, HOLD_VIEWS
+from assay.checkers.groups.read_after_release import PARTINGS
+from assay.checkers.groups.rebalance_churn import RESTLESSNESS
 from assay.checkers.groups.starts import STARTS
 from assay.checkers.groups.views import SPLITS
-from assay.checkers.refusals import REFUSALS
 
 GENERATIONS: Final = (
     family_of(

@@ -13,7 +13,15 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Table, View
 from assay.checkers.engine import INFINITY, Row
-from assay.checkers.sql import RETURNED, first_of, first_rows, greatest_before, nearest_pairs, order_by, row_number
+from assay.checkers.engine.sql_idioms import (
+    RETURNED,
+    first_of,
+    first_rows,
+    greatest_before,
+    nearest_pairs,
+    order_by,
+    row_number,
+)
 
 FORGOTTEN: Final = Table(
     "group_forgotten",

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from assay.checkers.linearizability.compiled import compiled
 from assay.checkers.linearizability.layout import WORD, Layout
-from assay.checkers.linearizability.settle import settle
+from assay.checkers.linearizability.prune import settle
 from assay.checkers.linearizability.tables import (
     AT,
     BUDGET,

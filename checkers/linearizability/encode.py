@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from assay.checkers.linearizability.model import Action, Call, Model, ModelError, Values, asking, usable
-from assay.harness.core.late import Late
+from assay.harness.core.lazy_import import Late
 
 if TYPE_CHECKING:
     import numpy as np

@@ -5,11 +5,11 @@ from typing import Final
 
 import numpy as np
 
+from assay.checkers.judging.verdict import MOST_OPERATIONS, Finding
 from assay.checkers.linearizability import tables
 from assay.checkers.linearizability.encode import FOREVER, KeyHistory
 from assay.checkers.linearizability.layout import Layout
 from assay.checkers.linearizability.workspace import Workspace
-from assay.checkers.verdict import MOST_OPERATIONS, Finding
 
 MOST_STATES: Final = 5
 MOST_LINES: Final = 64

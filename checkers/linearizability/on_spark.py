@@ -25,15 +25,15 @@ import pyarrow as pa
 
 from assay.checkers.engine import EngineError, EngineUnavailable
 from assay.checkers.engine.base import quoted
-from assay.checkers.linearizability.answer import Answer, answer, died
+from assay.checkers.judging.verdict import Judgement
 from assay.checkers.linearizability.encode import COLUMNS, encode, named
+from assay.checkers.linearizability.key_result import Answer, answer, died
 from assay.checkers.linearizability.limits import DEFAULT, Limits
 from assay.checkers.linearizability.model import Model, ModelError
-from assay.checkers.linearizability.place import chunks
 from assay.checkers.linearizability.pool import Chunk
+from assay.checkers.linearizability.scheduler import chunks
 from assay.checkers.linearizability.search import Progress, zones
 from assay.checkers.linearizability.summary import Found, count, summary
-from assay.checkers.verdict import Judgement
 
 if TYPE_CHECKING:
     from assay.checkers.engine.spark import Spark

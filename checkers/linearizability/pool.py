@@ -18,8 +18,8 @@ from multiprocessing.connection import wait
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
-from assay.checkers.linearizability.answer import Answer, died
 from assay.checkers.linearizability.encode import KeyHistory
+from assay.checkers.linearizability.key_result import Answer, died
 from assay.checkers.linearizability.limits import Limits
 from assay.checkers.linearizability.model import Model
 

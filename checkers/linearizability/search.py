@@ -11,14 +11,14 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import TYPE_CHECKING, Final
 
-from assay.checkers.linearizability.answer import NONLINEARIZABLE, Answer
+from assay.checkers.judging.verdict import Judgement
 from assay.checkers.linearizability.encode import Encoded, encode
+from assay.checkers.linearizability.key_result import NONLINEARIZABLE, Answer
 from assay.checkers.linearizability.limits import DEFAULT, Limits
 from assay.checkers.linearizability.model import Model, plain_register
-from assay.checkers.linearizability.place import ThisMachine
+from assay.checkers.linearizability.scheduler import ThisMachine
 from assay.checkers.linearizability.summary import Found, count, summary
 from assay.checkers.linearizability.zones import judge_zones
-from assay.checkers.verdict import Judgement
 
 if TYPE_CHECKING:
     import pyarrow as pa

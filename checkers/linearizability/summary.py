@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sized
 from dataclasses import dataclass
 from typing import Final
 
-from assay.checkers.linearizability.answer import MEANING, NONLINEARIZABLE, Answer
+from assay.checkers.judging.verdict import Examined, Judgement, Verdict
+from assay.checkers.linearizability.key_result import MEANING, NONLINEARIZABLE, Answer
 from assay.checkers.linearizability.model import ModelError
-from assay.checkers.verdict import Examined, Judgement, Verdict
 
 MOST_FINDINGS: Final = 20
 MOST_REASONS: Final = 20

@@ -33,7 +33,7 @@ def main(descriptor: int) -> None:
     try:
         pickle.loads(tasks.get())
         import assay.checkers.linearizability.searcher  # noqa: F401 - loads what takes long before it counts as ready
-        from assay.checkers.linearizability.answer import answer
+        from assay.checkers.linearizability.key_result import answer
     except Exception as error:  # noqa: BLE001 - a user's module may raise anything
         connection.send(f"{type(error).__name__}: {error}")
         return

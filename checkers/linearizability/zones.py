@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from assay.checkers.judging.verdict import Finding
 from assay.checkers.linearizability.encode import FOREVER, Encoded
 from assay.checkers.linearizability.model import INITIAL
-from assay.checkers.verdict import Finding
-from assay.harness.core.late import Late
+from assay.harness.core.lazy_import import Late
 
 if TYPE_CHECKING:
     import numpy as np

@@ -43,18 +43,18 @@ from assay.checkers.log.altered import ALTERED_RECORD, RESURRECTED
 from assay.checkers.log.bounds import ANSWER_BEYOND_LOG, LOOK_UP_ORDER
 from assay.checkers.log.ends import END_TOO_LOW, ENDS, HIGH_WATERMARK_REGRESSION
 from assay.checkers.log.integrity import ABORTED_READ, DUPLICATE, INCONSISTENT_OFFSET, PHANTOM
+from assay.checkers.log.long_poll import UNTIMELY_ANSWER
 from assay.checkers.log.loss import LOST_WRITE, MISPLACED_ACK, UNSEEN, VANISHED
+from assay.checkers.log.offset_by_time import TIME_LOOK_UP
 from assay.checkers.log.order import NONMONOTONIC_SEND, REAL_TIME_ORDER, SEND_SKIP
-from assay.checkers.log.polls import NONMONOTONIC_POLL, POLL_SKIP, POLL_VIEWS
+from assay.checkers.log.poll_order import NONMONOTONIC_POLL, POLL_SKIP, POLL_VIEWS
 from assay.checkers.log.positions import MOVES, OFFSET_HOLE, POSITION_JUMP, POSITIONS
-from assay.checkers.log.refusals import FALSE_OUT_OF_RANGE
+from assay.checkers.log.rejected_sends import FALSE_OUT_OF_RANGE
 from assay.checkers.log.reports import CONTRADICTED_OUTCOME
 from assay.checkers.log.retention import FORBIDDEN_DELETION, LIMITS, LOG_START_REGRESSION, OBEYED, REPORTS
-from assay.checkers.log.strays import UNSENT
 from assay.checkers.log.stuck import FAULTS, STUCK_READER
-from assay.checkers.log.times import TIME_LOOK_UP
 from assay.checkers.log.views import LOG_VIEWS, SENDS, SETTLED
-from assay.checkers.log.waits import UNTIMELY_ANSWER
+from assay.checkers.log.wrong_partition import UNSENT
 
 LOG_TABLES: Final = tuple(view for view in (*LOG_VIEWS, *POLL_VIEWS, ENDS, UNSENT) if view not in (SENDS, SETTLED))
 STATEMENT_TABLES: Final = (MOVES, POSITIONS, REPORTS, FAULTS, OBEYED, LIMITS)

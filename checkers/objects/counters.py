@@ -18,8 +18,7 @@ from typing import Final
 
 from assay.checkers.check import Check, Doubts, Evidence, Explanation, Table, View
 from assay.checkers.engine import Row
-from assay.checkers.objects.kinds import family
-from assay.checkers.sql import (
+from assay.checkers.engine.sql_idioms import (
     BEFORE,
     RETURNED,
     SO_FAR,
@@ -32,6 +31,7 @@ from assay.checkers.sql import (
     row_number,
     total_of,
 )
+from assay.checkers.objects.kinds import family
 from assay.checkers.times import seconds
 
 ROWS: Final = Table(

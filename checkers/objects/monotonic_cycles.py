@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from assay.checkers.check import MOST_FINDINGS, Table
 from assay.checkers.engine import INFINITY, Engine
-from assay.checkers.sql import previous
+from assay.checkers.engine.sql_idioms import previous
+from assay.checkers.judging.verdict import LONGEST_LIST, MOST_OPERATIONS
 from assay.checkers.times import seconds
 from assay.checkers.transactions.edges import WW
 from assay.checkers.transactions.graph import ORDER, Classified, Cycles, Graph, classify, ints
 from assay.checkers.transactions.real_time import in_real_time
 from assay.checkers.transactions.words import links
-from assay.checkers.verdict import LONGEST_LIST, MOST_OPERATIONS
-from assay.harness.core.late import Late
+from assay.harness.core.lazy_import import Late
 
 if TYPE_CHECKING:
     import numpy as np

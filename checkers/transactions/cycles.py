@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 from assay.checkers.check import MOST_FINDINGS, Check, Doubts, Evidence, Explanation, Table, build
 from assay.checkers.engine import Engine, Row
-from assay.checkers.sql import order_by
+from assay.checkers.engine.sql_idioms import order_by
+from assay.checkers.judging.verdict import MOST_OPERATIONS
 from assay.checkers.transactions.edges import CANDIDATE_EDGES, CANDIDATE_NODES, EDGE_VIEWS
 from assay.checkers.transactions.graph import (
     CLASSES,
@@ -30,8 +31,7 @@ from assay.checkers.transactions.graph import (
 from assay.checkers.transactions.real_time import InTime, in_real_time
 from assay.checkers.transactions.views import SOURCE_VIEWS
 from assay.checkers.transactions.words import Link, Moments, Reasons, circle, links, repeated
-from assay.checkers.verdict import MOST_OPERATIONS
-from assay.harness.core.late import Late
+from assay.harness.core.lazy_import import Late
 
 if TYPE_CHECKING:
     import numpy as np

@@ -25,7 +25,7 @@ from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Final
 
 from assay.checkers.transactions.edges import FIRST, RW, THEN, WR
-from assay.harness.core.late import Late
+from assay.harness.core.lazy_import import Late
 
 if TYPE_CHECKING:
     import numpy as np

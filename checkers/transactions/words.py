@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from assay.checkers.engine import Engine, Row
+from assay.checkers.judging.verdict import LONGEST_LIST
 from assay.checkers.times import seconds
 from assay.checkers.transactions.edges import FIRST, RW, WR, WW
 from assay.checkers.transactions.graph import ORDER, Step
-from assay.checkers.verdict import LONGEST_LIST
 
 _SHOWN: Final = "(select key, value, min(op) as op from txn_ordered_cells group by key, value)"
 """Of each element of a list who read it first."""

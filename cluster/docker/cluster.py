@@ -16,21 +16,21 @@ from typing import Any
 
 from assay.cluster import journal as undo
 from assay.cluster import zookeeper
-from assay.cluster.asking import command, stop_signal, written
-from assay.cluster.docker import contents, disk, image, keys, layer, network, preload, software, source
+from assay.cluster.checked_hooks import command, stop_signal, written
+from assay.cluster.docker import code_archive, disk, image, image_contents, keys, layer, network, preload, software
 from assay.cluster.docker.engine import DockerFreezer, EngineError, engine, labels, perform
+from assay.cluster.gather import all_of
 from assay.cluster.naming import PlannedNode, planned
 from assay.cluster.node import Node
 from assay.cluster.over_ssh import SshCluster
 from assay.cluster.sidecars import sidecars
-from assay.cluster.ssh import slowness
+from assay.cluster.ssh import disk_slowness
 from assay.cluster.ssh.connection import Login, SshConnection
 from assay.cluster.ssh.node import Disk, SshNode
-from assay.cluster.ssh.running import Program, beside
+from assay.cluster.ssh.node_processes import Program, beside
 from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, Durable, System
-from assay.cluster.together import all_of
 
-HOME = f"/{source.ROOT}"
+HOME = f"/{code_archive.ROOT}"
 SSH_WITHIN = 30.0
 """Seconds for a container's sshd to answer."""
 MEMORY = 1 << 30
@@ -90,7 +90,7 @@ class DockerCluster(SshCluster):
         roles = {item.role for item in self._plans}
         self._images = images = await self._call(software.ensure, self._system, roles, self._progress)
         key, host_key = await self._call(keys.fresh)
-        code = await self._call(source.archive, list(self._system.source))
+        code = await self._call(code_archive.archive, list(self._system.source))
         self._journal = journal = undo.Journal(self._state, self.run_id, self._owner)
         net = await self._call(self._make_network, journal)
         logins = {item.name: Login(net.address(item.number), "root", key, host_key) for item in self._plans}
@@ -233,14 +233,14 @@ class DockerCluster(SshCluster):
         if "PYTHONPATH" in found.environment:
             environment["PYTHONPATH"] = f"{HOME}:{found.environment['PYTHONPATH']}"
         if "PATH" in found.environment:  # by which the programs that start it are found as well
-            environment["PATH"] = f"{found.environment['PATH']}:{contents.PATH}"
+            environment["PATH"] = f"{found.environment['PATH']}:{image_contents.PATH}"
         environment |= software.needed(self._system, node.role).environment
         libraries = self._libraries(node)
         if libraries:
             theirs = environment.get("LD_PRELOAD")
             environment["LD_PRELOAD"] = ":".join([*libraries, *([theirs] if theirs else [])])
-        if slowness.LIBRARY in libraries and isinstance(self._system, Durable):
-            environment[slowness.FOLDER] = self._system.data_folder(node)
+        if disk_slowness.LIBRARY in libraries and isinstance(self._system, Durable):
+            environment[disk_slowness.FOLDER] = self._system.data_folder(node)
         owned = [*self._files[node.name], *written(self._system, node)]
         main = Program(command(self._system, node), found.folder or HOME, environment, found.user, owned)
         return beside(main, sidecars(self._system, node))

@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 from assay.cluster.docker import layer
-from assay.cluster.docker.contents import Interpreter
+from assay.cluster.docker.image_contents import Interpreter
 from assay.cluster.docker.layer import BuildStep, ImageError, Progress
 from assay.cluster.docker.network import locked
 from assay.cluster.journal import state_folder

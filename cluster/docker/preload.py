@@ -7,8 +7,8 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from assay.cluster.docker import source
-from assay.cluster.ssh import clock, slowness
+from assay.cluster.docker import code_archive
+from assay.cluster.ssh import clock, disk_slowness
 
 COMPILER = "cc"
 
@@ -31,11 +31,11 @@ class Preload:
 
     def archive(self) -> bytes:
         """What a node must have. Raises :class:`PreloadError`."""
-        return source.of_files({self.library: (0o755, compiled(self)), self.file: (0o666, self.zero)})
+        return code_archive.of_files({self.library: (0o755, compiled(self)), self.file: (0o666, self.zero)})
 
 
 CLOCK = Preload("clock", clock.LIBRARY, "SHIFT_FILE", clock.FILE, clock.ZERO)
-SLOWNESS = Preload("slowness", slowness.LIBRARY, "SLOWNESS_FILE", slowness.FILE, slowness.ZERO)
+SLOWNESS = Preload("slowness", disk_slowness.LIBRARY, "SLOWNESS_FILE", disk_slowness.FILE, disk_slowness.ZERO)
 
 
 @functools.cache

@@ -12,8 +12,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from assay.cluster.docker import contents, image, layer, own, tools, uses, wheels
-from assay.cluster.docker.contents import Interpreter
+from assay.cluster.docker import image, image_contents, image_usage, layer, tools, user_images, wheels
+from assay.cluster.docker.image_contents import Interpreter
 from assay.cluster.docker.layer import BuildStep, ImageError, Progress
 from assay.cluster.docker.network import locked
 from assay.cluster.journal import state_folder
@@ -105,7 +105,7 @@ def ensure(system: System, roles: Collection[str], progress: Progress) -> dict[s
             found[role] = replace(built[recipe], user=software.user or built[recipe].user)
         except ImageError as error:
             raise ImageError(f"no image for the nodes of role {role}: {error}") from error
-    if problem := uses.note(system.name, {role: (one.id, *one.below) for role, one in found.items()}):
+    if problem := image_usage.note(system.name, {role: (one.id, *one.below) for role, one in found.items()}):
         progress(problem)
     return found
 
@@ -115,13 +115,13 @@ def _ensure(base: str, software: Software, progress: Progress) -> NodeImage:
         return NodeImage(_with_names(base, software, progress), below=(base,))
     with locked(state_folder() / "image.lock"):
         if software.image is not None:
-            mine = own.of_name(software.image, progress)
+            mine = user_images.of_name(software.image, progress)
         else:
-            mine = own.of_dockerfile(Path(software.dockerfile or "").resolve(), progress)
-        tag = own.ensure(mine, NAME, software.packages, BuildStep(progress))
+            mine = user_images.of_dockerfile(Path(software.dockerfile or "").resolve(), progress)
+        tag = user_images.ensure(mine, NAME, software.packages, BuildStep(progress))
         lower = layer.image_id(tag)
         made = _with_wheels(tag, mine, software, progress) if software.python else lower
-    said = contents.settings(mine.id)
+    said = image_contents.settings(mine.id)
     return NodeImage(made, said.environment, said.folder, said.user, mine.shown, (mine.id, lower))
 
 
@@ -139,13 +139,13 @@ def _with_names(base: str, software: Software, progress: Progress) -> str:
     return layer.image_id(tag)
 
 
-def _with_wheels(lower: str, mine: own.Own, software: Software, progress: Progress) -> str:
+def _with_wheels(lower: str, mine: user_images.Own, software: Software, progress: Progress) -> str:
     """On an image of the user's that has the tools; its id."""
     alone = Software(python=software.python)
     recipe = _dockerfile(mine.labels(), DISTUTILS, alone)
     tag = f"{NAME}:{hashlib.sha256(f'{layer.image_id(lower)} {recipe}'.encode()).hexdigest()[:12]}"
     if not layer.exists(tag):
-        _build(tag, recipe, lower, alone, contents.interpreter(lower, mine.shown), BuildStep(progress))
+        _build(tag, recipe, lower, alone, image_contents.interpreter(lower, mine.shown), BuildStep(progress))
     return layer.image_id(tag)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 
-from assay.cluster.docker.contents import LOOK, MANAGERS, PATH, Contents
+from assay.cluster.docker.image_contents import LOOK, MANAGERS, PATH, Contents
 
 PLACE = "/opt/assay-tools"
 NODE_IMAGE = "assay.node-image"

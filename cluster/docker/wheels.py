@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from assay.cluster.docker import layer
-from assay.cluster.docker.contents import Interpreter
+from assay.cluster.docker.image_contents import Interpreter
 from assay.cluster.docker.layer import ImageError, Progress
 
 PIP = (sys.executable, "-m", "pip")

@@ -13,23 +13,23 @@ from pathlib import Path
 
 from assay.cluster import journal as undo
 from assay.cluster import zookeeper
-from assay.cluster.asking import command, stop_signal, written
-from assay.cluster.docker import software, source
+from assay.cluster.checked_hooks import command, stop_signal, written
+from assay.cluster.docker import code_archive, software
+from assay.cluster.gather import all_of
 from assay.cluster.hosts import inventory, upkeep
-from assay.cluster.hosts.reaching import Undoing
+from assay.cluster.hosts.host_command import Undoing
 from assay.cluster.naming import PlannedNode, main_role, planned
 from assay.cluster.node import Node, NodeError
 from assay.cluster.over_ssh import SshCluster
-from assay.cluster.second import second_log
+from assay.cluster.second_copy import second_log
 from assay.cluster.sidecars import sidecars
 from assay.cluster.ssh.connection import PART, SshConnection
 from assay.cluster.ssh.node import SshNode
-from assay.cluster.ssh.reach import Reach
-from assay.cluster.ssh.running import Program, beside
+from assay.cluster.ssh.node_processes import Program, beside
+from assay.cluster.ssh.ssh_address import Reach
 from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_PORT, ZOOKEEPER_ROLE, Durable, Holdable, System
-from assay.cluster.together import all_of
 
-HOME = f"/{source.ROOT}"
+HOME = f"/{code_archive.ROOT}"
 SSH_WITHIN = 15.0
 """Seconds for a host to answer."""
 COPY_SECONDS = 300.0
@@ -63,7 +63,7 @@ class HostCluster(SshCluster):
         chosen = inventory.by_role(inventory.read(self._hosts), main, self._counts, self._hosts)
         plans = planned(self._system.roles, self._counts)
         self._reaches = {item.name: chosen[item.role][item.index - 1].reach for item in plans}
-        code = await self._call(source.archive, list(self._system.source))
+        code = await self._call(code_archive.archive, list(self._system.source))
         self._journal = journal = undo.Journal(self._state, self.run_id, self._owner)
         self._made = [await self._call(self._node, item, journal) for item in plans]
         _alike(self._made)

@@ -3,10 +3,10 @@
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from assay.cluster.finding import Finding
+from assay.cluster.doctor_finding import Finding
 from assay.cluster.hosts import inventory, upkeep
+from assay.cluster.hosts.host_command import run
 from assay.cluster.hosts.inventory import Host
-from assay.cluster.hosts.reaching import run
 from assay.cluster.node import NodeError
 
 ALL = "--cluster=ssh"

@@ -23,7 +23,7 @@ from typing import Any, Final
 import msgspec
 import paramiko
 
-from assay.cluster.ssh.reach import Reach
+from assay.cluster.ssh.ssh_address import Reach
 from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, DeploymentError
 
 KNOWN: Final = "~/.ssh/known_hosts"

@@ -10,7 +10,7 @@ import posixpath
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from assay.cluster.asking import command, provided, written
+from assay.cluster.checked_hooks import command, provided, written
 from assay.cluster.naming import main_role, node_name
 from assay.cluster.sim.disk import SimDisk
 from assay.cluster.sim.loop import SimLoop

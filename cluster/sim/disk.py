@@ -17,7 +17,7 @@ its time in the background, a read or a write has its process stand still), fail
 whole, with EIO, or its process ends just before or after it), wiped, or rolled back to a snapshot.
 
 Not modelled: bytes rotting by themselves (faults do that through :meth:`SimDisk.write`), an fsync that failed and whose
-pages a later one passes over. The namespace is in :mod:`assay.cluster.sim.names`.
+pages a later one passes over. The namespace is in :mod:`assay.cluster.sim.filesystem`.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from random import Random
 from typing import Protocol
 
 from assay.cluster.node import DiskChange
-from assay.cluster.sim.breaking import Breaking, Changing, Mortal, Rejected
-from assay.cluster.sim.names import Folder, Inode, Namespace
-from assay.cluster.sim.slowness import Slowness, Stoppable
+from assay.cluster.sim.disk_slowness import Slowness, Stoppable
+from assay.cluster.sim.disk_strikes import Breaking, Changing, Mortal, Rejected
+from assay.cluster.sim.filesystem import Folder, Inode, Namespace
 from assay.cluster.sim.snapshot import FileState, Snapshot, within
 
 UNLIMITED = 1 << 40

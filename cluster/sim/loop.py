@@ -25,7 +25,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from contextvars import Context, copy_context
 from typing import Any, TypeVar
 
-from assay.cluster.chance import Chance
+from assay.cluster.rng import Chance
 from assay.cluster.sim.network import Network
 from assay.cluster.sim.process import PROCESS, Process, Runnable, close_coroutine
 from assay.cluster.sim.server import SimServer

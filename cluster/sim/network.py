@@ -20,10 +20,10 @@ from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
 from assay.cluster.node import Flow, Traffic
+from assay.cluster.sim.packet_shaping import Shaping
 from assay.cluster.sim.process import PROCESS, Process
 from assay.cluster.sim.sender import Fate, Kernel
 from assay.cluster.sim.server import SimServer
-from assay.cluster.sim.shaping import Shaping
 from assay.cluster.sim.transport import SimSocket, SimTransport
 
 if TYPE_CHECKING:

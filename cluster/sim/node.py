@@ -9,12 +9,12 @@ from typing import Any
 
 from assay.cluster.commands import CommandResult
 from assay.cluster.node import Exhaustion, Flow, Node, NodeError, ProcessState, ProcessStatus, Traffic
-from assay.cluster.sim.breaking import Rejected
-from assay.cluster.sim.device import Device
 from assay.cluster.sim.disk import SimDisk
+from assay.cluster.sim.disk_faults import Device
+from assay.cluster.sim.disk_strikes import Rejected
 from assay.cluster.sim.network import Host
 from assay.cluster.sim.process import Process
-from assay.cluster.sim.second import Twice
+from assay.cluster.sim.second_copy import Twice
 from assay.cluster.sim.snapshot import Snapshot
 
 PRESSURE = 0.3

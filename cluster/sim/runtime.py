@@ -3,7 +3,7 @@
 import errno
 from collections.abc import Callable
 
-from assay.cluster.chance import Chance
+from assay.cluster.rng import Chance
 from assay.cluster.sim.disk import SimDisk
 from assay.cluster.sim.process import Process
 from assay.cluster.sim.zookeeper.client import SimZooKeeper

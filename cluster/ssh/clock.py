@@ -5,24 +5,24 @@ that the process reads, and notes what it has shown. So the proof is a clock tha
 itself. Programs that ask the kernel by themselves (Go, static ones) do not notice, and then show nothing.
 """
 
-from assay.cluster.ssh import mapped
+from assay.cluster.ssh import mapped_words
 
 FOLDER = "/opt/assay-clock"
 LIBRARY = f"{FOLDER}/shift.so"
 FILE = f"{FOLDER}/shift"
-ZERO = bytes(3 * mapped.SIZE)
+ZERO = bytes(3 * mapped_words.SIZE)
 """What is in there at first: the shift, the one last shown, and how often one was."""
 NANOSECONDS = 1_000_000_000
 LOOKS = 30
 """At whether the process has read its clock: some seconds altogether."""
 LOOK_EVERY = 0.05
 
-READ = mapped.read(FILE)
+READ = mapped_words.read(FILE)
 
 
 def shift(seconds: float) -> str:
     """The shell command that shifts the clock to so much ahead."""
-    return mapped.write(FILE, 0, round(seconds * NANOSECONDS))
+    return mapped_words.write(FILE, 0, round(seconds * NANOSECONDS))
 
 
 UNDO = ("sh", "-c", shift(0.0))
@@ -30,5 +30,5 @@ UNDO = ("sh", "-c", shift(0.0))
 
 def shown(output: str) -> tuple[float, int]:
     """What :data:`READ` printed: the shift last shown, in seconds, and how often one was."""
-    _, last, times = mapped.words(output)
+    _, last, times = mapped_words.words(output)
     return last / NANOSECONDS, times

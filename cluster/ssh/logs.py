@@ -6,7 +6,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from assay.cluster.node import NodeError
-from assay.cluster.second import SECOND, second_log
+from assay.cluster.second_copy import SECOND, second_log
 from assay.cluster.ssh import process
 from assay.cluster.ssh.node import SshNode
 from assay.cluster.system import ZOOKEEPER_ROLE, System

@@ -18,11 +18,11 @@ from typing import Protocol, TypeVar
 
 from assay.cluster.commands import CommandResult
 from assay.cluster.node import Exhaustion, Flow, Node, NodeError, ProcessState, Traffic
-from assay.cluster.ssh import data, filling, firewall, memory, packets, power, process
+from assay.cluster.ssh import data_folders, disk_filling, firewall, memory, packets, power, process
 from assay.cluster.ssh.connection import SshConnection
+from assay.cluster.ssh.node_processes import Program
 from assay.cluster.ssh.preloaded import Preloaded
-from assay.cluster.ssh.running import Program
-from assay.cluster.ssh.second import RunningTwice
+from assay.cluster.ssh.second_copy import RunningTwice
 from assay.cluster.ssh.stream import Command, Stream, following, looking
 
 T = TypeVar("T")
@@ -173,28 +173,28 @@ class SshNode(RunningTwice, Preloaded):
         await self._make_durable(path)
 
     async def contents(self, folder: str, kept: Collection[str] = ()) -> Mapping[str, str]:
-        return data.sums(await self.shell(data.contents(folder, kept)), folder)
+        return data_folders.sums(await self.shell(data_folders.contents(folder, kept)), folder)
 
     async def remove_contents(self, folder: str, kept: Collection[str] = ()) -> None:
         await self._only_when_dead(folder)
-        await self.shell(data.remove(folder, kept))
+        await self.shell(data_folders.remove(folder, kept))
 
     async def save(self, folder: str, kept: Collection[str] = ()) -> Mapping[str, str]:
         running = [self.part(named) for named in await self._alive()]
         running = [one for one in running if (await one.process()).state is ProcessState.RUNNING]
-        await self._note("copy", data.undo_copy(folder))
+        await self._note("copy", data_folders.undo_copy(folder))
         async with contextlib.AsyncExitStack() as stopped:
             for one in running:
                 stopped.push_async_callback(one.resume)  # also where it is not known whether it was stopped
                 await one.stop()
-            return data.sums(await self.shell(data.copy(folder, kept)), folder)
+            return data_folders.sums(await self.shell(data_folders.copy(folder, kept)), folder)
 
     async def restore(self, folder: str, kept: Collection[str] = ()) -> None:
         await self._only_when_dead(folder)
-        await self.shell(data.restore(folder, kept))
+        await self.shell(data_folders.restore(folder, kept))
 
     async def discard(self, folder: str) -> None:
-        await self.shell(shlex.join(data.undo_copy(folder)))
+        await self.shell(shlex.join(data_folders.undo_copy(folder)))
         await self._tick_off("copy")
 
     async def _make_durable(self, path: str) -> None:
@@ -258,16 +258,16 @@ class SshNode(RunningTwice, Preloaded):
 
     async def fill_disk(self) -> None:
         folder = self._needs_disk("filled")
-        await self._note("fill", filling.undo(folder))
-        await self.shell(filling.fill(folder))
+        await self._note("fill", disk_filling.undo(folder))
+        await self.shell(disk_filling.fill(folder))
 
     async def free_disk(self) -> None:
         if isinstance(self._disk, Disk):
-            await self.shell(shlex.join(filling.undo(self._disk.folder)))
+            await self.shell(shlex.join(disk_filling.undo(self._disk.folder)))
             await self._tick_off("fill")
 
     async def room(self) -> tuple[int, bool]:
-        return filling.room(await self.shell(filling.look(self._needs_disk("looked at"))))
+        return disk_filling.room(await self.shell(disk_filling.look(self._needs_disk("looked at"))))
 
     def _needs_disk(self, what: str) -> str:
         if isinstance(self._disk, str):

@@ -7,8 +7,8 @@ import shlex
 from collections.abc import Collection
 
 from assay.cluster.node import Broken, DiskChange, NodeError, Slowed
-from assay.cluster.ssh import clock, process, slowness
-from assay.cluster.ssh.running import Commanded
+from assay.cluster.ssh import clock, disk_slowness, process
+from assay.cluster.ssh.node_processes import Commanded
 
 
 class Preloaded(Commanded):
@@ -52,8 +52,8 @@ class Preloaded(Commanded):
     async def slow_disk(self, fsync: float, call: float = 0.0) -> None:
         self._needs_slowness()
         if fsync or call:
-            await self._note("slow", slowness.UNDO)
-        await self.shell(slowness.slow(fsync, call))
+            await self._note("slow", disk_slowness.UNDO)
+        await self.shell(disk_slowness.slow(fsync, call))
         if not fsync and not call:
             await self._tick_off("slow")
 
@@ -61,28 +61,28 @@ class Preloaded(Commanded):
         self._needs_slowness()
         if after:
             await self._note("halt", process.UNDO_STOP)
-        await self.shell(slowness.halt(after))
+        await self.shell(disk_slowness.halt(after))
         if not after:
             await self.shell(shlex.join(process.UNDO_STOP))
             await self._tick_off("halt")
 
     async def slowed(self) -> Slowed:
         self._needs_slowness()
-        return slowness.so_far(await self.shell(slowness.READ))
+        return disk_slowness.so_far(await self.shell(disk_slowness.READ))
 
     async def break_disk(
         self, changes: Collection[DiskChange], after: int = 0, errors: int = 1, *, made: bool = False
     ) -> None:
         self._needs_slowness()
         if changes:
-            await self._note("break", slowness.UNDO_FAILING)
-        await self.shell(slowness.fail(changes, after, errors, made))
+            await self._note("break", disk_slowness.UNDO_FAILING)
+        await self.shell(disk_slowness.fail(changes, after, errors, made))
         if not changes:
             await self._tick_off("break")
 
     async def broken(self) -> Broken:
         self._needs_slowness()
-        return slowness.failed(await self.shell(slowness.READ))
+        return disk_slowness.failed(await self.shell(disk_slowness.READ))
 
     def _needs_slowness(self) -> None:
         if self._slowness is not None:

@@ -25,7 +25,7 @@ def add(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Exit:
-    from assay.harness.nights.carry import carry
+    from assay.harness.nightly.carry_over import carry
 
     if arguments.store.exists() and not arguments.store.is_dir():
         raise InputError(f"{arguments.store} is not a folder; give the store's path")

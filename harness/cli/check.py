@@ -10,7 +10,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final
 
-from assay.checkers.contract import OBJECTS
+from assay.checkers.judging.contract import OBJECTS
 from assay.harness.cli.command import Exit, plugin_options, reading
 from assay.harness.run.limits import LONG
 from assay.harness.run.settings import ENGINES, parse_engine
@@ -125,9 +125,9 @@ def run(arguments: argparse.Namespace) -> Exit:
     import msgspec
 
     from assay.checkers.engine import Engines
-    from assay.checkers.verdict import Verdict, with_stage
-    from assay.harness.cli.estimate import estimating
+    from assay.checkers.judging.verdict import Verdict, with_stage
     from assay.harness.cli.no_pandas import spare_pandas
+    from assay.harness.cli.time_estimate import estimating
     from assay.harness.run.registry import Registry
     from assay.harness.run.store import runs_below
     from assay.harness.stored.check_path import check

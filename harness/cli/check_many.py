@@ -11,11 +11,11 @@ from typing import Final
 import msgspec
 
 from assay.checkers.engine import Engines
-from assay.checkers.verdict import Verdict
+from assay.checkers.judging.verdict import Verdict
 from assay.harness.cli.command import Exit, InputError, note, reading
-from assay.harness.cli.estimate import estimating
+from assay.harness.cli.time_estimate import estimating
 from assay.harness.run import store
-from assay.harness.stored.many import Judged, judge_many
+from assay.harness.stored.batch_check import Judged, judge_many
 from assay.harness.stored.request import Request
 
 PROBLEM: Final = "error"

@@ -56,8 +56,8 @@ def reading(read: Callable[[], T]) -> T:
     from assay.checkers.engine import EngineExhausted, EngineUnavailable
     from assay.harness.core.files import SpecialFileError
     from assay.harness.core.history import HistoryError
-    from assay.harness.nights.dataset import DataSetError
-    from assay.harness.nights.night import NightError
+    from assay.harness.nightly.dataset import DataSetError
+    from assay.harness.nightly.night_record import NightError
 
     wrong = (
         FileNotFoundError, NotADirectoryError, HistoryError, EngineExhausted, EngineUnavailable, SettingsError,

@@ -16,7 +16,7 @@ from assay.harness.run.systems import described_defects
 
 if TYPE_CHECKING:
     from assay.cluster.system import Defect
-    from assay.harness.cli.verifying import Verified
+    from assay.harness.cli.defect_verification import Verified
 
 DESCRIPTION: Final = """\
 Lists what --defect switches on, the fault that shows it, the anomalies of which one must be reported, and the run that
@@ -84,7 +84,7 @@ def run(arguments: argparse.Namespace) -> Exit:
 
 
 def _verify(defects: Sequence[Defect], arguments: argparse.Namespace) -> Exit:
-    from assay.harness.cli.verifying import verify
+    from assay.harness.cli.defect_verification import verify
 
     for defect in defects:
         test = shlex.split(defect.run)[0].partition("::")[0]

@@ -15,7 +15,7 @@ def add(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Exit:
-    from assay.cluster.undo import heal
+    from assay.cluster.leftovers import heal
 
     report = heal(everything=arguments.all)
     for line in report.undone:

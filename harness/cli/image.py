@@ -50,12 +50,12 @@ def build(arguments: argparse.Namespace) -> Exit:
 
 def _deployed(system: Any, client: str | None) -> Any:
     """With nodes for its clients, if a class of them is named."""
-    from assay.harness.run import named
+    from assay.harness.run import import_by_name
     from assay.harness.run.client_nodes import WithClientNodes
 
     if client is None:
         return system
-    kind = named.found("--client", client, "client", lambda kind: hasattr(kind, "invoke"))
+    kind = import_by_name.found("--client", client, "client", lambda kind: hasattr(kind, "invoke"))
     try:
         return WithClientNodes(system, kind)
     except ValueError as error:
@@ -63,11 +63,11 @@ def _deployed(system: Any, client: str | None) -> Any:
 
 
 def show(arguments: argparse.Namespace) -> Exit:
-    from assay.cluster.docker import kept
+    from assay.cluster.docker import built_images
     from assay.cluster.docker.image import ImageError
 
     try:
-        for one in kept.present():
+        for one in built_images.present():
             on = f", on {one.of}" if one.of else ""
             print(f"{' ' if one.used else '*'} {one.name:36} {one.size:>8}  {one.age:18} {one.purpose}{on}")
     except ImageError as error:
@@ -76,11 +76,11 @@ def show(arguments: argparse.Namespace) -> Exit:
 
 
 def prune(arguments: argparse.Namespace) -> Exit:
-    from assay.cluster.docker import kept
+    from assay.cluster.docker import built_images
     from assay.cluster.docker.image import ImageError
 
     try:
-        for name in kept.prune():
+        for name in built_images.prune():
             print(f"removed {name}")
     except ImageError as error:
         raise InputError(str(error)) from error

@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace) -> Exit:
 
 def maker(arguments: argparse.Namespace) -> "Callable[[bool], Page]":
     """What makes the page as it is now; ``live``: for a server."""
-    from assay.harness.nights.morning import read
+    from assay.harness.nightly.store_index import read
     from assay.reports.index.page import page
     from assay.reports.index.trends import TrendsError, read_trends
 

@@ -12,8 +12,8 @@ from assay.harness.cli.command import Exit, InputError, confirmed, note, reading
 from assay.harness.cli.summary import exit_of, known_option, marks
 
 if TYPE_CHECKING:
-    from assay.harness.nights.account import Account
-    from assay.harness.nights.night import Cell, Night, NightFolder, Result, Small
+    from assay.harness.nightly.night_record import Cell, Night, NightFolder, Result, Small
+    from assay.harness.nightly.night_verdict import Account
     from assay.reports.index.known import Known
 
 NO: Final = "no"
@@ -66,8 +66,8 @@ def share(text: str) -> tuple[int, int]:
 
 
 def run(arguments: argparse.Namespace) -> Exit:
-    from assay.harness.nights.night import folder
-    from assay.harness.nights.nightly import Nightly
+    from assay.harness.nightly.night_record import folder
+    from assay.harness.nightly.night_runner import Nightly
 
     known = marks(arguments.known)
     night, budget = reading(lambda: _night(arguments))
@@ -90,10 +90,10 @@ def _night(arguments: argparse.Namespace) -> tuple["Night", float]:
     """New or resumed, and the seconds that it has from now."""
     import msgspec
 
-    from assay.harness.nights.matrix import plan, seconds
-    from assay.harness.nights.night import folder
-    from assay.harness.nights.nightly import begin, resumed
-    from assay.harness.nights.versions import version_of
+    from assay.harness.nightly.git_versions import version_of
+    from assay.harness.nightly.matrix import plan, seconds
+    from assay.harness.nightly.night_record import folder
+    from assay.harness.nightly.night_runner import begin, resumed
 
     store = arguments.store.resolve()
     given = arguments.shrink
@@ -116,8 +116,8 @@ def _night(arguments: argparse.Namespace) -> tuple["Night", float]:
 
 def _trusted(night: "Night", arguments: argparse.Namespace) -> bool:
     """Whether the cells of a stored night may be run: they are those of the matrix, or the user agrees."""
-    from assay.harness.nights.matrix import plan
-    from assay.harness.nights.night import NightError
+    from assay.harness.nightly.matrix import plan
+    from assay.harness.nightly.night_record import NightError
 
     try:
         ours = plan(arguments.matrix)[0] if night.folder == str(arguments.matrix.parent.resolve()) else ()
@@ -168,7 +168,7 @@ def _printer(night: "Night") -> Callable[["Result", int, float], None]:
 
 
 def _summary(night: "Night", folder: "NightFolder", known: "Known", *, interrupted: bool) -> Exit:
-    from assay.harness.nights.account import account
+    from assay.harness.nightly.night_verdict import account
 
     found = account(folder.path.parents[1], night.name, known, night.part)
     _print(found)
@@ -183,7 +183,7 @@ def _summary(night: "Night", folder: "NightFolder", known: "Known", *, interrupt
 
 
 def _print(found: "Account") -> None:
-    from assay.harness.nights.night import troubled
+    from assay.harness.nightly.night_record import troubled
 
     counts = Counter(result.outcome for cell in found.cells for result in cell.results)
     print("\n" + (", ".join(f"{count} {outcome}" for outcome, count in counts.most_common()) or "nothing was run"))

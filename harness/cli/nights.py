@@ -80,8 +80,8 @@ def _pack_parser(actions: Any) -> None:
 
 
 def add_runs(arguments: argparse.Namespace) -> Exit:
-    from assay.harness.nights.dataset import add
-    from assay.harness.nights.rows import Run
+    from assay.harness.nightly.dataset import add
+    from assay.harness.nightly.rows import Run
 
     def added(run: Run) -> None:
         if run.verdict is None:
@@ -93,18 +93,18 @@ def add_runs(arguments: argparse.Namespace) -> Exit:
 
 
 def show_tables(arguments: argparse.Namespace) -> Exit:
-    from assay.harness.nights import show
+    from assay.harness.nightly import table_output
 
     zoo = _zoo(arguments)
-    from assay.harness.nights.tables import compute
+    from assay.harness.nightly.tables import compute
 
     tables = reading(lambda: compute(arguments.dataset, zoo, arguments.spark_master))
     if arguments.json:
-        print(show.as_json(tables))
+        print(table_output.as_json(tables))
     else:
-        show.show(tables, _console())
+        table_output.show(tables, _console())
     if arguments.out is not None:
-        for path in reading(lambda: show.write(tables, arguments.out)):
+        for path in reading(lambda: table_output.write(tables, arguments.out)):
             note(str(path))
     if not arguments.require_detection or not tables.missed:
         return Exit.PASS
@@ -116,17 +116,17 @@ def show_trends(arguments: argparse.Namespace) -> Exit:
     import msgspec
 
     from assay.harness.core.files import write_atomically
-    from assay.harness.nights import show
+    from assay.harness.nightly import table_output
 
     zoo = _zoo(arguments)
-    from assay.harness.nights.trends import compute
+    from assay.harness.nightly.trends import compute
 
     trends = reading(lambda: compute(arguments.dataset, zoo, arguments.spark_master))
     content = msgspec.json.encode(trends)
     if arguments.json:
         print(content.decode())
     else:
-        show.show_trends(trends, _console())
+        table_output.show_trends(trends, _console())
     if arguments.out is not None:
         reading(lambda: write_atomically(arguments.out, content))
         note(str(arguments.out))
@@ -134,7 +134,7 @@ def show_trends(arguments: argparse.Namespace) -> Exit:
 
 
 def pack_runs(arguments: argparse.Namespace) -> Exit:
-    from assay.harness.nights.dataset import held, pack, parts
+    from assay.harness.nightly.dataset import held, pack, parts
 
     reading(lambda: parts(arguments.dataset))
     with held(arguments.dataset, alone=True):
@@ -154,6 +154,6 @@ def _zoo(arguments: argparse.Namespace) -> dict[str, tuple[str, ...]]:
 def _console() -> "Console":
     from rich.console import Console
 
-    from assay.harness.nights import show
+    from assay.harness.nightly import table_output
 
-    return Console(width=None if sys.stdout.isatty() else show.WIDTH)
+    return Console(width=None if sys.stdout.isatty() else table_output.WIDTH)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from assay.harness.cli.command import Exit, InputError
 
 if TYPE_CHECKING:
-    from assay.harness.search.reached import Reached
+    from assay.harness.search.coverage_report import Reached
 
 RAREST: Final = 8
 DESCRIPTION: Final = """\
@@ -37,7 +37,7 @@ def add(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> Exit:
     import msgspec
 
-    from assay.harness.search.reached import load
+    from assay.harness.search.coverage_report import load
 
     try:
         everything = load(arguments.path)
@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> Exit:
         raise InputError(str(error)) from error
     if arguments.html is not None:
         from assay.harness.core.files import write_atomically
-        from assay.harness.search.reached_page import page
+        from assay.harness.search.coverage_page import page
 
         try:
             write_atomically(arguments.html, page(everything).encode())
@@ -65,7 +65,7 @@ def run(arguments: argparse.Namespace) -> Exit:
 def lines(one: "Reached") -> list[str]:
     """The table of one test."""
     from assay.harness.search.code_coverage.table import table
-    from assay.harness.search.reached import NOTHING, rarest
+    from assay.harness.search.coverage_report import NOTHING, rarest
 
     seen, during, struck = one.seen, one.during, one.struck
     verdicts = ", ".join(f"{many} {verdict}" for verdict, many in sorted(one.verdicts.items()))

@@ -21,7 +21,7 @@ def add(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Exit:
-    from assay.harness.search.shrunk import shrink
+    from assay.harness.search.shrink_run import shrink
     from assay.harness.stored.repeat_arguments import Declined
 
     def agreed(command: str) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from assay.harness.cli.command import Exit, InputError, reading
 
 if TYPE_CHECKING:
-    from assay.harness.nights.account import Account
+    from assay.harness.nightly.night_verdict import Account
     from assay.reports.index.known import Known
 
 KNOWN: Final = Path("known-failures.toml")
@@ -42,9 +42,9 @@ def known_option(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Exit:
-    from assay.harness.nights.account import account
-    from assay.harness.nights.junit import junit
-    from assay.harness.nights.markdown import markdown
+    from assay.harness.nightly.junit import junit
+    from assay.harness.nightly.markdown import markdown
+    from assay.harness.nightly.night_verdict import account
 
     if not arguments.store.is_dir():
         raise InputError(f"{arguments.store} is not a folder; give the store's path (default: ./store)")
@@ -76,7 +76,7 @@ def marks(given: Path | None) -> "Known":
 
 def exit_of(found: "Account") -> Exit:
     """A failure first, then what is wrong with a cell, then what has no answer."""
-    from assay.checkers.verdict import Verdict
+    from assay.checkers.judging.verdict import Verdict
 
     if found.verdict is Verdict.FAIL:
         return Exit.FAIL

@@ -33,7 +33,7 @@ def run(arguments: argparse.Namespace) -> Exit:
     from assay.cluster.doctor import engine_available
     from assay.cluster.node import NodeError
     from assay.cluster.system import DeploymentError
-    from assay.harness.cli.serving import Addresses, serve
+    from assay.harness.cli.serve_cluster import Addresses, serve
 
     if not engine_available():
         raise InputError("no Docker engine answers, or no node image can be made; `assay doctor` says what is missing")

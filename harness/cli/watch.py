@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 from assay.harness.cli.command import Exit, note, plugin_options, reading
 
 if TYPE_CHECKING:
-    from assay.checkers.verdict import Judgement
-    from assay.harness.stored.watching import Look
+    from assay.checkers.judging.verdict import Judgement
+    from assay.harness.stored.live_check import Look
 
 EXITS: Final = {"pass": Exit.PASS, "fail": Exit.FAIL, "unknown": Exit.UNKNOWN}
 
@@ -44,9 +44,9 @@ def add(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> Exit:
     from assay.checkers.engine import Engines
     from assay.harness.cli.no_pandas import spare_pandas
+    from assay.harness.run.live_judging import Seen, encode
     from assay.harness.run.registry import Registry
-    from assay.harness.run.watched import Seen, encode
-    from assay.harness.stored.watching import MEMORY, going_on, watch
+    from assay.harness.stored.live_check import MEMORY, going_on, watch
 
     if not arguments.plugin and not arguments.trust_run:
         spare_pandas()
@@ -75,7 +75,7 @@ def run(arguments: argparse.Namespace) -> Exit:
 
 
 def _say(look: "Look", *, first: bool, new: bool) -> None:
-    from assay.checkers.early import LATE
+    from assay.checkers.judging.early_checks import LATE
 
     judgement = look.judgement
     late = [one.check for one in judgement.examined if one.note == LATE]

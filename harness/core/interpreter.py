@@ -19,15 +19,15 @@ from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any
 
+from assay.harness.core.abandoned_tasks import leave_behind
 from assay.harness.core.client import Endpoint
+from assay.harness.core.effect_recording import Recorder, Recording
 from assay.harness.core.generator.base import Generator, Source, as_generator, phases_left
 from assay.harness.core.generator.context import Exhausted, Invoke, OperationEvent, bits
 from assay.harness.core.generator.roster import Roster
-from assay.harness.core.left_behind import leave_behind
 from assay.harness.core.operation import Completed, Completion, Effect, Outcome
-from assay.harness.core.recording import Recorder, Recording
 from assay.harness.core.report import RunReport
-from assay.harness.core.stamps import NANOSECONDS, Stamps
+from assay.harness.core.timestamps import NANOSECONDS, Stamps
 from assay.harness.core.worker import TIMEOUT, Surroundings, Worker
 
 

@@ -5,7 +5,7 @@ import traceback
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from assay.harness.core.observed import Observed
+from assay.harness.core.observed_node import Observed
 from assay.harness.core.operation import Outcome
 from assay.harness.core.printable import encodable
 

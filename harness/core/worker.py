@@ -14,13 +14,13 @@ from typing import Any
 
 import msgspec
 
+from assay.harness.core.backoff import Rest
 from assay.harness.core.blocking import BlockingClientError, adapt
 from assay.harness.core.client import Client, Endpoint, effects_of, no_effects
-from assay.harness.core.observed import Observed
+from assay.harness.core.observed_node import Observed
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
 from assay.harness.core.report import RunReport, describe
-from assay.harness.core.rest import Rest
-from assay.harness.core.stamps import Stamps
+from assay.harness.core.timestamps import Stamps
 
 FIRST_RETRY = 0.05
 LAST_RETRY = 1.0

@@ -6,7 +6,8 @@ Read them in this order:
 - ``jepsen_log`` (lines of ``jepsen.log``), on ``edn`` (the notation), in which ``history.edn`` is written, too.
 - ``entry`` (what one map or line says), ``keys`` (which object it is about), ``pairing`` (calls and completions to
   operations), ``shapes`` (what each model's and workload's operations look like).
-- ``plain`` (values as JSON), ``source`` (the text of a file, in pieces), ``malformed`` (errors with line and column).
+- ``edn_text`` (values as JSON), ``source`` (the text of a file, in pieces), ``malformed`` (errors with line and
+column).
 
 ``harness.stored`` imports it; it imports ``harness.core`` alone.
 """

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from assay.harness.core.operation import Outcome
 from assay.harness.foreign.edn import Keyword, Map, Symbol, Tagged
+from assay.harness.foreign.edn_text import text_of, to_json
 from assay.harness.foreign.malformed import MalformedError, Place, shown
-from assay.harness.foreign.plain import text_of, to_json
 
 INVOKE: Final = "invoke"
 TYPES: Final = (INVOKE, *Outcome)

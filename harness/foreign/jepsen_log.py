@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from assay.harness.foreign import edn
+from assay.harness.foreign.edn_text import text_of
 from assay.harness.foreign.entry import INVOKE, Entry, process_of, type_of
 from assay.harness.foreign.malformed import MalformedError, Place, shown
-from assay.harness.foreign.plain import text_of
 from assay.harness.foreign.source import Read, lines
 
 LINE: Final = re.compile(r"\bjepsen\.util\b[ \t]*[-:]?[ \t]+(?P<process>\d+|:[^\s:]+)[ \t]+(?P<type>:\S*)(?P<rest>.*)")

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from assay.harness.foreign.edn import Tagged
+from assay.harness.foreign.edn_text import text_of, to_json
 from assay.harness.foreign.entry import NO_KEY, Entry
 from assay.harness.foreign.malformed import MalformedError, Place, shown
-from assay.harness.foreign.plain import text_of, to_json
 
 CAS: Final = "cas"
 TUPLE_TAG: Final = "jepsen.independent.tuple"

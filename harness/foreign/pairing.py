@@ -16,10 +16,10 @@ import pyarrow.compute as pc
 
 from assay.harness.core.history import OPS
 from assay.harness.core.operation import Outcome, Phase
+from assay.harness.foreign.edn_text import text_of, to_json
 from assay.harness.foreign.entry import INVOKE, Entry
 from assay.harness.foreign.keys import CAS, Keyed, Keys
 from assay.harness.foreign.malformed import MalformedError, shown
-from assay.harness.foreign.plain import text_of, to_json
 from assay.harness.foreign.shapes import ANY, Shape
 
 STEP: Final = 1_000_000

@@ -43,7 +43,7 @@ def sweep(cluster: str) -> str:
         return ""
     if cluster == ATTACH:
         return "; what it holds already counts as this run's (docs/hosts.md)"
-    from assay.cluster.undo import sweep
+    from assay.cluster.leftovers import sweep
 
     report = sweep()
     lines = [f"{len(report.undone)} things of dead sessions removed"] if report.undone else []

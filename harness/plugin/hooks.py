@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from assay.harness.plugin import clusters, hookspecs, others, own_modules, remarks, rounds, signals
+from assay.harness.plugin import (
+    clusters,
+    hookspecs,
+    module_import,
+    other_plugins,
+    pass_remarks,
+    repeat_rounds,
+    signals,
+)
 from assay.harness.plugin.options import Options, add_options, read_options, settings_for
 from assay.harness.run.command_line import DEFAULT_TRIGGER, repeat_command
 from assay.harness.run.interrupt import Interrupt, StopSignals
@@ -25,7 +33,7 @@ if TYPE_CHECKING:
     from assay.harness.run.experiment import Experiment
     from assay.harness.run.registry import Registry
     from assay.harness.run.settings import Settings
-    from assay.nemesis.catalogue import Catalogue
+    from assay.nemesis.schedule.catalogue import Catalogue
 
 FIXTURE: Final = "assay_trial"
 SKIPPED: Final = "assay_not_applicable"
@@ -61,8 +69,8 @@ class Parameter:
 
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
     add_options(parser)
-    pluginmanager.register(own_modules, "assay-own-modules")
-    pluginmanager.register(remarks, "assay-remarks")
+    pluginmanager.register(module_import, "assay-own-modules")
+    pluginmanager.register(pass_remarks, "assay-remarks")
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
@@ -85,7 +93,7 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[SIGNALS] = signals.register(config, is_experiment)
-    others.register(config, config.stash[SIGNALS], is_experiment)
+    other_plugins.register(config, config.stash[SIGNALS], is_experiment)
     config.addinivalue_line("markers", f"{SKIPPED}(reason): set by assay on a test that its options rule out")
     try:
         options = read_options(config)
@@ -105,7 +113,7 @@ def pytest_configure(config: pytest.Config) -> None:
     except SettingsError as error:
         raise pytest.UsageError(str(error)) from None
     config.stash[OPTIONS] = options
-    rounds.register(config, options.repeat, _repetition)
+    repeat_rounds.register(config, options.repeat, _repetition)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -130,9 +138,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         ]
         metafunc.parametrize(FIXTURE, parameters, indirect=True)
         return
-    parameters, repetitions = [], rounds.how_many(options.repeat)
+    parameters, repetitions = [], repeat_rounds.how_many(options.repeat)
     combined = len(_combinations(options, registry.faults)) * len(_mixes(found, options))
-    if rounds.excess(metafunc.config, combined * repetitions) is not None:
+    if repeat_rounds.excess(metafunc.config, combined * repetitions) is not None:
         repetitions = 1  # the session ends once it is collected
     for nemesis, mix in product(_combinations(options, registry.faults), _mixes(found, options)):
         marks = _ruled_out(found, options, nemesis, mix, registry.faults)
@@ -147,7 +155,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: Sequence[pytest.
     reasons = [mark.args[0] for item in experiments for mark in item.iter_markers(SKIPPED)]
     if experiments and len(reasons) == len(experiments):
         raise pytest.UsageError(f"no test remains: {reasons[0]}")
-    if (reason := rounds.excess(config) or others.reruns(config, experiments)) is not None:
+    if (reason := repeat_rounds.excess(config) or other_plugins.reruns(config, experiments)) is not None:
         raise pytest.UsageError(reason)
     if experiments:
         options, runs = config.stash[OPTIONS], not config.option.collectonly
@@ -202,11 +210,11 @@ def assay_engines(request: pytest.FixtureRequest) -> Iterator[Any]:
 def assay_trial(request: pytest.FixtureRequest, assay_engines: Any) -> Iterator[Any]:
     """An attempt whose cluster has been started and whose system is deployed; ``run()`` does the rest."""
     from assay.harness.run.attempt import Attempt, InfrastructureError, Reports, Unavailable
+    from assay.harness.run.drawn_settings import drawn_configuration
     from assay.harness.run.experiment import NoGeneratorError, experiment_of
     from assay.harness.run.full_disk import FullDiskError
-    from assay.harness.run.variant import drawn_configuration
     from assay.harness.run.workload_mix import mixed, resolved
-    from assay.nemesis.catalogue import MIX
+    from assay.nemesis.schedule.catalogue import MIX
 
     function = getattr(request.node, "function", None)
     found: Experiment | None = experiment_of(function)
@@ -270,9 +278,9 @@ def assay_trial(request: pytest.FixtureRequest, assay_engines: Any) -> Iterator[
             raise pytest.fail.Exception(text, pytrace=False) from None
         yield attempt
     finally:
-        remarks.keep(request.node, attempt.remarks)
+        pass_remarks.keep(request.node, attempt.remarks)
         if attempt.passed is not None:
-            remarks.keep_pass(request.node, *attempt.passed)
+            pass_remarks.keep_pass(request.node, *attempt.passed)
         if attempt.interrupted:  # also where the cluster cannot be taken away
             request.session.shouldstop = signals.REPORTED
         attempt.tear_down()
@@ -329,7 +337,7 @@ def _session(options: Options) -> Session:
     if options.cluster is None and options.explore is not None:
         cluster, announcement = SIM, "cluster sim (--explore)"
     elif options.cluster is None:
-        from assay.harness.run.worlds import default_cluster
+        from assay.harness.run.environments import default_cluster
 
         cluster, reason = default_cluster()
         announcement = f"cluster {cluster} ({reason})"
@@ -381,7 +389,7 @@ def _mixes(found: Experiment, options: Options) -> tuple[tuple[str, ...], ...]:
 
 def _check_faults(options: Options, faults: Catalogue) -> None:
     from assay.harness.run.faults import check_target, check_trigger
-    from assay.nemesis.catalogue import MIX
+    from assay.nemesis.schedule.catalogue import MIX
 
     if options.settings.replay is not None and (options.nemesis or options.settings.nemesis_target):
         raise SettingsError("--replay brings its own faults and targets; leave out --nemesis and --nemesis-target")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from assay.checkers.check import Family
     from assay.checkers.linearizability import Model
     from assay.cluster.system import System
-    from assay.nemesis.fault import Fault
+    from assay.nemesis.faults.fault import Fault
 
 
 @pytest.hookspec

@@ -41,7 +41,7 @@ class Greet(msgspec.Struct, frozen=True, tag="greet"):
 class Opened(msgspec.Struct, frozen=True, tag="opened"):
     """Ready for the next request. ``keeps``: the client's own, where it has it (``assay.harness.core.client``).
 
-    ``others``: it has asked for other addresses than its endpoint's own (``assay.harness.core.observed``).
+    ``others``: it has asked for other addresses than its endpoint's own (``assay.harness.core.observed_node``).
     """
 
     keeps: bool = False

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from assay.harness.core.client import Endpoint, effects_of
-from assay.harness.core.observed import Observed
+from assay.harness.core.observed_node import Observed
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
 from assay.harness.remote.messages import LONGEST, Answer, Answered, Invoke, Open, Opened, Raised, encode, receive
 

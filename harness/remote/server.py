@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from assay.harness.core.blocking import adapt
 from assay.harness.core.client import Client
-from assay.harness.core.observed import Observed
+from assay.harness.core.observed_node import Observed
 from assay.harness.core.operation import Completion, Operation
 from assay.harness.core.report import describe
 from assay.harness.remote import messages

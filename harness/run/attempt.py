@@ -23,28 +23,28 @@ from typing import Any, Final
 import msgspec
 
 from assay.checkers.engine import Engines
-from assay.checkers.source import open_history
-from assay.checkers.verdict import Judgement, Verdict
+from assay.checkers.engine.history_views import open_history
+from assay.checkers.judging.verdict import Judgement, Verdict
 from assay.cluster.node import NodeError
 from assay.cluster.owner import current
 from assay.cluster.system import DeploymentError
 from assay.harness.core.history import HistoryReader
 from assay.harness.core.report import place
 from assay.harness.run import store
+from assay.harness.run.environments import World, cancel, close_loop
 from assay.harness.run.experiment import Experiment
 from assay.harness.run.full_disk import is_full, naming_a_full_disk
 from assay.harness.run.interrupt import Interrupt
 from assay.harness.run.judging import doubted, judge_run
-from assay.harness.run.last_lines import last_lines
-from assay.harness.run.made import make_trial
+from assay.harness.run.live_judging import NO_MORE, Watched
+from assay.harness.run.log_tail import last_lines
 from assay.harness.run.progress import Progress, Silent
 from assay.harness.run.registry import Registry
 from assay.harness.run.settings import Settings
 from assay.harness.run.store import RunFolder, RunInfo
 from assay.harness.run.trial import Trial, TrialEnd, Unavailable
-from assay.harness.run.watched import NO_MORE, Watched
+from assay.harness.run.trial_factory import make_trial
 from assay.harness.run.workload_mix import mixed, resolved
-from assay.harness.run.worlds import World, cancel, close_loop
 from assay.reports.evidence import look_up
 from assay.reports.failure_text import Ending, describe
 from assay.reports.figures import FIGURES, figures

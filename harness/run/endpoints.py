@@ -8,7 +8,7 @@ from assay.cluster.addresses import at
 from assay.cluster.node import Cluster, by_role
 from assay.cluster.system import ZOOKEEPER_PORT, ZOOKEEPER_ROLE, ClientRoles, System
 from assay.harness.core.client import Endpoint
-from assay.nemesis.target import servers
+from assay.nemesis.schedule.target import servers
 
 
 def endpoints(

@@ -16,7 +16,7 @@ import msgspec
 from assay.cluster.node import Node, NodeError
 from assay.harness.core.history import History
 from assay.harness.core.history.data_sets import EVENTS, NODE_LISTS
-from assay.harness.core.stamps import NANOSECONDS, Stamps
+from assay.harness.core.timestamps import NANOSECONDS, Stamps
 
 UNREADABLE: Final = "unreadable"
 GRACE: Final = 0.5

@@ -18,7 +18,7 @@ from typing import Any, Final
 import msgspec
 import pytest
 
-from assay.checkers.contract import Contract
+from assay.checkers.judging.contract import Contract
 from assay.cluster.node_counts import NodeCounts
 from assay.cluster.sidecars import Accompanied
 from assay.cluster.system import System

@@ -10,15 +10,15 @@ from assay.harness.core.files import read_file
 from assay.harness.run.limits import too_many_nodes
 from assay.harness.run.settings import NONE, Settings, SettingsError, derive
 from assay.harness.run.systems import configured
-from assay.nemesis.catalogue import MIX, Catalogue, FaultNameError, unsuited
-from assay.nemesis.draw import draw
-from assay.nemesis.fault import Census, spares
-from assay.nemesis.mix import draw_mix, mixable
-from assay.nemesis.schedule import Record, Schedule, ScheduleError, decode
-from assay.nemesis.target import TargetError, groups
-from assay.nemesis.target import parse as parse_target
-from assay.nemesis.trigger import EVERY, TriggerError
-from assay.nemesis.trigger import parse as parse_trigger
+from assay.nemesis.faults.fault import Census, spares
+from assay.nemesis.schedule.catalogue import MIX, Catalogue, FaultNameError, unsuited
+from assay.nemesis.schedule.draw import draw
+from assay.nemesis.schedule.mix import draw_mix, mixable
+from assay.nemesis.schedule.schedule import Record, Schedule, ScheduleError, decode
+from assay.nemesis.schedule.target import TargetError, groups
+from assay.nemesis.schedule.target import parse as parse_target
+from assay.nemesis.schedule.trigger import EVERY, TriggerError
+from assay.nemesis.schedule.trigger import parse as parse_trigger
 
 
 def combinations(options: Sequence[str], faults: Catalogue) -> tuple[tuple[str, ...], ...]:

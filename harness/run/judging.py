@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
-from assay.checkers.context import Surroundings
-from assay.checkers.contract import Contract
 from assay.checkers.engine import Engine, Engines
-from assay.checkers.engine.choice import SQLITE
-from assay.checkers.engine.together import Together
-from assay.checkers.judge import NONE_MISSING, Watch, judge
+from assay.checkers.engine.batch import Together
+from assay.checkers.engine.engine_selection import SQLITE
+from assay.checkers.judging.contract import Contract
+from assay.checkers.judging.finding_context import Surroundings
+from assay.checkers.judging.judge import NONE_MISSING, Watch, judge
+from assay.checkers.judging.verdict import Finding, Judgement, Verdict, with_stage
 from assay.checkers.linearizability import MODELS, Model, ModelError
-from assay.checkers.verdict import Finding, Judgement, Verdict, with_stage
 from assay.harness.core.history import HistoryReader
 from assay.harness.core.history.data_sets import DATA_SETS
 from assay.harness.core.operation import Outcome
@@ -61,7 +61,7 @@ def judge_run(
     own: bool = False,
     load: str = "--plugin=MODULE",
 ) -> Judgement:
-    """As :func:`assay.checkers.judge.judge`, by the families of the registry; and by the contract's model.
+    """As :func:`assay.checkers.judging.judge.judge`, by the families of the registry; and by the contract's model.
 
     ``own``: the contract is that of an experiment of this session. The model of any other contract is imported only if
     the registry may. ``load``: the command, or the option, with which a model that is not available here is loaded.

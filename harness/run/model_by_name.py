@@ -4,7 +4,7 @@ import inspect
 from typing import Final
 
 from assay.checkers.linearizability import MODELS, Model
-from assay.harness.run import named
+from assay.harness.run import import_by_name
 from assay.harness.run.settings import SettingsError
 
 NEEDED: Final = ("encode", "step")
@@ -17,7 +17,7 @@ def model_of(name: str, option: str = "--model") -> Model:
     """
     if name in MODELS:
         return MODELS[name]
-    found = named.found(option, name, "model", lambda kind: kind is not Model and issubclass(kind, Model))
+    found = import_by_name.found(option, name, "model", lambda kind: kind is not Model and issubclass(kind, Model))
     if isinstance(found, Model):
         raise SettingsError(f"{option}={name} is an instance; name its class, {type(found).__qualname__}")
     if not (inspect.isclass(found) and issubclass(found, Model)):
@@ -27,4 +27,4 @@ def model_of(name: str, option: str = "--model") -> Model:
     missing += [part for part in dir(found) if getattr(getattr(found, part), "__isabstractmethod__", False)]
     if missing:
         raise SettingsError(f"{option}={name} is abstract: it lacks {', '.join(missing)}")
-    return named.made(option, name, found)
+    return import_by_name.made(option, name, found)

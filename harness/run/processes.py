@@ -1,6 +1,7 @@
 """Which servers' processes are there once every fault is healed: one that is not has ended by itself.
 
-Rows of ``looks`` with look 0; what they mean is said where they are judged, in ``assay.checkers.processes``.
+Rows of ``looks`` with look 0; what they mean is said where they are judged, in
+``assay.checkers.servers.process_exits``.
 """
 
 from collections.abc import Sequence
@@ -8,7 +9,7 @@ from typing import Final
 
 from assay.cluster.node import Cluster, Node, NodeError, Part, ProcessState, Several
 from assay.harness.core.history import History
-from assay.harness.core.stamps import Stamps
+from assay.harness.core.timestamps import Stamps
 
 CRASHED: Final = "crashed:"
 """In what went wrong in a run: a process of the system ended by an exception."""

@@ -16,17 +16,17 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from assay.checkers.check import Family
-from assay.checkers.contract import INTOLERABLE, NO_RECOVERY, Contract
 from assay.checkers.families import FAMILIES
+from assay.checkers.judging.contract import INTOLERABLE, NO_RECOVERY, Contract
 from assay.checkers.linearizability import MODELS, Model
-from assay.checkers.linearizability.answer import NONLINEARIZABLE
+from assay.checkers.linearizability.key_result import NONLINEARIZABLE
 from assay.cluster.system import System
 from assay.harness.core.printable import printable
-from assay.harness.run import named
+from assay.harness.run import import_by_name
 from assay.harness.run.model_by_name import model_of
 from assay.harness.run.settings import SettingsError
-from assay.nemesis.catalogue import Catalogue, FaultError
-from assay.nemesis.fault import Fault
+from assay.nemesis.faults.fault import Fault
+from assay.nemesis.schedule.catalogue import Catalogue, FaultError
 
 HOOKS: Final = ("pytest_assay_nemeses", "pytest_assay_checks", "pytest_assay_models", "pytest_assay_systems")
 
@@ -101,7 +101,7 @@ class Registry:
         """
         added: dict[str, list[Any]] = {hook: [] for hook in HOOKS}
         for name in names:
-            module = named.module(f"--plugin={name}", name)
+            module = import_by_name.module(f"--plugin={name}", name)
             hooks = [hook for hook in HOOKS if hasattr(module, hook)]
             if not hooks and not any(map(_is_model, vars(module).values())):
                 raise SettingsError(f"--plugin={name} adds nothing: it has no model, and none of {', '.join(HOOKS)}")

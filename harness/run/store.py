@@ -25,13 +25,13 @@ from assay.cluster import owner
 from assay.harness.core.files import read_json, require_regular_below, write_atomically
 from assay.harness.core.history import FORMAT, History
 from assay.harness.core.printable import encodable
-from assay.harness.core.stamps import Origin
+from assay.harness.core.timestamps import Origin
 from assay.harness.run.full_disk import Reserve, is_full
 
 SCHEMA_VERSION: Final = FORMAT
 LATEST: Final = "latest"
 NIGHTS: Final = "nights"
-"""The folder of a store that has the records of its nights (``assay.harness.nights.night``)."""
+"""The folder of a store that has the records of its nights (``assay.harness.nightly.night_record``)."""
 CARRIED: Final = "carried"
 """A file in the folder of a run of which only the small files are there (``assay carry``)."""
 NAME_LIMIT: Final = 120
@@ -68,7 +68,7 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     remarks: tuple[str, ...] = ()
     """What is wrong with a client without speaking against the history: one that does not let itself be cancelled."""
     stood_still: float = 0.0
-    """Seconds for which its machine did not let the tester go on: see ``harness.run.standstill``."""
+    """Seconds for which its machine did not let the tester go on: see ``harness.run.tester_stall``."""
     problem: str | None = None
     """Why the run did not come to its end, when it did not."""
 

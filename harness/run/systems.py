@@ -11,7 +11,7 @@ import msgspec
 from assay.harness.run.settings import SettingsError
 
 if TYPE_CHECKING:
-    from assay.checkers.contract import Contract
+    from assay.checkers.judging.contract import Contract
     from assay.cluster.system import Defect, System
 
 DEFAULT: Final = "assay.system_under_test.deployment:Broker"
@@ -23,10 +23,10 @@ def system_named(name: str = DEFAULT) -> System:
 
     Raises ``SettingsError`` when there is none.
     """
-    from assay.harness.run import named
+    from assay.harness.run import import_by_name
 
-    found = named.found("--system", name, "system", lambda kind: not _lacking(kind))
-    system: Any = named.made("--system", name, found) if inspect.isclass(found) else found
+    found = import_by_name.found("--system", name, "system", lambda kind: not _lacking(kind))
+    system: Any = import_by_name.made("--system", name, found) if inspect.isclass(found) else found
     lacking = _lacking(system)
     if lacking:
         raise SettingsError(f"--system={name} is no System (assay.System): it lacks {', '.join(lacking)}")

@@ -23,35 +23,35 @@ from assay.cluster.node import Cluster, Node, NodeError
 from assay.cluster.system import ZOOKEEPER_ROLE, DeploymentError, Replicated, System
 from assay.harness.core.client import Endpoint
 from assay.harness.core.generator import Generator, phases, rate, split_phases, time_limit
-from assay.harness.core.history import History, through
+from assay.harness.core.history import History, worker_nodes
 from assay.harness.core.interpreter import Interpreter
 from assay.harness.core.operation import Completed, Outcome
 from assay.harness.core.report import RunReport, placed
-from assay.harness.core.stamps import Origin, Stamps
+from assay.harness.core.timestamps import Origin, Stamps
 from assay.harness.remote import RemoteClient
-from assay.harness.run.asserting import Assertions
+from assay.harness.run.acknowledgement_inspection import Inspecting
 from assay.harness.run.client_nodes import housed
-from assay.harness.run.endless import NewRecords, drain_limit, until_endless
+from assay.harness.run.drain_watchdog import NewRecords, drain_limit, until_endless
 from assay.harness.run.endpoints import endpoints
+from assay.harness.run.environments import World
 from assay.harness.run.event_logs import Collector
 from assay.harness.run.experiment import Experiment
 from assay.harness.run.faults import possible, schedule
-from assay.harness.run.inspecting import Inspecting
 from assay.harness.run.interrupt import Interrupt
-from assay.harness.run.keeping import Keeping
+from assay.harness.run.invariant_assertion import Assertions
+from assay.harness.run.leader_poller import Sightings, failed_finds
+from assay.harness.run.live_judging import Watched
 from assay.harness.run.processes import crashes, record_processes
 from assay.harness.run.progress import Progress, Tally
-from assay.harness.run.rest import Watch
+from assay.harness.run.quiescence import Watch
+from assay.harness.run.run_output import Keeping
 from assay.harness.run.settings import Settings, derive
-from assay.harness.run.sightings import Sightings, failed_finds
-from assay.harness.run.standstill import Standstill
-from assay.harness.run.watched import Watched
-from assay.harness.run.worlds import World
-from assay.nemesis.catalogue import MIX, Catalogue
-from assay.nemesis.conductor import Conductor
-from assay.nemesis.row import FaultPhase, FaultRow
-from assay.nemesis.schedule import Schedule, encode
-from assay.nemesis.target import possible_servers, servers
+from assay.harness.run.tester_stall import Standstill
+from assay.nemesis.engine.conductor import Conductor
+from assay.nemesis.engine.fault_row import FaultPhase, FaultRow
+from assay.nemesis.schedule.catalogue import MIX, Catalogue
+from assay.nemesis.schedule.schedule import Schedule, encode
+from assay.nemesis.schedule.target import possible_servers, servers
 
 TICK: Final = 0.1
 """Seconds between two looks at the interrupt and two updates of the progress."""
@@ -156,7 +156,7 @@ class Trial:
         history = self.folder.open_history(sealing)
         try:
             report = await self._drive(history, stamps)
-            self.folder.write(f"history/{through.FILE}", through.encode(report.through))
+            self.folder.write(f"history/{worker_nodes.FILE}", worker_nodes.encode(report.through))
             digest = history.digest()
             history.close()
         except BaseException:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
-from assay.checkers.contract import Contract
+from assay.checkers.judging.contract import Contract
 from assay.cluster.system import Configurable, System
 from assay.harness.core.generator import Generator, Source, as_generator, mix, split_phases
 from assay.harness.run.settings import ALL, NONE, Settings, SettingsError, derive

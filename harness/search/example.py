@@ -11,8 +11,8 @@ import msgspec
 from assay.harness.core.files import write_atomically
 from assay.harness.run.faults import fault_names
 from assay.harness.run.settings import Settings
-from assay.nemesis.schedule import Branch, Schedule, Step, encode
-from assay.nemesis.trigger import EVERY, OnEvent
+from assay.nemesis.schedule.schedule import Branch, Schedule, Step, encode
+from assay.nemesis.schedule.trigger import EVERY, OnEvent
 
 
 class Example(msgspec.Struct, frozen=True):

@@ -12,32 +12,32 @@ from random import Random
 from typing import Final
 
 from assay.checkers.engine import Engines
-from assay.checkers.verdict import Verdict
+from assay.checkers.judging.verdict import Verdict
 from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, ClientSessions, Configurable, Eventful, System
 from assay.harness.run.attempt import Attempt, InfrastructureError, Reports
+from assay.harness.run.drawn_settings import few
 from assay.harness.run.experiment import Experiment
 from assay.harness.run.full_disk import is_full
 from assay.harness.run.interrupt import Interrupt
 from assay.harness.run.progress import Progress
 from assay.harness.run.registry import Registry
 from assay.harness.run.settings import AUTO, Budget, Settings, derive
-from assay.harness.run.variant import few
-from assay.harness.search.code_coverage.choice import countable
-from assay.harness.search.code_coverage.kept import reached as reached_code
+from assay.harness.search.code_coverage.counter_selection import countable
+from assay.harness.search.code_coverage.coverage_file import reached as reached_code
 from assay.harness.search.code_coverage.source import Module
+from assay.harness.search.coverage_report import Reached, keep
 from assay.harness.search.example import Example
 from assay.harness.search.explore import Explorer, Found
+from assay.harness.search.fork_player import PATIENCE, QuickPlayer
 from assay.harness.search.player import DIED, ENDLESS, Player
-from assay.harness.search.quick import PATIENCE, QuickPlayer
-from assay.harness.search.reached import Reached, keep
-from assay.harness.search.story import write_story
+from assay.harness.search.shrink_note import write_story
 from assay.harness.search.strategies import LEAST, TIME_LIMITS, Terrain
 from assay.harness.search.workers import Result, search
-from assay.nemesis.catalogue import MIX, Catalogue, unsuited
-from assay.nemesis.fault import Census, Fault
-from assay.nemesis.mix import mixable
-from assay.nemesis.schedule import Schedule, ScheduleError, encode
-from assay.nemesis.target import groups
+from assay.nemesis.faults.fault import Census, Fault
+from assay.nemesis.schedule.catalogue import MIX, Catalogue, unsuited
+from assay.nemesis.schedule.mix import mixable
+from assay.nemesis.schedule.schedule import Schedule, ScheduleError, encode
+from assay.nemesis.schedule.target import groups
 
 FOUND: Final = "found"
 """The folder of the store that takes schedules."""

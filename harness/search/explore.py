@@ -22,18 +22,18 @@ from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
 from hypothesis.errors import Flaky
 from hypothesis.strategies import SearchStrategy
 
-from assay.harness.core.rate import MOST_REPETITIONS, Rate
+from assay.harness.core.failure_rate import MOST_REPETITIONS, Rate
 from assay.harness.run.attempt import Reports
 from assay.harness.run.settings import Budget, derive
+from assay.harness.search.branch_faults import further_steps
 from assay.harness.search.code_coverage.counter import Place
 from assay.harness.search.example import Example
-from assay.harness.search.further import further_steps
+from assay.harness.search.fork_player import Further
+from assay.harness.search.fork_server import Moment
 from assay.harness.search.player import DIED, ENDLESS, PlayOutcome
-from assay.harness.search.quick import Further
 from assay.harness.search.shrink import OutOfTime, minimise
-from assay.harness.search.stage import Moment
 from assay.harness.search.strategies import Terrain, examples
-from assay.nemesis.schedule import Step
+from assay.nemesis.schedule.schedule import Step
 
 BATCH: Final = 20
 FIRST: Final = (1, 4)

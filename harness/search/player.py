@@ -7,16 +7,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from assay.checkers.engine import Engines
-from assay.checkers.source import open_history
-from assay.checkers.verdict import Judgement, Verdict
+from assay.checkers.engine.history_views import open_history
+from assay.checkers.judging.verdict import Judgement, Verdict
 from assay.harness.run.attempt import Attempt, InfrastructureError, Reports
 from assay.harness.run.experiment import Experiment
 from assay.harness.run.processes import CRASHED
 from assay.harness.run.registry import Registry
 from assay.harness.run.settings import Settings
 from assay.harness.search.code_coverage.counter import Place
+from assay.harness.search.coverage_features import Steering
 from assay.harness.search.example import Example
-from assay.harness.search.states import Steering
 
 CRASH = "crash"
 """A process of the system that ended by an exception: what no contract needs to forbid."""

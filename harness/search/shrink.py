@@ -15,9 +15,9 @@ from typing import TypeVar
 import msgspec
 
 from assay.harness.search.example import Example
-from assay.nemesis.schedule import Step
-from assay.nemesis.target import number
-from assay.nemesis.trigger import OnEvent
+from assay.nemesis.schedule.schedule import Step
+from assay.nemesis.schedule.target import number
+from assay.nemesis.schedule.trigger import OnEvent
 
 T = TypeVar("T")
 

@@ -20,14 +20,14 @@ import msgspec
 from hypothesis import strategies as st
 
 from assay.harness.search.example import Example
-from assay.nemesis.catalogue import Catalogue
-from assay.nemesis.fault import Census, spares
-from assay.nemesis.hold import Hold
-from assay.nemesis.kill import Kill
-from assay.nemesis.schedule import Schedule, Step
-from assay.nemesis.stop import Stop
-from assay.nemesis.target import OF_CLIENTS, Kind, Target, named, number
-from assay.nemesis.trigger import OnEvent
+from assay.nemesis.faults.fault import Census, spares
+from assay.nemesis.faults.hold import Hold
+from assay.nemesis.faults.kill import Kill
+from assay.nemesis.faults.stop import Stop
+from assay.nemesis.schedule.catalogue import Catalogue
+from assay.nemesis.schedule.schedule import Schedule, Step
+from assay.nemesis.schedule.target import OF_CLIENTS, Kind, Target, named, number
+from assay.nemesis.schedule.trigger import OnEvent
 
 GRID: Final = 20
 """Times are multiples of 1/20 s."""

@@ -20,7 +20,7 @@ from assay.harness.run.interrupt import leave_to_parent
 from assay.harness.search.code_coverage.counter import Place
 from assay.harness.search.example import Example
 from assay.harness.search.explore import Explorer, Found, Tally
-from assay.harness.search.stage import end_with
+from assay.harness.search.fork_server import end_with
 
 NOTE_EVERY: Final = 10.0
 GRACE: Final = 5.0

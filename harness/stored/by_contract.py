@@ -16,13 +16,13 @@ from typing import Any, Final
 
 import msgspec
 
-from assay.checkers.contract import Contract
-from assay.checkers.damage import untouched
-from assay.checkers.judge import Watch
-from assay.checkers.source import open_history
-from assay.checkers.verdict import Judgement, with_stage
+from assay.checkers.engine.history_views import open_history
+from assay.checkers.judging.contract import Contract
+from assay.checkers.judging.history_integrity import untouched
+from assay.checkers.judging.judge import Watch
+from assay.checkers.judging.verdict import Judgement, with_stage
 from assay.harness.core.history import CLOSED, HistoryError, HistoryReader
-from assay.harness.core.history.growing import Sealed, sealed
+from assay.harness.core.history.live_manifest import Sealed, sealed
 from assay.harness.run import store
 from assay.harness.run.judging import Opens, doubted, judge_run
 from assay.harness.run.registry import Registry, is_module_name

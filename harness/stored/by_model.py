@@ -16,14 +16,14 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from assay.checkers.contract import Contract
-from assay.checkers.damage import untouched
 from assay.checkers.engine import EngineError, Engines, EngineUnavailable
-from assay.checkers.judge import Watch, judge
+from assay.checkers.engine.history_views import OPTIONAL, register_parts
+from assay.checkers.judging.contract import Contract
+from assay.checkers.judging.history_integrity import untouched
+from assay.checkers.judging.judge import Watch, judge
+from assay.checkers.judging.validate import validate
+from assay.checkers.judging.verdict import Judgement
 from assay.checkers.linearizability import MODELS, Limits, Model, ModelError, search
-from assay.checkers.source import OPTIONAL, register_parts
-from assay.checkers.validate import validate
-from assay.checkers.verdict import Judgement
 from assay.harness.core.history import SCHEMAS, HistoryError, HistoryReader
 from assay.harness.core.operation import Outcome
 from assay.harness.run.judging import LOOKS, doubted

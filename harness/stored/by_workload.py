@@ -8,10 +8,10 @@ from typing import Final
 import msgspec
 import pyarrow as pa
 
-from assay.checkers.contract import Contract
 from assay.checkers.engine import Engines
-from assay.checkers.judge import Watch, judge
-from assay.checkers.verdict import Examined, Judgement
+from assay.checkers.judging.contract import Contract
+from assay.checkers.judging.judge import Watch, judge
+from assay.checkers.judging.verdict import Examined, Judgement
 from assay.harness.core.history import HistoryReader, HistoryWriter
 from assay.harness.core.operation import Completed
 from assay.harness.stored import effects_of_workload as effects

@@ -15,9 +15,9 @@ import msgspec
 import pyarrow as pa
 
 from assay.checkers.engine import Engines
-from assay.checkers.judge import Watch
+from assay.checkers.judging.judge import Watch
+from assay.checkers.judging.verdict import Examined, Judgement, with_stage
 from assay.checkers.linearizability.limits import DEFAULT, Limits
-from assay.checkers.verdict import Examined, Judgement, with_stage
 from assay.harness.core.history import HistoryError, HistoryReader
 from assay.harness.foreign import MODELS, Foreign, Format, Keys, Order, read, recognise
 from assay.harness.run import store

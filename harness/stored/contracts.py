@@ -19,13 +19,13 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from assay.checkers.contract import INTOLERABLE, Contract
-from assay.checkers.judge import UNNAMED
-from assay.checkers.verdict import Judgement, Verdict
+from assay.checkers.judging.contract import INTOLERABLE, Contract
+from assay.checkers.judging.judge import UNNAMED
+from assay.checkers.judging.verdict import Judgement, Verdict
 from assay.harness.core.files import read_json
 from assay.harness.core.history import CLOSED, HistoryError
-from assay.harness.core.history.growing import UNFINISHED
-from assay.harness.core.history.through import FILE as THROUGH
+from assay.harness.core.history.live_manifest import UNFINISHED
+from assay.harness.core.history.worker_nodes import FILE as THROUGH
 from assay.harness.run import store
 
 STRICTEST: Final = "strictest"

@@ -16,14 +16,14 @@ from typing import Final
 
 import msgspec
 
-from assay.checkers.verdict import Judgement
+from assay.checkers.judging.verdict import Judgement
 from assay.harness.core.files import read_json, write_atomically
 from assay.harness.core.history import HistoryError
 from assay.harness.run import store
 from assay.harness.run.command_line import DEFAULTS_OF_MIX, MIX
 from assay.harness.run.store import RunInfo
 from assay.harness.stored.repeat_arguments import Declined, repeat_arguments
-from assay.nemesis.schedule import Record, decode, encode
+from assay.nemesis.schedule.schedule import Record, decode, encode
 
 SIMULATED: Final = "sim"
 SCHEDULE: Final = "schedule.json"

@@ -3,13 +3,14 @@
 They test the checks at sizes that no test run reaches. Read them in this order:
 
 - ``catalogue`` (the kinds of objects and their anomalies), ``plan`` (what to make), ``generate`` (makes it).
-- ``slots`` (times, processes and outcomes of operations, a chunk at a time), ``traffic`` (what all objects share),
+- ``timeline`` (times, processes and outcomes of operations, a chunk at a time), ``traffic`` (what all objects share),
   ``state`` (what objects remember from one chunk to the next).
 - the objects: ``log`` (its end: ``log_drain``), ``register``, ``counter``, ``max_register``, ``sets``, ``queue``,
   ``txn``, ``bank``, ``ids``, ``monotonic``, ``group``, ``offsets``, ``lease``.
-- anomalies: ``scene`` (the few operations of one); ``log_scenes``, ``register_scenes``, ``txn_scenes`` and
+- anomalies: ``anomaly_template`` (the few operations of one); ``log_scenes``, ``register_scenes``, ``txn_scenes`` and
   ``group_scenes``, one scene for each. ``log_rows`` has the effects of sends, polls and looks at a log's end.
-- ``segments`` (running sums per key), ``values``, ``rows`` (columns to Arrow), ``behind`` (a thread that writes).
+- ``segments`` (running sums per key), ``values``, ``rows`` (columns to Arrow), ``background_writer`` (a thread that
+writes).
 
 All of it works on arrays, never on single operations. Only ``assay generate`` and tests import it; it imports
 ``harness.core`` alone.

@@ -17,8 +17,8 @@ from typing import Final
 import msgspec
 
 from assay.harness.core.history import HistoryError, HistoryReader
+from assay.harness.synthetic.background_writer import WriterBehind
 from assay.harness.synthetic.bank import BankTraffic
-from assay.harness.synthetic.behind import WriterBehind
 from assay.harness.synthetic.counter import CounterTraffic
 from assay.harness.synthetic.group import GroupTraffic
 from assay.harness.synthetic.ids import IdTraffic

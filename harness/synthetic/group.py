@@ -19,15 +19,15 @@ import pyarrow as pa
 
 from assay.harness.core.history import HistoryWriter
 from assay.harness.synthetic import log_rows, rows, segments
+from assay.harness.synthetic.anomaly_template import Opening
 from assay.harness.synthetic.group_scenes import GroupScene, Place, group_scene
 from assay.harness.synthetic.log_drain import LogDrain
 from assay.harness.synthetic.log_rows import MOST_POLLED, MOST_SENT, NODES
 from assay.harness.synthetic.plan import Plan
 from assay.harness.synthetic.register_scenes import LAST
-from assay.harness.synthetic.scene import Opening
 from assay.harness.synthetic.segments import Flags, Ints
-from assay.harness.synthetic.slots import EVENTS, FAIL, INFO, OK, Slots
 from assay.harness.synthetic.state import Cursors, Latest, Tally
+from assay.harness.synthetic.timeline import EVENTS, FAIL, INFO, OK, Slots
 from assay.harness.synthetic.traffic import Acts, Block, Traffic
 from assay.harness.synthetic.values import offset_of
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from assay.harness.core.operation import Effect
+from assay.harness.synthetic.anomaly_template import Scene, SceneEvent, SceneStep
 from assay.harness.synthetic.register_scenes import LAST
-from assay.harness.synthetic.scene import Scene, SceneEvent, SceneStep
-from assay.harness.synthetic.slots import SCENE_SLOTS
+from assay.harness.synthetic.timeline import SCENE_SLOTS
 from assay.harness.synthetic.values import offset_of
 
 GENERATIONS: Final = 2

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from assay.harness.core.operation import Effect
 from assay.harness.synthetic import rows
+from assay.harness.synthetic.anomaly_template import Opening, Scene, SceneStep
 from assay.harness.synthetic.plan import Plan
-from assay.harness.synthetic.scene import Opening, Scene, SceneStep
 from assay.harness.synthetic.segments import Flags, Ints
-from assay.harness.synthetic.slots import FAIL, OK
 from assay.harness.synthetic.state import Latest, Tally
+from assay.harness.synthetic.timeline import FAIL, OK
 from assay.harness.synthetic.traffic import Acts, Block, Traffic
 
 ACQUIRE, RENEW, GUARDED, RELEASE = range(4)

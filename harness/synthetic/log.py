@@ -12,14 +12,14 @@ import pyarrow as pa
 
 from assay.harness.core.history import HistoryWriter
 from assay.harness.synthetic import log_rows, rows
+from assay.harness.synthetic.anomaly_template import Opening, Scene
 from assay.harness.synthetic.log_drain import LogDrain, Special
 from assay.harness.synthetic.log_rows import MOST_POLLED, MOST_SENT, NODES
 from assay.harness.synthetic.log_scenes import LogScene, log_scene
 from assay.harness.synthetic.plan import Plan
-from assay.harness.synthetic.scene import Opening, Scene
 from assay.harness.synthetic.segments import Flags, Ints
-from assay.harness.synthetic.slots import EVENTS, Schedule, Slots
 from assay.harness.synthetic.state import Cursors, Latest, Tally
+from assay.harness.synthetic.timeline import EVENTS, Schedule, Slots
 from assay.harness.synthetic.traffic import Acts, Block, Traffic
 
 SEND, POLL, END = range(3)

@@ -16,7 +16,7 @@ from assay.harness.synthetic import rows
 from assay.harness.synthetic.log_rows import NODES
 from assay.harness.synthetic.log_scenes import LogScene
 from assay.harness.synthetic.segments import Ints, ranks
-from assay.harness.synthetic.slots import DRAIN_PROCESS, SENTINEL_PROCESS, Schedule, Slots, Turns, turns
+from assay.harness.synthetic.timeline import DRAIN_PROCESS, SENTINEL_PROCESS, Schedule, Slots, Turns, turns
 from assay.harness.synthetic.values import values_at
 
 PER_POLL: Final = 500

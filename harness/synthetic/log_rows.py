@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from assay.harness.synthetic import rows, segments
 from assay.harness.synthetic.segments import Flags, Ints
-from assay.harness.synthetic.slots import Slots
+from assay.harness.synthetic.timeline import Slots
 from assay.harness.synthetic.values import UNLANDED, values_at
 
 MOST_SENT: Final = 3

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from assay.harness.core.operation import Effect
+from assay.harness.synthetic.anomaly_template import Opening, Scene, SceneEvent, SceneStep
 from assay.harness.synthetic.log_rows import NODES
-from assay.harness.synthetic.scene import Opening, Scene, SceneEvent, SceneStep
-from assay.harness.synthetic.slots import SCENE_SLOTS
+from assay.harness.synthetic.timeline import SCENE_SLOTS
 from assay.harness.synthetic.values import SCENE_VALUES, values_at
 
 OWN_REQUESTS: Final = 1 << 50

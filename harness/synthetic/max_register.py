@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 
 from assay.harness.core.operation import Effect
 from assay.harness.synthetic import rows
+from assay.harness.synthetic.anomaly_template import Opening, Scene, SceneStep
 from assay.harness.synthetic.plan import Plan
-from assay.harness.synthetic.scene import Opening, Scene, SceneStep
 from assay.harness.synthetic.segments import Number
 from assay.harness.synthetic.state import Highest
 from assay.harness.synthetic.traffic import Acts, Block, Traffic

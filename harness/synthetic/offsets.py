@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 
 from assay.harness.core.operation import Effect
 from assay.harness.synthetic import rows
+from assay.harness.synthetic.anomaly_template import Opening, Scene, SceneStep
 from assay.harness.synthetic.plan import Plan
 from assay.harness.synthetic.register_scenes import LAST, Committed, register_scene
-from assay.harness.synthetic.scene import Opening, Scene, SceneStep
 from assay.harness.synthetic.state import Latest, Tally
 from assay.harness.synthetic.traffic import Acts, Block, Traffic
 from assay.harness.synthetic.values import offset_of

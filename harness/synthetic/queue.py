@@ -13,10 +13,10 @@ import pyarrow.compute as pc
 from assay.harness.core.history import HistoryWriter
 from assay.harness.core.operation import Effect
 from assay.harness.synthetic import rows
+from assay.harness.synthetic.anomaly_template import Opening, Scene, SceneStep
 from assay.harness.synthetic.plan import Plan
-from assay.harness.synthetic.scene import Opening, Scene, SceneStep
-from assay.harness.synthetic.slots import DRAIN_PROCESS, FAIL, INFO, OK, turns
 from assay.harness.synthetic.state import Cursors, Tally
+from assay.harness.synthetic.timeline import DRAIN_PROCESS, FAIL, INFO, OK, turns
 from assay.harness.synthetic.traffic import Acts, Block, Traffic
 from assay.harness.synthetic.values import SCENE_VALUES, UNLANDED, values_at
 

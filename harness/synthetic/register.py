@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow.compute as pc
 
 from assay.harness.synthetic import rows
+from assay.harness.synthetic.anomaly_template import Opening, Scene
 from assay.harness.synthetic.plan import Plan
 from assay.harness.synthetic.register_scenes import LAST, Register, register_scene
-from assay.harness.synthetic.scene import Opening, Scene
-from assay.harness.synthetic.slots import FAIL, OK
 from assay.harness.synthetic.state import Latest
+from assay.harness.synthetic.timeline import FAIL, OK
 from assay.harness.synthetic.traffic import Acts, Block, Traffic
 
 READ, WRITE, CAS = range(3)

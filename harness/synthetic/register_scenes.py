@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from assay.harness.core.operation import Effect
-from assay.harness.synthetic.scene import Scene, SceneStep
+from assay.harness.synthetic.anomaly_template import Scene, SceneStep
 from assay.harness.synthetic.values import offset_of
 
 OWN_VALUES: Final = 1 << 40

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from assay.harness.core.history import SCHEMAS, HistoryWriter
 from assay.harness.synthetic.segments import Flags, Ints
-from assay.harness.synthetic.slots import FAIL, INFO, OUTCOMES, Slots
+from assay.harness.synthetic.timeline import FAIL, INFO, OUTCOMES, Slots
 from assay.harness.synthetic.values import values_at
 
 NONE: Final = pa.scalar(None, pa.string())

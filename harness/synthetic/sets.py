@@ -9,8 +9,8 @@ import numpy as np
 
 from assay.harness.core.operation import Effect
 from assay.harness.synthetic import rows, segments
+from assay.harness.synthetic.anomaly_template import Opening, Scene, SceneStep
 from assay.harness.synthetic.plan import Plan
-from assay.harness.synthetic.scene import Opening, Scene, SceneStep
 from assay.harness.synthetic.state import Lives
 from assay.harness.synthetic.traffic import Acts, Block, Traffic
 from assay.harness.synthetic.values import SCENE_VALUES, UNLANDED, values_at

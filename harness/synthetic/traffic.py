@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from assay.harness.core.history import HistoryWriter
 from assay.harness.synthetic import rows
+from assay.harness.synthetic.anomaly_template import Opening, Scene
 from assay.harness.synthetic.catalogue import CATALOGUE
 from assay.harness.synthetic.plan import Plan, PlanError, Planted
-from assay.harness.synthetic.scene import Opening, Scene
 from assay.harness.synthetic.segments import Flags, Ints
-from assay.harness.synthetic.slots import INFO, OK, SCENE_SLOTS, Schedule, Slots
+from assay.harness.synthetic.timeline import INFO, OK, SCENE_SLOTS, Schedule, Slots
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 
 from assay.harness.core.transactions import TRANSACTION
 from assay.harness.synthetic import rows, segments
+from assay.harness.synthetic.anomaly_template import Opening, Scene
 from assay.harness.synthetic.plan import Plan
-from assay.harness.synthetic.scene import Opening, Scene
 from assay.harness.synthetic.segments import Flags, Ints
 from assay.harness.synthetic.state import Latest, Lives
 from assay.harness.synthetic.traffic import Acts, Block, Traffic

@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 
 from assay.harness.core.operation import Completed, Completion, Operation, Outcome
 from assay.harness.core.transactions import TRANSACTION, effects
-from assay.harness.synthetic.scene import Opening, Scene, SceneStep
+from assay.harness.synthetic.anomaly_template import Opening, Scene, SceneStep
 from assay.harness.synthetic.values import SCENE_VALUES
 
 A: Final = SCENE_VALUES

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
-from assay.harness.core.rate import Rate
+from assay.harness.core.failure_rate import Rate
 from assay.reports.index.entry import CellKey, Entry, NightEntry, Standing, Stored
 from assay.reports.index.known import Known, Mark
 

@@ -25,11 +25,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from assay.checkers.check import Check, Evidence, Explanation, Family, View
-    from assay.checkers.contract import Contract, Toleration, forbid, linearizable
     from assay.checkers.engine import Engine, Row
     from assay.checkers.groups.family import CONSUMER_ANOMALIES, GROUP_ANOMALIES
     from assay.checkers.groups.ownership import OWNERSHIP_ANOMALIES
+    from assay.checkers.judging.contract import Contract, Toleration, forbid, linearizable
     from assay.checkers.linearizability import Action, Call, Model, ModelError, Values
+    from assay.checkers.liveness.family import LIVENESS_ANOMALIES
     from assay.checkers.log.epochs import REPLICATION_ANOMALIES
     from assay.checkers.log.family import LOG_ANOMALIES
     from assay.checkers.log.replicas import REPLICA_ANOMALIES
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from assay.checkers.objects.queues import QUEUE_ANOMALIES
     from assay.checkers.objects.sets import SET_ANOMALIES
     from assay.checkers.register.family import REGISTER_ANOMALIES
-    from assay.checkers.rest.family import LIVENESS_ANOMALIES
     from assay.checkers.transactions.family import TRANSACTION_ANOMALIES
     from assay.cluster.commands import CommandResult
     from assay.cluster.inspection import Asserting, Inspectable, Inspector, Invariants, Observable, SeenAtRest
@@ -144,15 +144,15 @@ if TYPE_CHECKING:
     from assay.harness.run.experiment import experiment
     from assay.harness.run.settings import Settings
     from assay.harness.run.workload_mix import WorkloadMix
-    from assay.nemesis.fault import Census, Fault, Injection, Proof, Scope, on_each
-    from assay.nemesis.impact import Impact
-    from assay.nemesis.process import draw_target, probe_processes, proved
-    from assay.nemesis.schedule import Parameter, ScheduleError
-    from assay.nemesis.target import Target, servers
+    from assay.nemesis.faults.fault import Census, Fault, Injection, Proof, Scope, on_each
+    from assay.nemesis.faults.impact import Impact
+    from assay.nemesis.faults.process import draw_target, probe_processes, proved
+    from assay.nemesis.schedule.schedule import Parameter, ScheduleError
+    from assay.nemesis.schedule.target import Target, servers
 
 _HOMES = {
     "assay.checkers.check": "Check Evidence Explanation Family View",
-    "assay.checkers.contract": "Contract Toleration forbid linearizable",
+    "assay.checkers.judging.contract": "Contract Toleration forbid linearizable",
     "assay.checkers.engine": "Engine Row",
     "assay.checkers.groups.family": "CONSUMER_ANOMALIES GROUP_ANOMALIES",
     "assay.checkers.groups.ownership": "OWNERSHIP_ANOMALIES",
@@ -168,7 +168,7 @@ _HOMES = {
     "assay.checkers.objects.queues": "QUEUE_ANOMALIES",
     "assay.checkers.objects.sets": "SET_ANOMALIES",
     "assay.checkers.register.family": "REGISTER_ANOMALIES",
-    "assay.checkers.rest.family": "LIVENESS_ANOMALIES",
+    "assay.checkers.liveness.family": "LIVENESS_ANOMALIES",
     "assay.checkers.transactions.family": "TRANSACTION_ANOMALIES",
     "assay.cluster.inspection": "Asserting Inspectable Inspector Invariants Observable SeenAtRest",
     "assay.cluster.commands": "CommandResult",
@@ -197,11 +197,11 @@ _HOMES = {
     "assay.harness.run.experiment": "experiment",
     "assay.harness.run.settings": "Settings",
     "assay.harness.run.workload_mix": "WorkloadMix",
-    "assay.nemesis.fault": "Census Fault Injection Proof Scope on_each",
-    "assay.nemesis.impact": "Impact",
-    "assay.nemesis.process": "draw_target probe_processes proved",
-    "assay.nemesis.schedule": "Parameter ScheduleError",
-    "assay.nemesis.target": "Target servers",
+    "assay.nemesis.faults.fault": "Census Fault Injection Proof Scope on_each",
+    "assay.nemesis.faults.impact": "Impact",
+    "assay.nemesis.faults.process": "draw_target probe_processes proved",
+    "assay.nemesis.schedule.schedule": "Parameter ScheduleError",
+    "assay.nemesis.schedule.target": "Target servers",
 }
 """Module -> the names that come from it: the imports above, as data. A test holds the two together."""
 

@@ -13,7 +13,7 @@ from assay.system_under_test.client.assignors import Partition
 from assay.system_under_test.client.connection import CallError
 from assay.system_under_test.client.coordinated import Coordinated, Position
 from assay.system_under_test.client.errors import STALE_METADATA, DamagedAnswer, ReadFailed
-from assay.system_under_test.client.fetched import PATIENCE, TRANSIENT, Fetched, messages_in
+from assay.system_under_test.client.fetch_result import PATIENCE, TRANSIENT, Fetched, messages_in
 from assay.system_under_test.client.metadata import BACK_OFF, Metadata, Node
 from assay.system_under_test.client.multi_fetch import MultiFetch
 from assay.system_under_test.client.pool import Bootstrap, Pool

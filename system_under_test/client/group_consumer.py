@@ -20,7 +20,7 @@ from assay.system_under_test.client.config import ConsumerConfig
 from assay.system_under_test.client.consumer import EARLIEST, LATEST, SimpleConsumer
 from assay.system_under_test.client.draft_membership import DraftMembership
 from assay.system_under_test.client.errors import Certainty, ReadFailed
-from assay.system_under_test.client.fetched import TRANSIENT, Fetched, created
+from assay.system_under_test.client.fetch_result import TRANSIENT, Fetched, created
 from assay.system_under_test.client.membership import CommitFailed, Generation, Membership, Position
 from assay.system_under_test.client.positions import Positions
 from assay.system_under_test.client.traits import CORRECT, ClientTraits

@@ -12,7 +12,7 @@ from dataclasses import replace
 from assay.system_under_test.client.assignors import Partition
 from assay.system_under_test.client.connection import CallError
 from assay.system_under_test.client.errors import STALE_METADATA, ReadFailed
-from assay.system_under_test.client.fetched import PATIENCE, TRANSIENT, Fetched, messages_in
+from assay.system_under_test.client.fetch_result import PATIENCE, TRANSIENT, Fetched, messages_in
 from assay.system_under_test.client.metadata import BACK_OFF, SILENCE, Metadata, Node
 from assay.system_under_test.client.pool import Address, Pool
 from assay.system_under_test.protocol import fetch as messages

@@ -19,7 +19,7 @@ from assay.system_under_test.client.callbacks import BatchHandler, Callbacks, Do
 from assay.system_under_test.client.config import AsyncProducerConfig, ProducerConfig
 from assay.system_under_test.client.delivery import SendResult
 from assay.system_under_test.client.errors import ClientError, SendFailed, SendUnknown
-from assay.system_under_test.client.ledger import Account
+from assay.system_under_test.client.message_ledger import Account
 from assay.system_under_test.client.queued_sender import QueuedSender
 from assay.system_under_test.client.sender import ENTRY_OVERHEAD, KeyValue, Sender, check_bytes, pack
 from assay.system_under_test.client.traits import CORRECT, ClientTraits

@@ -18,7 +18,7 @@ from assay.system_under_test.client.callbacks import BatchHandler, Callbacks, Do
 from assay.system_under_test.client.config import AsyncProducerConfig
 from assay.system_under_test.client.delivery import SendResult
 from assay.system_under_test.client.errors import ClientError, SendFailed, SendUnknown
-from assay.system_under_test.client.ledger import Account, Audit, Ledger
+from assay.system_under_test.client.message_ledger import Account, Audit, Ledger
 from assay.system_under_test.client.sender import Sender
 from assay.system_under_test.client.traits import CORRECT, ClientTraits
 from assay.system_under_test.runtime import Runtime

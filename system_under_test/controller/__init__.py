@@ -7,7 +7,8 @@ partition and replica is in), ``broadcast`` (requests to the brokers);
 trigger) and ``controller`` (the entry: election, and the loop over the queue).
 
 Topics: ``topics``, ``topic_actions``, ``assignments``, ``topic_settings``, ``deletion``, ``reassignment``,
-``preferred``. Requests: ``admin``, ``public_control``, ``shutdown``, ``damage``. On every broker: ``registration``,
+``preferred``. Requests: ``admin``, ``public_control``, ``controlled_shutdown``, ``damage``. On every broker:
+``registration``,
 ``metadata``. ``traits`` is what a historic defect changes.
 
 Imports ``replication`` and what lies below it. Only the broker imports it.

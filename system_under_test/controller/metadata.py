@@ -6,7 +6,7 @@ from assay.system_under_test.config import INTERNAL_TOPICS
 from assay.system_under_test.network.handler import Context
 from assay.system_under_test.protocol import internal, metadata
 from assay.system_under_test.protocol.errors import ErrorCode
-from assay.system_under_test.replication.news import News
+from assay.system_under_test.replication.request_dedup import News
 from assay.system_under_test.zookeeper.znodes import NO_LEADER
 
 

@@ -16,15 +16,15 @@ from assay.system_under_test.groups.draft.term import DraftTerm
 from assay.system_under_test.groups.group import Group, GroupError
 from assay.system_under_test.groups.member_requests import MemberRequests
 from assay.system_under_test.groups.offset_requests import Leaders, OffsetRequests
+from assay.system_under_test.groups.offset_store import StoredGroups
 from assay.system_under_test.groups.records import OffsetRecord
-from assay.system_under_test.groups.stored import StoredGroups
 from assay.system_under_test.groups.terms import GroupTerms, partition_of
 from assay.system_under_test.groups.traits import CORRECT, GroupTraits
 from assay.system_under_test.network.handler import Context, Handler
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.groups import GroupCoordinatorRequest, GroupCoordinatorResponse
 from assay.system_under_test.protocol.schema import Request
-from assay.system_under_test.replication.leading import LeaderTerm
+from assay.system_under_test.replication.leader import LeaderTerm
 from assay.system_under_test.replication.manager import ReplicaManager
 from assay.system_under_test.replication.partition import Partition
 from assay.system_under_test.runtime import Runtime, ZooKeeper

@@ -14,8 +14,8 @@ from enum import StrEnum
 from typing import Any
 
 from assay.system_under_test.events import EventLog
+from assay.system_under_test.groups.kill_points import ASSIGNED, PARTLY_ASSIGNED, PARTLY_CALLED, PREPARING, PointLog
 from assay.system_under_test.groups.member import NO_GENERATION, Member, protocols_of, rejected, timeouts_of
-from assay.system_under_test.groups.points import ASSIGNED, PARTLY_ASSIGNED, PARTLY_CALLED, PREPARING, PointLog
 from assay.system_under_test.groups.records import VALUE, CommittedOffsets, GroupRecord, GroupValue
 from assay.system_under_test.groups.session_timers import SessionTimers
 from assay.system_under_test.protocol import groups

@@ -9,8 +9,8 @@ from assay.system_under_test.events import EventLog
 from assay.system_under_test.groups import zookeeper_offsets
 from assay.system_under_test.groups.draft.coordinator import DraftCoordinator
 from assay.system_under_test.groups.group import Group, GroupError
+from assay.system_under_test.groups.offset_store import StoredGroups
 from assay.system_under_test.groups.records import VALUE, OffsetRecord, OffsetValue
-from assay.system_under_test.groups.stored import StoredGroups
 from assay.system_under_test.groups.terms import GroupTerms
 from assay.system_under_test.groups.traits import GroupTraits
 from assay.system_under_test.network.handler import Context, Handler

@@ -11,7 +11,7 @@ from kazoo.protocol.states import WatchedEvent
 
 from assay.system_under_test.config import OFFSETS_TOPIC
 from assay.system_under_test.groups.group import Group, GroupError
-from assay.system_under_test.groups.stored import StoredGroups
+from assay.system_under_test.groups.offset_store import StoredGroups
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.runtime import ZooKeeper
 from assay.system_under_test.zookeeper import paths, znodes

@@ -17,8 +17,8 @@ from assay.system_under_test.log.config import LogConfig
 from assay.system_under_test.log.directory import DELETED_SUFFIX
 from assay.system_under_test.log.errors import CorruptLog, OffsetOutOfRange
 from assay.system_under_test.log.recovery import Recovery, load_segments, remove_leftovers
-from assay.system_under_test.log.row import SegmentRow
 from assay.system_under_test.log.segment import Cut, cut_at
+from assay.system_under_test.log.segment_list import SegmentRow
 from assay.system_under_test.log.slices import EMPTY
 from assay.system_under_test.log.tombstones import Tombstones
 from assay.system_under_test.records import message_set

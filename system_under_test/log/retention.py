@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 from assay.system_under_test.log.files import LOG_SUFFIX, RETIRED_SUFFIX, SUFFIXES
 from assay.system_under_test.log.log import Log
-from assay.system_under_test.log.row import SegmentRow
 from assay.system_under_test.log.segment import Segment
+from assay.system_under_test.log.segment_list import SegmentRow
 from assay.system_under_test.runtime import Storage
 
 

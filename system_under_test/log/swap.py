@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 from assay.system_under_test.log.errors import SwapUnfinished
 from assay.system_under_test.log.files import LOG_SUFFIX, remove_files, remove_indexes, segment_bases, segment_name
-from assay.system_under_test.log.row import SegmentRow
 from assay.system_under_test.log.scan import SegmentScan
 from assay.system_under_test.log.segment import Segment, open_segment
+from assay.system_under_test.log.segment_list import SegmentRow
 from assay.system_under_test.runtime import Storage
 
 CLEANED_SUFFIX = ".log.cleaned"

@@ -13,7 +13,7 @@ from assay.system_under_test.network.connection import CallError, Connection
 from assay.system_under_test.protocol import internal
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.schema import records_size
-from assay.system_under_test.replication.following import BACK_OFF, FollowerTerm
+from assay.system_under_test.replication.follower import BACK_OFF, FollowerTerm
 from assay.system_under_test.replication.throttle import Throttle, named
 
 _log = logging.getLogger("assay.replication")

@@ -14,7 +14,7 @@ from assay.system_under_test.config import BrokerConfig
 from assay.system_under_test.network.connection import CallError, Connection
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.internal import DamagedReplica, DamagedReplicasRequest, LiveBroker
-from assay.system_under_test.replication.following import BACK_OFF
+from assay.system_under_test.replication.follower import BACK_OFF
 from assay.system_under_test.replication.partition import Partition
 from assay.system_under_test.tasks import Background
 

@@ -10,7 +10,7 @@ import logging
 from kazoo.exceptions import BadVersionError, KazooException, NoNodeError
 
 from assay.system_under_test.replication.insync import Members
-from assay.system_under_test.replication.leading import LeaderTerm
+from assay.system_under_test.replication.leader import LeaderTerm
 from assay.system_under_test.runtime import ZooKeeper
 from assay.system_under_test.tasks import Background
 from assay.system_under_test.zookeeper import paths, znodes

@@ -17,11 +17,11 @@ from assay.system_under_test.replication.errors import PartitionError
 from assay.system_under_test.replication.fetcher import LeaderFetcher
 from assay.system_under_test.replication.handover import Handover
 from assay.system_under_test.replication.isr_writer import IsrWriter
-from assay.system_under_test.replication.leading import LeaderTerm
-from assay.system_under_test.replication.news import News
+from assay.system_under_test.replication.leader import LeaderTerm
 from assay.system_under_test.replication.partition import Partition
 from assay.system_under_test.replication.replica import UNKNOWN
 from assay.system_under_test.replication.replicas import Replicas, Upkeep
+from assay.system_under_test.replication.request_dedup import News
 from assay.system_under_test.replication.throttle import Throttles
 from assay.system_under_test.replication.traits import ReplicationTraits
 from assay.system_under_test.runtime import Runtime, ZooKeeper

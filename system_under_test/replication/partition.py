@@ -14,9 +14,9 @@ from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.internal import PartitionStateUpdate
 from assay.system_under_test.records.produced import Produced
 from assay.system_under_test.replication.errors import PartitionError
-from assay.system_under_test.replication.following import FollowerTerm
+from assay.system_under_test.replication.follower import FollowerTerm
 from assay.system_under_test.replication.insync import Members
-from assay.system_under_test.replication.leading import LeaderTerm
+from assay.system_under_test.replication.leader import LeaderTerm
 from assay.system_under_test.replication.replica import UNKNOWN, Replica, ReplicaEnvironment
 
 

@@ -16,7 +16,7 @@ from assay.system_under_test.log.traits import LogTraits
 from assay.system_under_test.protocol.internal import PartitionStateUpdate
 from assay.system_under_test.replication.cleaner import LogCleaner
 from assay.system_under_test.replication.insync import Members
-from assay.system_under_test.replication.leading import LeaderTerm
+from assay.system_under_test.replication.leader import LeaderTerm
 from assay.system_under_test.replication.partition import Partition
 from assay.system_under_test.replication.replica import UNKNOWN, Replica, ReplicaEnvironment
 from assay.system_under_test.replication.traits import ReplicationTraits

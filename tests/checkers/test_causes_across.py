@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from assay.checkers.contract import Contract
-from assay.checkers.verdict import Verdict
+from assay.checkers.judging.contract import Contract
+from assay.checkers.judging.verdict import Verdict
 
 from helpers import commit_histories
 from helpers.epoch_histories import began, joined, keyed, log_end, mark, record

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from assay.checkers.contract import Contract
-from assay.checkers.rest.family import LIVENESS_ANOMALIES
-from assay.checkers.verdict import Verdict
+from assay.checkers.judging.contract import Contract
+from assay.checkers.judging.verdict import Verdict
+from assay.checkers.liveness.family import LIVENESS_ANOMALIES
 
 from helpers.judging import judge
 from helpers.log_histories import write

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.checkers.contract import BROKEN_INVARIANT, DEADLINES, NO_RECOVERY, UNEXPECTED_EXIT, Contract, forbid
+from assay.checkers.judging.contract import BROKEN_INVARIANT, DEADLINES, NO_RECOVERY, UNEXPECTED_EXIT, Contract, forbid
 from assay.checkers.log.family import LOG_ANOMALIES
 
 names = st.lists(st.sampled_from(LOG_ANOMALIES), unique=True)

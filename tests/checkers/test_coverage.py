@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from assay.checkers.contract import NO_RECOVERY, forbid
+from assay.checkers.judging.contract import NO_RECOVERY, forbid
+from assay.checkers.judging.verdict import Judgement, Verdict
 from assay.checkers.register.family import REGISTER_ANOMALIES
-from assay.checkers.verdict import Judgement, Verdict
 
 from helpers.judging import judge
 from helpers.log_histories import write

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.checkers.contract import Contract
-from assay.checkers.disturbance import Disturbance, FaultTimes, disturbances, silences
+from assay.checkers.judging.contract import Contract
+from assay.checkers.judging.disturbance import Disturbance, FaultTimes, disturbances, silences
 
 MS = 1_000_000
 CONTRACT = Contract(failover=1.5)

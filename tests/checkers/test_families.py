@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from assay.checkers.families import FAMILIES, meanings
-from assay.checkers.linearizability.answer import MEANING, NONLINEARIZABLE
+from assay.checkers.linearizability.key_result import MEANING, NONLINEARIZABLE
 from assay.checkers.transactions.family import TRANSACTION_ORDERS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "anomalies.md").read_text(encoding="utf-8")

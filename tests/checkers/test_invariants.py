@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from assay.checkers.contract import Contract
-from assay.checkers.verdict import Judgement, Verdict
+from assay.checkers.judging.contract import Contract
+from assay.checkers.judging.verdict import Judgement, Verdict
 
 from helpers.judging import judge
 from helpers.log_histories import Book, Row, write

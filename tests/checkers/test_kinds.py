@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from assay.checkers.check import ask, build
-from assay.checkers.contract import Contract
 from assay.checkers.engine import EngineError, SQLite
+from assay.checkers.engine.history_views import open_history, register_contract
 from assay.checkers.families import FAMILIES
-from assay.checkers.judge import judge
+from assay.checkers.judging.contract import Contract
+from assay.checkers.judging.judge import judge
 from assay.checkers.log.family import LOG, REPORTED, STATEMENTS
-from assay.checkers.log.times import TIME_LOOK_UP
-from assay.checkers.source import open_history, register_contract
+from assay.checkers.log.offset_by_time import TIME_LOOK_UP
 
 from helpers.judging import opened
 from helpers.log_histories import Book, Row, SimulatedLog, broken, effect, write

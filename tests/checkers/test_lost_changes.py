@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from assay.checkers.administration.lost_changes import DONE_BUT_LOST, LOST_CHANGES
 from assay.checkers.check import build, findings
-from assay.checkers.contract import Contract
-from assay.checkers.lost_changes import DONE_BUT_LOST, LOST_CHANGES
-from assay.checkers.source import register_contract
-from assay.checkers.verdict import Finding
+from assay.checkers.engine.history_views import register_contract
+from assay.checkers.judging.contract import Contract
+from assay.checkers.judging.verdict import Finding
 
 from helpers.judging import opened
 from helpers.log_histories import Row, write

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.checkers.contract import Contract
+from assay.checkers.judging.contract import Contract
 
 from helpers.judging import judge
 from helpers.log_histories import Book, Row, effect, write

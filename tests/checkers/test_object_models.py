@@ -17,13 +17,13 @@ from typing import Any, Final
 import pytest
 
 from assay.checkers.check import Family
-from assay.checkers.contract import Contract
 from assay.checkers.groups.commits import MISMATCHES
 from assay.checkers.groups.family import GENERATIONS
+from assay.checkers.judging.contract import Contract
+from assay.checkers.judging.verdict import Finding
 from assay.checkers.objects.emptiness import EMPTINESS
 from assay.checkers.objects.queues import QUEUES
 from assay.checkers.register.family import REGISTER, REGISTER_CAS
-from assay.checkers.verdict import Finding
 
 from helpers.group_possible import possible
 from helpers.log_histories import Row

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.checkers.contract import forbid
+from assay.checkers.judging.contract import forbid
 from assay.checkers.times import digits_of, readable, seconds
 
 from helpers.judging import judge

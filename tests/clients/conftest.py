@@ -22,9 +22,9 @@ from assay.cluster.deploy import start_system
 from assay.cluster.docker import DockerCluster
 from assay.cluster.doctor import engine_available
 from assay.cluster.node import by_role
+from assay.system_under_test.broker_rpc import metadata
 from assay.system_under_test.deployment import EVENT_LOG, PORT, Broker
-from assay.system_under_test.places import BROKER
-from assay.system_under_test.questions import metadata
+from assay.system_under_test.topology import BROKER
 
 from helpers.other_clients import CLIENTS
 

@@ -14,8 +14,8 @@ import pytest
 
 from assay.cluster.docker import preload
 from assay.cluster.sidecars import Sidecar
-from assay.cluster.ssh import clock, mapped
-from assay.cluster.ssh.running import Program, beside
+from assay.cluster.ssh import clock, mapped_words
+from assay.cluster.ssh.node_processes import Program, beside
 
 pytestmark = pytest.mark.skipif(shutil.which(preload.COMPILER) is None, reason="needs a C compiler")
 HOUR = 3600.0
@@ -28,7 +28,7 @@ def shown(library: Path, file: Path, environment: dict[str, str]) -> tuple[float
         env={**os.environ, **environment, "LD_PRELOAD": str(library)},
         capture_output=True, text=True, check=True, timeout=60,
     )  # fmt: skip
-    words = subprocess.run(["sh", "-c", mapped.read(str(file))], capture_output=True, text=True, check=True)
+    words = subprocess.run(["sh", "-c", mapped_words.read(str(file))], capture_output=True, text=True, check=True)
     return float(run.stdout) - time.time(), clock.shown(words.stdout)
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from assay.cluster.node import Node, NodeError
-from assay.cluster.ssh import growth
-from assay.cluster.ssh.growth import FILE, Growth, Sizes, words
+from assay.cluster.ssh import log_sizes
+from assay.cluster.ssh.log_sizes import FILE, Growth, Sizes, words
 from assay.cluster.ssh.logs import collect
 from assay.cluster.ssh.stream import following, looking
 from assay.cluster.system import ZOOKEEPER_ROLE, System
@@ -52,7 +52,7 @@ def test_what_the_shell_prints_becomes_moments_with_sizes(monkeypatch: Any) -> N
     for moment, line in enumerate(printed):
         sizes.take(line, float(moment))
     assert sizes.seen == {log: [(3.0, 4), (9.0, 6)], own: [(3.0, 9)]}
-    monkeypatch.setattr(growth, "MOST", 4)
+    monkeypatch.setattr(log_sizes, "MOST", 4)
     for moment in range(10, 20):
         sizes.take(f"{moment} /var/log/assay/process.log", 0.0)
         sizes.take("", float(moment))

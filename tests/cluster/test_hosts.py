@@ -19,18 +19,18 @@ import paramiko
 import pytest
 
 from assay.cluster import journal
-from assay.cluster.hosts import cluster, doctor, inventory, reaching, upkeep
+from assay.cluster.hosts import cluster, doctor, host_command, inventory, upkeep
 from assay.cluster.hosts.attached import AttachedNode
 from assay.cluster.hosts.cluster import HostCluster
 from assay.cluster.hosts.inventory import InventoryError
 from assay.cluster.node import NodeError, ProcessState
 from assay.cluster.ssh.connection import AwayError, RefusedError, UnendedError
-from assay.cluster.ssh.reach import Reach, host_key_of
+from assay.cluster.ssh.ssh_address import Reach, host_key_of
 
 from helpers.echo_system import Echo
 from helpers.ssh_machine import machine
 
-UNDO_WITHIN = reaching.UNDO_WITHIN
+UNDO_WITHIN = host_command.UNDO_WITHIN
 
 KEY = paramiko.ECDSAKey.generate()
 HOST_KEY = f"{KEY.get_name()} {KEY.get_base64()}"
@@ -189,7 +189,7 @@ def test_a_host_that_cannot_be_had_is_asked_once_by_who_undoes(
             raise error("it is closed")
         return ""
 
-    monkeypatch.setattr(reaching, "run", run)
+    monkeypatch.setattr(host_command, "run", run)
     hosts = [Reach(address, "root", "/k", HOST_KEY) for address in ("away", "there")]
     actions = [journal.RunOnHost(host, (word,)) for word in ("one", "two") for host in hosts]
     own = HostCluster(
@@ -203,15 +203,15 @@ def test_what_undoes_something_has_more_time_than_another_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A host that is cleaned of a run may have to remove gigabytes from a slow disk."""
-    monkeypatch.setattr(reaching, "UNDO_WITHIN", 2.0)
+    monkeypatch.setattr(host_command, "UNDO_WITHIN", 2.0)
     with machine() as there:
         monkeypatch.setattr(Reach, "login", lambda reach: there.login)
         host = Reach("h", "root", "/k", HOST_KEY)
         with pytest.raises(UnendedError, match=r"no end after 0\.2 s"):
-            reaching.run(host, f"sleep 1; touch {tmp_path}/run", 0.2)
-        reaching.Undoing().perform(journal.RunOnHost(host, ("sh", "-c", f"sleep 1; touch {tmp_path}/undone")))
+            host_command.run(host, f"sleep 1; touch {tmp_path}/run", 0.2)
+        host_command.Undoing().perform(journal.RunOnHost(host, ("sh", "-c", f"sleep 1; touch {tmp_path}/undone")))
         assert (tmp_path / "undone").exists()
-        undoing, endless = reaching.Undoing(), journal.RunOnHost(host, ("sleep", "60"))
+        undoing, endless = host_command.Undoing(), journal.RunOnHost(host, ("sleep", "60"))
         for _ in range(2):
             with pytest.raises(NodeError, match="no end after 2 s"):
                 undoing.perform(endless)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from paramiko import PKey
 
-from assay.cluster.asking import stop_signal
+from assay.cluster.checked_hooks import stop_signal
 from assay.cluster.docker.cluster import DockerCluster
 from assay.cluster.hosts.cluster import HostCluster
 from assay.cluster.naming import PlannedNode
@@ -19,7 +19,7 @@ from assay.cluster.ssh import process
 from assay.cluster.ssh.connection import Login
 from assay.cluster.ssh.node import SshNode
 from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, DeploymentError
-from assay.workloads.postgresql_system import PostgreSQL
+from assay.workloads.systems.postgresql import PostgreSQL
 
 from helpers.echo_system import Echo
 

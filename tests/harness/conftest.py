@@ -21,7 +21,7 @@ for name in (
     "assay.harness.stored.by_contract",
     "assay.harness.plugin.terminal",
     "assay.reports.page",
-    "assay.workloads.log_drain",
+    "assay.workloads.broker.log_drain",
     "pandas",
     "scipy.sparse.csgraph",
 ):
@@ -30,13 +30,13 @@ for name in (
 TOY = Path(__file__).parents[1] / "helpers" / "toy_log.py"
 
 TEST_FILE = '''
-from assay.checkers.contract import forbid
+from assay.checkers.judging.contract import forbid
 from assay.checkers.log.family import LOG_ANOMALIES
 from assay.harness.run.experiment import experiment
 from assay.harness.core.generator import phases
 from toy_log import ToyClient, ToySystem
-from assay.workloads.log_drain import drain
-from assay.workloads.log_operations import traffic
+from assay.workloads.broker.log_drain import drain
+from assay.workloads.broker.log_operations import traffic
 
 SYSTEM = ToySystem()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from assay.nemesis.catalogue import Catalogue
+from assay.nemesis.schedule.catalogue import Catalogue
 
 _FAULTS = Catalogue.standard()
 

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from assay.checkers.contract import Contract
+from assay.checkers.judging.contract import Contract
 from assay.cluster.owner import current
 from assay.harness.core.history import HistoryWriter
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from assay.harness.core.generator import Context, Exhausted, Generator, Invoke, OperationEvent
 from assay.harness.core.operation import Completed, Completion, Operation, Outcome
-from assay.harness.core.stamps import NANOSECONDS
+from assay.harness.core.timestamps import NANOSECONDS
 
 Answer = Callable[[int, Operation], Completion]
 """Of a process, to an operation."""

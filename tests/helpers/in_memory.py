@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from assay.checkers.contract import Contract
-from assay.checkers.verdict import Judgement
+from assay.checkers.judging.contract import Contract
+from assay.checkers.judging.verdict import Judgement
 from assay.harness.core.generator import Generator, simulate, split_phases
 from assay.harness.core.history import HistoryWriter
 from assay.harness.core.operation import Completed, Completion, Operation, Outcome

@@ -10,13 +10,13 @@ from typing import Any, Final
 
 import msgspec
 
-from assay.checkers.contract import Contract
 from assay.checkers.engine import Engine, Engines
-from assay.checkers.judge import judge as judge_with
+from assay.checkers.engine.history_views import open_history, register_history
+from assay.checkers.judging.contract import Contract
+from assay.checkers.judging.judge import judge as judge_with
+from assay.checkers.judging.verdict import Judgement
 from assay.checkers.log.family import LOG
 from assay.checkers.register.family import REGISTER
-from assay.checkers.source import open_history, register_history
-from assay.checkers.verdict import Judgement
 
 Opens = Callable[[int], AbstractContextManager[Engine]]
 """Opens an engine for so many effects."""

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from assay.checkers.check import Family, build, findings
-from assay.checkers.contract import Contract
 from assay.checkers.engine import Engine
-from assay.checkers.source import register_contract, register_history
-from assay.checkers.verdict import Finding
+from assay.checkers.engine.history_views import register_contract, register_history
+from assay.checkers.judging.contract import Contract
+from assay.checkers.judging.verdict import Finding
 
 from helpers.cut_short import seen_until
 from helpers.judging import opened

@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from assay.harness.nights.night import AttemptOutcome as Outcome
-from assay.harness.nights.night import Cell, Kind, Night, NightFolder, Result, folder
+from assay.harness.nightly.night_record import AttemptOutcome as Outcome
+from assay.harness.nightly.night_record import Cell, Kind, Night, NightFolder, Result, folder
 from assay.harness.run import store
 
 LAST = datetime(2026, 11, 24, 1, 0, tzinfo=UTC)

@@ -24,17 +24,17 @@ from assay.cluster.node import (
     Slowed,
     Traffic,
 )
-from assay.cluster.second import SecondStatus
+from assay.cluster.second_copy import SecondStatus
 from assay.cluster.sim.loop import SimLoop
-from assay.nemesis.catalogue import Catalogue
-from assay.nemesis.conductor import Conductor
-from assay.nemesis.cuts import Cuts, Drop
-from assay.nemesis.draw import draw as draw_from
-from assay.nemesis.fault import FaultContext, Injection
-from assay.nemesis.row import FaultPhase, FaultRow
-from assay.nemesis.schedule import Schedule, Step
-from assay.nemesis.target import named
-from assay.system_under_test.questions import Standing
+from assay.nemesis.engine.conductor import Conductor
+from assay.nemesis.engine.cut_ledger import Cuts, Drop
+from assay.nemesis.engine.fault_row import FaultPhase, FaultRow
+from assay.nemesis.faults.fault import FaultContext, Injection
+from assay.nemesis.schedule.catalogue import Catalogue
+from assay.nemesis.schedule.draw import draw as draw_from
+from assay.nemesis.schedule.schedule import Schedule, Step
+from assay.nemesis.schedule.target import named
+from assay.system_under_test.broker_rpc import Standing
 
 T = TypeVar("T")
 FAULTS = Catalogue.standard()

@@ -10,16 +10,16 @@ from typing import Any
 
 import msgspec
 
-from assay.harness.nights import night, nightly
-from assay.harness.nights.night import AttemptOutcome as Outcome
-from assay.harness.nights.night import Cell, Kind, Night, Result
+from assay.harness.nightly import night_record, night_runner
+from assay.harness.nightly.night_record import AttemptOutcome as Outcome
+from assay.harness.nightly.night_record import Cell, Kind, Night, Result
 
 FAKE = Path(__file__).with_name("fake_pytest.py")
 PROGRAM = (sys.executable, str(FAKE))
 DRIVER = """\
 import sys
 from pathlib import Path
-from assay.harness.nights import night, nightly
+from assay.harness.nightly import night, nightly
 store = Path(sys.argv[1])
 one = nightly.resumed(store, None)
 nightly.Nightly(store, night.folder(store, one.night), one, 100.0, program=sys.argv[2:], grace=20.0).run()
@@ -37,7 +37,7 @@ def cell(*acts: str, name: str = "", **fields: Any) -> Cell:
 
 
 def begun(store: Path, cells: Sequence[Cell], name: str | None = None) -> Night:
-    return nightly.begin(store, name, cells, 100.0, store.parent, None)
+    return night_runner.begin(store, name, cells, 100.0, store.parent, None)
 
 
 def performed(
@@ -47,8 +47,8 @@ def performed(
 
 
 def gone_on_with(store: Path, one: Night, budget: float = 100.0, **fields: Any) -> list[Result]:
-    path = night.folder(store, one.night)
-    return nightly.Nightly(store, path, one, budget, program=PROGRAM, grace=5.0, **fields).run()
+    path = night_record.folder(store, one.night)
+    return night_runner.Nightly(store, path, one, budget, program=PROGRAM, grace=5.0, **fields).run()
 
 
 def result(cell: str, outcome: Outcome, **fields: Any) -> Result:
@@ -65,7 +65,7 @@ def recorded(store: Path, name: str, results: Sequence[Result], **fields: Any) -
         "night": name, "started": f"{name}T02:00:00+00:00", "budget_seconds": 60.0, "seed": 1, "version": None,
         "host": "h", "cells": (), **fields,
     }  # fmt: skip
-    path = night.folder(store, name)
+    path = night_record.folder(store, name)
     path.write(Night(**given))
     for one in results:
         path.append(one)

@@ -11,12 +11,12 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from assay.checkers.contract import Contract
-from assay.checkers.verdict import Finding, Judgement
+from assay.checkers.judging.contract import Contract
+from assay.checkers.judging.verdict import Finding, Judgement
 from assay.cluster.owner import current
 from assay.harness.core.history import HistoryWriter
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
-from assay.harness.nights.rows import NONE, SCHEMA, FaultLife, Found, Return, Run
+from assay.harness.nightly.rows import NONE, SCHEMA, FaultLife, Found, Return, Run
 from assay.harness.run import store
 from assay.harness.run.settings import Settings
 from assay.harness.run.store import RunFolder, RunInfo

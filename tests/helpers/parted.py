@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from assay.checkers.by_key import Answers, Question
 from assay.checkers.engine import DuckDB
 from assay.checkers.engine.spark_parts import bucket
+from assay.checkers.partitioned_by_key import Answers, Question
 from assay.harness.core.history import HistoryReader
 from assay.harness.core.history.schema import SCHEMAS
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from assay.cluster.node import Cluster, Node, ProcessState, by_role
 from assay.cluster.system import zookeeper_servers
-from assay.system_under_test.questions import Standing
+from assay.system_under_test.broker_rpc import Standing
 
 PORT = 7000
 HOLD = "/etc/hold"

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from assay.checkers.contract import Contract, forbid
+from assay.checkers.judging.contract import Contract, forbid
+from assay.checkers.judging.verdict import Judgement
 from assay.checkers.log.family import LOG_ANOMALIES
-from assay.checkers.verdict import Judgement
 
 from helpers.fault_rows import impact
 from helpers.judging import judge

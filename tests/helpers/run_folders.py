@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from assay.checkers.verdict import Examined, Finding, Judgement, Verdict
+from assay.checkers.judging.verdict import Examined, Finding, Judgement, Verdict
 from assay.harness.core.history import HistoryWriter
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome, Phase
 

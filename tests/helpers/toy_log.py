@@ -15,7 +15,7 @@ from typing import Any
 from assay.cluster.node import Cluster, Node
 from assay.harness.core.client import Endpoint
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
-from assay.workloads import log_operations
+from assay.workloads.broker import log_operations
 
 PORT = 7000
 
@@ -122,7 +122,7 @@ class Server:
 
 
 class ToyClient:
-    """One connection; operations as in ``assay.workloads.log_operations``."""
+    """One connection; operations as in ``assay.workloads.broker.log_operations``."""
 
     def __init__(self) -> None:
         self.positions: dict[str, int] = {}

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from assay.nemesis.catalogue import Catalogue, FaultNameError, lacking, unsuited
-from assay.nemesis.kill import Kill
-from assay.nemesis.process import ServerFault
+from assay.nemesis.faults.kill import Kill
+from assay.nemesis.faults.process import ServerFault
+from assay.nemesis.schedule.catalogue import Catalogue, FaultNameError, lacking, unsuited
 from assay.system_under_test.deployment import Broker
 
 from helpers.nemesis_fakes import FAULTS

@@ -11,15 +11,15 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from assay.cluster.node import NodeError, ProcessState
-from assay.nemesis.catalogue import Catalogue
-from assay.nemesis.conductor import Conductor
-from assay.nemesis.fault import Census
-from assay.nemesis.kill import Kill
-from assay.nemesis.row import FaultPhase, Stage
-from assay.nemesis.schedule import Branch, Record, Schedule, ScheduleError, Step, decode, encode
-from assay.nemesis.target import parse
-from assay.nemesis.trigger import OnEvent
-from assay.nemesis.waiting import LEAST
+from assay.nemesis.engine.conductor import Conductor
+from assay.nemesis.engine.fault_row import FaultPhase, Stage
+from assay.nemesis.engine.waiting_steps import LEAST
+from assay.nemesis.faults.fault import Census
+from assay.nemesis.faults.kill import Kill
+from assay.nemesis.schedule.catalogue import Catalogue
+from assay.nemesis.schedule.schedule import Branch, Record, Schedule, ScheduleError, Step, decode, encode
+from assay.nemesis.schedule.target import parse
+from assay.nemesis.schedule.trigger import OnEvent
 
 from helpers.examples import some_of
 from helpers.nemesis_fakes import FAULTS, FakeCluster, FakeNode, FakeSystem, Play, draw, run

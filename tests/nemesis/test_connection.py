@@ -2,9 +2,9 @@
 
 import pytest
 
-from assay.nemesis.row import FaultPhase
-from assay.nemesis.schedule import Schedule, Step
-from assay.nemesis.target import parse
+from assay.nemesis.engine.fault_row import FaultPhase
+from assay.nemesis.schedule.schedule import Schedule, Step
+from assay.nemesis.schedule.target import parse
 
 from helpers.nemesis_fakes import FakeCluster, Play
 

@@ -9,11 +9,11 @@ import random
 import pytest
 
 from assay.cluster.node import ProcessState
-from assay.nemesis.fault import Census
-from assay.nemesis.row import FaultPhase, Stage
-from assay.nemesis.schedule import Schedule, ScheduleError, Step
-from assay.nemesis.target import Kind, Target, parse
-from assay.nemesis.trigger import AfterOperations
+from assay.nemesis.engine.fault_row import FaultPhase, Stage
+from assay.nemesis.faults.fault import Census
+from assay.nemesis.schedule.schedule import Schedule, ScheduleError, Step
+from assay.nemesis.schedule.target import Kind, Target, parse
+from assay.nemesis.schedule.trigger import AfterOperations
 
 from helpers.nemesis_fakes import FAULTS, FakeCluster, Play, run
 

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.nemesis.draw import injection_times
-from assay.nemesis.fault import Census
-from assay.nemesis.partition import MIXED
-from assay.nemesis.schedule import FIRST_AT, Schedule, ScheduleError, Step
-from assay.nemesis.target import Kind, Target, parse
-from assay.nemesis.trigger import AfterOperations
+from assay.nemesis.faults.fault import Census
+from assay.nemesis.faults.partition import MIXED
+from assay.nemesis.schedule.draw import injection_times
+from assay.nemesis.schedule.schedule import FIRST_AT, Schedule, ScheduleError, Step
+from assay.nemesis.schedule.target import Kind, Target, parse
+from assay.nemesis.schedule.trigger import AfterOperations
 
 from helpers.nemesis_fakes import FAULTS, draw
 

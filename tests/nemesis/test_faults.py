@@ -9,13 +9,13 @@ from functools import partial
 import pytest
 
 from assay.cluster.node import DiskChange, NodeError, ProcessState, Traffic
-from assay.nemesis.conductor import Conductor
-from assay.nemesis.cuts import Cuts
-from assay.nemesis.fault import FaultContext, Injection
-from assay.nemesis.row import FaultPhase, FaultRow, Stage
-from assay.nemesis.schedule import Parameter, Schedule, Step
-from assay.nemesis.shape import Shape
-from assay.nemesis.target import Kind, Target, parse
+from assay.nemesis.engine.conductor import Conductor
+from assay.nemesis.engine.cut_ledger import Cuts
+from assay.nemesis.engine.fault_row import FaultPhase, FaultRow, Stage
+from assay.nemesis.faults.fault import FaultContext, Injection
+from assay.nemesis.schedule.schedule import Parameter, Schedule, Step
+from assay.nemesis.schedule.shape import Shape
+from assay.nemesis.schedule.target import Kind, Target, parse
 
 from helpers.nemesis_fakes import FAULTS, HOLD_FILE, FakeAgent, FakeCluster, FakeNode, FakeSystem, Play, now, run
 

@@ -15,11 +15,11 @@ from assay.cluster.sim.loop import SimLoop
 from assay.cluster.sim.network import Host, Network
 from assay.cluster.sim.sender import Fate
 from assay.cluster.system import ZOOKEEPER_PORT
-from assay.nemesis.conductor import Conductor
-from assay.nemesis.fault import Census, census
-from assay.nemesis.row import FaultPhase, FaultRow
-from assay.nemesis.schedule import Parameter, Record, Schedule, Step
-from assay.nemesis.target import parse
+from assay.nemesis.engine.conductor import Conductor
+from assay.nemesis.engine.fault_row import FaultPhase, FaultRow
+from assay.nemesis.faults.fault import Census, census
+from assay.nemesis.schedule.schedule import Parameter, Record, Schedule, Step
+from assay.nemesis.schedule.target import parse
 
 from helpers.nemesis_fakes import FAULTS, draw
 from helpers.nightly import by_night, some_by_day

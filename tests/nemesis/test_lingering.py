@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from assay.nemesis.conductor import LOOK_EVERY
-from assay.nemesis.fault import LINGER_SECONDS
-from assay.nemesis.row import FaultPhase, Stage
-from assay.nemesis.schedule import Schedule, Step
-from assay.nemesis.target import parse
+from assay.nemesis.engine.conductor import LOOK_EVERY
+from assay.nemesis.engine.fault_row import FaultPhase, Stage
+from assay.nemesis.faults.fault import LINGER_SECONDS
+from assay.nemesis.schedule.schedule import Schedule, Step
+from assay.nemesis.schedule.target import parse
 
 from helpers.nemesis_fakes import Play, run
 

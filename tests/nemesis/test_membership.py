@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from assay.nemesis.fault import Census
-from assay.nemesis.membership import Change, Membership
-from assay.nemesis.row import FaultPhase, Stage
-from assay.nemesis.schedule import Schedule, ScheduleError, Step
-from assay.nemesis.target import parse
-from assay.system_under_test.questions import Standing
+from assay.nemesis.engine.fault_row import FaultPhase, Stage
+from assay.nemesis.faults.fault import Census
+from assay.nemesis.faults.membership import Change, Membership
+from assay.nemesis.schedule.schedule import Schedule, ScheduleError, Step
+from assay.nemesis.schedule.target import parse
+from assay.system_under_test.broker_rpc import Standing
 
 from helpers.nemesis_fakes import FakeCluster, FakeSystem, Play, now, run
 

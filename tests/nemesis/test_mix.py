@@ -8,12 +8,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.nemesis.catalogue import FaultNameError
-from assay.nemesis.draw import draw
-from assay.nemesis.fault import Census, Scope
-from assay.nemesis.mix import ABSENT, CHANGED, CONTROLLER, MEMBERSHIP, MOVE, OUTLASTS, PAIR, WEIGHTS, draw_mix, mixable
-from assay.nemesis.schedule import Schedule, ScheduleError, Step
-from assay.nemesis.target import Kind
+from assay.nemesis.faults.fault import Census, Scope
+from assay.nemesis.schedule.catalogue import FaultNameError
+from assay.nemesis.schedule.draw import draw
+from assay.nemesis.schedule.mix import (
+    ABSENT,
+    CHANGED,
+    CONTROLLER,
+    MEMBERSHIP,
+    MOVE,
+    OUTLASTS,
+    PAIR,
+    WEIGHTS,
+    draw_mix,
+    mixable,
+)
+from assay.nemesis.schedule.schedule import Schedule, ScheduleError, Step
+from assay.nemesis.schedule.target import Kind
 
 from helpers.nemesis_fakes import FAULTS
 

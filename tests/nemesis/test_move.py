@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.cluster.node import ProcessState
-from assay.nemesis.fault import Census
-from assay.nemesis.move import MOVE_SECONDS, MoveReplicas, elsewhere
-from assay.nemesis.row import FaultPhase, FaultRow, Stage
-from assay.nemesis.schedule import Schedule, ScheduleError, Step
-from assay.nemesis.target import Kind, Target, TargetError, parse
+from assay.nemesis.engine.fault_row import FaultPhase, FaultRow, Stage
+from assay.nemesis.faults.fault import Census
+from assay.nemesis.faults.move import MOVE_SECONDS, MoveReplicas, elsewhere
+from assay.nemesis.schedule.schedule import Schedule, ScheduleError, Step
+from assay.nemesis.schedule.target import Kind, Target, TargetError, parse
 
 from helpers.nemesis_fakes import FakeCluster, Play, run
 

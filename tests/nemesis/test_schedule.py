@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.nemesis.fault import Census
-from assay.nemesis.schedule import Branch, Record, Resolved, Schedule, ScheduleError, Step, decode, encode
-from assay.nemesis.target import Kind, Target, named, parse
+from assay.nemesis.faults.fault import Census
+from assay.nemesis.schedule.schedule import Branch, Record, Resolved, Schedule, ScheduleError, Step, decode, encode
+from assay.nemesis.schedule.target import Kind, Target, named, parse
 
 from helpers.nemesis_fakes import FAULTS, draw
 

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.nemesis.cuts import Drop
-from assay.nemesis.one_way import OneWay
-from assay.nemesis.partition import Partition
-from assay.nemesis.row import FaultPhase
-from assay.nemesis.schedule import Schedule, Step
-from assay.nemesis.shape import Shape
-from assay.nemesis.target import Kind, Target, parse
+from assay.nemesis.engine.cut_ledger import Drop
+from assay.nemesis.engine.fault_row import FaultPhase
+from assay.nemesis.faults.one_way import OneWay
+from assay.nemesis.faults.partition import Partition
+from assay.nemesis.schedule.schedule import Schedule, Step
+from assay.nemesis.schedule.shape import Shape
+from assay.nemesis.schedule.target import Kind, Target, parse
 
 from helpers.nemesis_fakes import Play, links
 

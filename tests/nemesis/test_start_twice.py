@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from assay.cluster.node import ProcessState
-from assay.nemesis.row import FaultPhase, FaultRow
-from assay.nemesis.schedule import Parameter, Schedule, Step
-from assay.nemesis.target import parse
+from assay.nemesis.engine.fault_row import FaultPhase, FaultRow
+from assay.nemesis.schedule.schedule import Parameter, Schedule, Step
+from assay.nemesis.schedule.target import parse
 
 from helpers.nemesis_fakes import FAULTS, LOCK_FILE, FakeCluster, FakeNode, Play
 

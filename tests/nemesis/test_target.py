@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.cluster.node import Node
-from assay.nemesis.target import (
+from assay.nemesis.schedule.target import (
     FIND_SECONDS,
     OF_CLIENTS,
     Chosen,

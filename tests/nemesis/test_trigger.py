@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.nemesis.conductor import Conductor
-from assay.nemesis.row import FaultPhase, Stage
-from assay.nemesis.schedule import Schedule, Step, decode, encode
-from assay.nemesis.target import named
-from assay.nemesis.target import parse as target
-from assay.nemesis.trigger import AfterOperations, Armed, OnEvent, Trigger, TriggerError, numbered, parse
+from assay.nemesis.engine.conductor import Conductor
+from assay.nemesis.engine.fault_row import FaultPhase, Stage
+from assay.nemesis.schedule.schedule import Schedule, Step, decode, encode
+from assay.nemesis.schedule.target import named
+from assay.nemesis.schedule.target import parse as target
+from assay.nemesis.schedule.trigger import AfterOperations, Armed, OnEvent, Trigger, TriggerError, numbered, parse
 
 from helpers.nemesis_fakes import FakeCluster, Play, now, run
 

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from assay.checkers.verdict import Verdict
+from assay.checkers.judging.verdict import Verdict
 from assay.reports.page import render
 
 from helpers.accessibility import tab_stops, violations

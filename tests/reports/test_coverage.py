@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from assay.checkers.judging.verdict import Verdict
 from assay.checkers.log.loss import LOST_WRITE
-from assay.checkers.verdict import Verdict
 from assay.reports.coverage import Policy, State, coverage, meaning
 
 from helpers.run_folders import finding, judgement

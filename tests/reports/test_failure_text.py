@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.checkers.verdict import LONGEST_LIST, MOST_OPERATIONS, Finding, Judgement, Verdict
+from assay.checkers.judging.verdict import LONGEST_LIST, MOST_OPERATIONS, Finding, Judgement, Verdict
 from assay.reports.failure_text import LINES, WIDTH, Ending, EvidenceLines, describe
 
 ENDING = Ending(seed=7, command="pytest t --seed=7", report="store/latest/report.html", digest="ab" * 32)

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from assay.harness.core.history import HistoryReader, HistoryWriter
 from assay.harness.core.operation import Effect
 from assay.reports.faults import fault_bands
+from assay.reports.history_db import Recording
 from assay.reports.leadership import ABOUT, CONTROLLER, Reign, alike, deaths, leadership, natural, reigns_of
-from assay.reports.recording import Recording
 
 from helpers.fault_rows import impact
 from helpers.run_folders import completed

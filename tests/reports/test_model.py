@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from assay.checkers.source import open_history
-from assay.checkers.verdict import Verdict
+from assay.checkers.engine.history_views import open_history
+from assay.checkers.judging.verdict import Verdict
 from assay.harness.core.history import HistoryWriter
 from assay.reports.faults import fault_bands
+from assay.reports.history_db import Recording
 from assay.reports.model import MOST_FINDINGS, MOST_NAMED, read
 from assay.reports.page import injection
-from assay.reports.recording import Recording
 
 from helpers.fault_rows import impact
 from helpers.run_folders import SECOND, completed, finding, judgement, ordinary, write_run

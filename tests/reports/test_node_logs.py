@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from assay.checkers.source import open_history
+from assay.checkers.engine.history_views import open_history
 from assay.harness.core.history import HistoryWriter
-from assay.harness.core.stamps import Origin
+from assay.harness.core.timestamps import Origin
 from assay.reports import node_logs as module
+from assay.reports.history_db import Recording
 from assay.reports.node_logs import GROWTH, LogLine, Placed, node_logs, read_log
-from assay.reports.recording import Recording
 
 SECOND = 1_000_000_000
 ORIGIN = Origin(loop=100.0, wall=1_767_323_045.0)  # 2026-01-02T03:04:05Z

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.checkers.source import open_history
+from assay.checkers.engine.history_views import open_history
 from assay.harness.core.history import SCHEMAS
 from assay.harness.core.operation import Outcome
+from assay.reports.history_db import Recording
 from assay.reports.operations import MOST_AROUND, MOST_LANES, MOST_SAMPLED, TEXT, find, lanes, merged
-from assay.reports.recording import Recording
 
 from helpers.run_folders import SECOND, completed, ordinary, write_history
 

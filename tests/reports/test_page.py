@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from assay.checkers.verdict import LONGEST_LIST, Verdict
+from assay.checkers.judging.verdict import LONGEST_LIST, Verdict
 from assay.harness.core.operation import Outcome
 from assay.reports import page as page_module
 from assay.reports.files import SHRINKING, Shrinking

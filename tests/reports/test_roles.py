@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from assay.checkers.verdict import Verdict
+from assay.checkers.judging.verdict import Verdict
 from assay.reports.model import read
 from assay.reports.page import page
 from assay.reports.palette import DARK, LIGHT, ROLE_TONES, role_tone

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay.checkers.source import open_history
+from assay.checkers.engine.history_views import open_history
 from assay.harness.core.history import HistoryWriter
 from assay.harness.core.operation import Effect, Outcome
-from assay.reports.recording import Recording
+from assay.reports.history_db import Recording
 from assay.reports.series import LEAST_WIDTH, MOST_POINTS, Sharing, complaints, interval, series, sharings, verbs
 
 from helpers.examples import some_of

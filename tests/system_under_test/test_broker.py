@@ -24,7 +24,7 @@ from assay.cluster.sim.loop import SimLoop
 from assay.system_under_test.broker import entry
 from assay.system_under_test.controller.changes import Changes
 from assay.system_under_test.deployment import CONFIG_FILE, Broker
-from assay.system_under_test.disks import DATA
+from assay.system_under_test.disk_inspection import DATA
 from assay.system_under_test.log.directory import CLEAN_MARKER
 from assay.system_under_test.process import ProcessRuntime
 from assay.system_under_test.registrar import Registrar

@@ -13,7 +13,7 @@ import pytest
 from assay.system_under_test.client.errors import SendUnknown
 from assay.system_under_test.deployment import Broker
 from assay.system_under_test.inspection import Inspection
-from assay.system_under_test.log.row import SegmentRow
+from assay.system_under_test.log.segment_list import SegmentRow
 from assay.system_under_test.replication.partition import Partition
 from assay.system_under_test.zookeeper import paths
 

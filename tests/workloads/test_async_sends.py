@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from assay.checkers.verdict import Verdict
+from assay.checkers.judging.verdict import Verdict
 from assay.harness.core.generator import Context, Invoke
 from assay.harness.core.history import HistoryReader
 from assay.harness.core.operation import Completed, Completion, Operation, Outcome
@@ -15,8 +15,9 @@ from assay.harness.run.attempt import Attempt
 from assay.harness.run.settings import Settings
 from assay.system_under_test.client.delivery import SendResult
 from assay.system_under_test.client.errors import SendFailed, SendUnknown
-from assay.workloads import burst_client, test_async_sends
-from assay.workloads.burst_client import BURST, LONGEST, SHORTEST, bursts
+from assay.workloads import test_async_sends
+from assay.workloads.broker import burst_client
+from assay.workloads.broker.burst_client import BURST, LONGEST, SHORTEST, bursts
 
 from helpers.attempts import played
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from assay import workloads
-from assay.checkers.contract import Contract
 from assay.checkers.families import FAMILIES
+from assay.checkers.judging.contract import Contract
 from assay.harness.core.history.kinds import KINDS
 from assay.harness.run.experiment import Experiment, experiment_of
 from assay.harness.run.settings import Settings
@@ -20,9 +20,9 @@ from assay.harness.run.systems import with_limits
 from assay.harness.run.workload_mix import mixed
 from assay.system_under_test.client.metadata import BACK_OFF
 from assay.system_under_test.deployment import SESSION_TIMEOUT, ZOOKEEPER_TICK_MS, Broker
-from assay.workloads.broker_contract import NOT_OFFERED, PATIENCE, PROMISES, RUNNING, promised
-from assay.workloads.group_client import CALL_SECONDS
-from assay.workloads.log_client import READ_SECONDS
+from assay.workloads.broker.broker_contract import NOT_OFFERED, PATIENCE, PROMISES, RUNNING, promised
+from assay.workloads.broker.group_client import CALL_SECONDS
+from assay.workloads.broker.log_client import READ_SECONDS
 
 EXCEPTIONS = {
     (

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.checkers.verdict import Verdict
+from assay.checkers.judging.verdict import Verdict
 from assay.harness.core.generator import limit, simulate
 from assay.harness.core.history import HistoryReader
 from assay.harness.core.operation import Completed, Completion, Operation, Outcome
@@ -20,9 +20,9 @@ from assay.harness.run.store import read_run
 from assay.system_under_test.client.admin import TopicOutcome
 from assay.system_under_test.client.errors import Certainty
 from assay.system_under_test.protocol.errors import ErrorCode
-from assay.workloads.controller_churn import churn, moves, name, partitions
-from assay.workloads.controller_client import TOUCH, ControllerClient
-from assay.workloads.topic_admin import CREATE, DELETE, DESCRIBE, ELECT, MOVE, changed
+from assay.workloads.broker.controller_churn import churn, moves, name, partitions
+from assay.workloads.broker.controller_client import TOUCH, ControllerClient
+from assay.workloads.broker.topic_admin import CREATE, DELETE, DESCRIBE, ELECT, MOVE, changed
 
 from helpers.attempts import played
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from assay.checkers.verdict import Verdict
+from assay.checkers.judging.verdict import Verdict
 from assay.harness.core.history import HistoryReader
 from assay.harness.run.attempt import Attempt
 from assay.harness.run.settings import Settings
 from assay.harness.run.store import read_run
 from assay.system_under_test.groups.draft.group import DraftGroup
-from assay.system_under_test.groups.points import DRAFT_FAILOVER_POINTS
+from assay.system_under_test.groups.kill_points import DRAFT_FAILOVER_POINTS
 from assay.workloads import test_draft_group
 
 from helpers.attempts import played

@@ -12,8 +12,8 @@ from assay.harness.run.experiment import experiment_of
 from assay.harness.run.settings import Settings
 from assay.harness.search.example import Example
 from assay.harness.search.player import Player
-from assay.nemesis.schedule import Schedule, Step
-from assay.nemesis.target import named
+from assay.nemesis.schedule.schedule import Schedule, Step
+from assay.nemesis.schedule.target import named
 from assay.system_under_test.deployment import Broker
 from assay.workloads.test_log import test_log as of_log
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from assay.checkers.contract import forbid
 from assay.checkers.groups.family import SETTLING
 from assay.checkers.groups.ownership import OWNERSHIP_ANOMALIES
-from assay.checkers.rest.family import LIVENESS_ANOMALIES
-from assay.checkers.verdict import Judgement, Verdict
+from assay.checkers.judging.contract import forbid
+from assay.checkers.judging.verdict import Judgement, Verdict
+from assay.checkers.liveness.family import LIVENESS_ANOMALIES
 from assay.harness.core.generator import Generator, mix, once, sequence, stagger
 from assay.harness.core.operation import Operation
 from assay.harness.run.experiment import Experiment
@@ -27,18 +27,18 @@ from assay.system_under_test.groups.group import Group
 from assay.system_under_test.log.log import Log
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.internal import PartitionStateUpdate, UpdateMetadataRequest
-from assay.system_under_test.replication.leading import LeaderTerm
+from assay.system_under_test.replication.leader import LeaderTerm
 from assay.system_under_test.replication.manager import ReplicaManager
 from assay.system_under_test.replication.replica import Replica
 from assay.system_under_test.replication.replicas import Replicas
-from assay.workloads import group_drain, group_operations
-from assay.workloads.controller_client import ControllerClient
-from assay.workloads.group_client import GroupClient
-from assay.workloads.group_drain import catch_up
-from assay.workloads.group_operations import WORKERS
-from assay.workloads.log_drain import drain
-from assay.workloads.log_operations import traffic
-from assay.workloads.topic_admin import ALTER, CREATE, DELETE, MOVE
+from assay.workloads.broker import group_drain, group_operations
+from assay.workloads.broker.controller_client import ControllerClient
+from assay.workloads.broker.group_client import GroupClient
+from assay.workloads.broker.group_drain import catch_up
+from assay.workloads.broker.group_operations import WORKERS
+from assay.workloads.broker.log_drain import drain
+from assay.workloads.broker.log_operations import traffic
+from assay.workloads.broker.topic_admin import ALTER, CREATE, DELETE, MOVE
 
 from helpers.attempts import played
 

@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from assay.workloads.etcd_gateway import TROUBLE, ask, text
+from assay.workloads.systems.etcd_gateway import TROUBLE, ask, text
 
 
 class Gateway(BaseHTTPRequestHandler):

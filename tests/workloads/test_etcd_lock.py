@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from assay.harness.core.operation import Completion, Operation, Outcome
-from assay.workloads import etcd_lock_client, locks, sets
-from assay.workloads.etcd_gateway import text
-from assay.workloads.etcd_lock_client import FENCED, LockedSet
+from assay.workloads.generic import locks, sets
+from assay.workloads.systems import etcd_lock_client
+from assay.workloads.systems.etcd_gateway import text
+from assay.workloads.systems.etcd_lock_client import FENCED, LockedSet
 
 ADD = Operation(sets.ADD, sets.KEY, 7)
 READ = Operation(sets.READ, sets.KEY)

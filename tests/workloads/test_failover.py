@@ -20,19 +20,19 @@ from typing import Any
 import pytest
 
 from assay.checkers.engine import Engines
-from assay.checkers.verdict import Verdict
+from assay.checkers.judging.verdict import Verdict
 from assay.harness.core.generator import Context, Generator, unfold
 from assay.harness.core.history import HistoryReader
 from assay.harness.core.operation import Operation, Phase
 from assay.harness.run.attempt import Attempt
 from assay.harness.run.experiment import experiment
 from assay.harness.run.settings import Settings
-from assay.nemesis.schedule import Schedule, decode
-from assay.nemesis.trigger import OnEvent
-from assay.system_under_test.groups.points import DRAFT_FAILOVER_POINTS, FAILOVER_POINTS
+from assay.nemesis.schedule.schedule import Schedule, decode
+from assay.nemesis.schedule.trigger import OnEvent
+from assay.system_under_test.groups.kill_points import DRAFT_FAILOVER_POINTS, FAILOVER_POINTS
 from assay.workloads import test_draft_group, test_offsets
-from assay.workloads.group_operations import WORKERS
-from assay.workloads.offsets_client import FETCH, LEAVE, MEMBERS, OffsetsClient
+from assay.workloads.broker.group_operations import WORKERS
+from assay.workloads.broker.offsets_client import FETCH, LEAVE, MEMBERS, OffsetsClient
 
 from helpers.attempts import played
 from helpers.nightly import some_by_day

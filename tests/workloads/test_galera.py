@@ -9,8 +9,8 @@ import pymysql
 import pytest
 
 from assay.harness.core.operation import Completion, Operation, Outcome
-from assay.workloads import sets
-from assay.workloads.galera_system import BEGIN, SETTINGS, Galera
+from assay.workloads.generic import sets
+from assay.workloads.systems.galera import BEGIN, SETTINGS, Galera
 from assay.workloads.test_galera import Elements
 
 

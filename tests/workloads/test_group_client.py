@@ -15,8 +15,8 @@ from assay.system_under_test.client.errors import Certainty
 from assay.system_under_test.client.group_consumer import Received
 from assay.system_under_test.client.membership import CommitFailed, Generation, JoinFailed, Position
 from assay.system_under_test.client.traits import CORRECT, ClientTraits, client_traits
-from assay.workloads import group_client
-from assay.workloads.group_client import GroupClient
+from assay.workloads.broker import group_client
+from assay.workloads.broker.group_client import GroupClient
 
 ZERO, ONE = ("orders", 0), ("orders", 1)
 Step = Callable[["ScriptedConsumer"], Sequence[Received]]

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from assay.harness.core.generator import Context, Invoke, OperationEvent
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome, Phase
-from assay.harness.core.stamps import NANOSECONDS
-from assay.workloads.group_client import GroupClient
-from assay.workloads.group_drain import catch_up, drain
-from assay.workloads.group_operations import by_owners, commit, traffic
+from assay.harness.core.timestamps import NANOSECONDS
+from assay.workloads.broker.group_client import GroupClient
+from assay.workloads.broker.group_drain import catch_up, drain
+from assay.workloads.broker.group_operations import by_owners, commit, traffic
 
 from helpers.imagined_run import ImaginedRun
 

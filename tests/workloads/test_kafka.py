@@ -11,7 +11,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
-from assay.workloads.kafka_log import KafkaLog
+from assay.workloads.systems.kafka_log import KafkaLog
 
 KEY = "orders-1"
 GONE = KafkaError(KafkaError._TRANSPORT)
@@ -117,7 +117,7 @@ def test_a_send_that_failed_may_have_been_appended() -> None:
 
 
 def test_a_send_of_which_nothing_was_heard_may_have_been_appended(monkeypatch: Any) -> None:
-    monkeypatch.setattr("assay.workloads.kafka_log.SECONDS", 0.2)
+    monkeypatch.setattr("assay.workloads.systems.kafka_log.SECONDS", 0.2)
     assert client(Broker(silent=True)).invoke(Operation("send", KEY, [7])).outcome is Outcome.INFO
 
 

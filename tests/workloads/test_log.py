@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from assay.checkers.verdict import Verdict
+from assay.checkers.judging.verdict import Verdict
 from assay.harness.core.history import HistoryReader
 from assay.harness.run.attempt import Attempt
 from assay.harness.run.experiment import Experiment, experiment_of

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay.harness.core.operation import Completion, Operation, Outcome, Phase
-from assay.harness.core.stamps import NANOSECONDS
-from assay.workloads.log_drain import drain
-from assay.workloads.log_operations import effects
+from assay.harness.core.timestamps import NANOSECONDS
+from assay.workloads.broker.log_drain import drain
+from assay.workloads.broker.log_operations import effects
 
 from helpers.examples import some_of
 from helpers.imagined_run import ImaginedRun

@@ -6,7 +6,7 @@ from typing import Any
 
 from assay.harness.core.generator import Context, Invoke
 from assay.harness.core.operation import Completed, Completion, Operation, Outcome, Phase
-from assay.workloads.log_operations import effects, glance, glances, poll, send, traffic, walk
+from assay.workloads.broker.log_operations import effects, glance, glances, poll, send, traffic, walk
 
 KEYS = ("orders-0", "orders-1")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from assay.harness.core.generator import Context, Invoke, OperationEvent
 from assay.harness.core.operation import Completed, Completion, Operation, Outcome
-from assay.workloads.migration import MEMBERS, Migration, Rolled, migration
+from assay.workloads.broker.migration import MEMBERS, Migration, Rolled, migration
 
 KEYS = tuple(f"orders-{index}" for index in range(MEMBERS))
 OPERATIONS = 1_500

@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from assay.checkers.log.waits import SLACK_MS
-from assay.checkers.verdict import Verdict
+from assay.checkers.judging.verdict import Verdict
+from assay.checkers.log.long_poll import SLACK_MS
 from assay.harness.core.history import HistoryReader
-from assay.harness.core.stamps import NANOSECONDS
+from assay.harness.core.timestamps import NANOSECONDS
 from assay.harness.run import command_line
 from assay.harness.run.attempt import Attempt
 from assay.harness.run.settings import Settings
@@ -34,17 +34,24 @@ from assay.system_under_test.groups.records import CommittedOffsets, GroupValue
 from assay.system_under_test.network.accepted import AcceptedConnection
 from assay.system_under_test.network.limits import FREE_REQUEST_BYTES
 from assay.workloads import test_draft_group, test_group, test_log, test_migration, test_offsets, test_zookeeper_group
-from assay.workloads.brief_groups import RENEWED
-from assay.workloads.burst_client import LONGEST
-from assay.workloads.group_client import REBALANCE_SECONDS
-from assay.workloads.group_mixes import GROUP_MIXES, LATECOMERS, OFFSETS_MIXES, STAYING, ZOOKEEPER_MIXES, coordinated_by
-from assay.workloads.group_operations import SESSION_SECONDS, WORKERS
-from assay.workloads.log_client import GLANCE_BYTES
-from assay.workloads.mixed_traffic import BULKY, HASTY, LOADED, SLOW, STAMPED, TOGETHER, TOMBSTONES
-from assay.workloads.mixes import BROKEN_EACH, LOG_MIXES
-from assay.workloads.send_habits import HABITS, SEND_SECONDS, SINGLE, config
-from assay.workloads.topic_mixes import LATE_PARTITIONS, SHARED
-from assay.workloads.wide_requests import WHOLE
+from assay.workloads.broker.burst_client import LONGEST
+from assay.workloads.broker.expiring_groups import RENEWED
+from assay.workloads.broker.group_client import REBALANCE_SECONDS
+from assay.workloads.broker.group_mixes import (
+    GROUP_MIXES,
+    LATECOMERS,
+    OFFSETS_MIXES,
+    STAYING,
+    ZOOKEEPER_MIXES,
+    coordinated_by,
+)
+from assay.workloads.broker.group_operations import SESSION_SECONDS, WORKERS
+from assay.workloads.broker.log_client import GLANCE_BYTES
+from assay.workloads.broker.mixed_traffic import BULKY, HASTY, LOADED, SLOW, STAMPED, TOGETHER, TOMBSTONES
+from assay.workloads.broker.mixes import BROKEN_EACH, LOG_MIXES
+from assay.workloads.broker.multi_partition_requests import WHOLE
+from assay.workloads.broker.producer_profiles import HABITS, SEND_SECONDS, SINGLE, config
+from assay.workloads.broker.topic_mixes import LATE_PARTITIONS, SHARED
 
 from helpers.attempts import played
 

@@ -12,12 +12,13 @@ import pytest
 from nats.errors import TimeoutError as NoAnswer
 from nats.js.errors import NotFoundError, ServiceUnavailableError
 
+from assay.checkers.judging.verdict import Verdict
 from assay.checkers.objects.sets import SETS
-from assay.checkers.verdict import Verdict
 from assay.harness.core.operation import Completion, Operation, Outcome
 from assay.harness.run.experiment import experiment_of
-from assay.workloads import nats_system, sets
-from assay.workloads import test_nats as nats
+from assay.workloads import test_nats as jetstream
+from assay.workloads.generic import sets
+from assay.workloads.systems import nats
 
 from helpers.judging import TABLES, judge
 from helpers.log_histories import effect, write
@@ -56,7 +57,7 @@ class Stream:
 
 
 def asked(stream: Stream, f: str, argument: int | None = None) -> Completion:
-    client: Any = nats.Elements()
+    client: Any = jetstream.Elements()
     client.stream = stream
     completion: Completion = asyncio.run(client.invoke(Operation(f, sets.KEY, argument)))
     assert stream.subscribed == 0
@@ -92,10 +93,10 @@ def test_a_slip_of_the_client_is_no_trouble() -> None:
 
 def test_each_server_knows_all_others() -> None:
     nodes = [SimpleNamespace(name=f"n{number}", address=f"198.18.0.{10 + number}") for number in (1, 2, 3)]
-    system: Any = nats_system.JetStream()
+    system: Any = nats.JetStream()
     (text,) = system.files(nodes[1], SimpleNamespace(nodes=nodes)).values()
     assert "server_name: n2" in text.decode()
-    assert all(f"nats://{node.address}:{nats_system.ROUTES}" in text.decode() for node in nodes)
+    assert all(f"nats://{node.address}:{nats.ROUTES}" in text.decode() for node in nodes)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +111,7 @@ def test_each_server_knows_all_others() -> None:
 def test_readers_that_lag_behind_each_other_are_reported_and_what_none_of_them_shows_is_lost(
     tmp_path: Path, reads: tuple[list[int], ...], found: str | None
 ) -> None:
-    made = experiment_of(nats.test_nats)
+    made = experiment_of(jetstream.test_nats)
     assert made is not None
     rows = [effect(op, 0, "set-add", sets.KEY, 10 * op, 10 * op + 5, value=value) for op, value in enumerate((7, 8))]
     for op, elements in enumerate(reads, start=2):

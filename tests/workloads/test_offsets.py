@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.checkers.verdict import Verdict
+from assay.checkers.judging.verdict import Verdict
 from assay.cluster.doctor import engine_available
 from assay.harness.core.history import HistoryReader
 from assay.harness.run.attempt import Attempt, Reports

@@ -11,8 +11,8 @@ import psycopg
 import pytest
 
 from assay.harness.core.operation import Completion, Operation, Outcome
-from assay.workloads import sets
-from assay.workloads.patroni_system import CONFIG, Patroni
+from assay.workloads.generic import sets
+from assay.workloads.systems.patroni import CONFIG, Patroni
 from assay.workloads.test_patroni import Elements
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from assay.checkers.verdict import Judgement, Verdict
+from assay.checkers.judging.verdict import Judgement, Verdict
 from assay.harness.run.settings import Settings
 from assay.system_under_test.client.positions import Positions
 from assay.system_under_test.client.zookeeper_groups.connector import ConsumerConnector

@@ -11,8 +11,9 @@ import pytest
 from aiormq.exceptions import AMQPConnectionError, ChannelInvalidStateError, DeliveryError
 
 from assay.harness.core.operation import Completion, Operation, Outcome
-from assay.workloads import queues, rabbitmq_system
-from assay.workloads import test_rabbitmq as rabbitmq
+from assay.workloads import test_rabbitmq as rabbitmq_test
+from assay.workloads.generic import queues
+from assay.workloads.systems import rabbitmq
 
 
 class Channel:
@@ -43,9 +44,9 @@ class Channel:
 
 
 def asked(channel: Channel, f: str, argument: int | None = None) -> Completion:
-    client: Any = rabbitmq.Elements()
+    client: Any = rabbitmq_test.Elements()
     client.channel = channel
-    completion: Completion = asyncio.run(client.invoke(Operation(f, rabbitmq.QUORUM, argument)))
+    completion: Completion = asyncio.run(client.invoke(Operation(f, rabbitmq_test.QUORUM, argument)))
     return completion
 
 
@@ -81,9 +82,9 @@ def test_nodes_know_each_other_and_what_a_partition_means() -> None:
     nodes = [SimpleNamespace(name=f"n{number}", address=f"198.18.0.{10 + number}") for number in (1, 2, 3)]
     system: Any = rabbitmq.RabbitMQ().with_setting("partition-handling", "autoheal")
     files = system.files(nodes[1], SimpleNamespace(nodes=nodes))
-    assert "cluster_partition_handling = autoheal" in files[f"{rabbitmq_system.CONFIG}.conf"].decode()
-    assert all(f"rabbit@{node.address}" in files[f"{rabbitmq_system.CONFIG}.conf"].decode() for node in nodes)
-    assert json.loads(files[f"{rabbitmq_system.CONFIG}.json"])["policies"][0]["pattern"] == rabbitmq.MIRRORED
+    assert "cluster_partition_handling = autoheal" in files[f"{rabbitmq.CONFIG}.conf"].decode()
+    assert all(f"rabbit@{node.address}" in files[f"{rabbitmq.CONFIG}.conf"].decode() for node in nodes)
+    assert json.loads(files[f"{rabbitmq.CONFIG}.json"])["policies"][0]["pattern"] == rabbitmq_test.MIRRORED
     assert "rabbit@198.18.0.12" in system.argv(nodes[1])[-1]
     with pytest.raises(ValueError, match="rabbitmq has no setting heartbeat here; it has partition-handling"):
         system.with_setting("heartbeat", "1")

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from assay.checkers.contract import Contract
+from assay.checkers.judging.contract import Contract
 from assay.cluster.sim.loop import SimLoop
 from assay.harness.core.operation import Completed, Completion, Operation, Outcome
 from assay.harness.run.settings import Settings
-from assay.workloads import sets
 from assay.workloads import test_redis as redis
+from assay.workloads.generic import sets
 
 ADD, READ = Operation("add", sets.KEY, 7), Operation("read", sets.KEY)
 PRIMARY, REPLICA = b"*3\r\n$6\r\nmaster\r\n:9\r\n*0\r\n", b"*2\r\n$5\r\nslave\r\n$8\r\n10.0.0.9\r\n"

@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 
-from assay.checkers.contract import Contract
+from assay.checkers.judging.contract import Contract
 from assay.cluster.sim.loop import SimLoop
 from assay.harness.core.operation import Completed, Completion, Operation, Outcome
 from assay.harness.run.settings import Settings
-from assay.workloads import redis_cluster_system, sets
 from assay.workloads import test_redis_cluster as redis
-from assay.workloads.redis_cluster_system import KEYS, SLOTS, RedisCluster
+from assay.workloads.generic import sets
+from assay.workloads.systems import redis_cluster
+from assay.workloads.systems.redis_cluster import KEYS, SLOTS, RedisCluster
 
 KEY = KEYS[0]
 FIRST, SECOND = "127.0.0.1:7001", "127.0.0.1:7002"
@@ -195,7 +196,7 @@ class Nodes:
 @pytest.fixture
 def nodes(monkeypatch: pytest.MonkeyPatch) -> Nodes:
     nodes = Nodes()
-    monkeypatch.setattr(redis_cluster_system, "ask", nodes.ask)
+    monkeypatch.setattr(redis_cluster, "ask", nodes.ask)
     return nodes
 
 
@@ -237,7 +238,7 @@ def test_a_node_is_ready_alone_or_with_the_others(
     async def ask(address: str, *words: object) -> str:
         return info if words[0] == "CLUSTER" else replication
 
-    monkeypatch.setattr(redis_cluster_system, "ask", ask)
+    monkeypatch.setattr(redis_cluster, "ask", ask)
     assert asyncio.run(RedisCluster().ready(nodes_of().nodes[0])) is ready
 
 
@@ -262,7 +263,7 @@ def test_the_leader_of_a_key_is_whom_most_nodes_name(
             raise ValueError(said)
         return 0
 
-    monkeypatch.setattr(redis_cluster_system, "ask", ask)
+    monkeypatch.setattr(redis_cluster, "ask", ask)
     cluster = nodes_of()
     found = asyncio.run(RedisCluster().find(cluster, "leader", KEY))
     assert found is (None if leader is None else cluster.nodes[leader - 1])

@@ -13,13 +13,13 @@ import pytest
 
 from assay import REGISTER_ANOMALIES, SET_ANOMALIES, forbid
 from assay.checkers.engine import Engines
+from assay.checkers.judging.verdict import Judgement, Verdict
 from assay.checkers.linearizability import MODELS, Limits
-from assay.checkers.verdict import Judgement, Verdict
 from assay.harness.core.generator import simulate, split_phases
 from assay.harness.core.history import HistoryWriter
 from assay.harness.core.operation import Completed, Completion, Operation, Outcome
 from assay.harness.stored.by_model import rejudge, stored_operations
-from assay.workloads import locks, registers, sets
+from assay.workloads.generic import locks, registers, sets
 
 from helpers.in_memory import judged, played
 from helpers.judging import judge

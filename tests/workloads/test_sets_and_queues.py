@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from assay import ID_ANOMALIES, SET_ANOMALIES, forbid
-from assay.checkers.verdict import Verdict
+from assay.checkers.judging.verdict import Verdict
 from assay.harness.core.operation import Completed, Completion, Operation, Outcome
-from assay.workloads import queues, sets, unique_ids
+from assay.workloads.generic import queues, sets, unique_ids
 
 from helpers.in_memory import judged
 

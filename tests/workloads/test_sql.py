@@ -10,9 +10,10 @@ import pytest
 from assay.harness.core.operation import Completed, Completion, Operation, Outcome
 from assay.harness.run.experiment import experiment_of
 from assay.harness.run.systems import configured, with_limits
-from assay.workloads import bank, list_append, test_galera, test_mariadb
-from assay.workloads.mariadb_system import LOST_UPDATES
-from assay.workloads.sql import SqlClient
+from assay.workloads import test_galera, test_mariadb
+from assay.workloads.generic import bank, list_append
+from assay.workloads.systems.mariadb import LOST_UPDATES
+from assay.workloads.systems.sql import SqlClient
 from assay.workloads.test_mariadb import MariaDB
 from assay.workloads.test_mariadb import Serializable as OfMariaDB
 from assay.workloads.test_postgresql import Serializable as OfPostgreSQL

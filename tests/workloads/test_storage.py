@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from assay.checkers.judging.verdict import Verdict
 from assay.checkers.log.family import LOG_ANOMALIES
 from assay.checkers.log.unflushed import UNFLUSHED_LOSS
-from assay.checkers.verdict import Verdict
 from assay.harness.core.history import HistoryReader
 from assay.harness.run.attempt import Attempt
 from assay.harness.run.experiment import Experiment, experiment_of

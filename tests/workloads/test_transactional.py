@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from assay.checkers.verdict import Verdict
+from assay.checkers.judging.verdict import Verdict
 from assay.harness.core import transactions
 from assay.harness.core.generator import simulate, split_phases
 from assay.harness.core.operation import Operation
-from assay.workloads import bank, list_append, long_fork, monotonic
+from assay.workloads.generic import bank, list_append, long_fork, monotonic
 
 from helpers.in_memory import judged
 

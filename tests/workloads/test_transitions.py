@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from assay.checkers.contract import forbid
+from assay.checkers.judging.contract import forbid
+from assay.checkers.judging.verdict import Judgement, Verdict
 from assay.checkers.log.transitions import TRANSITIONS
-from assay.checkers.verdict import Judgement, Verdict
 from assay.harness.core.generator import Generator, mix, once, sequence, stagger
 from assay.harness.core.operation import Operation
 from assay.harness.run.experiment import Experiment
@@ -19,10 +19,10 @@ from assay.system_under_test.controller import leaders
 from assay.system_under_test.controller.state_machines import StateMachines, StateOfPartition, StateOfReplica
 from assay.system_under_test.deployment import Broker
 from assay.system_under_test.zookeeper.znodes import PartitionState
-from assay.workloads.controller_client import ControllerClient
-from assay.workloads.log_drain import drain
-from assay.workloads.log_operations import traffic
-from assay.workloads.topic_admin import CREATE, DELETE
+from assay.workloads.broker.controller_client import ControllerClient
+from assay.workloads.broker.log_drain import drain
+from assay.workloads.broker.log_operations import traffic
+from assay.workloads.broker.topic_admin import CREATE, DELETE
 
 from helpers.attempts import played
 from helpers.nightly import by_night

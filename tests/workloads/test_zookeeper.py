@@ -15,7 +15,7 @@ from unittest.mock import MagicMock
 import pytest
 from kazoo.exceptions import BadVersionError, ConnectionLoss
 
-from assay.checkers.verdict import Verdict
+from assay.checkers.judging.verdict import Verdict
 from assay.cluster.doctor import engine_available
 from assay.harness.core.history import HistoryWriter
 from assay.harness.core.operation import Completed, Completion, Operation, Outcome, Phase

@@ -11,21 +11,22 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from assay.checkers.verdict import Verdict
+from assay.checkers.judging.verdict import Verdict
 from assay.harness.core.client import Endpoint
 from assay.harness.core.history import HistoryReader
 from assay.harness.core.operation import Completed, Completion, Operation, Outcome
 from assay.harness.run.attempt import Attempt, Reports
 from assay.harness.run.settings import Settings
-from assay.nemesis.schedule import Schedule, Step, encode
-from assay.nemesis.target import named
+from assay.nemesis.schedule.schedule import Schedule, Step, encode
+from assay.nemesis.schedule.target import named
 from assay.reports.failure_text import Ending, EvidenceLines, describe
 from assay.system_under_test.client.zookeeper_groups import view
 from assay.system_under_test.client.zookeeper_groups.connector import ChangeKind, Effort, OwnershipChange
 from assay.system_under_test.client.zookeeper_groups.view import allot
 from assay.system_under_test.defects import DEFECTS
-from assay.workloads import connector_client, test_zookeeper_group
-from assay.workloads.connector_client import ZOOKEEPER, ConnectorClient, Member
+from assay.workloads import test_zookeeper_group
+from assay.workloads.broker import connector_client
+from assay.workloads.broker.connector_client import ZOOKEEPER, ConnectorClient, Member
 
 from helpers.attempts import played
 

@@ -7,7 +7,7 @@ A closed loop slows down with the system and so hides how long callers would hav
 
 from assay.harness.core.generator.base import NOTHING, Around, Generator, Source, as_generator
 from assay.harness.core.generator.context import EXHAUSTED, Answer, Context, Invoke, Pending, sooner
-from assay.harness.core.stamps import NANOSECONDS
+from assay.harness.core.timestamps import NANOSECONDS
 
 
 class TimeLimit(Around, frozen=True):

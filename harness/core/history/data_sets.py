@@ -93,7 +93,8 @@ FAULTS = _data_set(
 - ``stage``, of phase ``failed``: where it failed; a heal that fails is tried again.
 - ``not_before``, of phase ``intended``: when it may begin at the earliest.
 - ``on_clients``: is a node that clients live on among the targets?
-- The others say what the fault does to its targets, as it declares it (``assay.nemesis.impact``). Null: not known.
+- The others say what the fault does to its targets, as it declares it (``assay.nemesis.faults.impact``). Null: not
+known.
 """
 
 EVENTS = _data_set(

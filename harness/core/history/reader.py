@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from assay.harness.core.files import read_json
-from assay.harness.core.history import format_1, through, translation
+from assay.harness.core.history import format_1, translation, worker_nodes
 from assay.harness.core.history.data_sets import CLOSED, DIGESTED, FORMAT, FORMAT_KEY, LATER, HistoryError
 from assay.harness.core.history.digest import HistoryDigest
 from assay.harness.core.history.schema import SCHEMAS
@@ -73,7 +73,7 @@ class HistoryReader:
     @property
     def through(self) -> Mapping[str, str]:
         """By worker, the node through which its clients reached the system, where that is known."""
-        return through.read(self._folder)
+        return worker_nodes.read(self._folder)
 
     def paths(self, name: str) -> list[Path]:
         """The part files of a data set, in the order in which they were written."""

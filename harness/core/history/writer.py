@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 
 from assay.harness.core.history.data_sets import CLOSED, HistoryError
 from assay.harness.core.history.digest import HistoryDigest
-from assay.harness.core.history.growing import UNFINISHED, Growing, UnderWay, part_of
+from assay.harness.core.history.live_manifest import UNFINISHED, Growing, UnderWay, part_of
 from assay.harness.core.history.rows import COLUMNS, EffectRow, History, OpRow, op_row
 from assay.harness.core.history.schema import SCHEMAS, to_batch
 from assay.harness.core.operation import Completed, Effect

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from assay.harness.search.code_coverage.kept import FunctionReached, ModuleReached
+from assay.harness.search.code_coverage.coverage_file import FunctionReached, ModuleReached
 
 MOST: Final = 6
 """Functions, and branches, that are named of a module; the page names all."""

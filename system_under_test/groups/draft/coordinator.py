@@ -15,7 +15,7 @@ from assay.system_under_test.groups.draft.consumer import Joined
 from assay.system_under_test.groups.draft.group import NO_GENERATION, DraftGroup, DraftState
 from assay.system_under_test.groups.draft.term import DraftTerm
 from assay.system_under_test.groups.group import GroupError
-from assay.system_under_test.groups.stored import StoredGroups
+from assay.system_under_test.groups.offset_store import StoredGroups
 from assay.system_under_test.network.handler import Context, Handler
 from assay.system_under_test.protocol import draft_groups, groups
 from assay.system_under_test.protocol.errors import ErrorCode

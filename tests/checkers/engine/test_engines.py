@@ -21,29 +21,38 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from assay.checkers.administration.lost_changes import LOST_CHANGES
 from assay.checkers.check import Check, Family, build, evidence, in_words, involved, named
-from assay.checkers.contract import OBJECTS as OF_FORMAT_1
-from assay.checkers.contract import Contract
-from assay.checkers.engine import DuckDB, Engine, EngineError, Engines, EngineUnavailable, SQLite, choice, duck
+from assay.checkers.engine import (
+    DuckDB,
+    Engine,
+    EngineError,
+    Engines,
+    EngineUnavailable,
+    SQLite,
+    duck,
+    engine_selection,
+)
+from assay.checkers.engine.history_views import open_history, register_contract, register_history
 from assay.checkers.engine.sqlite import in_its_words
 from assay.checkers.families import FAMILIES, OBJECT_FAMILIES
 from assay.checkers.groups.family import FENCING, GENERATIONS, HOLDING, SETTLING
-from assay.checkers.groups.restlessness import RESTLESSNESS
+from assay.checkers.groups.rebalance_churn import RESTLESSNESS
 from assay.checkers.groups.starts import STARTS
-from assay.checkers.judge import judge as judge_with
+from assay.checkers.judging.contract import OBJECTS as OF_FORMAT_1
+from assay.checkers.judging.contract import Contract
+from assay.checkers.judging.judge import judge as judge_with
+from assay.checkers.judging.validate import validate
+from assay.checkers.judging.verdict import Finding, Judgement, Verdict
+from assay.checkers.liveness.client_progress import PROGRESS
+from assay.checkers.liveness.family import REST
 from assay.checkers.log.family import LOG, REPORTED, STATEMENTS
 from assay.checkers.log.unflushed import UNFLUSHED
-from assay.checkers.lost_changes import LOST_CHANGES
 from assay.checkers.objects.emptiness import EMPTINESS
 from assay.checkers.objects.monotonic import MONOTONIC_REAL_TIME
 from assay.checkers.objects.snapshots import SNAPSHOTS
-from assay.checkers.progress import PROGRESS
 from assay.checkers.register.family import REGISTER_ANOMALIES
-from assay.checkers.rest.family import REST
-from assay.checkers.source import open_history, register_contract, register_history
 from assay.checkers.transactions.family import TRANSACTION_ANOMALIES, TRANSACTION_FAMILIES
-from assay.checkers.validate import validate
-from assay.checkers.verdict import Finding, Judgement, Verdict
 from assay.harness.cli.main import main
 from assay.harness.core.history import EFFECTS, HistoryError, HistoryReader
 from assay.harness.core.history.data_sets import DATA_SETS
@@ -848,7 +857,7 @@ def test_auto_is_sqlite_for_small_histories(tmp_path: Path, monkeypatch: pytest.
             assert opened.name == engine
     for most, rows_of in (("SMALL_ROWS", ("ops", "effects")), ("SMALL_ROWS_IN_ALL", DATA_SETS)):
         with monkeypatch.context() as patch:
-            patch.setattr(choice, most, sum(map(small.rows, rows_of)) - 1)
+            patch.setattr(engine_selection, most, sum(map(small.rows, rows_of)) - 1)
             assert Engines().pick(small) == "duckdb"
 
 
@@ -875,17 +884,17 @@ def test_a_file_that_says_nothing_of_its_numbers_is_none_for_sqlite(tmp_path: Pa
 def test_auto_is_duckdb_while_it_fits_and_spark_when_a_master_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("assay.checkers.engine.choice.SMALL_ROWS", 10)
+    monkeypatch.setattr("assay.checkers.engine.engine_selection.SMALL_ROWS", 10)
     reader = HistoryReader(write(tmp_path / "history", book().rows))
     assert Engines().pick(reader) == "duckdb"
     assert Engines(spark_master="local[4]").pick(reader) == "spark"
     assert Engines("spark").pick(reader) == "spark"
-    monkeypatch.setattr("assay.checkers.engine.choice.FITS_ROWS", 10)
-    monkeypatch.setattr("assay.checkers.engine.choice._available", lambda: True)
+    monkeypatch.setattr("assay.checkers.engine.engine_selection.FITS_ROWS", 10)
+    monkeypatch.setattr("assay.checkers.engine.engine_selection._available", lambda: True)
     assert Engines().pick(reader) == "spark"
     assert Engines("duckdb").pick(reader) == "duckdb"
     assert Engines(spark=False).pick(reader) == "duckdb", "it may be in a task of Spark itself"
-    monkeypatch.setattr("assay.checkers.engine.choice._available", lambda: False)
+    monkeypatch.setattr("assay.checkers.engine.engine_selection._available", lambda: False)
     assert Engines().pick(reader) == "duckdb"
 
 
@@ -902,7 +911,7 @@ def test_the_error_says_what_spark_lacks_and_the_remedy(monkeypatch: pytest.Monk
     monkeypatch.delenv("JAVA_HOME", raising=False)
     with pytest.raises(EngineUnavailable, match="apt-get install default-jre-headless"):
         Engines("spark").check()
-    monkeypatch.setattr("assay.checkers.engine.choice.find_spec", lambda name: None)
+    monkeypatch.setattr("assay.checkers.engine.engine_selection.find_spec", lambda name: None)
     with pytest.raises(EngineUnavailable, match="pip install pyspark"):
         Engines(spark_master="local[2]").check()
 

@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.checkers.by_key import Question
-from assay.checkers.contract import Contract
 from assay.checkers.engine import DuckDB, EngineError, spark_parts
 from assay.checkers.engine.duck import has_values
+from assay.checkers.engine.history_views import count_kinds, open_history, register_parts
 from assay.checkers.engine.spark_parts import BUCKETS, Range, Sorting, bucket, places, ranges
-from assay.checkers.judge import judge
-from assay.checkers.source import count_kinds, open_history, register_parts
-from assay.checkers.verdict import Verdict
+from assay.checkers.judging.contract import Contract
+from assay.checkers.judging.judge import judge
+from assay.checkers.judging.verdict import Verdict
+from assay.checkers.partitioned_by_key import Question
 from assay.harness.synthetic.generate import HISTORY, generate
 from assay.harness.synthetic.plan import Plan
 
@@ -101,7 +101,7 @@ def test_only_columns_that_have_values_go_along(tmp_path: Path) -> None:
 
 def shared(application: Any, *, here: bool) -> Any:
     """What judges a large history, made to think that any is."""
-    from assay.checkers.engine.spark_beside import BesideSpark
+    from assay.checkers.engine.duckdb_in_spark import BesideSpark
 
     spark = application.engine(effects=None)
     return BesideSpark(spark) if here else spark

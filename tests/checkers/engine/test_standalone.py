@@ -8,10 +8,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from assay.checkers.contract import Contract
 from assay.checkers.engine import Engines
+from assay.checkers.judging.contract import Contract
+from assay.checkers.judging.verdict import Judgement, Verdict
 from assay.checkers.linearizability import MODELS, Limits
-from assay.checkers.verdict import Judgement, Verdict
 from assay.harness.stored.by_model import rejudge, stored_operations
 from assay.harness.synthetic.generate import generate
 from assay.harness.synthetic.plan import Plan

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from assay.checkers.check import build, findings
-from assay.checkers.contract import Contract
+from assay.checkers.engine.history_views import register_contract
 from assay.checkers.groups.commits import COMMITS
+from assay.checkers.judging.contract import Contract
+from assay.checkers.judging.verdict import Finding
 from assay.checkers.log.family import LOG
-from assay.checkers.source import register_contract
-from assay.checkers.verdict import Finding
 
 from helpers.commit_histories import Members, beyond, commit, end, fetched, mismatched, poll, row
 from helpers.judging import opened

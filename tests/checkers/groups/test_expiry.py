@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from assay.checkers.check import build, findings
-from assay.checkers.contract import Contract
+from assay.checkers.engine.history_views import register_contract
 from assay.checkers.groups.expiry import EXPIRY
-from assay.checkers.source import register_contract
-from assay.checkers.verdict import Finding
+from assay.checkers.judging.contract import Contract
+from assay.checkers.judging.verdict import Finding
 
 from helpers.expiry_histories import keep, kept_history, look, part, wrong
 from helpers.judging import opened

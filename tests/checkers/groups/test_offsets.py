@@ -12,7 +12,7 @@ import pytest
 
 from assay.checkers.check import MOST_FINDINGS, build, findings
 from assay.checkers.groups.offsets import OFFSET_REGRESSION, OFFSETS
-from assay.checkers.verdict import Finding
+from assay.checkers.judging.verdict import Finding
 
 from helpers.judging import opened
 from helpers.log_histories import Row, effect, write

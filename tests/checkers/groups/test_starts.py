@@ -11,7 +11,7 @@ import pytest
 
 from assay.checkers.check import build, findings
 from assay.checkers.groups.starts import MISPLACED_START, STARTS
-from assay.checkers.verdict import Finding
+from assay.checkers.judging.verdict import Finding
 
 from helpers.judging import opened
 from helpers.log_histories import Row, write

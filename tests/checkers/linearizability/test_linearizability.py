@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from assay.checkers.judging.verdict import Verdict
 from assay.checkers.linearizability import MODELS, Action, Call, Limits, Model, ModelError, search
 from assay.checkers.linearizability.encode import encode
 from assay.checkers.linearizability.models import Register
 from assay.checkers.linearizability.searcher import Searched, search_key
 from assay.checkers.linearizability.zones import judge_zones
-from assay.checkers.verdict import Verdict
 
 from helpers.linearizability_histories import history, operation, table
 from helpers.linearizability_models import Mixer, Stack

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 
 from assay.checkers.engine import EngineError, EngineUnavailable
+from assay.checkers.judging.verdict import Judgement, Verdict
 from assay.checkers.linearizability import (
     MODELS,
     Action,
@@ -30,7 +31,6 @@ from assay.checkers.linearizability import (
 from assay.checkers.linearizability.encode import encode
 from assay.checkers.linearizability.on_spark import search_on_spark
 from assay.checkers.linearizability.pool import NotPortableError, Pool
-from assay.checkers.verdict import Judgement, Verdict
 
 from helpers.judging import without_times
 from helpers.linearizability_histories import history, operation, table

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from assay.checkers.contract import Contract
+from assay.checkers.judging.contract import Contract
+from assay.checkers.judging.verdict import Finding
 from assay.checkers.log.family import LOG, STATEMENTS
-from assay.checkers.verdict import Finding
 
 from helpers.log_model import BUGS, history
 from helpers.log_possible import possible

@@ -9,11 +9,11 @@ import pytest
 
 from assay.checkers.check import build, findings
 from assay.checkers.engine import DuckDB, Engine, SQLite
+from assay.checkers.engine.history_views import register_history
 from assay.checkers.log.reports import CONTRADICTED_OUTCOME
-from assay.checkers.source import register_history
 from assay.harness.core.operation import Completed, Completion, Operation, Outcome
-from assay.workloads import burst_client
-from assay.workloads.burst_client import BURST
+from assay.workloads.broker import burst_client
+from assay.workloads.broker.burst_client import BURST
 
 from helpers.judging import Opens
 from helpers.log_histories import Row, effect, write

@@ -12,15 +12,15 @@ import pytest
 from msgspec.structs import replace
 
 from assay.checkers.check import Check, build, findings
-from assay.checkers.contract import Contract
 from assay.checkers.engine import DuckDB, Engine, SQLite
+from assay.checkers.engine.history_views import register_contract, register_history
+from assay.checkers.judging.contract import Contract
+from assay.checkers.judging.verdict import Finding
 from assay.checkers.log.bounds import ANSWER_BEYOND_LOG
 from assay.checkers.log.family import LOG, LOG_TABLES, STATEMENT_TABLES, STATEMENTS
 from assay.checkers.log.loss import LOST_WRITE, VANISHED
-from assay.checkers.log.polls import POLL_VIEWS
+from assay.checkers.log.poll_order import POLL_VIEWS
 from assay.checkers.log.unflushed import UNFLUSHED, UNFLUSHED_LOSS
-from assay.checkers.source import register_contract, register_history
-from assay.checkers.verdict import Finding
 from assay.harness.core.history import HistoryReader
 
 from helpers.judging import Opens

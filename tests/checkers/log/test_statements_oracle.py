@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from assay.checkers.check import build
-from assay.checkers.contract import Contract
+from assay.checkers.engine.history_views import register_contract
+from assay.checkers.judging.contract import Contract
 from assay.checkers.log.family import LOG, LOG_TABLES, STATEMENT_TABLES, STATEMENTS
-from assay.checkers.source import register_contract
 
 from helpers.judging import opened
 from helpers.log_histories import Row, SimulatedLog, broken, write

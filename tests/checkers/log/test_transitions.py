@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from assay.checkers.check import build, findings
-from assay.checkers.contract import forbid
 from assay.checkers.engine import SQLite
-from assay.checkers.judge import judge
+from assay.checkers.engine.history_views import register_history
+from assay.checkers.judging.contract import forbid
+from assay.checkers.judging.judge import judge
 from assay.checkers.log.epochs import REPLICATION_ANOMALIES
 from assay.checkers.log.transitions import ILLEGAL_TRANSITION, TRANSITIONS, VALID
-from assay.checkers.source import register_history
 from assay.harness.core.history import HistoryReader
 from assay.system_under_test.controller.state_machines import PARTITION_TRANSITIONS, REPLICA_TRANSITIONS
 

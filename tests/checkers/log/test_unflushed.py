@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from assay.checkers.contract import Contract
+from assay.checkers.judging.contract import Contract
+from assay.checkers.judging.verdict import Verdict
 from assay.checkers.log.unflushed import UNFLUSHED_LOSS
-from assay.checkers.verdict import Verdict
 
 from helpers.log_histories import Book
 from helpers.power_histories import CONTRACT, PLAIN, Log, M

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from assay.checkers.contract import Contract, forbid
+from assay.checkers.judging.contract import Contract, forbid
+from assay.checkers.judging.verdict import Judgement, Verdict
 from assay.checkers.objects.banks import BANK_ANOMALIES
-from assay.checkers.verdict import Judgement, Verdict
 
 from helpers.bank_histories import Bank, at_random
 from helpers.judging import judge

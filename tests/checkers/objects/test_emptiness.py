@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from assay.checkers.check import build, findings
-from assay.checkers.contract import Contract
+from assay.checkers.engine.history_views import register_contract
+from assay.checkers.judging.contract import Contract
+from assay.checkers.judging.verdict import Finding
 from assay.checkers.objects.emptiness import EMPTINESS, QUEUE_FALSE_EMPTY
 from assay.checkers.objects.queues import QUEUE_VIEWS
-from assay.checkers.source import register_contract
-from assay.checkers.verdict import Finding
 
 from helpers.judging import judge, opened
 from helpers.log_histories import Row, effect, write

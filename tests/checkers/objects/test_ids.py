@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay.checkers.check import build, findings
-from assay.checkers.contract import forbid
+from assay.checkers.judging.contract import forbid
+from assay.checkers.judging.verdict import Finding, Verdict
 from assay.checkers.objects.ids import ID_ANOMALIES, ID_DUPLICATE, IDS
-from assay.checkers.verdict import Finding, Verdict
 
 from helpers.judging import judge, opened
 from helpers.log_histories import Row, effect, write

@@ -15,15 +15,15 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from assay.checkers.check import Check, build, findings
-from assay.checkers.contract import Contract, forbid
 from assay.checkers.engine import Engine
+from assay.checkers.engine.history_views import register_contract
+from assay.checkers.judging.contract import Contract, forbid
+from assay.checkers.judging.verdict import Finding, Verdict
 from assay.checkers.objects.monotonic import (
     MONOTONIC,
     MONOTONIC_ANOMALIES,
     MONOTONIC_CYCLE_REAL_TIME,
 )
-from assay.checkers.source import register_contract
-from assay.checkers.verdict import Finding, Verdict
 
 from helpers.judging import judge, opened
 from helpers.log_histories import Row, effect, write

@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 
 from assay.checkers.check import Family, build, findings
-from assay.checkers.contract import OBJECTS, Contract
 from assay.checkers.engine import SQLite
+from assay.checkers.engine.history_views import register_contract, register_history
+from assay.checkers.judging.contract import OBJECTS, Contract
+from assay.checkers.judging.verdict import Judgement, Verdict
 from assay.checkers.objects.counters import COUNTER_ANOMALIES, COUNTERS
 from assay.checkers.objects.kinds import doubts
 from assay.checkers.objects.max_registers import MAX_REGISTER_ANOMALIES, MAX_REGISTERS
 from assay.checkers.objects.queues import QUEUE_ANOMALIES, QUEUES
 from assay.checkers.objects.sets import SET_ANOMALIES, SETS
-from assay.checkers.source import register_contract, register_history
-from assay.checkers.verdict import Judgement, Verdict
 from assay.harness.core.history import format_1
 from assay.harness.core.history.kinds import KINDS
 

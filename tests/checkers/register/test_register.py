@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from assay.checkers.check import build, findings
-from assay.checkers.contract import Contract, forbid
+from assay.checkers.engine.history_views import register_contract
+from assay.checkers.judging.contract import Contract, forbid
+from assay.checkers.judging.verdict import Finding, Verdict
 from assay.checkers.register.chains import climb, keep
 from assay.checkers.register.family import PREPARED, REGISTER, REGISTER_ANOMALIES, REGISTER_CAS
 from assay.checkers.register.views import CLUSTER_VIEWS, SOURCE_VIEWS
-from assay.checkers.source import register_contract
-from assay.checkers.verdict import Finding, Verdict
 
 from helpers.judging import judge, opened
 from helpers.log_histories import Row, write

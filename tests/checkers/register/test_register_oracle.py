@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from assay.checkers.check import build
-from assay.checkers.contract import Contract
+from assay.checkers.engine.history_views import register_contract
+from assay.checkers.judging.contract import Contract
 from assay.checkers.register.family import PREPARED, REGISTER, REGISTER_ANOMALIES, REGISTER_CAS
-from assay.checkers.source import register_contract
 
 from helpers.judging import opened
 from helpers.log_histories import Row, write

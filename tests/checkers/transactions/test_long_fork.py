@@ -11,9 +11,9 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from assay.checkers.contract import Contract
-from assay.checkers.verdict import Finding
-from assay.workloads import long_fork
+from assay.checkers.judging.contract import Contract
+from assay.checkers.judging.verdict import Finding
+from assay.workloads.generic import long_fork
 
 from helpers.judging import judge
 from helpers.log_histories import Row, effect, write

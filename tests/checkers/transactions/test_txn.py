@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from assay.checkers.contract import Contract, forbid
+from assay.checkers.judging.contract import Contract, forbid
+from assay.checkers.judging.verdict import Judgement, Verdict
 from assay.checkers.transactions import cycles as txn_cycles
 from assay.checkers.transactions.family import TRANSACTION_ANOMALIES
 from assay.checkers.transactions.graph import classify
-from assay.checkers.verdict import Judgement, Verdict
 
 from helpers.judging import judge
 from helpers.log_histories import write

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from assay.cluster.deploy import start_system
-from assay.cluster.docker import DockerCluster, contents, image, kept, layer, own, software
+from assay.cluster.docker import DockerCluster, built_images, image, image_contents, layer, software, user_images
 from assay.cluster.docker.layer import ImageError
 from assay.cluster.node import Cluster, Node, ProcessState
 from assay.cluster.system import Software, System
@@ -62,9 +62,9 @@ class Mine(System):
 @pytest.fixture
 def nothing_left(engine_needed: None) -> Iterator[None]:
     """Images that a test has built are removed, but for the copies of the node image's programs."""
-    before = {own.bundle(), *(one.name for one in kept.present())}
+    before = {user_images.bundle(), *(one.name for one in built_images.present())}
     yield
-    while left := [one.name for one in kept.present() if one.name not in before]:
+    while left := [one.name for one in built_images.present() if one.name not in before]:
         removed = [layer.command(["docker", "image", "rm", "-f", name], check=False) for name in left]
         assert any(done.returncode == 0 for done in removed), removed
 
@@ -134,16 +134,18 @@ def test_what_a_dockerfile_copies_is_looked_at_each_time_and_the_rest_comes_from
     image.ensure(lambda line: None)
     path = dockerfile(tmp_path / "mine", f"FROM {image.reference()}\nCOPY greeting /greeting\n")
     steps: list[str] = []
-    first = own.of_dockerfile(path, steps.append)
+    first = user_images.of_dockerfile(path, steps.append)
     assert steps == [f"{path}: step 2/4, COPY greeting /greeting"]
-    assert own.of_dockerfile(path, steps.append) == first
+    assert user_images.of_dockerfile(path, steps.append) == first
     assert len(steps) == 1, "it came from the cache"
     (path.parent / "greeting").write_text("good day")
-    other = own.of_dockerfile(path, steps.append)
+    other = user_images.of_dockerfile(path, steps.append)
     assert (other.name, other.id != first.id, len(steps)) == (first.name, True, 2)
-    assert [one.used for one in kept.present() if one.of == str(path) and one.name == other.name] == [True]
+    assert [one.used for one in built_images.present() if one.of == str(path) and one.name == other.name] == [True]
     path.unlink()
-    assert [one.used for one in kept.present() if one.of == str(path)] == [False, False], "the former has no name"
+    assert [one.used for one in built_images.present() if one.of == str(path)] == [False, False], (
+        "the former has no name"
+    )
 
 
 @pytest.mark.docker
@@ -187,7 +189,7 @@ def test_debian_as_it_comes_gets_what_it_lacks_by_apt_and_wheels_for_its_own_pyt
     base = next(name for name in (layer.REGISTRY_BASE, layer.IMPORTED_BASE) if layer.exists(name))
     found, steps = ensure(Software(packages=("hello",), python=("tabulate",), image=base))
     assert any("openssh" not in step and "sshd" in step and step.endswith("(apt-get) ...") for step in steps)
-    assert not {"sshd", "iptables", "python3"} & set(contents.look(found.id, "it").missing)
+    assert not {"sshd", "iptables", "python3"} & set(image_contents.look(found.id, "it").missing)
     done = layer.command(
         [
             "docker",

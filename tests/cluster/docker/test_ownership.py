@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from docker.errors import APIError
 
-from assay.cluster import journal, undo
+from assay.cluster import journal, leftovers
 from assay.cluster.docker import DockerCluster, network
 from assay.cluster.docker.engine import engine, owned, perform, remove_network
 from assay.cluster.node import NodeError
@@ -130,7 +130,7 @@ def test_kill_9_of_the_owner_then_a_sweep_leaves_nothing(tmp_path: Path, journal
     with subprocess.Popen([sys.executable, "-c", CHILD, *arguments], stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == "up\n"
-        undo.sweep(state)
+        leftovers.sweep(state)
         assert len(left(run_id)) == 2, "a live owner's cluster is left alone"
         child.kill()
     assert len(left(run_id)) == 2
@@ -139,7 +139,7 @@ def test_kill_9_of_the_owner_then_a_sweep_leaves_nothing(tmp_path: Path, journal
     assert kinds == [journal.RunInContainer, journal.RemoveContainer, journal.RemoveNetwork]
     if journal_lost:
         found.path.unlink()
-    report = undo.sweep(state)
+    report = leftovers.sweep(state)
     assert not report.failed
     assert len(report.undone) == 2
     assert left(run_id) == []

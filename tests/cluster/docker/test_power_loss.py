@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from assay.cluster import doctor, journal, owner, undo
+from assay.cluster import doctor, journal, leftovers, owner
 from assay.cluster.docker import DockerCluster, disk
 from assay.cluster.docker.engine import engine, owned
 from assay.cluster.node import Node, NodeError, ProcessState
 from assay.cluster.ssh import power
-from assay.nemesis.power_loss import PowerLoss
+from assay.nemesis.faults.power_loss import PowerLoss
 
 from helpers.echo_system import DATA, Echo, StoringEcho, echoes, until
 from helpers.live_cluster import Live, run_of_its_own, started
@@ -323,7 +323,7 @@ def test_kill_9_of_the_owner_then_a_sweep_leaves_no_disk(storing: Live, tmp_path
     with subprocess.Popen([sys.executable, "-c", CHILD, *arguments], stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == "up\n"
-        undo.sweep(state)
+        leftovers.sweep(state)
         assert len(disk.images(state)) == 1, "a live owner's disk is left alone"
         child.kill()
     (image,) = disk.images(state)
@@ -333,7 +333,7 @@ def test_kill_9_of_the_owner_then_a_sweep_leaves_no_disk(storing: Live, tmp_path
     if journal_lost:
         (found,), _ = journal.pending(state)
         found.path.unlink()
-    report = undo.sweep(state)
+    report = leftovers.sweep(state)
     assert not report.failed
     assert disk.images(state) == []
     with engine() as client:

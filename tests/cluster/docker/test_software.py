@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from assay.cluster.deploy import start_system
-from assay.cluster.docker import DockerCluster, kept, software
+from assay.cluster.docker import DockerCluster, built_images, software
 from assay.cluster.docker.layer import ImageError
 from assay.cluster.node import Cluster, Node, by_role
 from assay.cluster.system import DeploymentError, Software, System
@@ -54,7 +54,7 @@ class Greeting(System):
 def test_a_role_has_its_packages_its_python_and_its_environment_and_no_other_has(tmp_path: Path) -> None:
     steps: list[str] = []
     system = Greeting()
-    before = {one.name for one in kept.present()}
+    before = {one.name for one in built_images.present()}
 
     async def body() -> tuple[bytes, bytes]:
         cluster = DockerCluster(
@@ -83,11 +83,11 @@ def test_a_role_has_its_packages_its_python_and_its_environment_and_no_other_has
         again: list[str] = []
         software.ensure(system, system.roles, again.append)
         assert again == [], "it is there"
-        assert all(one.used for one in kept.present() if one.name not in before), "nothing to prune"
+        assert all(one.used for one in built_images.present() if one.name not in before), "nothing to prune"
     finally:
-        for one in kept.present():
+        for one in built_images.present():
             if one.name not in before:
-                kept.remove(one.name)
+                built_images.remove(one.name)
 
 
 @pytest.mark.docker

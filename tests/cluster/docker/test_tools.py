@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from assay.cluster.docker import contents, layer, tools
-from assay.cluster.docker.contents import MANAGERS, TOOLS, Contents
+from assay.cluster.docker import image_contents, layer, tools
+from assay.cluster.docker.image_contents import MANAGERS, TOOLS, Contents
 from assay.cluster.docker.layer import ImageError
 
 MISSING = ("sshd", "iptables", "iptables-restore", "ip", "python3", "pkill", "setpriv")
@@ -96,7 +96,7 @@ def test_what_cannot_be_copied_is_refused_with_its_name(
     ],
 )
 def test_wheels_are_those_of_the_images_own_python_and_c_library(said: str, version: str, platforms: list[str]) -> None:
-    found = contents.parsed(said)
+    found = image_contents.parsed(said)
     assert (found.version, list(found.platforms)) == (version, platforms)
 
 

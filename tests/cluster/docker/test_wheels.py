@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from assay.cluster.docker import layer
-from assay.cluster.docker.contents import Interpreter
+from assay.cluster.docker.image_contents import Interpreter
 from assay.cluster.docker.layer import ImageError
 from assay.cluster.docker.wheels import download
 

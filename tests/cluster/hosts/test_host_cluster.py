@@ -15,10 +15,10 @@ import pytest
 from assay.cluster.doctor import engine_available
 from assay.cluster.hosts import doctor
 from assay.cluster.hosts.cluster import HostCluster
+from assay.cluster.leftovers import heal, sweep
 from assay.cluster.node import Flow, Node, NodeError, ProcessState, Traffic
 from assay.cluster.sidecars import Sidecar
 from assay.cluster.system import Software
-from assay.cluster.undo import heal, sweep
 
 from helpers.echo_system import Echo, echoes, until
 from helpers.own_hosts import OwnHosts, own_hosts

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.cluster import undo
+from assay.cluster import leftovers
 from assay.cluster.deploy import start_system
 from assay.cluster.doctor import engine_available
 from assay.cluster.hosts.cluster import HostCluster
@@ -107,7 +107,7 @@ def test_a_cluster_that_runs_already_is_used_and_left_running(hosts: OwnHosts, t
     assert attached.returncode == 0, said
     assert "what it holds already counts" in said
     assert all("QuorumPeerMain" in hosts.run(number, "ps ax") for number in range(3))
-    assert undo.heal(state=tmp_path / "state/assay").failed == []
+    assert leftovers.heal(state=tmp_path / "state/assay").failed == []
     assert traces(hosts) == ["", "", ""]
 
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from assay.cluster.node import Broken, DiskChange
 from assay.cluster.sim.disk import SimDisk
+from assay.cluster.sim.filesystem import BLOCK
 from assay.cluster.sim.loop import SimLoop
-from assay.cluster.sim.names import BLOCK
 from assay.system_under_test.runtime import Storage
 
 

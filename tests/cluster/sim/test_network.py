@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from assay.cluster.node import Flow, Traffic
 from assay.cluster.sim.loop import SimLoop
+from assay.cluster.sim.packet_shaping import HEADER
 from assay.cluster.sim.process import Process
-from assay.cluster.sim.shaping import HEADER
 
 from helpers.examples import some_of
 

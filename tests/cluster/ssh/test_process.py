@@ -16,8 +16,8 @@ import pytest
 
 from assay.cluster.node import ProcessState
 from assay.cluster.sidecars import Sidecar
-from assay.cluster.ssh import data, process
-from assay.cluster.ssh.running import Program, beside
+from assay.cluster.ssh import data_folders, process
+from assay.cluster.ssh.node_processes import Program, beside
 
 GONE = """#!/bin/sh
 case $3 in *gone) rm "$3";; esac
@@ -253,9 +253,9 @@ def test_a_rollback_makes_a_data_folder_that_the_process_has_removed(tmp_path: P
     folder = tmp_path / "data"
     folder.mkdir()
     (folder / "file").write_text("kept")
-    shell(data.copy(str(folder)))
+    shell(data_folders.copy(str(folder)))
     shutil.rmtree(folder)
-    shell(data.restore(str(folder)))
+    shell(data_folders.restore(str(folder)))
     assert (folder / "file").read_text() == "kept"
-    shell(data.remove(str(folder)))
+    shell(data_folders.remove(str(folder)))
     assert list(folder.iterdir()) == []

@@ -14,9 +14,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from assay.checkers.contract import Contract, forbid
-from assay.checkers.verdict import Judgement, Verdict
-from assay.cluster.docker import kept, software
+from assay.checkers.judging.contract import Contract, forbid
+from assay.checkers.judging.verdict import Judgement, Verdict
+from assay.cluster.docker import built_images, software
 from assay.cluster.owner import current
 from assay.cluster.system import System
 from assay.harness.cli.command import Exit
@@ -24,7 +24,7 @@ from assay.harness.cli.main import main
 from assay.harness.core.history import HistoryWriter
 from assay.harness.core.operation import Completed, Completion, Operation, Outcome, Phase
 from assay.harness.run import store
-from assay.workloads.log_operations import effects
+from assay.workloads.broker.log_operations import effects
 
 from helpers.log_histories import effect, write
 
@@ -385,14 +385,14 @@ def test_images_are_listed_with_what_they_are_of(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     there = [
-        kept.Kept("assay-own:1", "60MB", "2 days ago", "/mine/Dockerfile", True, "redis (server)"),
-        kept.Kept("0123456789ab", "59MB", "3 days ago", "", False, kept.UNKNOWN),
+        built_images.Kept("assay-own:1", "60MB", "2 days ago", "/mine/Dockerfile", True, "redis (server)"),
+        built_images.Kept("0123456789ab", "59MB", "3 days ago", "", False, built_images.UNKNOWN),
     ]
-    monkeypatch.setattr(kept, "present", lambda: there)
+    monkeypatch.setattr(built_images, "present", lambda: there)
     assert main(["image", "list"]) == Exit.PASS
     assert [line.split() for line in capsys.readouterr().out.splitlines()] == [
         ["assay-own:1", "60MB", "2", "days", "ago", "redis", "(server),", "on", "/mine/Dockerfile"],
-        ["*", "0123456789ab", "59MB", "3", "days", "ago", *kept.UNKNOWN.split()],
+        ["*", "0123456789ab", "59MB", "3", "days", "ago", *built_images.UNKNOWN.split()],
     ]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from assay.harness.cli.command import Exit
 from assay.harness.cli.main import main
-from assay.harness.run.watched import Seen
+from assay.harness.run.live_judging import Seen
 
 from helpers.growing_run import GrowingRun
 
@@ -33,7 +33,7 @@ def test_of_a_run_that_is_over_there_is_the_last_judgement(tmp_path: Path, capsy
 def test_where_memory_does_not_suffice_that_is_said_with_the_remedy(
     memory: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("assay.harness.stored.watching.MEMORY", memory)
+    monkeypatch.setattr("assay.harness.stored.live_check.MEMORY", memory)
     assert main(["watch", str(LARGE)]) == Exit.USAGE
     *_, last = capsys.readouterr().err.splitlines()
     assert last.startswith("assay: DuckDB could not run ")

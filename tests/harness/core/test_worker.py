@@ -12,7 +12,7 @@ from assay.cluster.sim.loop import SimLoop
 from assay.harness.core.client import Endpoint
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
 from assay.harness.core.report import RunReport
-from assay.harness.core.stamps import Stamps
+from assay.harness.core.timestamps import Stamps
 from assay.harness.core.worker import Surroundings, Worker
 
 

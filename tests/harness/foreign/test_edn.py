@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay.harness.foreign.edn import Character, Keyword, Map, Reader, Set, Symbol, Tagged
+from assay.harness.foreign.edn_text import to_json
 from assay.harness.foreign.malformed import MalformedError
-from assay.harness.foreign.plain import to_json
 
 from helpers.examples import some_of
 from helpers.foreign_histories import ATOMS, VALUES, edn

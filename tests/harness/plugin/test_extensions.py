@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from assay.checkers.check import Family
-from assay.checkers.contract import forbid
+from assay.checkers.judging.contract import forbid
 from assay.harness.cli.command import Exit
 from assay.harness.cli.main import main
 from assay.harness.run.registry import Registry
 from assay.harness.run.settings import SettingsError
-from assay.nemesis.kill import Kill
+from assay.nemesis.faults.kill import Kill
 
 EXTENSION = Path(__file__).parents[2] / "helpers" / "extension.py"
 DOCS = Path(__file__).parents[3] / "docs" / "extending.md"
@@ -121,7 +121,7 @@ def test_a_name_that_is_taken_is_a_usage_error(extended: pytest.Pytester) -> Non
         (
             "    impact = Impact(pauses_process=True)\n",
             "",
-            "the fault hiccup lacks impact (nemesis/fault.py, class Fault)",
+            "the fault hiccup lacks impact (nemesis/faults/fault.py, class Fault)",
         ),
         ("def heal(", "def undo(", "the fault hiccup lacks heal (*"),
         ("return [Hiccup()]", "return [Hiccup]", "the fault Hiccup is a class: make an object of it, Hiccup()"),

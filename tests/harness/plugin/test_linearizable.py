@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from assay import Model
-from assay.checkers.contract import linearizable
+from assay.checkers.judging.contract import linearizable
 
 TEST_FILE = '''
 from assay import Action, Model, Operation, Phase, experiment, linearizable, mix, repeat

@@ -318,6 +318,6 @@ def test_of_the_package_only_tests_have_their_asserts_rewritten() -> None:
     """In the session that runs this. The others share what any Python compiles of them."""
     loaders = [
         type(importlib.import_module(f"assay.{name}").__loader__).__name__
-        for name in ("checkers.check", "nemesis.catalogue", "workloads.test_log")
+        for name in ("checkers.check", "nemesis.schedule.catalogue", "workloads.test_log")
     ]
     assert loaders == ["SourceFileLoader", "SourceFileLoader", "AssertionRewritingHook"]

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from assay.checkers.contract import Contract
+from assay.checkers.judging.contract import Contract
 from assay.cluster.owner import current
 from assay.harness.cli.main import main
 from assay.harness.core.history import HistoryError, HistoryWriter

@@ -20,7 +20,7 @@ from assay.cluster.sim.loop import SimLoop
 from assay.cluster.system import System
 from assay.harness.core.client import Endpoint, Home
 from assay.harness.core.generator import limit
-from assay.harness.core.observed import Observed
+from assay.harness.core.observed_node import Observed
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
 from assay.harness.core.report import RunReport
 from assay.harness.remote import PORT, RemoteClient, RemoteError, server

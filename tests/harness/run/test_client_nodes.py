@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from assay.cluster.docker import image, kept, layer, software, source
+from assay.cluster.docker import built_images, code_archive, image, layer, software
 from assay.cluster.docker.image import REQUIREMENTS
 from assay.cluster.doctor import engine_available
 from assay.cluster.system import (
@@ -35,7 +35,7 @@ from assay.harness.run.faults import node_counts
 from assay.harness.run.settings import Settings
 from assay.system_under_test.deployment import Broker
 from assay.workloads import test_offsets
-from assay.workloads.offsets_client import OffsetsClient
+from assay.workloads.broker.offsets_client import OffsetsClient
 
 CAPABILITIES = (Configurable, Damageable, Durable, Grouped, Holdable, Replicated)
 
@@ -85,7 +85,7 @@ def test_a_client_node_runs_the_workloads_client_and_the_others_what_they_did() 
         "-m",
         "assay.harness.remote",
         "--client",
-        "assay.workloads.offsets_client:OffsetsClient",
+        "assay.workloads.broker.offsets_client:OffsetsClient",
         "--zookeeper",
         Broker.zookeeper_client,
     ]  # type: ignore[arg-type]
@@ -160,13 +160,13 @@ def test_a_node_needs_nothing_but_what_is_copied_and_what_its_image_has(tmp_path
     """Neither Arrow nor DuckDB, pytest or Hypothesis: the code as a container is given it, and the image's packages."""
     (experiment,) = shipped()
     system = experiment.deployed()
-    with tarfile.open(fileobj=io.BytesIO(source.archive(list(system.source)))) as tar:
+    with tarfile.open(fileobj=io.BytesIO(code_archive.archive(list(system.source)))) as tar:
         for member in tar:
             if (file := tar.extractfile(member)) is not None:
                 target = tmp_path / member.name
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_bytes(file.read())
-    copied = tmp_path / source.ROOT
+    copied = tmp_path / code_archive.ROOT
     assert not (copied / "assay" / "harness" / "run").exists()
     allowed = ",".join([*REQUIREMENTS, "assay"])
     client = f"{experiment.client.__module__}:{experiment.client.__qualname__}"
@@ -178,10 +178,10 @@ def test_a_node_needs_nothing_but_what_is_copied_and_what_its_image_has(tmp_path
 def test_a_module_of_one_file_is_copied_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "lonely_client.py").write_text("class Client: ...\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    with tarfile.open(fileobj=io.BytesIO(source.archive(["lonely_client", "assay/harness/core"]))) as tar:
+    with tarfile.open(fileobj=io.BytesIO(code_archive.archive(["lonely_client", "assay/harness/core"]))) as tar:
         names = tar.getnames()
-    assert f"{source.ROOT}/lonely_client.py" in names
-    assert f"{source.ROOT}/assay/harness/core/client.py" in names
+    assert f"{code_archive.ROOT}/lonely_client.py" in names
+    assert f"{code_archive.ROOT}/assay/harness/core/client.py" in names
 
 
 def test_what_a_client_needs_of_python_is_on_its_nodes_alone_in_the_versions_that_are_here() -> None:
@@ -210,7 +210,7 @@ def test_wheels_of_a_client_are_in_the_image_of_its_nodes() -> None:
         python = ("tabulate==0.9.0",)
 
     Tabulating.__qualname__ = "Tabulating"
-    before = {one.name for one in kept.present()}
+    before = {one.name for one in built_images.present()}
     try:
         made = software.ensure(WithClientNodes(Least(), Tabulating), ["server", "client"], lambda line: None)
         code = "import msgspec, tabulate; print(tabulate.__version__)"
@@ -218,6 +218,6 @@ def test_wheels_of_a_client_are_in_the_image_of_its_nodes() -> None:
         assert layer.command(argv).stdout == "0.9.0\n"
         assert made["server"].id == image.ensure(lambda line: None)
     finally:
-        for one in kept.present():
+        for one in built_images.present():
             if one.name not in before:
-                kept.remove(one.name)
+                built_images.remove(one.name)

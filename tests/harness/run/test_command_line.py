@@ -6,7 +6,7 @@ import pytest
 
 from assay.harness.run.command_line import DEFAULTS, DEFAULTS_OF_MIX, MIX, defaults, repeat_command
 from assay.harness.run.settings import Settings
-from assay.nemesis import catalogue
+from assay.nemesis.schedule import catalogue
 
 USUAL = Settings(seed=7, cluster="sim")
 MIXED = replace(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from assay.checkers.contract import Contract
+from assay.checkers.judging.contract import Contract
 from assay.cluster.node import Cluster, Node
 from assay.cluster.system import System
 from assay.harness.core.generator import Generator
@@ -17,10 +17,10 @@ from assay.harness.run.experiment import IncompleteError, experiment, experiment
 from assay.harness.run.faults import node_counts
 from assay.harness.run.settings import Settings, parse_nodes
 from assay.harness.search.exploration import terrain
-from assay.nemesis.catalogue import Catalogue
-from assay.workloads.galera_system import Galera
-from assay.workloads.mariadb_system import MariaDB
-from assay.workloads.postgresql_system import PostgreSQL
+from assay.nemesis.schedule.catalogue import Catalogue
+from assay.workloads.systems.galera import Galera
+from assay.workloads.systems.mariadb import MariaDB
+from assay.workloads.systems.postgresql import PostgreSQL
 from assay.workloads.test_kafka import Tansu
 
 

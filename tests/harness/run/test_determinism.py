@@ -17,14 +17,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 import assay.workloads.test_log
 from assay.harness.run import store
-from assay.harness.run.worlds import close_loop
+from assay.harness.run.environments import close_loop
 from assay.harness.run.experiment import experiment_of
 from assay.harness.run.interrupt import Interrupt
 from assay.harness.run.progress import Silent
 from assay.harness.run.settings import Settings
 from assay.harness.run.trial import Trial
-from assay.harness.run.worlds import open_world
-from assay.nemesis.catalogue import Catalogue
+from assay.harness.run.environments import open_world
+from assay.nemesis.schedule.catalogue import Catalogue
 
 found = experiment_of(assay.workloads.test_log.test_log)
 faults = ("clock", "hold", "kill", "partition", "power-loss", "stop")

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from assay.checkers.contract import Contract
-from assay.checkers.verdict import Judgement, Verdict
+from assay.checkers.judging.contract import Contract
+from assay.checkers.judging.verdict import Judgement, Verdict
 from assay.harness.core.generator import Generator, described, in_phase, limit, mix, phases, repeat, stagger, unfold
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome, Phase
 from assay.harness.run.attempt import Attempt, Reports
-from assay.harness.run.endless import NewRecords, drain_limit
+from assay.harness.run.drain_watchdog import NewRecords, drain_limit
 from assay.harness.run.experiment import Experiment
 from assay.harness.run.settings import Settings
 

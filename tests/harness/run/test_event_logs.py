@@ -11,7 +11,7 @@ import pytest
 
 from assay.cluster.sim.loop import SimLoop
 from assay.harness.core.history.in_memory import HistoryInMemory
-from assay.harness.core.stamps import Stamps
+from assay.harness.core.timestamps import Stamps
 from assay.harness.run.event_logs import UNREADABLE, Collector, Lives
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from assay.checkers.contract import Contract, linearizable
+from assay.checkers.judging.contract import Contract, linearizable
 from assay.cluster.system import System
 from assay.harness.core.blocking import BlockingClient
 from assay.harness.core.client import Client

@@ -7,9 +7,9 @@ import pytest
 
 from assay.harness.run.faults import schedule
 from assay.harness.run.settings import Settings
-from assay.nemesis.catalogue import Catalogue
-from assay.nemesis.schedule import Record, Resolved, Schedule, ScheduleError, Step, encode
-from assay.nemesis.target import parse
+from assay.nemesis.schedule.catalogue import Catalogue
+from assay.nemesis.schedule.schedule import Record, Resolved, Schedule, ScheduleError, Step, encode
+from assay.nemesis.schedule.target import parse
 
 from helpers.ping_pong import PingPong
 

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from assay.checkers.contract import Contract
 from assay.checkers.engine import Engines
-from assay.checkers.source import open_history
-from assay.checkers.verdict import Finding, Judgement, Verdict
+from assay.checkers.engine.history_views import open_history
+from assay.checkers.judging.contract import Contract
+from assay.checkers.judging.verdict import Finding, Judgement, Verdict
 from assay.harness.core.history import HistoryWriter
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
 from assay.harness.run.judging import judge_run, merged

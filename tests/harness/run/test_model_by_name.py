@@ -9,8 +9,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from assay.checkers.judging.verdict import Judgement, Verdict
 from assay.checkers.linearizability import MODELS
-from assay.checkers.verdict import Judgement, Verdict
 from assay.harness.cli.command import Exit
 from assay.harness.cli.main import main
 from assay.harness.run.model_by_name import model_of

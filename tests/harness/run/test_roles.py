@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from assay.checkers.contract import Contract
+from assay.checkers.judging.contract import Contract
 from assay.cluster.node import Cluster, Node
 from assay.cluster.system import System
 from assay.harness.core.client import Endpoint
@@ -22,9 +22,9 @@ from assay.harness.run.experiment import Experiment
 from assay.harness.run.faults import not_applicable, schedule
 from assay.harness.run.registry import Registry
 from assay.harness.run.settings import Settings
-from assay.nemesis.catalogue import Catalogue
-from assay.nemesis.kill import Kill
-from assay.nemesis.links import LINKS, read_links
+from assay.nemesis.faults.kill import Kill
+from assay.nemesis.faults.link_set import LINKS, read_links
+from assay.nemesis.schedule.catalogue import Catalogue
 
 SENTINEL_PORT = 26379
 

@@ -16,15 +16,15 @@ from typing import Any
 
 import pytest
 
-from assay.checkers.contract import Contract
-from assay.checkers.verdict import Verdict
+from assay.checkers.judging.contract import Contract
+from assay.checkers.judging.verdict import Verdict
 from assay.cluster.node import Cluster, Node
 from assay.cluster.system import System
 from assay.harness.core.client import Endpoint
 from assay.harness.core.generator import Generator, limit, repeat
 from assay.harness.core.history import HistoryReader
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
-from assay.harness.plugin import remarks
+from assay.harness.plugin import pass_remarks
 from assay.harness.run import store
 from assay.harness.run.attempt import Attempt, InfrastructureError, Reports
 from assay.harness.run.experiment import Experiment
@@ -328,10 +328,10 @@ def test_remarks_are_said_once_with_the_number_of_runs() -> None:
     lines: list[str] = []
     items = [SimpleNamespace(user_properties=[]) for _ in range(3)]
     for item in items[:2]:
-        remarks.keep(item, ["close() failed"])
+        pass_remarks.keep(item, ["close() failed"])
     reports = [SimpleNamespace(when=when, user_properties=item.user_properties) for item in items for when in WHEN]
     reporter = SimpleNamespace(stats={"": reports, "passed": [SimpleNamespace()]}, write_line=lines.append)
-    remarks.pytest_terminal_summary(reporter)
+    pass_remarks.pytest_terminal_summary(reporter)
     assert lines == ["assay: of 2 runs that passed: close() failed"]
 
 
@@ -339,10 +339,10 @@ def test_what_runs_that_passed_looked_at_is_said_by_the_smallest(tmp_path: Path)
     lines: list[str] = []
     items = [SimpleNamespace(user_properties=[]) for _ in range(3)]
     for number, item in enumerate(items[:2]):
-        remarks.keep_pass(item, 1000 + number, 7, tmp_path / str(number))
+        pass_remarks.keep_pass(item, 1000 + number, 7, tmp_path / str(number))
     reports = [SimpleNamespace(when=when, user_properties=item.user_properties) for item in items for when in WHEN]
     for some in (reports, reports[:3], reports[6:]):
-        remarks.pytest_terminal_summary(SimpleNamespace(stats={"": some}, write_line=lines.append))
+        pass_remarks.pytest_terminal_summary(SimpleNamespace(stats={"": some}, write_line=lines.append))
     smallest = f"1,000 operations, looked at by 7 checks: {tmp_path / '0'}"
     assert lines == [
         f"assay: 2 runs passed, of 2,001 operations; the smallest of {smallest}",

@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from assay.checkers.contract import Contract, forbid
+from assay.checkers.judging.contract import Contract, forbid
 from assay.cluster.system import FailingOver
 from assay.harness.run.systems import with_limits
 from assay.system_under_test.deployment import SESSION_TIMEOUT, Broker

@@ -12,24 +12,24 @@ from typing import Any
 
 import pytest
 
-from assay.checkers.contract import Contract, forbid
 from assay.checkers.engine import EngineError, Engines
-from assay.checkers.source import open_history
-from assay.checkers.verdict import Verdict
+from assay.checkers.engine.history_views import open_history
+from assay.checkers.judging.contract import Contract, forbid
+from assay.checkers.judging.verdict import Verdict
 from assay.harness.core.client import Endpoint
 from assay.harness.core.generator import Generator, each_process, repeat
 from assay.harness.core.history import HistoryReader
 from assay.harness.core.operation import Completion, Operation, Outcome, Phase
 from assay.harness.run import store
 from assay.harness.run.attempt import Attempt, InfrastructureError, Reports
+from assay.harness.run.environments import Needs
 from assay.harness.run.experiment import Experiment
 from assay.harness.run.registry import Registry
 from assay.harness.run.settings import Settings
-from assay.harness.run.worlds import Needs
 from assay.harness.stored.by_contract import judge_again, open_stored
-from assay.nemesis.power_loss import PowerLoss
-from assay.workloads.log_drain import drain
-from assay.workloads.log_operations import traffic
+from assay.nemesis.faults.power_loss import PowerLoss
+from assay.workloads.broker.log_drain import drain
+from assay.workloads.broker.log_operations import traffic
 
 pytestmark = pytest.mark.slow
 
@@ -416,7 +416,7 @@ def test_nodes_get_what_the_faults_of_a_run_need_and_no_more(
         opened.append(needs)
         raise NotImplementedError
 
-    monkeypatch.setattr("assay.harness.run.made.open_world", open_world)
+    monkeypatch.setattr("assay.harness.run.trial_factory.open_world", open_world)
     run = attempt(toy, tmp_path, nemesis=nemesis)
     run.registry = Registry.extended(faults=[UpsFailure()])
     with pytest.raises(NotImplementedError):

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from assay.harness.run.drawn_settings import drawn_configuration, few
 from assay.harness.run.systems import configured
-from assay.harness.run.variant import drawn_configuration, few
 from assay.system_under_test.deployment import Broker
 
 SEEDS = st.integers(0, 2**63 - 1)

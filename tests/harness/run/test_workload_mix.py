@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from assay.checkers.contract import Contract
+from assay.checkers.judging.contract import Contract
 from assay.harness.core.generator import Generator, limit, phases, repeat, simulate, split_phases
 from assay.harness.core.operation import Operation, Phase
 from assay.harness.run.experiment import Experiment
 from assay.harness.run.settings import Settings, SettingsError
 from assay.harness.run.workload_mix import RANDOM, WorkloadMix, combinations, listing, mixed, resolved, unfit
 from assay.system_under_test.deployment import Broker
-from assay.workloads.log_client import LogClient
+from assay.workloads.broker.log_client import LogClient
 
 
 def body(settings: Settings) -> Generator:

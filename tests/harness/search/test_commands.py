@@ -19,12 +19,12 @@ import pytest
 from assay.harness.cli.command import Exit
 from assay.harness.cli.main import main
 from assay.harness.run.settings import Settings
-from assay.harness.search import exploration, explore, shrunk
+from assay.harness.search import exploration, explore, shrink_run
+from assay.harness.search.coverage_report import load
 from assay.harness.search.example import Example
-from assay.harness.search.reached import load
 from assay.harness.search.workers import search
 from assay.harness.stored import replay
-from assay.nemesis.schedule import Schedule, decode
+from assay.nemesis.schedule.schedule import Schedule, decode
 
 from helpers.commands import in_this_process
 
@@ -188,7 +188,7 @@ def test_a_failing_run_is_made_small(
         assert played is None or Path(played[1].rstrip('",')).is_file(), (
             "the command of a run that is kept can be given"
         )
-    monkeypatch.setattr(shrunk, "time", SimpleNamespace(monotonic=iter((0.0, math.inf)).__next__))
+    monkeypatch.setattr(shrink_run, "time", SimpleNamespace(monotonic=iter((0.0, math.inf)).__next__))
     assert main(["shrink", "runs/latest", "--replays=2", "--budget=1", "--store=other", "--yes"]) == Exit.USAGE
     assert "--budget=1 ended after 1 of 2 replays; 1 of them failed." in capfd.readouterr().err
 
@@ -199,7 +199,7 @@ from pathlib import Path
 
 import msgspec
 
-from assay.checkers.verdict import Judgement, Verdict
+from assay.checkers.judging.verdict import Judgement, Verdict
 from assay.harness.run import store
 
 PASSED = Judgement(verdict=Verdict.PASS, anomalies={}, forbidden=(), tolerated=(), findings=(), examined=(), unknown=(),
@@ -223,10 +223,10 @@ def test_it():
 def test_the_run_of_another_session_is_neither_judged_nor_deleted(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_it=BESIDE)
     root, settings = pytester.path / "runs", Settings(seed=7, cluster="sim")
-    runner = shrunk._Runner("test_it.py::test_it", settings, root, frozenset({"lost-write"}), print, None)
+    runner = shrink_run._Runner("test_it.py::test_it", settings, root, frozenset({"lost-write"}), print, None)
     assert not runner.fails(Example.of(settings, Schedule(0)))
     assert [one.name for one in (root / "t").iterdir()] == ["2"]
-    assert list((root / shrunk.PLACE).iterdir()) == [], "nor is the schedule left of one that did not fail"
+    assert list((root / shrink_run.PLACE).iterdir()) == [], "nor is the schedule left of one that did not fail"
 
 
 def test_a_run_that_found_nothing_is_not_made_small(

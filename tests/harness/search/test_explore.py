@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 from hypothesis.internal.conjecture.providers import HypothesisProvider
 
-from assay.checkers.contract import Contract
 from assay.checkers.engine import Engines
+from assay.checkers.judging.contract import Contract
+from assay.harness.core.failure_rate import Rate
 from assay.harness.core.generator import Generator
-from assay.harness.core.rate import Rate
 from assay.harness.run.attempt import Reports
 from assay.harness.run.client_nodes import WithClientNodes
 from assay.harness.run.experiment import Experiment
@@ -32,12 +32,12 @@ from assay.harness.search.exploration import Exploration, terrain
 from assay.harness.search.explore import Explorer, Found
 from assay.harness.search.player import DIED, ENDLESS, NOT_STARTED, Player, PlayOutcome, without_verdict
 from assay.harness.search.workers import WorkerError, search
-from assay.nemesis.catalogue import Catalogue
-from assay.nemesis.schedule import Schedule, Step, decode
-from assay.nemesis.target import Kind, Target
+from assay.nemesis.schedule.catalogue import Catalogue
+from assay.nemesis.schedule.schedule import Schedule, Step, decode
+from assay.nemesis.schedule.target import Kind, Target
 from assay.system_under_test.deployment import Broker
-from assay.workloads.group_client import GroupClient
-from assay.workloads.log_operations import traffic
+from assay.workloads.broker.group_client import GroupClient
+from assay.workloads.broker.log_operations import traffic
 
 from helpers import process_tree
 from helpers.small_disk import small_disk
@@ -308,7 +308,7 @@ from assay.harness.run.settings import Budget, Settings
 from assay.harness.search.explore import Explorer, Found
 from assay.harness.search.exploration import Exploration, terrain
 from assay.harness.search.workers import search
-from assay.nemesis.catalogue import Catalogue
+from assay.nemesis.schedule.catalogue import Catalogue
 from assay.system_under_test.deployment import Broker
 
 class Player:

@@ -11,17 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.checkers.verdict import Judgement, Verdict
-from assay.harness.core.rate import MOST_REPETITIONS, Rate
+from assay.checkers.judging.verdict import Judgement, Verdict
+from assay.harness.core.failure_rate import MOST_REPETITIONS, Rate
 from assay.harness.run.settings import Settings
 from assay.harness.search.example import Example
 from assay.harness.search.shrink import OutOfTime, delta_debug, minimise
-from assay.harness.search.shrunk import _Runner, _stored
-from assay.harness.search.story import write_story
+from assay.harness.search.shrink_note import write_story
+from assay.harness.search.shrink_run import _Runner, _stored
 from assay.harness.stored.replay import Session
-from assay.nemesis.schedule import Branch, Schedule, Step, encode
-from assay.nemesis.target import ONE, named, parse
-from assay.nemesis.trigger import OnEvent
+from assay.nemesis.schedule.schedule import Branch, Schedule, Step, encode
+from assay.nemesis.schedule.target import ONE, named, parse
+from assay.nemesis.schedule.trigger import OnEvent
 from assay.reports.files import SHRINKING, Shrinking
 
 
@@ -148,7 +148,7 @@ def test_a_run_that_failed_in_another_way_or_has_no_verdict_is_kept_and_named(
 
     found, other, tolerated, crashed = (made(one) for one in ("lost-write", "phantom", "duplicate", None))
     for run, fails in ((found, True), (other, False), (tolerated, False), (crashed, False)):
-        monkeypatch.setattr("assay.harness.search.shrunk.play", lambda *_, run=run, **__: Session(1, run, ""))
+        monkeypatch.setattr("assay.harness.search.shrink_run.play", lambda *_, run=run, **__: Session(1, run, ""))
         assert runner.fails(example(KILL)) is fails
     assert said == [f"kept: {other}, which failed with phantom", f"kept: {crashed}, which has no verdict"]
     assert [run.exists() for run in (found, other, tolerated, crashed)] == [True, True, False, True]

@@ -17,14 +17,14 @@ from assay.harness.search.example import Example
 from assay.harness.search.exploration import terrain
 from assay.harness.search.shrink import simplifications
 from assay.harness.search.strategies import MOST_STEPS, Terrain, examples, tidy
-from assay.nemesis.catalogue import Catalogue
-from assay.nemesis.damage import Damage
-from assay.nemesis.power_loss import PowerLoss
-from assay.nemesis.schedule import Schedule, decode, encode
-from assay.nemesis.target import OF_CLIENTS, Kind, named
-from assay.nemesis.trigger import OnEvent
+from assay.nemesis.faults.file_damage import Damage
+from assay.nemesis.faults.power_loss import PowerLoss
+from assay.nemesis.schedule.catalogue import Catalogue
+from assay.nemesis.schedule.schedule import Schedule, decode, encode
+from assay.nemesis.schedule.target import OF_CLIENTS, Kind, named
+from assay.nemesis.schedule.trigger import OnEvent
 from assay.system_under_test.deployment import Broker
-from assay.workloads.offsets_client import OffsetsClient
+from assay.workloads.broker.offsets_client import OffsetsClient
 
 from helpers.examples import some_of
 

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from assay.checkers.contract import Contract
 from assay.checkers.engine import Engines
-from assay.checkers.source import open_history
-from assay.checkers.verdict import Judgement
+from assay.checkers.engine.history_views import open_history
+from assay.checkers.judging.contract import Contract
+from assay.checkers.judging.verdict import Judgement
 from assay.harness.cli.command import Exit
 from assay.harness.cli.main import main
 from assay.harness.core.history import CLOSED, SCHEMAS, HistoryWriter

@@ -15,13 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay.checkers.engine import Engines
-from assay.checkers.judge import Watch
+from assay.checkers.judging.judge import Watch
+from assay.checkers.judging.verdict import Judgement, Verdict
 from assay.checkers.linearizability import MODELS, Limits
-from assay.checkers.verdict import Judgement, Verdict
-from assay.harness.cli import estimate
+from assay.harness.cli import time_estimate
 from assay.harness.cli.command import Exit
-from assay.harness.cli.estimate import Estimate
 from assay.harness.cli.main import main
+from assay.harness.cli.time_estimate import Estimate
 from assay.harness.core.history import OPS, HistoryWriter
 from assay.harness.foreign import MODELS as SHAPES
 from assay.harness.foreign import Format, Keys, Order
@@ -365,13 +365,13 @@ def test_a_folder_of_parquet_gives_the_same_operations_and_verdict(
 
 
 def test_an_estimate_tells_how_much_is_left() -> None:
-    assert estimate.line("reading h.edn", 0, 100, 0.0) == "reading h.edn: 0%"
-    assert estimate.line("reading h.edn", 25, 100, 0.5) == "reading h.edn: 25%"
-    assert estimate.line("reading h.edn", 25, 100, 10.0) == "reading h.edn: 25%, about 30 s left"
-    assert estimate.line("x", 1, 100, 600.0) == "x: 1%, about 16.5 h left"
-    assert estimate.line("x", 10, 100, 60.0) == "x: 10%, about 9 min left"
-    assert estimate.line("x", 3, 0, 60.0) == "x"
-    assert estimate.line("x", 200, 100, 60.0) == "x: 100%, about 0 s left"
+    assert time_estimate.line("reading h.edn", 0, 100, 0.0) == "reading h.edn: 0%"
+    assert time_estimate.line("reading h.edn", 25, 100, 0.5) == "reading h.edn: 25%"
+    assert time_estimate.line("reading h.edn", 25, 100, 10.0) == "reading h.edn: 25%, about 30 s left"
+    assert time_estimate.line("x", 1, 100, 600.0) == "x: 1%, about 16.5 h left"
+    assert time_estimate.line("x", 10, 100, 60.0) == "x: 10%, about 9 min left"
+    assert time_estimate.line("x", 3, 0, 60.0) == "x"
+    assert time_estimate.line("x", 200, 100, 60.0) == "x: 100%, about 0 s left"
 
 
 def test_an_estimate_is_shown_five_times_a_second_at_most() -> None:

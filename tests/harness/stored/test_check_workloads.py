@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from assay.checkers.verdict import Judgement
+from assay.checkers.judging.verdict import Judgement
 from assay.harness.cli.command import Exit
 from assay.harness.cli.main import main
 from assay.harness.foreign import WORKLOADS as SHAPES

@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from assay.checkers.contract import INTOLERABLE, Contract, forbid
 from assay.checkers.families import FAMILIES
+from assay.checkers.judging.contract import INTOLERABLE, Contract, forbid
 from assay.harness.cli.main import main
 from assay.harness.run import store
 from assay.harness.run.registry import Registry

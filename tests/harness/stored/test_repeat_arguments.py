@@ -17,10 +17,10 @@ from assay.harness.core.history import HistoryError
 from assay.harness.run import store
 from assay.harness.run.command_line import REPEATABLE, repeat_command
 from assay.harness.run.settings import Settings
-from assay.harness.search import shrunk
+from assay.harness.search import shrink_run
 from assay.harness.stored import replay
 from assay.harness.stored.repeat_arguments import find_test, repeat_arguments
-from assay.nemesis.schedule import Schedule, encode
+from assay.nemesis.schedule.schedule import Schedule, encode
 
 TEST = "tests/test_it.py::test_it"
 SETTINGS = Settings(seed=7, nemesis=("kill",), rate=50.0, configuration=("flush.messages=1",))
@@ -134,7 +134,7 @@ def test_without_a_terminal_and_without_yes_nothing_is_executed(
 ) -> None:
     run = stored(project)
     started: list[object] = []
-    for module in (replay, shrunk):
+    for module in (replay, shrink_run):
         monkeypatch.setattr(module, "play", lambda *given, **options: started.append(given))
     monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
     assert main([verb, str(run)]) == 2

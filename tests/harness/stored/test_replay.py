@@ -20,8 +20,8 @@ from assay.harness.run import store
 from assay.harness.run.settings import Settings
 from assay.harness.stored import replay
 from assay.harness.stored.replay import AS_RESOLVED, _as_resolved
-from assay.nemesis.schedule import Record, Resolved, Schedule, Step, decode, encode
-from assay.nemesis.target import parse
+from assay.nemesis.schedule.schedule import Record, Resolved, Schedule, Step, decode, encode
+from assay.nemesis.schedule.target import parse
 
 from helpers.commands import in_this_process
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from assay.harness.cli.command import Exit
-from assay.harness.cli.estimate import Estimate
 from assay.harness.cli.main import main
+from assay.harness.cli.time_estimate import Estimate
 from assay.harness.core.history import DIGESTED
 from assay.harness.core.history.data_sets import DATA_SETS
 from assay.harness.stored.by_contract import open_stored

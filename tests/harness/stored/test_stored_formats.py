@@ -10,11 +10,11 @@ import msgspec
 import pytest
 
 from assay.checkers.engine import DuckDB, SQLite
-from assay.checkers.source import register_history
+from assay.checkers.engine.history_views import register_history
 from assay.harness.cli.main import main
 from assay.harness.core.history import DIGESTED, FORMAT, SCHEMAS, HistoryReader
 from assay.harness.run import store
-from assay.nemesis.schedule import decode
+from assay.nemesis.schedule.schedule import decode
 
 FIXTURES: Final = Path(__file__).parents[2] / "fixtures"
 EXPECTED: Final = sorted(FIXTURES.glob("format_*/*/expected*.json"))

@@ -19,42 +19,42 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from assay.checkers.contract import Contract
+from assay.checkers.administration.lost_changes import LOST_CHANGES
+from assay.checkers.administration.rejected_changes import REFUSALS
 from assay.checkers.families import FAMILIES
 from assay.checkers.groups.commits import COMMITS
 from assay.checkers.groups.expiry import EXPIRY
 from assay.checkers.groups.family import SETTLING
 from assay.checkers.groups.ownership import OWNERSHIP_ANOMALIES
-from assay.checkers.groups.parting import PARTINGS
-from assay.checkers.groups.restlessness import RESTLESSNESS
+from assay.checkers.groups.read_after_release import PARTINGS
+from assay.checkers.groups.rebalance_churn import RESTLESSNESS
 from assay.checkers.groups.starts import STARTS
 from assay.checkers.groups.views import SPLITS
-from assay.checkers.inspection import INSPECTION
-from assay.checkers.invariants import INVARIANTS
+from assay.checkers.judging.contract import Contract
+from assay.checkers.judging.verdict import Verdict
+from assay.checkers.liveness.client_progress import PROGRESS
+from assay.checkers.liveness.family import REST
 from assay.checkers.log.epochs import REPLICATION
 from assay.checkers.log.family import LOG, REPORTED, STATEMENTS
 from assay.checkers.log.replicas import REPLICA_ANOMALIES
 from assay.checkers.log.unflushed import UNFLUSHED_LOSS
-from assay.checkers.lost_changes import LOST_CHANGES
 from assay.checkers.objects.emptiness import EMPTINESS
 from assay.checkers.objects.max_registers import MAX_REGISTER_ANOMALIES
 from assay.checkers.objects.monotonic import MONOTONIC_REAL_TIME
 from assay.checkers.objects.snapshots import SNAPSHOTS
-from assay.checkers.processes import PROCESSES
-from assay.checkers.progress import PROGRESS
-from assay.checkers.refusals import REFUSALS
 from assay.checkers.register.family import REGISTER_ANOMALIES
-from assay.checkers.rest.family import REST
+from assay.checkers.servers.acknowledged_state import INSPECTION
+from assay.checkers.servers.invariants import INVARIANTS
+from assay.checkers.servers.process_exits import PROCESSES
 from assay.checkers.transactions.cycles import REAL_TIME
 from assay.checkers.transactions.family import TRANSACTION_ANOMALIES, TRANSACTION_FAMILIES
-from assay.checkers.verdict import Verdict
 from assay.harness.cli.command import Exit
 from assay.harness.cli.main import main
 from assay.harness.core.history import HistoryError, HistoryReader, HistoryWriter
 from assay.harness.core.operation import Completed, Completion, Operation, Outcome
 from assay.harness.core.transactions import effects as effects_of_transaction
 from assay.harness.stored.by_contract import open_stored
-from assay.harness.synthetic import log_drain, segments, slots
+from assay.harness.synthetic import log_drain, segments, timeline
 from assay.harness.synthetic.catalogue import CATALOGUE
 from assay.harness.synthetic.generate import HISTORY, MODELS, PLANTED, UNFINISHED, generate
 from assay.harness.synthetic.plan import LEAST_TO_PLANT, Made, Plan, PlanError, Planted, Record
@@ -279,7 +279,7 @@ def test_the_same_plan_makes_the_same_history(tmp_path: Path, model: str) -> Non
 def test_stamps_differ_and_each_process_does_one_thing_at_a_time(
     tmp_path: Path, model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(slots, "CHUNK", 700)
+    monkeypatch.setattr(timeline, "CHUNK", 700)
     plant = CATALOGUE[model].anomalies[:2]
     plan = Plan(operations=6_000, clients=13, keys=5, seed=1, info_share=0.1, plant=plant)
     generate(model, plan, tmp_path)
@@ -307,8 +307,8 @@ def test_stamps_differ_and_each_process_does_one_thing_at_a_time(
 @pytest.mark.parametrize("model", some_by_day(CATALOGUE, FEW))
 def test_chunks_do_not_show(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Readers, logs and registers go on from one chunk to the next, also inside a scene; and so does the end."""
-    monkeypatch.setattr(slots, "CHUNK", 100)
-    monkeypatch.setattr(slots, "BLOCK", 7)
+    monkeypatch.setattr(timeline, "CHUNK", 100)
+    monkeypatch.setattr(timeline, "BLOCK", 7)
     monkeypatch.setattr(log_drain, "POLLS", 3)
     monkeypatch.setattr(log_drain, "PER_POLL", 50)
     plant = CATALOGUE[model].anomalies[-1:]
@@ -322,8 +322,8 @@ def test_chunks_do_not_show(model: str, monkeypatch: pytest.MonkeyPatch) -> None
 )
 def test_memory_does_not_grow_with_the_history(monkeypatch: pytest.MonkeyPatch, model: str) -> None:
     """With one key, whose log is as long as the history: neither what is written at once grows, nor what is held."""
-    monkeypatch.setattr(slots, "CHUNK", 2_000)
-    monkeypatch.setattr(slots, "BLOCK", 500)
+    monkeypatch.setattr(timeline, "CHUNK", 2_000)
+    monkeypatch.setattr(timeline, "BLOCK", 500)
     monkeypatch.setattr(log_drain, "POLLS", 10)
     largest: list[int] = []
     batch = HistoryWriter.batch
@@ -624,7 +624,7 @@ def test_a_disk_that_is_full_is_reported_and_nothing_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, good: int
 ) -> None:
     """At the first batch, one in between, and the last, which the making does not wait for."""
-    monkeypatch.setattr(slots, "CHUNK", 500)
+    monkeypatch.setattr(timeline, "CHUNK", 500)
     batch, written = HistoryWriter.batch, 0
 
     def full(writer: HistoryWriter, name: str, rows: pa.RecordBatch) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from assay.harness.nights.markdown import code
+from assay.harness.nightly.markdown import code
 from assay.reports.index.entry import LONGEST_COMMAND, plain_command
 
 

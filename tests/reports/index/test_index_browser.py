@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from assay.harness.nights.morning import read
+from assay.harness.nightly.store_index import read
 from assay.reports.index.known import Known
 from assay.reports.index.page import page
 

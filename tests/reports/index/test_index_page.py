@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from assay.harness.nights.morning import read
+from assay.harness.nightly.store_index import read
 from assay.reports.index import page as module
 from assay.reports.index.known import Known, Mark
 from assay.reports.index.page import Page, page

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from assay.harness.cli.main import main
-from assay.harness.nights.morning import read
+from assay.harness.nightly.store_index import read
 from assay.reports.index.board import all_nights, history
 from assay.reports.index.entry import CellKey, Entry, NightEntry, Standing, Stored
 from assay.reports.index.known import Known

@@ -13,7 +13,7 @@ from assay.system_under_test.client.assignors import Partition
 from assay.system_under_test.client.config import ConsumerConfig
 from assay.system_under_test.client.consumer import SimpleConsumer
 from assay.system_under_test.client.errors import Certainty, ClientError, ReadFailed
-from assay.system_under_test.client.fetched import Fetched
+from assay.system_under_test.client.fetch_result import Fetched
 from assay.system_under_test.client.group_consumer import NO_LISTENER, GroupConsumer, GroupListener, Received
 from assay.system_under_test.client.membership import CommitFailed, Position
 from assay.system_under_test.client.traits import client_traits

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from assay.checkers.source import open_history
-from assay.checkers.verdict import Verdict
+from assay.checkers.engine.history_views import open_history
+from assay.checkers.judging.verdict import Verdict
 from assay.harness.run.attempt import Attempt
 from assay.harness.run.settings import Settings
 from assay.system_under_test.controller import controller

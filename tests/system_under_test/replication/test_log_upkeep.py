@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from assay.cluster.sim.node import SimNode
-from assay.system_under_test import disks
+from assay.system_under_test import disk_inspection
 from assay.system_under_test.client.admin import Admin, NewTopic
 from assay.system_under_test.deployment import Broker
 from assay.system_under_test.log.checkpoints import CLEANED, RECOVERY_POINTS, parse_lines
@@ -117,7 +117,7 @@ def test_a_compacted_topic_is_read_copied_and_led_over_its_gaps(codec: int) -> N
             before = cleaned_to(cluster, others[1])
             await until(lambda: cleaned_to(cluster, others[1]) > before or before > 90, "cleaned again")
             await others[0].start()
-            replicas = [disks.StoredRecord(**row) for row in await cluster.system.replicas(cluster.cluster)]
+            replicas = [disk_inspection.StoredRecord(**row) for row in await cluster.system.replicas(cluster.cluster)]
             by_position: dict[int, dict[str, tuple[int | None, int]]] = defaultdict(dict)
             for one in replicas:
                 if one.high_watermark is not None:

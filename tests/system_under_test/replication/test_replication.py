@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from assay.cluster.sim.node import SimNode
-from assay.system_under_test import disks
+from assay.system_under_test import disk_inspection
 from assay.system_under_test.client.admin import Admin, NewTopic
 from assay.system_under_test.client.errors import SendFailed, SendUnknown
 from assay.system_under_test.deployment import Broker
@@ -214,7 +214,7 @@ def test_a_topics_own_segment_size_holds_after_a_restart() -> None:
                 await node.start()
 
             async def together() -> bool:
-                known = (await disks.led(cluster.nodes, 9092)).get("small-0")
+                known = (await disk_inspection.led(cluster.nodes, 9092)).get("small-0")
                 return known is not None and len(known.in_sync) == 3
 
             await until(together, "all in sync: a change of leaders would leave a send in doubt")

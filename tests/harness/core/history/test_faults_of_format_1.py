@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from assay.harness.core.history import SCHEMAS, HistoryReader, format_1, format_4
-from assay.nemesis.catalogue import Catalogue
-from assay.nemesis.impact import Impact
+from assay.nemesis.faults.impact import Impact
+from assay.nemesis.schedule.catalogue import Catalogue
 
 from helpers.log_histories import write
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from assay.harness.core.history import HistoryError, HistoryReader, HistoryWriter
 from assay.harness.core.history.data_sets import DATA_SETS, DIGESTED
 from assay.harness.core.history.digest import HistoryDigest
-from assay.harness.core.history.handed_over import HandedOver
 from assay.harness.core.history.in_memory import Columns, HistoryInMemory, digest_of
+from assay.harness.core.history.memory_reader import HandedOver
 from assay.harness.core.history.rows import History
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome, Phase
 

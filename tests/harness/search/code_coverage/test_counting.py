@@ -16,7 +16,7 @@ import pytest
 
 from assay.harness.search.code_coverage.counter import Counter, Place
 from assay.harness.search.code_coverage.points import Point
-from assay.harness.search.code_coverage.probes import THINNED, Probes
+from assay.harness.search.code_coverage.probe_counter import THINNED, Probes
 from assay.harness.search.code_coverage.source import Module, alike, inner, loaded, modules
 
 from helpers import decisions
@@ -27,7 +27,7 @@ NO_MONITORING = f"sys.monitoring came with Python 3.12; this is {sys.version_inf
 
 
 def monitored(of: tuple[Module, ...]) -> Counter:
-    from assay.harness.search.code_coverage.monitored import Monitored
+    from assay.harness.search.code_coverage.monitoring_counter import Monitored
 
     return Monitored(of)
 

@@ -16,8 +16,8 @@ import pytest
 
 from assay.harness.run.experiment import experiment_of
 from assay.harness.run.packages import packages_of
+from assay.harness.search.code_coverage.coverage_file import reached, together
 from assay.harness.search.code_coverage.jumps import jumps, layouts
-from assay.harness.search.code_coverage.kept import reached, together
 from assay.harness.search.code_coverage.points import Function, functions
 from assay.harness.search.code_coverage.source import CodeKey, by_key, modules
 from assay.system_under_test.deployment import Broker

@@ -1,0 +1,201 @@
+"""What an administrator was answered is done must be there: settings, topics and partitions, when faults are over.
+
+How a workload records itself: ``setting``, ``topic-create``, ``partitions-add`` and ``topic-delete`` for changes,
+``setting-seen`` and ``topic-seen`` for looks; a look that shows all settings that a topic has of its own has one row
+``setting-seen`` without a ``name``, so that those which it does not show are at their default. A change to null is one
+back to the default. Only looks of the drain count, after the last heal and recovery, and the looks at the system at
+rest, which read the topics in ZooKeeper.
+
+Guilty are two looks in a row that show what no change allows. A look allows what a change may have left: one to this
+value that did not fail, was called before the look returned, and may have come after the last one that was acknowledged
+before the look: it had not returned when that one was called, or its outcome is unknown, so that it may come at any
+time. Of topics, which only grow, a look must not show less partitions than were acknowledged, and no topic is none at
+all. It shows metadata, which may be late: such looks count from the contract's obedience deadline on, after the change
+and after the last fault; those at rest at once. A deletion takes everything with it, so nothing is claimed of what was
+asked for before it had certainly ended. Lives of a topic are one thing here: the cluster knows them by one name.
+"""
+
+from typing import Final
+
+from assay.checkers.check import Check, Evidence, Explanation, Family, Table, View, capital
+from assay.checkers.engine import Row
+from assay.checkers.engine.sql_idioms import RETURNED, first_of, previous, row_number
+from assay.checkers.liveness.snapshots import REST_VIEWS, lasting
+from assay.checkers.log.incarnations import first_name, topic_of
+from assay.checkers.times import seconds
+
+_STATE: Final = "coalesce(cast(e.value as string), 'default')"
+_LESS: Final = "l.partitions < w.value and (d.ended is null or d.ended < w.call)"
+"""Of a look ``l``, an acknowledged change ``w`` and the deletions ``d`` of its topic."""
+
+SETTING_LOOKS: Final = Table(
+    "lost_setting_looks",
+    f"""
+    select l.op, l.call, l.ret, c.topic, c.name,
+        case when s.op is null and l.complete = 1 then 'default' else s.state end as state
+    from (
+        select e.op, {first_name("e.key")} as topic, e.call, e.ret,
+            max(case when e.name is null then 1 else 0 end) as complete
+        from effects e cross join rest_quiet q
+        where e.kind = 'setting-seen' and e.outcome = 'ok' and e.phase = 'drain' and e.ret is not null
+            and e.call >= q.since
+        group by e.op, {first_name("e.key")}, e.call, e.ret) l
+        join lost_settings_named c on c.topic = l.topic
+        left join (
+            select e.op, e.name, max(cast(e.value as string)) as state from effects e
+            where e.kind = 'setting-seen' and e.name is not null group by e.op, e.name) s
+        on s.op = l.op and s.name = c.name
+    where s.op is not null or l.complete = 1
+    """,
+)
+"""One row for each setting that was ever changed; ``state`` is null where it is no number."""
+
+
+def _lost(row: Row, evidence: Evidence) -> Explanation:
+    asked, look = row["asked_op"], row["look_op"]
+    if row["name"]:
+        state = "at its default" if row["seen"] == "default" else row["seen"]
+        wanted = f"had been set to {row['value']}" if row["value"] is not None else "had been set back to its default"
+        done, found = f"the setting {row['name']} of {row['key']} {wanted}", f"it was {state}"
+    else:
+        done = f"the topic {row['key']} was to have {row['value']} partitions"
+        found = f"it had {row['seen']}" if row["seen"] != "0" else "there was none"
+    by = f"{evidence.who(look)} and the look before it" if look is not None else "all looks"
+    claim = (
+        f"{done} ({evidence.who(asked)}, acknowledged at {evidence.returned(asked)}), but {found} by {by} from "
+        f"{seconds(row['since'])} to {seconds(row['until'])}, and no one had asked for that since."
+    )
+    return Explanation(capital(claim), (asked, look), 0, row["until"])
+
+
+DONE_BUT_LOST: Final = Check(
+    anomaly="done-but-lost",
+    meaning="a change that was acknowledged is not there, and no one changed it again",
+    views=(
+        View(
+            "lost_deletions",
+            f"""
+            select {first_name("e.key")} as topic, max({RETURNED}) as ended from effects e
+            where e.kind = 'topic-delete' and e.outcome <> 'fail' group by {first_name("e.key")}
+            """,
+        ),
+        Table(
+            "lost_settings",
+            f"""
+            select e.op, {first_name("e.key")} as topic, e.name, e.value, {_STATE} as state, e.call, {RETURNED} as ended
+            from effects e where e.kind = 'setting' and e.outcome <> 'fail' and e.name is not null
+            """,
+        ),
+        View("lost_settings_named", "select topic, name from lost_settings group by topic, name"),
+        SETTING_LOOKS,
+        View(
+            "lost_settings_judged",
+            """
+            select l.topic, l.name, l.op, l.call, l.ret, l.state, w.changed,
+                case when l.state is not null and w.changed > coalesce(a.ended, -1)
+                    and (d.ended is null or d.ended < w.changed) then 1 else 0 end as guilty
+            from lost_setting_looks l
+                left join lost_deletions d on d.topic = l.topic
+                left join (
+                    select l.op, c.topic, c.name, max(c.call) as changed from lost_setting_looks l
+                        join lost_settings c on c.topic = l.topic and c.name = l.name
+                    where c.ended < l.call group by l.op, c.topic, c.name) w
+                on w.op = l.op and w.topic = l.topic and w.name = l.name
+                left join (
+                    select l.op, c.topic, c.name, max(c.ended) as ended from lost_setting_looks l
+                        join lost_settings c on c.topic = l.topic and c.name = l.name and c.state = l.state
+                    where c.call <= l.ret group by l.op, c.topic, c.name) a
+                on a.op = l.op and a.topic = l.topic and a.name = l.name
+            """,
+        ),
+        View(
+            "lost_made",
+            f"""
+            select e.op, {first_name("e.key")} as topic, e.value, e.call, e.ret from effects e
+            where e.kind in ('topic-create', 'partitions-add') and e.outcome = 'ok' and e.value is not null
+                and e.ret is not null
+            """,
+        ),
+        Table(
+            "lost_topics_judged",
+            f"""
+            select l.topic, l.op, l.call, l.ret, l.partitions, max(case when {_LESS} then w.op end) as asked
+            from (
+                select e.op, {first_name("e.key")} as topic, e.call, e.ret, coalesce(e.value, 0) as partitions
+                from effects e where e.kind = 'topic-seen' and e.outcome = 'ok' and e.phase = 'drain'
+                    and e.ret is not null) l
+                cross join rest_quiet q cross join deadlines_declared o
+                left join lost_made w on w.topic = l.topic
+                    and l.call - o.obedience_deadline >= greatest(w.ret, q.since)
+                left join lost_deletions d on d.topic = l.topic
+            group by l.topic, l.op, l.call, l.ret, l.partitions
+            """,
+        ),
+        View(
+            "lost_at_rest",
+            f"""
+            select w.topic, w.op, w.value, l.look, l.partitions from lost_made w
+                join (
+                    select r.look, r.time, m.topic, count(p.key) as partitions
+                    from rest_looks r cross join (select topic from lost_made group by topic) m
+                        left join looks p on p.look = r.look and p.what = 'partition' and {topic_of("p.key")} = m.topic
+                    group by r.look, r.time, m.topic) l
+                on l.topic = w.topic and l.time > w.ret
+                left join lost_deletions d on d.topic = w.topic
+            where {_LESS}
+            """,
+        ),
+        lasting("lost_for_good", "lost_at_rest", "topic, op, value, partitions", "obedience_deadline", over="0"),
+        Table(
+            "found_done_but_lost",
+            f"""
+            select topic as key, name, asked_op, value, seen, look_op, since, until from (
+                select p.topic, p.name, c.op as asked_op, c.value, p.state as seen, p.op as look_op, p.since,
+                    p.ret as until, {row_number(by="p.topic, p.name", order="p.call, p.op, c.op")} as turn
+                from (
+                    select *, {previous("guilty", by="topic, name", order="call, op")} as former,
+                        {previous("call", by="topic, name", order="call, op")} as since
+                    from lost_settings_judged) p
+                    join lost_settings c on c.topic = p.topic and c.name = p.name and c.call = p.changed
+                where p.guilty = 1 and p.former = 1) as settings
+            where turn = 1
+            union all
+            select topic, '', asked, value, cast(partitions as string), op, since, ret from (
+                select p.topic, p.asked, w.value, p.partitions, p.op, p.since, p.ret,
+                    {row_number(by="p.topic", order="p.call, p.op, w.value")} as turn
+                from (
+                    select *, {previous("asked", by="topic", order="call, op")} as former,
+                        {previous("call", by="topic", order="call, op")} as since
+                    from lost_topics_judged) p
+                    join lost_made w on w.topic = p.topic and w.op = p.asked
+                where p.former is not null) as seen
+            where turn = 1
+            union all
+            select topic, '', op, value, cast(partitions as string), cast(null as bigint), since, until from (
+                select topic, op, value, partitions, since, until,
+                    {row_number(by="topic", order="value, op")} as turn from lost_for_good) as resting
+            where turn = 1
+            """,
+        ),
+    ),
+    evidence=first_of("found_done_but_lost", "key, name, look_op, asked_op"),
+    examined="""
+        select (select count(*) from lost_setting_looks) + (select count(*) from lost_topics_judged)
+            + (select count(*) from lost_made cross join rest_looks) as examined
+        """,
+    explain=_lost,
+    needs_close=True,
+    optional=True,  # an administrator who changes nothing, or never looks
+)
+
+LOST_CHANGES: Final = Family(
+    name=DONE_BUT_LOST.anomaly,
+    checks=(DONE_BUT_LOST,),
+    applies="""
+        select count(*) as examined from effects
+        where kind in ('setting', 'topic-create', 'partitions-add') and outcome = 'ok'
+        """,
+    views=REST_VIEWS,
+    kinds=("setting", "topic-create", "partitions-add"),
+)
+"""After the one of ``rest``, whose views it makes again: a history need have no looks at rest."""

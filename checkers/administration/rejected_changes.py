@@ -1,0 +1,156 @@
+"""What was certainly rejected must not have happened: commits of groups, and an administrator's changes.
+
+How a workload records itself: ``commit`` and ``fetched`` as in ``groups.family``; ``topic-create``, ``partitions-add``,
+``setting`` and ``move`` for changes, ``topic-seen``, ``setting-seen`` and ``replicas-seen`` for what a look found.
+
+A change counts as done when a look that returned after its call shows it. It is an anomaly if nothing else explains
+that: neither a change to the same that did not fail, called before the look returned, nor what was there from the
+beginning. A commit's number is unique, so nothing was there. Of the others a look must have shown something else before
+any change that did not fail was called. Of a setting that is a look which shows all that the topic has of its own: it
+has a row ``setting-seen`` without a ``name``. Looks may be old, so they prove nothing else, and least of all that a
+topic is gone: rejected deletions are not judged, nor are creations that were rejected because the topic exists, or of a
+later incarnation, whose looks may show the one before. While a partition moves it has the replicas of both assignments,
+so a rejected move is judged only before the first that was not, a client's or a fault's.
+"""
+
+from typing import Final
+
+from assay.checkers.check import Check, Evidence, Explanation, Family, Table, View, value_of
+from assay.checkers.engine import Row
+from assay.checkers.engine.sql_idioms import MAY_BEGIN, MAY_HAVE_BEGUN, first_rows, order_by, total_of
+from assay.checkers.objects.kinds import among
+
+SAME: Final = " and ".join(f"a.{name} = b.{name}" for name in ("what", "key", "name", "value", "replicas"))
+
+
+def _rows(kinds: str) -> str:
+    """Rows of these kinds that name something, each with all columns that say what it is."""
+    return f"""
+        select e.op, e.kind, e.key, coalesce(e.name, '') as name, coalesce(e.value, -1) as value,
+            coalesce(e.replicas, '') as replicas, e.outcome, e.error, e.call, e.ret,
+            case when e.kind in ('commit', 'fetched') then 'commit' when e.kind in ('setting', 'setting-seen')
+                then 'setting' when e.kind in ('move', 'replicas-seen') then 'replicas' else 'partitions' end as what
+        from effects e
+        where e.kind in ({kinds}) and (e.value is not null or e.replicas is not null)
+        """
+
+
+def _done(row: Row, evidence: Evidence) -> Explanation:
+    asked, look = row["asked_op"], row["look_op"]
+    change = {
+        "commit": f"for the commit with the number {row['value']} to {row['key']}",
+        "setting": f"to set {row['name']} of {row['key']} to {row['value']}",
+        "replicas": f"to move {row['key']} to the replicas {row['replicas']}",
+        "partitions": f"that {row['key']} has {row['value']} partitions",
+    }[row["what"]]
+    claim = (
+        f"{evidence.who(asked)} asked {change}, called at {evidence.called(asked)}, and it was certainly rejected, but "
+        f"{evidence.who(look)} found it done by {evidence.returned(look)}."
+    )
+    about = (value_of(row["key"], row["value"]),) if row["what"] == "commit" else ()
+    return Explanation(claim, (asked, look), about=about)
+
+
+REFUSED_BUT_DONE: Final = Check(
+    anomaly="refused-but-done",
+    meaning="a change that was certainly rejected has taken effect",
+    views=(
+        Table("refusal_changes", _rows(among(("commit", "setting", "move", "topic-create", "partitions-add")))),
+        Table(
+            "refusal_looks",
+            f"""
+            select * from ({_rows(among(("fetched", "setting-seen", "replicas-seen", "topic-seen")))}) as looks
+            where outcome = 'ok' and ret is not null
+            """,
+        ),
+        Table(
+            "refusal_touches",
+            """
+            select what, key, name, min(call) as call from refusal_changes where outcome <> 'fail'
+            group by what, key, name
+            """,
+        ),
+        Table(
+            "refusal_suspects",
+            f"""
+            select a.what, a.key, a.name, a.value, a.replicas,
+                a.op as asked_op, a.kind, a.call as asked, min(b.ret) as seen
+            from refusal_changes a join refusal_looks b on {SAME} and b.ret > a.call
+            where a.outcome = 'fail'
+                and (a.kind <> 'topic-create' or (coalesce(a.error, '') not like '%exist%' and a.key not like '%#%'))
+            group by a.what, a.key, a.name, a.value, a.replicas, a.op, a.kind, a.call
+            """,
+        ),
+        Table(
+            "refusal_unexplained",
+            f"""
+            select a.what, a.key, a.name, a.value, a.replicas, a.asked_op, a.kind, a.asked, a.seen, t.call as touched
+            from refusal_suspects a
+                left join (
+                    select what, key, name, value, replicas, min(call) as call from refusal_changes
+                    where outcome <> 'fail' group by what, key, name, value, replicas) b on {SAME}
+                left join refusal_touches t on a.what = t.what and a.key = t.key and a.name = t.name
+                cross join (
+                    select min(since) as since from (
+                        select {MAY_BEGIN} as since from faults where coalesce(moves_replicas, true) group by id
+                        having {MAY_HAVE_BEGUN}) as begun) f
+            where (b.call is null or b.call > a.seen)
+                and (a.kind not in ('move', 'topic-create') or t.call is null or t.call > a.seen)
+                and (a.kind <> 'move' or f.since is null or f.since > a.seen)
+            """,
+        ),
+        View(
+            "refusal_before",
+            f"""
+            select a.asked_op, a.key, a.name, a.value
+            from refusal_unexplained a where a.what = 'commit'
+            union
+            select a.asked_op, a.key, a.name, a.value
+            from refusal_unexplained a
+                join (select e.key, e.op, min(e.ret) as ret from effects e
+                    where e.kind = 'setting-seen' and e.name is null and e.outcome = 'ok' and e.ret is not null
+                    group by e.key, e.op) l
+                on a.key = l.key
+                left join refusal_looks b on {SAME} and b.op = l.op
+            where a.what = 'setting' and b.op is null and (a.touched is null or l.ret < a.touched)
+            union
+            select a.asked_op, a.key, a.name, a.value
+            from refusal_unexplained a join refusal_looks b on a.what = b.what and a.key = b.key
+            where a.what in ('partitions', 'replicas') and a.kind <> 'topic-create'
+                and (a.value <> b.value or a.replicas <> b.replicas) and (a.touched is null or b.ret < a.touched)
+            union
+            select a.asked_op, a.key, a.name, a.value
+            from refusal_unexplained a join effects e on a.key = e.key
+            where a.kind = 'topic-create' and e.kind = 'topic-seen' and e.outcome = 'ok' and e.value is null
+                and e.ret < a.asked
+            """,
+        ),
+        Table(
+            "found_refused_but_done",
+            """
+            select a.what, a.key, a.name, a.value, a.replicas, a.asked_op, a.asked, a.seen
+            from refusal_unexplained a join refusal_before b on a.asked_op = b.asked_op and a.key = b.key
+                and a.name = b.name and a.value = b.value
+            """,
+        ),
+    ),
+    evidence=f"""
+        select a.what, a.key, a.name, a.value, a.replicas, a.asked_op, a.seen, min(b.op) as look_op
+        from {first_rows("found_refused_but_done", "key, name, value, asked_op")} a
+            join refusal_looks b on {SAME} and a.seen = b.ret
+        group by a.what, a.key, a.name, a.value, a.replicas, a.asked_op, a.seen
+        {order_by("a.key, a.name, a.value, a.asked_op")}
+        """,
+    examined="select count(*) as examined from refusal_looks",
+    explain=_done,
+    needs_close=True,
+)
+
+REFUSALS: Final = Family(
+    name=REFUSED_BUT_DONE.anomaly,
+    checks=(REFUSED_BUT_DONE,),
+    applies=f"""
+        select {total_of("many")} as examined from effect_kinds
+        where kind in ('fetched', 'setting-seen', 'replicas-seen', 'topic-seen')
+        """,
+)

@@ -1,0 +1,254 @@
+"""Many small histories in one database: what all of them are asked is asked once.
+
+A query on a few thousand rows costs what its planning costs, and each history is asked some three hundred. So the rows
+of all lie in tables with a run's number before their columns, and a text, the same as ever, is run for all of them at
+once: laterally, beneath a table of the runs' numbers, with names that stand for the rows of one run each. DuckDB makes
+joins and windows over all runs of it.
+
+Each history has an engine of its own (:class:`OfRun`), which judges as if it were alone. A relation is known by its
+text and by the relations that it reads, so that the same declaration of two runs is one, made once; one that differs,
+or reads rows that only one run has, is that run's. What a second run asks again is asked for all; what a run asks alone
+is asked for it alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from assay.checkers.engine.base import Engine, EngineError, Row
+from assay.checkers.engine.duck import SMALL_ROWS, DuckDB
+from assay.checkers.engine.empty_relations import rowless, words
+from assay.harness.core.lazy_import import Late
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+else:
+    pa = Late("pyarrow")
+
+KEPT_TEXTS: Final = 4_000
+_ORDERED: Final = re.compile(r"\border\s+by\b", re.IGNORECASE)
+_asked_again: set[str] = set()
+"""Texts that more than one run of this process has asked."""
+
+
+@dataclass(eq=False)
+class Node:
+    """One relation, of all runs or of one. ``table`` has its rows, once it is made, with the column ``run``."""
+
+    number: int
+    sql: str
+    kept: bool
+    reads: Mapping[str, Node]
+    run: int | None = None
+    """The only run that has it; None: all have."""
+    made: bool = False
+    lacks: bool | None = None
+    """Whether it has no rows of any run; None: not known yet."""
+    filled: frozenset[int] = frozenset()
+    """The runs that have rows in it, once it is made and kept."""
+
+    @property
+    def table(self) -> str:
+        return f"together_{self.number}"
+
+
+class Together:
+    """The histories of a batch, by number from 0; their data sets are loaded first. Close it.
+
+    ``effects``: of all of them; few have DuckDB plan quickly, many have it plan well.
+    """
+
+    def __init__(self, runs: int, effects: int) -> None:
+        self._small = effects <= SMALL_ROWS
+        self._duck = DuckDB(small=True) if self._small else DuckDB(threads=1, lateral=True)
+        self._runs = runs
+        self._nodes: dict[tuple[object, ...], Node] = {}
+        self._made = 0
+        self._answers: dict[tuple[object, ...], dict[int, list[Row]]] = {}
+        self._for_all: set[tuple[object, ...]] = set()
+        """What was asked for all already; an answer that is missing then is asked for alone."""
+        self._base: dict[str, Node] = {}
+        self._duck.run(f"create or replace temporary table together_runs as select range as run from range({runs})")
+
+    def load(self, name: str, tables: Sequence[pa.Table]) -> None:
+        """The data set ``name`` of each run, in their order."""
+        numbered = [
+            table.add_column(0, "run", pa.array([run] * table.num_rows, pa.int64())) for run, table in enumerate(tables)
+        ]
+        self._base[name] = self._loaded(pa.concat_tables(numbered), None)
+
+    def engine(self, run: int) -> OfRun:
+        """For the judgement of one run."""
+        return OfRun(self, run, dict(self._base))
+
+    def close(self) -> None:
+        self._duck.close()
+
+    def _loaded(self, rows: pa.Table, run: int | None) -> Node:
+        node = Node(self._next(), "", True, {}, run, made=True)
+        self._duck.load(node.table, rows, coded=run is None and not self._small)
+        self._count(node)
+        return node
+
+    def load_alone(self, run: int, rows: pa.Table) -> Node:
+        return self._loaded(rows.add_column(0, "run", pa.array([run] * rows.num_rows, pa.int64())), run)
+
+    def node(self, sql: str, reads: Mapping[str, Node], *, kept: bool) -> Node:
+        """The relation of this text over these others."""
+        identity = (sql, kept, *sorted((name, node.number) for name, node in reads.items()))
+        if identity not in self._nodes:
+            alone = {node.run for node in reads.values() if node.run is not None}
+            self._nodes[identity] = Node(self._next(), sql, kept, reads, next(iter(alone), None))
+        return self._nodes[identity]
+
+    def lacks(self, node: Node) -> bool:
+        """Whether it has certainly no rows of any run; a table is made if need be."""
+        if node.lacks is None:
+            if self._none(node.sql, node.reads, self._known) or self._none(node.sql, node.reads, self.lacks):
+                node.lacks = True
+            elif node.kept:
+                self._make(node)
+        return node.lacks is True
+
+    def _known(self, node: Node) -> bool:
+        if node.lacks is None and node.sql and self._none(node.sql, node.reads, self._known):
+            node.lacks = True
+        return node.lacks is True
+
+    @staticmethod
+    def _none(sql: str, reads: Mapping[str, Node], lacks: Callable[[Node], bool]) -> bool:
+        return rowless(sql)(lambda name: name in reads and lacks(reads[name]))
+
+    def no_rows(self, sql: str, reads: Mapping[str, Node], run: int) -> bool:
+        """Whether a query has certainly no rows for this run."""
+
+        def absent(node: Node) -> bool:
+            return self.lacks(node) or (node.kept and node.made and run not in node.filled)
+
+        return self._none(sql, reads, self._known) or self._none(sql, reads, absent)
+
+    def rows(self, sql: str, reads: Mapping[str, Node], run: int) -> list[Row]:
+        identity = (sql, *sorted((name, node.number) for name, node in reads.items()))
+        answers = self._answers.setdefault(identity, {})
+        if run not in answers:
+            again = sql in _asked_again or bool(answers)
+            if again and identity not in self._for_all and not any(node.run is not None for node in reads.values()):
+                self._for_all.add(identity)
+                if len(_asked_again) >= KEPT_TEXTS:
+                    _asked_again.clear()
+                _asked_again.add(sql)
+                answers |= self._of_all(sql, reads)
+            if run not in answers:
+                answers[run] = self._duck.fetched(self._of_one(sql, reads, run))
+        return answers[run]
+
+    def arrow(self, sql: str, reads: Mapping[str, Node], run: int) -> pa.Table:
+        return self._duck.arrow(self._of_one(sql, reads, run))
+
+    def _of_all(self, sql: str, reads: Mapping[str, Node]) -> dict[int, list[Row]]:
+        """By run; those are missing whose rows may have an order, which is not kept here, and those of a text that
+        DuckDB cannot run for all.
+        """
+        found: dict[int, list[Row]] = {run: [] for run in range(self._runs)}
+        try:
+            rows = self._duck.fetched(self._lifted(sql, reads, None))
+        except EngineError:
+            return {}
+        for row in rows:
+            found[row["run of together"]].append({name: row[name] for name in row if name != "run of together"})
+        ordered = _ORDERED.search(sql) is not None
+        return {run: rows for run, rows in found.items() if len(rows) < 2 or not ordered}
+
+    def _of_one(self, sql: str, reads: Mapping[str, Node], run: int) -> str:
+        return self._named(sql, reads, str(run))
+
+    def _lifted(self, sql: str, reads: Mapping[str, Node], run: int | None) -> str:
+        runs = "together_runs" if run is None else f"(select {run} as run)"
+        inner = self._named(sql, reads, "runs.run")
+        return f'select runs.run as "run of together", each.* from {runs} as runs cross join lateral ({inner}) as each'
+
+    def _named(self, sql: str, reads: Mapping[str, Node], run: str) -> str:
+        """The text, in which each name stands for the rows of one run."""
+        if not reads:
+            return sql
+        for node in reads.values():
+            self._make(node)
+        given = ", ".join(
+            f"{name} as not materialized (select * exclude (run) from {node.table} where run = {run})"
+            for name, node in reads.items()
+        )
+        return f"with {given} select * from ({sql}) as text"
+
+    def _make(self, node: Node) -> None:
+        if node.made:
+            return
+        if node.kept and node.lacks is None:
+            node.lacks = self._none(node.sql, node.reads, self._known) or None
+        lifted = self._lifted(node.sql, node.reads, node.run).replace('"run of together"', "run", 1)
+        kind = "table" if node.kept else "view"
+        none = " limit 0" if node.kept and node.lacks else ""
+        self._duck.run(f"create or replace temporary {kind} {node.table} as {lifted}{none}")
+        node.made = True
+        if node.kept:
+            self._count(node)
+
+    def _count(self, node: Node) -> None:
+        node.filled = frozenset(row["run"] for row in self._duck.fetched(f"select distinct run from {node.table}"))
+        node.lacks = not node.filled
+
+    def _next(self) -> int:
+        self._made += 1
+        return self._made
+
+
+class OfRun:
+    """Satisfies ``Engine`` for one history of a batch."""
+
+    name = "duckdb"
+
+    def __init__(self, together: Together, run: int, names: dict[str, Node]) -> None:
+        self._together = together
+        self._run = run
+        self._names = names
+
+    def register(self, name: str, parts: Sequence[Path], schema: pa.Schema) -> None:
+        raise EngineError(f"{name} of a history that is judged with others is loaded before, not from {list(parts)}")
+
+    def view(self, name: str, sql: str) -> None:
+        self._names[name.lower()] = self._together.node(sql, self._reads(sql), kept=False)
+
+    def table(self, name: str, sql: str, *, fine: bool = False) -> None:
+        self._names[name.lower()] = self._together.node(sql, self._reads(sql), kept=True)
+
+    def holds(self, name: str) -> bool:
+        return name in self._names
+
+    def lacks(self, name: str) -> bool:
+        node = self._names[name.lower()]
+        return self._together.lacks(node) or (node.kept and node.made and self._run not in node.filled)
+
+    def rows(self, sql: str) -> list[Row]:
+        reads = self._reads(sql)
+        if self._together.no_rows(sql, reads, self._run):
+            return []
+        return self._together.rows(sql, reads, self._run)
+
+    def arrow(self, sql: str) -> pa.Table:
+        return self._together.arrow(sql, self._reads(sql), self._run)
+
+    def load(self, name: str, rows: pa.Table) -> None:
+        self._names[name.lower()] = self._together.load_alone(self._run, rows)
+
+    def validator(self) -> AbstractContextManager[Engine]:
+        return nullcontext(self)
+
+    def close(self) -> None:
+        """The others of the batch go on."""
+
+    def _reads(self, sql: str) -> dict[str, Node]:
+        return {word: self._names[word] for word in words(sql) if word in self._names}

@@ -1,0 +1,39 @@
+"""DuckDB beside Spark: for a large history that one machine can read, with Spark's tasks for what is asked key by key.
+
+What is left then looks at few rows, or at all but simply, and planning a query costs Spark a tenth of a second and more
+to compile it. So it is asked here, of the same files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from assay.checkers.engine.duck import DuckDB
+from assay.checkers.engine.spark import Spark
+
+if TYPE_CHECKING:
+    from assay.checkers.partitioned_by_key import Answers, Question
+    from assay.harness.core.history import HistoryReader
+
+MEMORY: Final = "1GB"
+"""What DuckDB may take here, next to the driver and the tasks, before it spills."""
+
+
+class BesideSpark(DuckDB):
+    """Owns ``spark``."""
+
+    name = "spark"
+
+    def __init__(self, spark: Spark, *, memory: str = MEMORY) -> None:
+        super().__init__(memory=memory, kept_cells=0)
+        self._spark = spark
+
+    def divided(
+        self, history: HistoryReader, question: Question, progress: Callable[[int, int], None]
+    ) -> list[Answers] | None:
+        return self._spark.parted(self, history, question, progress)
+
+    def close(self) -> None:
+        super().close()
+        self._spark.close()

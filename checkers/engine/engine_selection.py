@@ -1,0 +1,208 @@
+"""Which engine judges a history, and the one Spark that a session shares.
+
+``auto`` takes SQLite for some thousand rows (``small``); DuckDB up to ``FITS_ROWS`` effects and ``FITS_BYTES`` of
+Parquet, which one machine judges with some gigabytes of memory and what it spills to its disk; beyond, Spark, if it is
+installed; and Spark whenever a master is named.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Final, Self
+
+from assay.checkers.engine.base import Engine, EngineUnavailable
+from assay.checkers.engine.duck import DEFAULT_MEMORY, DuckDB
+from assay.checkers.engine.duck import SMALL_ROWS as FEW_EFFECTS
+from assay.checkers.engine.parquet_stats import sizes
+from assay.checkers.engine.spark_master import require_reachable
+from assay.checkers.engine.sqlite import SQLite, available, require
+from assay.harness.core.history.data_sets import DATA_SETS
+
+if TYPE_CHECKING:
+    from assay.checkers.engine.spark import Spark
+    from assay.checkers.engine.spark_application import SparkApplication
+    from assay.harness.core.history import HistoryReader
+
+AUTO: Final = "auto"
+SQLITE: Final = "sqlite"
+DUCKDB: Final = "duckdb"
+SPARK: Final = "spark"
+ENGINES: Final = (AUTO, SQLITE, DUCKDB, SPARK)
+
+SMALL: Final = ("ops", "effects")
+SMALL_ROWS: Final = 6_000
+"""Of these. From some three thousand on, of a history that has one sort of objects and nothing else, DuckDB is quicker
+than SQLite; from ten thousand on of any other."""
+SMALL_ROWS_IN_ALL: Final = 25_000
+"""Of all data sets. Few checks look at servers' events, disks and answers."""
+MOST: Final = 2**52
+"""Whole numbers of a history that SQLite judges. What does not fit into 64 bits it would make something else of, where
+DuckDB raises an error."""
+SUMMED: Final = ("value", "zxid")
+"""Columns of which checks make sums, which DuckDB and Spark make of more than 64 bits."""
+MOST_SUMMED: Final = 2**48
+"""Of these so many rows do fit."""
+
+FITS_ROWS: Final = 500_000_000
+FITS_BYTES: Final = 16 * 1024**3
+"""What DuckDB judges on one machine. Its tables take about as much disk again as three times the Parquet files."""
+
+ONE_GROUP: Final = 122_880
+"""DuckDB shares out a table by groups of so many rows: a history of one group has nothing for a second thread."""
+
+
+class Engines:
+    """Opens an engine for each history. Starts Spark with the first history that needs it and keeps it until closed.
+
+    ``threads``, ``memory``: of DuckDB; no threads: one per core. ``spark`` False: ``auto`` is never Spark, whatever the
+    history's size. Raises ``ValueError`` for a name that is none, or a master for another engine than Spark.
+    """
+
+    def __init__(
+        self,
+        engine: str = AUTO,
+        *,
+        spark_master: str | None = None,
+        threads: int | None = None,
+        memory: str = DEFAULT_MEMORY,
+        spark: bool = True,
+    ) -> None:
+        if engine not in ENGINES:
+            raise ValueError(f"no engine is called {engine!r}; there are {', '.join(ENGINES)}")
+        if engine in (SQLITE, DUCKDB) and spark_master is not None:
+            raise ValueError(f"a Spark master ({spark_master}) was given, but the engine is {engine}; use spark")
+        self._engine = engine
+        self._master = spark_master
+        self._threads = threads
+        self._memory = memory
+        self._may_be_spark = spark
+        self._application: SparkApplication | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def check(self) -> None:
+        """Raises ``EngineUnavailable`` when an engine was asked for and what it needs is not there."""
+        if self._engine == SQLITE:
+            require()
+        if self._engine == SPARK or self._master is not None:
+            _require()
+        require_reachable(self._master)
+
+    def pick(self, reader: HistoryReader) -> str:
+        """``sqlite``, ``duckdb`` or ``spark``."""
+        if self._engine != AUTO:
+            return self._engine
+        if self._master is not None:
+            return SPARK
+        if small(reader):
+            return SQLITE
+        return DUCKDB if not self._may_be_spark or fits(reader) or not _available() else SPARK
+
+    def spark(self, rows: int) -> Spark | None:
+        """A session for work that is no SQL, on so many rows, if Spark was asked for; else None.
+
+        Raises ``EngineUnavailable`` when Spark is not installed.
+        """
+        return self._spark(rows) if self._engine == SPARK or self._master is not None else None
+
+    @contextmanager
+    def open(self, reader: HistoryReader, *, shared: bool = True) -> Iterator[Engine]:
+        """An engine for this history alone. Raises ``EngineUnavailable`` when Spark is wanted and is not available.
+
+        ``shared``: all texts that it will be asked are ones that SQLite understands as the others do.
+        """
+        effects = reader.rows("effects")
+        match self.pick(reader):
+            case "spark":
+                with self._application_for(effects).judging(effects=effects, here=fits(reader)) as engine:
+                    yield engine
+            case "sqlite" if shared:
+                with SQLite() as lite:
+                    yield lite
+            case _:
+                threads = 1 if effects <= ONE_GROUP and self._threads is None else self._threads
+                few = effects <= FEW_EFFECTS and self._memory == DEFAULT_MEMORY  # they share a database
+                with DuckDB(memory=self._memory, threads=threads, small=few) as duck:
+                    yield duck
+
+    def close(self) -> None:
+        """Ends Spark, if it was started. Idempotent."""
+        if self._application is not None:
+            self._application.close()
+            self._application = None
+
+    def _spark(self, effects: int) -> Spark:
+        return self._application_for(effects).engine(effects=effects)
+
+    def _application_for(self, effects: int) -> SparkApplication:
+        _require()
+        from assay.checkers.engine.spark_application import SparkApplication
+        from assay.checkers.engine.spark_settings import SMALL_ROWS as SMALL_TO_SPARK
+
+        quick = effects < SMALL_TO_SPARK
+        if self._application is not None and self._application.quick and not quick:
+            self.close()
+        if self._application is None:
+            require_reachable(self._master)
+            self._application = SparkApplication(self._master, quick=quick)
+        return self._application
+
+
+def _available() -> bool:
+    try:
+        _require()
+    except EngineUnavailable:
+        return False
+    return True
+
+
+def _require() -> None:
+    if find_spec("pyspark") is None:
+        raise EngineUnavailable("Spark needs the package pyspark: pip install pyspark; or use --engine=duckdb")
+    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
+        raise EngineUnavailable(
+            "Spark needs Java 17 or later, and there is no java on the PATH; install a JRE "
+            "(apt-get install default-jre-headless), or use --engine=duckdb"
+        )
+
+
+def small(reader: HistoryReader) -> bool:
+    """Whether SQLite judges it as the others do, and sooner."""
+    few = sum(map(reader.rows, SMALL)) <= SMALL_ROWS and sum(map(reader.rows, DATA_SETS)) <= SMALL_ROWS_IN_ALL
+    if not few or not available():
+        return False
+    return all(
+        size <= (MOST_SUMMED if column in SUMMED else MOST)
+        for name in DATA_SETS
+        for found in _sizes(reader, name)
+        for column, size in found.items()
+    )
+
+
+def _sizes(reader: HistoryReader, name: str) -> Iterator[Mapping[str, float]]:
+    """Of a data set's parts, by column of whole numbers, the most that one of them, or its negative, is."""
+    table = reader.in_memory(name)
+    if table is None:
+        yield from map(sizes, reader.paths(name))
+        return
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for field in table.schema:
+        if pa.types.is_integer(field.type):
+            ends = pc.min_max(table.column(field.name)).as_py().values()
+            yield {field.name: max(abs(end or 0) for end in ends)}
+
+
+def fits(reader: HistoryReader) -> bool:
+    """Whether DuckDB on this machine is expected to judge it."""
+    size = sum(path.stat().st_size for name in ("ops", "effects") for path in reader.paths(name))
+    return reader.rows("effects") <= FITS_ROWS and size <= FITS_BYTES

@@ -1,0 +1,114 @@
+"""Gives an engine a history's data sets, no matter who wrote them, as views with exactly the columns of the format."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from assay.checkers.check import View, build
+from assay.checkers.engine import Engine, EngineError, EngineExhausted
+from assay.checkers.judging.contract import DEADLINES, Contract
+from assay.checkers.judging.history_integrity import readable
+from assay.checkers.objects.kinds import KINDS, log_effects
+from assay.checkers.times import NANOSECONDS
+from assay.harness.core.history import HistoryError
+from assay.harness.core.history.data_sets import DATA_SETS
+from assay.harness.core.printable import plainly
+
+if TYPE_CHECKING:
+    from assay.harness.core.history import HistoryReader
+
+OPTIONAL: Final = ("faults", "events", "replicas", "looks")
+"""Data sets that a history from elsewhere may lack; they are empty then."""
+
+
+def open_history(folder: Path, paths: Mapping[str, Sequence[Path]] | None = None) -> HistoryReader:
+    """A history to be judged, and reported on: opened once, and handed to all that read it.
+
+    ``paths``: the files of each data set, of a history that is still being written.
+    Raises ``HistoryError`` naming the file when a data set is missing, damaged or has other columns.
+    """
+    from assay.harness.core.history import HistoryReader
+
+    return HistoryReader(folder, optional=OPTIONAL, paths=paths)
+
+
+def register_history(engine: Engine, folder: Path, family: str | None = None) -> HistoryReader:
+    """Makes the views ``ops``, ``effects``, ``faults``, ``events``, ``replicas`` and ``looks``, and ``effect_kinds``.
+
+    ``family``: of its objects, where a history of format 1 does not say it. Raises ``HistoryError`` naming the file
+    when a data set is missing, damaged or has other columns.
+    """
+    reader = open_history(folder)
+    register_parts(engine, reader, family)
+    count_kinds(engine, engine)
+    return reader
+
+
+def register_parts(engine: Engine, reader: HistoryReader, family: str | None = None) -> None:
+    """The views of a history that is open already; of one in an older format, as if it were written today.
+
+    ``family``: what its objects are, where a history of format 1 does not say it.
+    """
+    for name in DATA_SETS:
+        loaded = reader.in_memory(name)
+        if loaded is not None:
+            if not engine.holds(name):
+                engine.load(name, loaded)
+            continue
+        texts = reader.translation(name, family)
+        try:
+            engine.register(f"stored_{name}" if texts else name, reader.paths(name), reader.stored_schema(name))
+            build(engine, tuple(View(text.name, text.sql, keep=text.keep) for text in texts))
+        except EngineExhausted:
+            raise
+        except EngineError as error:
+            readable(reader)  # names the file; but what one reader of Parquet puts up with, another may not
+            raise HistoryError(f"{reader.paths(name)[0].parent} cannot be read: {plainly(error)}") from error
+
+
+def count_kinds(engine: Engine, reading: Engine) -> None:
+    """Makes ``effect_kinds``; ``reading`` has the same views, and may be quicker with files."""
+    build(reading, (KINDS,))
+    if reading is not engine:
+        engine.load(KINDS.name, reading.arrow(f"select * from {KINDS.name}"))
+
+
+def register_contract(engine: Engine, contract: Contract) -> None:
+    """The part of the contract that the checks' SQL reads, as views, so that the SQL itself never changes."""
+    keys = ", ".join(f"({literal(key)})" for key in sorted(contract.compacted))
+    none = "select cast(null as string) as key where 1 = 0"
+    engine.view("log_compacted", f"with named (key) as (values {keys}) select key from named" if keys else none)
+    engine.view(
+        "log_declared",
+        f"select {int(contract.linearizable_ends)} as linearizable_ends, {contract.unflushed} as unflushed, "
+        f"{int(contract.dense_offsets)} as dense_offsets, {int(contract.lasting_tombstones)} as lasting_tombstones, "
+        f"cast({_limit(contract.retention_ms)} as bigint) as retention_ms, "
+        f"cast({_limit(contract.retention_bytes)} as bigint) as retention_bytes, "
+        f"cast({int(contract.reading_deadline * NANOSECONDS)} as bigint) as reading_deadline, "
+        f"cast({int(contract.progress_deadline * NANOSECONDS)} as bigint) as progress_deadline",
+    )
+    engine.view(
+        "group_declared",
+        f"select {contract.rebalance} as deadline, {int(contract.fenced_by_requests)} as fenced_by_requests",
+    )
+    engine.view("queue_declared", f"select {int(contract.linearizable_queues)} as linearizable_queues")
+    engine.view("set_declared", f"select {int(contract.linearizable_sets)} as linearizable_sets")
+    deadlines = ", ".join(f"{contract.within(name)} as {name}" for name in DEADLINES)
+    engine.view("deadlines_declared", f"select {deadlines}")
+    engine.view("txn_declared", f"select '{contract.transaction_order}' as transaction_order")
+    log_effects(engine)
+
+
+def _limit(known: int | None) -> str:
+    return "null" if known is None else str(known)
+
+
+def literal(text: str) -> str:
+    if "\\" in text or "'" in text:
+        raise HistoryError(
+            f"the contract's compacted key {text!r} holds a quote or a backslash, which the engines' SQL write in "
+            "different ways; give the topic another name"
+        )
+    return f"'{text}'"

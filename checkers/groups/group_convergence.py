@@ -1,0 +1,156 @@
+"""After the last heal a group settles: every partition is owned and read to its end, by the contract's group deadline.
+
+At its end a run sends one last record to each partition (the sentinel), and has members of a group poll until they are
+past it. A group is judged by every sentinel of the topics that it ever owned, and by all of them if it never owned
+anything and there is one topic. The clock begins with the latest of the sentinel's acknowledgement, the group's first
+poll of that phase, the last heal and recovery of a fault, and the end of the last operation of unknown outcome, sends
+apart (the call after it on the same worker: the member is another one from then on). It runs only while members poll:
+operations of the group in that phase were answered, with pauses of no more than a quarter of the deadline.
+
+Nothing is asked of a single member: those beyond the partitions own nothing, rightly. A contract for groups whose
+members give up after so many retries tolerates this anomaly, and says why. Not found: a group without a drain.
+"""
+
+from typing import Final
+
+from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital, offset_of
+from assay.checkers.engine import INFINITY, Row
+from assay.checkers.engine.sql_idioms import first_rows, order_by, previous, sum_so_far
+from assay.checkers.liveness.snapshots import QUIET
+from assay.checkers.log.incarnations import topic_of
+from assay.checkers.times import seconds
+
+SENTINELS: Final = Table(
+    "settle_sentinels",
+    f"""
+    select key, {topic_of("key")} as topic, position, op, min(ret) as ret from effects
+    where kind = 'append' and phase = 'sentinel' and outcome = 'ok' and position is not null and ret is not null
+    group by key, position, op
+    """,
+)
+
+POLLS: Final = Table(
+    "settle_polls",
+    """
+    select e.group as group_name, e.op, min(e.call) as call from effects e
+    where e.phase = 'drain' and e.group is not null and e.ret is not null group by e.group, e.op
+    """,
+)
+"""Operations of members at the end of the run that were answered."""
+
+OWNED: Final = View(
+    "settle_owned",
+    f"""
+    select e.group as group_name, {topic_of("e.key")} as topic from effects e
+    where e.kind = 'acquire' and e.group is not null and e.key <> e.group group by e.group, {topic_of("e.key")}
+    union
+    select p.group_name, t.topic from (
+        select p.group_name from settle_polls p
+            left join (
+                select e.group as group_name from effects e
+                where e.kind = 'acquire' and e.group is not null and e.key <> e.group group by e.group) o
+            on o.group_name = p.group_name
+        where o.group_name is null group by p.group_name) p
+        cross join (select min(topic) as topic, max(topic) as other from settle_sentinels) t
+    where t.topic = t.other
+    """,
+)
+
+STRETCHES: Final = View(
+    "settle_stretches",
+    f"""
+    select group_name, min(call) as since, max(call) as until from (
+        select group_name, call, {sum_so_far("begins", by="group_name", order="call, op")} as stretch from (
+            select p.group_name, p.call, p.op, case when 4 * (p.call - coalesce(
+                {previous("p.call", by="p.group_name", order="p.call, p.op")}, p.call)) > d.group_deadline
+                then 1 else 0 end as begins
+            from settle_polls p cross join deadlines_declared d) as marked) as numbered
+    group by group_name, stretch
+    """,
+)
+
+DOUBTS: Final = View(
+    "settle_doubts",
+    f"""
+    select coalesce(max(resumed), 0) as since from (
+        select "index" as op, outcome, coalesce(
+            lead(call) over (partition by worker {order_by('call, "index"')}), {INFINITY}) as resumed
+        from ops where phase <> 'main') o
+        left join (select op from effects where kind = 'append' group by op) s on s.op = o.op
+    where o.outcome = 'info' and s.op is null
+    """,
+)
+
+EXPECTED: Final = Table(
+    "settle_expected",
+    """
+    select t.group_name, s.key, s.position, s.op, greatest(s.ret, t.since, q.since, b.since) as since, t.until
+    from settle_sentinels s
+        join settle_owned o on o.topic = s.topic
+        join settle_stretches t on t.group_name = o.group_name and t.until > s.ret
+        cross join rest_quiet q cross join settle_doubts b
+    """,
+)
+"""Which group has to read which sentinel, and while it can be asked whether it has."""
+
+REACHED: Final = View(
+    "settle_reached",
+    """
+    select s.op, e.group as group_name, min(e.ret) as ret from settle_sentinels s
+        join effects e on e.key = s.key and e.position > s.position
+    where e.kind = 'observe-end' and e.outcome = 'ok' and e.phase = 'drain' and e.group is not null
+    group by s.op, e.group
+    """,
+)
+
+
+def _unsettled(row: Row, evidence: Evidence) -> Explanation:
+    owner = f", last given to {evidence.who(row['owner_op'])}" if row["owner_op"] is not None else ", and had no owner"
+    claim = (
+        f"no member of {row['group_name']} read {row['key']} up to offset {row['position']}, acknowledged at "
+        f"{evidence.returned(row['sentinel_op'])}, by {seconds(row['until'])}, though members polled all the time and "
+        f"no fault was in force since {seconds(row['since'])}; the contract's deadline is "
+        f"{seconds(row['deadline'])}. {row['key']} was given out {row['given']} times in that time{owner}."
+    )
+    about = (offset_of(row["key"], row["position"]),)
+    return Explanation(capital(claim), (row["sentinel_op"], row["owner_op"]), 0, row["until"], about=about)
+
+
+UNSETTLED_GROUP: Final = Check(
+    anomaly="unsettled-group",
+    meaning="a group had not read every partition to its end by the deadline after the last heal",
+    views=(
+        QUIET,
+        SENTINELS,
+        POLLS,
+        OWNED,
+        STRETCHES,
+        DOUBTS,
+        EXPECTED,
+        REACHED,
+        Table(
+            "found_unsettled_group",
+            """
+            select x.group_name, x.key, x.position, x.op, x.since, least(x.until, coalesce(r.ret, x.until)) as until
+            from settle_expected x cross join deadlines_declared d
+                left join settle_reached r on r.op = x.op and r.group_name = x.group_name
+            where x.until - x.since >= d.group_deadline
+                and (r.ret is null or r.ret - x.since > d.group_deadline)
+            """,
+        ),
+    ),
+    evidence=f"""
+        select f.group_name, f.key, f.position, f.op as sentinel_op,
+            f.since, f.until, min(d.group_deadline) as deadline,
+            count(case when a.call >= f.since and a.call <= f.until then 1 end) as given,
+            max(case when a.call <= f.until then a.op end) as owner_op
+        from {first_rows("found_unsettled_group", "group_name, key, position, op")} f cross join deadlines_declared d
+            left join effects a on a.kind = 'acquire' and a.outcome = 'ok' and a.key = f.key and a.group = f.group_name
+        group by f.group_name, f.key, f.position, f.op, f.since, f.until
+        {order_by("f.group_name, f.key, f.position, f.op")}
+        """,
+    examined="select count(*) as examined from settle_expected",
+    explain=_unsettled,
+    explained_by=("stuck-reader",),
+    needs_end=True,
+)

@@ -1,0 +1,251 @@
+"""Who held what, from when to when, and whether two held it at once.
+
+A *hold* is one ownership of a partition (or a lease) by one owner: the rows of one ``process``, ``key`` and
+``assignment`` (unique for each hold). It is **certain** from the ``acquire``'s return to the first of
+
+- the call of its ``release``, with any outcome: from then on it may be free;
+- the call of the operation in which the owner learned that it had ``lost`` it;
+- the moment at which a fault that kills processes may have begun on a node that runs clients, unless an operation under
+  this hold was answered later; no column says which client ran on which node, so each such fault counts for all;
+- where it was never given up, the call of the last operation under it that was answered: what became of an
+  owner after it is not known.
+
+Acquires of unknown outcome are dropped. Where there are generations, or tokens (``term`` is either), there is one owner
+per partition and term, at any time: giving a partition up does not make room for another in the same generation, whose
+number would no longer distinguish them. Without terms two certain holds of different owners must not overlap.
+"""
+
+from typing import Final
+
+from assay.checkers.check import Check, Evidence, Explanation, Table, View
+from assay.checkers.engine import INFINITY, Row
+from assay.checkers.engine.sql_idioms import (
+    MAY_BEGIN,
+    MAY_HAVE_BEGUN,
+    first_rows,
+    greatest_before,
+    nearest_pairs,
+    order_by,
+    sum_so_far,
+)
+from assay.checkers.groups.generations import FORGOTTEN, generation_of
+from assay.checkers.times import seconds
+
+TERM: Final = "coalesce(e.generation, e.token)"
+"""Under which a row says that something is held, in a design that numbers that."""
+
+ACQUIRED: Final = View(
+    "hold_acquires",
+    f"""
+    select coalesce(e.group, '') as group_name, e.key, e.process, e.assignment,
+        min(case when e.outcome = 'ok' then e.owner end) as owner,
+        max(case when e.outcome = 'ok' then e.owner end) as other_owner,
+        max(case when e.outcome = 'ok' then {TERM} end) as term, min(e.op) as op, max(e.call) as reported,
+        max(case when e.outcome = 'ok' then coalesce(e.ret, {INFINITY}) end) as begun
+    from effects e where e.kind = 'acquire' and e.outcome <> 'fail'
+    group by coalesce(e.group, ''), e.key, e.process, e.assignment
+    """,
+)
+
+USED: Final = View(
+    "hold_uses",
+    """
+    select coalesce(e.group, '') as group_name, e.key, e.process, e.assignment,
+        min(case when e.kind in ('release', 'lost') then e.call end) as over,
+        max(case when e.kind = 'lost' or (e.kind = 'release' and e.outcome = 'ok') then e.ret end) as gone,
+        max(case when e.kind not in ('release', 'lost') and e.ret is not null then e.call end) as alive
+    from effects e
+    where e.kind not in ('append', 'end') and e.assignment is not null
+    group by coalesce(e.group, ''), e.key, e.process, e.assignment
+    """,
+)
+"""One row per assignment, held or not, made of nearly all rows: numbers alone, since text is slow to group."""
+
+HOLDS: Final = Table(
+    "holds",
+    """
+    select a.group_name, a.key, a.process, a.assignment, a.owner, a.other_owner, a.term, a.op, a.reported, a.begun,
+        u.over, u.gone, u.alive
+    from hold_acquires a left join hold_uses u on a.group_name = u.group_name and a.key = u.key
+        and a.process = u.process and a.assignment = u.assignment
+    """,
+)
+"""``reported``: the last call of an operation that reports it, so that it was held then at the latest; ``over``: when
+the owner began to give it up or learned of its loss; ``gone``: when it had done so for certain."""
+
+TIMES: Final = Table(
+    "fault_times",
+    f"""
+    select id, max(case when on_clients then 1 else 0 end) as of_clients,
+        max(case when coalesce(ends_process, true) then 1 else 0 end) as ends_process,
+        {MAY_BEGIN} as since,
+        coalesce(max(case when phase = 'healed' then time end), {INFINITY}) as healed,
+        coalesce(max(case when phase = 'recovered' then time end), {INFINITY}) as recovered
+    from faults group by id having {MAY_HAVE_BEGUN}
+    """,
+)
+"""``since``: when a fault may have begun, at the earliest: what was done is written only once it is done."""
+
+KILLS: Final = View(
+    "client_kills",
+    """
+    select since, healed from fault_times where of_clients = 1 and ends_process = 1
+    union all select cast(null as bigint), cast(null as bigint)
+    """,
+)
+"""Between which times a client's process may have ended; and a row of nulls. A fault that does not say whether it
+ends processes may do so."""
+
+CERTAIN: Final = Table(
+    "certain_holds",
+    """
+    select group_name, key, process, owner, term, op, begun, until from (
+        select group_name, key, process, owner, term, op, begun, case when over is null then alive
+            when killed < over then greatest(killed, least(alive, over)) else over end as until
+        from (
+            select h.group_name, h.key, h.process, h.owner, h.term, h.op, h.begun, h.over, h.alive,
+                min(case when k.healed > h.begun then greatest(k.since, h.begun) end) as killed
+            from holds h cross join client_kills k
+            where h.assignment is not null and h.owner = h.other_owner
+            group by h.group_name, h.key, h.process, h.assignment, h.owner, h.term, h.op, h.begun, h.over, h.alive
+            ) as facing) as bounded
+    where begun < until
+    """,
+)
+
+HOLD_VIEWS: Final = (ACQUIRED, USED, HOLDS, TIMES, KILLS, CERTAIN)
+
+
+def _owned(row: Row, evidence: Evidence) -> Explanation:
+    low, high = row["low_op"], row["high_op"]
+    what = f"{row['key']} of {row['group_name']}" if row["group_name"] else str(row["key"])
+    if row["term"] is not None:
+        owners = "two owners" if row["owners"] == 2 else f"{row['owners']} owners"
+        claim = (
+            f"{what} had {owners} in generation {row['term']}: {row['low_owner']} ({evidence.who(low)}) "
+            f"and {row['high_owner']} ({evidence.who(high)})"
+        )
+        if row["forgotten"]:
+            claim += f", although the group began again no more than {row['forgotten']} times"
+        numbered = row["generation"] is not None and not row["forgotten"]
+        about = (generation_of(row["group_name"], row["generation"]),) if numbered else ()
+        return Explanation(claim + ".", (low, high), about=about)
+    claim = (
+        f"{what} had two owners from {seconds(row['begun'])} to {seconds(min(row['before'], row['until']))}: "
+        f"{row['low_owner']} ({evidence.who(low)}) owned it from {seconds(row['low_begun'])} to at least "
+        f"{seconds(row['before'])}, and {row['high_owner']} ({evidence.who(high)}) from {seconds(row['begun'])} to at "
+        f"least {seconds(row['until'])}."
+    )
+    return Explanation(claim, (high, low, row["last_op"]))
+
+
+_BEGINS: Final = "case when before >= begun then 0 else 1 end"
+_FEW: Final = first_rows("found_double_ownership", "group_name, key, term, begun")
+
+DOUBLE_OWNERSHIP: Final = Check(
+    anomaly="double-ownership",
+    meaning="two owners held the same thing at once",
+    views=(
+        FORGOTTEN,
+        Table(
+            "generation_owners",
+            f"""
+            select coalesce(e.group, '') as group_name, e.key, {TERM} as term, e.owner, min(e.op) as op,
+                max(e.generation) as generation
+            from effects e
+            where e.kind = 'acquire' and e.outcome = 'ok' and {TERM} is not null
+                and e.owner is not null and e.key <> coalesce(e.group, '')
+            group by coalesce(e.group, ''), e.key, {TERM}, e.owner
+            """,
+        ),
+        View(
+            "hold_order",
+            f"""
+            select group_name, key, owner, begun, until,
+                {greatest_before("until", by="group_name, key, owner", order="begun, until")} as before
+            from certain_holds where term is null and key <> group_name
+            """,
+        ),
+        View(
+            "hold_turns",
+            f"""
+            select group_name, key, owner, begun, until,
+                {sum_so_far(_BEGINS, by="group_name, key, owner", order="begun, until")} as reign
+            from hold_order
+            """,
+        ),
+        View(
+            "reigns",
+            f"""
+            select group_name, key, begun, until, before from (
+                select group_name, key, begun, until,
+                    {greatest_before("until", by="group_name, key", order="begun, owner")} as before
+                from (
+                    select group_name, key, owner, min(begun) as begun, max(until) as until from hold_turns
+                    group by group_name, key, owner, reign) as joined) as ordered
+            """,
+        ),
+        Table(
+            "found_double_ownership",
+            """
+            select o.group_name, o.key, o.term, count(*) as owners, max(coalesce(g.times, 0)) as forgotten,
+                max(o.generation) as generation, cast(null as bigint) as begun, cast(null as bigint) as until,
+                cast(null as bigint) as before
+            from generation_owners o left join group_forgotten g on o.group_name = g.key
+            group by o.group_name, o.key, o.term having count(*) > 1 + max(coalesce(g.times, 0))
+            union all
+            select group_name, key, cast(null as bigint), 2, 0, cast(null as bigint), begun, until, before
+            from reigns where before > begun
+            """,
+        ),
+    ),
+    evidence=f"""
+        select f.group_name, f.key, f.term, f.owners, f.forgotten, f.generation, f.begun, f.until, f.before,
+            coalesce(min(n.former_side), min(c.owner)) as low_owner, coalesce(min(n.side), min(d.owner)) as high_owner,
+            coalesce(min(n.former_op), min(c.op)) as low_op, coalesce(min(n.op), min(d.op)) as high_op,
+            min(c.begun) as low_begun, min(l.op) as last_op
+        from {_FEW} f
+            left join ({
+        nearest_pairs(
+            f'''
+            select f.group_name, f.key, f.term, e.owner as side, coalesce(e.ret, e.call) as moment, e.op
+            from {_FEW} f join effects e
+                on f.group_name = coalesce(e.group, '') and f.key = e.key and f.term = {TERM}
+            where e.kind = 'acquire' and e.outcome = 'ok' and e.owner is not null
+            ''',
+            "group_name, key, term",
+        )
+    }) n on n.group_name = f.group_name and n.key = f.key and n.term = f.term
+            left join certain_holds c on c.group_name = f.group_name and c.key = f.key and c.until = f.before
+                and c.term is null
+            left join certain_holds d on d.group_name = f.group_name and d.key = f.key and d.begun = f.begun
+                and d.term is null
+            left join double_owned_last l on l.process = c.process and l.call = f.before
+        group by f.group_name, f.key, f.term, f.owners, f.forgotten, f.generation, f.begun, f.until, f.before
+        {order_by("f.group_name, f.key, f.term, f.begun")}
+        """,
+    examined="select (select count(*) from generation_owners) + (select count(*) from hold_turns) as examined",
+    explain=_owned,
+    explained_by=("generation-reuse",),
+    seen_again=True,  # in each partition of a generation that was given out twice
+    evidence_views=(
+        Table(
+            "double_owned_until",
+            """
+            select c.process, c.until
+            from found_double_ownership f join certain_holds c on c.group_name = f.group_name and c.key = f.key
+                and c.until = f.before
+            where c.term is null group by c.process, c.until
+            """,
+        ),
+        View(
+            "double_owned_last",
+            """
+            select e.process, e.call, min(e.op) as op
+            from effects e join double_owned_until d on e.process = d.process and e.call = d.until
+            group by e.process, e.call
+            """,
+        ),
+    ),
+)
+"""Overlapping or adjoining holds of one owner are one reign, so two reigns that overlap have different owners."""

@@ -1,0 +1,62 @@
+"""What a member hands out of a partition ends with its hold: nothing comes after the place where it gave it up.
+
+How a workload records itself in ``effects``: ``release`` and ``lost`` with a ``position``, which is where the hold
+ended: all below it had been handed out then. Reads under the hold's ``assignment`` as any (``log.family``).
+
+The place is final. The next owner begins at what was committed, at that place at most, so records that the former one
+hands out in addition are read twice although no one died and nothing was in doubt. Of a read that was called before the
+operation that reports the parting nothing is claimed, since the place may have been set back by then.
+"""
+
+from typing import Final
+
+from assay.checkers.check import Check, Evidence, Explanation, Table, family_of
+from assay.checkers.engine import Row
+from assay.checkers.engine.sql_idioms import first_of
+
+
+def _late(row: Row, evidence: Evidence) -> Explanation:
+    read, parting = row["read_op"], row["parting_op"]
+    claim = (
+        f"{evidence.who(read)} was shown {row['key']} up to offset {row['reached']}, by {evidence.returned(read)}, "
+        f"under a hold that had ended at offset {row['position']} ({evidence.who(parting)}, called at "
+        f"{evidence.called(parting)})."
+    )
+    return Explanation(claim, (read, parting))
+
+
+_BY: Final = "p.key = r.key and p.process = r.process and p.assignment = r.assignment"
+
+READ_AFTER_RELEASE: Final = Check(
+    anomaly="read-after-release",
+    meaning="a member handed out records of a partition that it had given up",
+    views=(
+        Table(
+            "partings",
+            """
+            select key, process, assignment, max(position) as position, min(call) as call, min(op) as op from effects
+            where kind in ('release', 'lost') and outcome = 'ok' and position is not null and assignment is not null
+            group by key, process, assignment
+            """,
+        ),
+        Table(
+            "found_read_after_release",
+            f"""
+            select p.key, p.op as parting_op, p.position, r.op as read_op, r.position as reached
+            from partings p join (
+                select op, key, process, assignment, call, position from effects
+                where kind = 'observe-end' and outcome = 'ok' and assignment is not null) r on {_BY}
+            where r.call >= p.call and r.position > p.position
+            """,
+        ),
+    ),
+    evidence=first_of("found_read_after_release", "key, parting_op, read_op, reached"),
+    examined="select count(*) as examined from partings",
+    explain=_late,
+)
+
+PARTINGS: Final = family_of(
+    READ_AFTER_RELEASE,
+    applies="effects where kind in ('release', 'lost') and position is not null",
+    kinds=("release", "lost"),
+)

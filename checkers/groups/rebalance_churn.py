@@ -1,0 +1,135 @@
+"""A group comes to rest: where no member comes or goes, it stays in the generation that it is in.
+
+A group may settle nothing and still have everything read: each of its members takes over, reads a little and is asked
+to join again. So after the last change there is no new generation from half of the contract's group deadline on. What
+counts as a change, for any group: a fault, until it is healed and its targets have recovered; a topic made, grown,
+deleted or moved. For one group: the first row that a process has in it, what a member gave up by itself, and each
+operation that may be its end or its return: one of a process of the group without any effects (it left, or was silent),
+or with an unknown outcome (another process takes its place), or an ok one which lost partitions and got none (it died).
+
+Generations are those that members report (``acquire``), by the harness's clock, in the drain, and as long as members
+poll without a pause of a quarter of the deadline (``settling``). A number counts where it is above all that were known
+when the time began, and ``TIMES`` of them make an anomaly: of a single one a member may have been informed late, and
+between two of them the group was asked to join again. The event log has each generation, too, but only by the nodes'
+own clocks. The old design has none.
+"""
+
+from typing import Final
+
+from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital, family_of
+from assay.checkers.engine import INFINITY, Row
+from assay.checkers.engine.sql_idioms import first_of, order_by
+from assay.checkers.groups.group_convergence import POLLS, STRETCHES
+from assay.checkers.liveness.snapshots import QUIET
+from assay.checkers.times import seconds
+
+TIMES: Final = 2
+
+
+def _restless(row: Row, _: Evidence) -> Explanation:
+    claim = (
+        f"members of {row['key']} were given {row['generations']} new generations, up to {row['highest']}, from "
+        f"{seconds(row['since'])} to {seconds(row['until'])}, although no member had come or gone and no fault been in "
+        f"force for {seconds(row['since'] - row['changed'])} before; the contract's deadline is "
+        f"{seconds(row['deadline'])}."
+    )
+    return Explanation(capital(claim), (row["first_op"], row["last_op"]), 0, row["until"])
+
+
+RESTLESS_GROUP: Final = Check(
+    anomaly="restless-group",
+    meaning="a group went on from generation to generation, although no member came or went",
+    views=(
+        QUIET,
+        POLLS,
+        STRETCHES,
+        View(
+            "restless_members",
+            """
+            select e.process, e.group as group_name, min(e.ret) as joined from effects e
+            where e.group is not null and e.ret is not null group by e.process, e.group
+            """,
+        ),
+        View(
+            "restless_rows",
+            """
+            select e.op, max(case when e.kind = 'release' then 1 else 0 end) as released,
+                max(case when e.kind = 'lost' then 1 else 0 end) as lost,
+                max(case when e.kind in ('lost', 'release') then 0 else 1 end) as others
+            from effects e group by e.op
+            """,
+        ),
+        View(
+            "restless_turns",
+            f"""
+            select o.process, case when o.outcome = 'info' then o.resumed else o.ret end as time from (
+                select "index" as op, process, outcome, ret, coalesce(
+                    lead(call) over (partition by worker {order_by('call, "index"')}), {INFINITY}) as resumed
+                from ops) o left join restless_rows r on r.op = o.op
+            where o.outcome = 'info' or r.op is null or r.released = 1
+                or (o.outcome = 'ok' and r.lost = 1 and r.others = 0)
+            """,
+        ),
+        Table(
+            "restless_changes",
+            f"""
+            select group_name, max(time) as time from (
+                select group_name, joined as time from restless_members
+                union all
+                select m.group_name, t.time from restless_members m join restless_turns t on t.process = m.process
+                union all
+                select m.group_name, a.time from (select group_name from restless_members group by group_name) m
+                    cross join (
+                        select coalesce(max(case when outcome = 'ok' then ret else {INFINITY} end), 0) as time
+                        from effects where outcome <> 'fail' and kind in ('topic-create', 'topic-delete',
+                            'partitions-add', 'move')) a) as all_of_them
+            group by group_name
+            """,
+        ),
+        View(
+            "restless_times",
+            """
+            select s.group_name, greatest(c.time, q.since, s.since) as changed, s.until, d.group_deadline as deadline
+            from settle_stretches s join restless_changes c on c.group_name = s.group_name
+                join (select group_name, max(until) as until from settle_stretches group by group_name) l
+                on l.group_name = s.group_name and l.until = s.until
+                cross join rest_quiet q cross join deadlines_declared d
+            """,
+        ),
+        Table(
+            "restless_judged",
+            """
+            select t.group_name, t.changed, t.until, t.deadline, coalesce(max(case when
+                2 * (e.call - t.changed) < t.deadline then e.generation end), -1) as known
+            from restless_times t join effects e on e.group = t.group_name
+            where t.changed < t.until and 2 * (t.until - t.changed) > t.deadline
+                and e.kind = 'acquire' and e.outcome = 'ok' and e.generation is not null
+            group by t.group_name, t.changed, t.until, t.deadline
+            """,
+        ),
+        Table(
+            "found_restless_group",
+            f"""
+            select group_name as key, changed, deadline, count(*) as generations, max(generation) as highest,
+                min(op) as first_op, max(op) as last_op, min(call) as since, max(call) as until
+            from (
+                select j.group_name, j.changed, j.deadline, e.generation, min(e.op) as op, min(e.call) as call
+                from restless_judged j join effects e on e.group = j.group_name
+                where e.kind = 'acquire' and e.outcome = 'ok' and e.generation > j.known and e.call <= j.until
+                group by j.group_name, j.changed, j.deadline, e.generation) as fresh
+            group by group_name, changed, deadline having count(*) >= {TIMES}
+            """,
+        ),
+    ),
+    evidence=first_of("found_restless_group", "key"),
+    examined="select count(*) as examined from restless_judged",
+    explain=_restless,
+    needs_end=True,
+    optional=True,  # a run that ends before its members have been at rest for so long
+)
+
+RESTLESSNESS: Final = family_of(
+    RESTLESS_GROUP,
+    applies="effects e where e.kind = 'acquire' and e.group is not null and e.generation is not null",
+    kinds=("acquire",),
+)

@@ -1,0 +1,17 @@
+"""Judges a history by a contract.
+
+- ``contract``: which anomalies are forbidden and which are tolerated
+- ``judge``: turns a history and a contract into a verdict
+- ``verdict``: findings, and the three verdicts
+- ``coverage``: whether enough happened for a pass, and whether the system recovered
+- ``disturbance``: which operations succeeded during which faults
+- ``validate``: rejects histories that cannot have happened
+- ``history_integrity``: finds missing and damaged files
+- ``early_checks``: which checks are valid while a run goes on
+- ``cause_grouping``: groups the findings that have one cause
+- ``finding_context``: the active faults and the leader at the time of a finding
+- ``unknown_reasons``: explains a verdict of unknown
+- ``attribution``: names the check in which an error was raised
+
+Imports ``checkers.engine`` and the declaration of checks; the harness and ``reports`` import it.
+"""

@@ -1,0 +1,310 @@
+"""Did enough happen to call a run good, and did the system come back after each fault?
+
+A run passes only if every fault that was meant to happen was injected and took effect (or yielded to another one, which
+kept it from being injected, as the mix allows some to), enough operations succeeded
+under faults (:mod:`assay.checkers.judging.disturbance`) and after the last heal, every check had data, and the drain
+reached the sentinel in every partition. Each of these that is missing is a reason for ``unknown``, in words. The one
+finding made here is ``no-recovery``: a key to which clients kept sending (or which they kept reading) after a heal,
+with no new fault in the way (one whose injection took long, or failed half way, is in the way from when it may have
+begun), and of which no send was acknowledged (no poll reached the end) within the contract's deadline. One that was
+first tried just before the deadline, as a drain's first reads may be, is not held to it.
+
+*Reaching the end*: a poll called after the heal that ended ok beyond all that had been acknowledged before the heal,
+and beyond the first send that was acknowledged after it, so that a reader which stands still where it was does not
+count; or at the settled end if that is lower (what is missing then is the loss checks' finding, not a slow recovery).
+A register has recovered with the first write or CAS that was acknowledged, and the first read that was answered.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from assay.checkers.engine import INFINITY, Engine, Row
+from assay.checkers.judging.contract import NO_RECOVERY, Contract
+from assay.checkers.judging.disturbance import FaultTimes, silences
+from assay.checkers.judging.verdict import Finding
+from assay.checkers.log.incarnations import first_name, topic_of
+from assay.checkers.times import readable, seconds
+
+NO_RECOVERY_MEANING: Final = "after a fault was healed, service did not come back within the deadline"
+
+_EMPTY_HANDED: Final = (
+    "('observe-begin', 'observe-end', 'seek', 'reset', 'start', 'end', 'drained', 'queue-drained', 'assign', 'revoke', "
+    "'lost', 'idle')"
+)
+"""Kinds of effects that do not make an operation count: an empty poll, a look at the log's end."""
+
+_SUCCEEDED: Final = "select count(*) as examined from successes where call >= {begin} and ret <= {end}"
+_AT_WORK: Final = """
+    select count(*) as examined from ops where call <= {end} and (call >= {begin} or ret >= {begin})
+    """
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What recovers, a log or a register: the names of a change and of a look, in short and in a finding's sentence.
+
+    ``query`` gives per heal of ``heals`` (``id``, its fault's) and ``key`` the time of the first change and look that
+    count (``changed``, ``looked``), and how often they were tried in time (``changes``, ``looks``; see
+    :data:`_IN_TIME`).
+    """
+
+    change: str
+    look: str
+    changed: str
+    looked: str
+    query: str
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """How long one key took after one heal: nanoseconds to the first change and the first look that count."""
+
+    subject: Subject
+    fault: FaultTimes
+    key: str
+    changed: int | None
+    looked: int | None
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """``reasons`` not to pass; ``slow``: instances of no-recovery; ``heals``: how many of them had data."""
+
+    reasons: tuple[str, ...]
+    slow: tuple[Finding, ...]
+    recoveries: tuple[Recovery, ...]
+
+
+def slowest(recoveries: tuple[Recovery, ...]) -> str | None:
+    """Each fault's slowest key in words: ``fault 1 (partition): send 0.412 s, poll 1.020 s after the heal``."""
+    lines = []
+    for fault, subject in dict.fromkeys((recovery.fault, recovery.subject) for recovery in recoveries):
+        mine = [recovery for recovery in recoveries if recovery.fault == fault and recovery.subject == subject]
+        changed, looked = _worst([one.changed for one in mine]), _worst([one.looked for one in mine])
+        lines.append(
+            f"fault {fault.id} ({fault.name}): {subject.change} {changed}, {subject.look} {looked} after the heal"
+        )
+    return "; ".join(map(readable, lines)) or None
+
+
+def _worst(times: list[int | None]) -> str:
+    known = [time for time in times if time is not None]
+    return "never" if len(known) < len(times) else seconds(max(known))
+
+
+def cover(engine: Engine, contract: Contract, known: list[FaultTimes], *, ended: bool) -> Coverage:
+    """``known``: all faults of the history. ``ended``: the run came to its own end, so its deadlines count.
+
+    Needs the views of the log and register families.
+    """
+    reasons = [*_fault_reasons(known), *_operation_reasons(engine, contract, known), *_drain_reasons(engine)]
+    recoveries: list[Recovery] = []
+    slow: list[Finding] = []
+    if ended and any(fault.healed is not None for fault in known):
+        engine.table("heals", _heals(contract.deadline))
+        engine.table("turns", _TURNS)
+        found = [(subject, _by_fault(engine.rows(subject.query))) for subject in SUBJECTS]
+        for fault in known:
+            if fault.healed is not None:
+                rows = [(subject, row) for subject, of_fault in found for row in of_fault.get(fault.id, ())]
+                some, late = _recovery(engine, contract, known, fault, fault.healed, rows)
+                recoveries += some
+                slow += late
+    return Coverage(tuple(map(readable, reasons)), tuple(slow), tuple(recoveries))
+
+
+def _fault_reasons(known: list[FaultTimes]) -> list[str]:
+    reasons = []
+    struck = any(fault.took_effect for fault in known)
+    for fault in known:
+        name = f"fault {fault.id} ({fault.name})"
+        if fault.injected is None and fault.hindered and struck:
+            continue
+        if fault.injected is None:
+            reasons.append(f"{name} was intended but never injected" + ("" if fault.why is None else f": {fault.why}"))
+        elif fault.healed is None:
+            reasons.append(f"{name} was injected at {seconds(fault.injected)} but never healed")
+        elif not fault.took_effect:
+            reasons.append(f"{name} was injected at {seconds(fault.injected)}, but nothing shows that it took effect")
+        elif fault.failed:
+            reasons.append(f"{name} failed in part (see faults)")
+    return reasons
+
+
+def successes(engine: Engine, *, kept: bool = True, by_outcome: bool = False) -> None:
+    """Makes ``successes``: operations (``op``, ``call``, ``ret``) that achieved something; kept if it is read again.
+
+    ``by_outcome``: all that ended ok, in a history that says nothing of effects.
+    """
+    make = engine.table if kept else engine.view
+    if by_outcome:
+        make("successes", "select \"index\" as op, call, ret from ops where outcome = 'ok'")
+        return
+    make(
+        "successes",
+        "select op, min(call) as call, min(ret) as ret from effects "
+        f"where outcome = 'ok' and ret is not null and kind not in {_EMPTY_HANDED} group by op",
+    )
+
+
+def _operation_reasons(engine: Engine, contract: Contract, known: list[FaultTimes]) -> list[str]:
+    by_outcome = contract.model is not None and _count(engine, "select count(*) as examined from effect_kinds") == 0
+    successes(engine, kept=bool(known), by_outcome=by_outcome)
+    reasons = []
+    # Where the first ones are enough, the others need not be counted.
+    total = _count(engine, f"select count(*) as examined from successes where op < {100 * contract.minimum_operations}")
+    if total < contract.minimum_operations:
+        total = _count(engine, "select count(*) as examined from successes")
+    if total < contract.minimum_operations:
+        reasons.append(f"only {total} operations succeeded, the contract asks for {contract.minimum_operations}")
+    reasons += silences(
+        known,
+        contract,
+        lambda begin, end: _count(engine, _SUCCEEDED.format(begin=begin, end=end)),
+        lambda begin, end: _count(engine, _AT_WORK.format(begin=begin, end=end)),
+    )
+    heals = [fault.healed for fault in known if fault.healed is not None]
+    if heals:
+        after = _count(engine, f"select count(*) as examined from successes where call >= {max(heals)}")
+        if after < contract.minimum_after_heal:
+            reasons.append(
+                f"only {after} operations succeeded after the last heal at {seconds(max(heals))}, "
+                f"the contract asks for {contract.minimum_after_heal}"
+            )
+    return reasons
+
+
+def _drain_reasons(engine: Engine) -> list[str]:
+    """One reason for each partition in which the drain did not reach the sentinel, at most ten of them.
+
+    Topics that were created in the run may be gone by its end, and are not drained.
+    """
+    rows = engine.rows(
+        f"""
+        select k.key, t.settled from (
+            select key from effect_kinds where kind in ('append', 'observe', 'observe-begin') group by key) k
+            left join log_settled t on k.key = t.key
+            left join (select {first_name("key")} as name from effect_kinds where kind = 'topic-create'
+                group by {first_name("key")}) c on {topic_of(first_name("k.key"))} = c.name
+        where t.sentinel_call is null and c.name is null order by k.key nulls first
+        """
+    )
+    reasons = [f"the drain did not reach a sentinel in {row['key']}" for row in rows[:10]]
+    return reasons if len(rows) <= 10 else [*reasons, f"nor in {len(rows) - 10} other partitions"]
+
+
+def _recovery(
+    engine: Engine,
+    contract: Contract,
+    known: list[FaultTimes],
+    fault: FaultTimes,
+    healed: int,
+    rows: Sequence[tuple[Subject, Row]],
+) -> tuple[list[Recovery], list[Finding]]:
+    limit = healed + contract.deadline
+    undisturbed = not any(other.disturbs(healed, limit) for other in known if other.id != fault.id)
+    last = _count(engine, "select coalesce(max(coalesce(ret, call)), 0) as examined from effects")
+    recoveries, late = [], []
+    for subject, row in rows:
+        changed = None if row["changed"] is None else row["changed"] - healed
+        looked = None if row["looked"] is None else row["looked"] - healed
+        recoveries.append(Recovery(subject, fault, row["key"], changed, looked))
+        if undisturbed and last >= limit:
+            late += [
+                _late(contract, fault, healed, row, what, time, tries)
+                for what, time, tries in (
+                    (subject.changed, changed, row["changes"]),
+                    (subject.looked, looked, row["looks"]),
+                )
+                if tries > 0 and (time is None or time > contract.deadline)
+            ]
+    return recoveries, late
+
+
+def _by_fault(rows: Sequence[Row]) -> dict[int, list[Row]]:
+    """Those of each, by their keys; sorted here: rows without an order can be asked for many histories at once."""
+    found: dict[int, list[Row]] = {}
+    for row in sorted(rows, key=lambda row: (row["key"] is not None, row["key"] or "")):
+        found.setdefault(row["id"], []).append(row)
+    return found
+
+
+def _heals(deadline: int) -> str:
+    """Each fault's last heal, half the deadline after it, and the deadline (``until``)."""
+    return f"""
+        select id, healed, healed + {deadline // 2} as half, healed + {deadline} as until,
+            {(deadline - deadline // 2) // 2} as quarter
+        from (select id, max(case when phase = 'healed' then time end) as healed from faults group by id) h
+        where healed is not null
+        """
+
+
+_TURNS: Final = """
+    select key, kind, op, call, ret, outcome, position from effects
+    where kind in ('append', 'observe-begin', 'observe-end')
+    """
+"""The rows that show a log's recovery, a small part of all."""
+
+_IN_TIME: Final = "(call >= h.half and least(ret, call + h.quarter) <= h.until)"
+"""Whether a row's operation shows that the service was not back: it was called in the second half of the deadline (a
+client that tried only right after the heal proves nothing about the rest of the time), and was over by its end or had a
+quarter of it in which to be answered (one called in the last moment proves nothing either).
+"""
+
+_LOGS: Final = f"""
+    select h.id, e.key, count(case when e.kind = 'append' and {_IN_TIME} then 1 end) as changes,
+        count(case when e.kind = 'observe-begin' and {_IN_TIME} then 1 end) as looks,
+        min(case when e.kind = 'append' and e.outcome = 'ok' then e.ret end) as changed,
+        min(case when e.kind = 'observe-end' and e.outcome = 'ok' and e.position >= coalesce(n.needed, 0)
+            then e.ret end) as looked,
+        min(e.op) as first_op
+    from heals h join turns e on e.call >= h.healed left join (
+        select g.id, s.key,
+            least(max(least(s.position, {INFINITY - 1})) + 1, coalesce(min(t.settled), {INFINITY})) as needed
+        from heals g cross join log_sends s left join log_settled t on s.key = t.key left join (
+            select b.id, a.key, min(a.ret) as back from heals b join log_sends a
+                on a.call >= b.healed and a.ret <= b.until
+            where a.outcome = 'ok' group by b.id, a.key) f on s.key = f.key and g.id = f.id
+        where s.outcome = 'ok' and s.position is not null and (s.ret < g.healed or s.ret = f.back)
+        group by g.id, s.key) n on e.key = n.key and h.id = n.id
+    group by h.id, e.key
+    """
+
+_REGISTERS: Final = f"""
+    select h.id, r.key,
+        count(case when r.kind <> 'read' and {_IN_TIME} then 1 end) as changes,
+        count(case when r.kind = 'read' and {_IN_TIME} then 1 end) as looks,
+        min(case when r.kind <> 'read' and r.outcome = 'ok' then r.ret end) as changed,
+        min(case when r.kind = 'read' and r.outcome = 'ok' then r.ret end) as looked,
+        min(r.op) as first_op
+    from heals h join register_rows r on r.call >= h.healed group by h.id, r.key
+    """
+
+
+SUBJECTS: Final = (
+    Subject("send", "poll", "send to {} was acknowledged", "poll of {} reached the end", _LOGS),
+    Subject("write", "read", "write to {} was acknowledged", "read of {} was answered", _REGISTERS),
+)
+
+
+def _late(
+    contract: Contract, fault: FaultTimes, healed: int, row: Row, what: str, time: int | None, tries: int
+) -> Finding:
+    when = "never again in this run" if time is None else f"only {seconds(time)} later, at {seconds(healed + time)}"
+    return Finding(
+        anomaly=NO_RECOVERY,
+        key=row["key"],
+        claim=readable(
+            f"after fault {fault.id} ({fault.name}) was healed at {seconds(healed)}, the first "
+            f"{what.format(row['key'])} {when}; the contract's deadline is {contract.recovery_deadline:g} s."
+        ),
+        operations=(row["first_op"],),
+        omitted=max(0, tries - 1),
+        time=healed + contract.deadline,
+        faults=(fault.id,),
+    )
+
+
+def _count(engine: Engine, sql: str) -> int:
+    return int(engine.rows(sql)[0]["examined"])

@@ -1,0 +1,96 @@
+"""Checks that a history's files are whole, and that they are those that its run left. Errors name file and row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from assay.harness.core.history import CLOSED, DIGESTED, HistoryError
+from assay.harness.core.history.data_sets import DATA_SETS
+from assay.harness.core.lazy_import import Late
+from assay.harness.core.printable import plainly
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from assay.harness.core.history import HistoryReader
+else:
+    pa, pq = Late("pyarrow"), Late("pyarrow.parquet")
+
+
+Progress = Callable[[int, int], None]
+"""Called with how much was done, and of how much."""
+
+
+def untouched(reader: HistoryReader, progress: Progress = lambda done, total: None) -> None:
+    """Reads every value. Raises ``HistoryError`` for a damaged part, and for rows that were changed afterwards."""
+    closed = reader.closed
+    total = sum(map(reader.rows, DATA_SETS))
+    digested = 0 if closed is None else sum(map(reader.rows, DIGESTED))
+    readable(reader, lambda rows: progress(rows, total + digested))
+    if closed is not None and reader.digest(lambda rows: progress(total + rows, total + digested)) != closed.digest:
+        raise HistoryError(
+            f"{reader.folder / CLOSED}: the parts hold other rows than those that were written (their digest is not "
+            f"{closed.digest}); judge the files as the run left them"
+        )
+
+
+def readable(reader: HistoryReader, progress: Callable[[int], None] = lambda rows: None) -> None:
+    """Raises ``HistoryError`` naming the first part that cannot be read through, and which of its rows.
+
+    Also for values that the format has no place for: numbers too large for their column, text that is not UTF-8.
+    """
+    done = 0
+    for name in DATA_SETS:
+        for path in reader.paths(name):
+            first = 1
+            try:
+                with pq.ParquetFile(path) as file:
+                    for group in range(file.num_row_groups):
+                        _fitting(path, reader.stored_schema(name), file.read_row_group(group), first)
+                        rows = file.metadata.row_group(group).num_rows
+                        first, done = first + rows, done + rows
+                        progress(done)
+            except (pa.ArrowException, OSError) as error:
+                raise HistoryError(
+                    f"{path}: row {first} or one soon after it cannot be read: {plainly(error)}"
+                ) from error
+
+
+def _fitting(path: Path, schema: pa.Schema, rows: pa.Table, first: int) -> None:
+    """``first``: the number of the first of these rows in its file."""
+    for field in schema:
+        at = rows.schema.get_field_index(field.name)
+        if at < 0:
+            continue
+        column = rows.column(at)
+        why = _misfit(column, field.type)
+        if why is None:
+            continue
+        good, bad = 0, len(column)  # so many rows from the start fit, so many do not
+        while bad - good > 1:
+            middle = (good + bad) // 2
+            good, bad = (middle, bad) if _misfit(column.slice(0, middle), field.type) is None else (good, middle)
+        raise HistoryError(f"{path}: row {first + good}: {field.name} does not fit {field.type}: {why}")
+
+
+def _misfit(column: pa.ChunkedArray, kind: pa.DataType) -> str | None:
+    try:
+        column.cast(kind).validate(full=True)
+    except pa.ArrowException as error:
+        return plainly(error)
+    return None
+
+
+def as_closed(reader: HistoryReader) -> None:
+    """Raises ``HistoryError`` unless there are as many rows as were written: a missing part shows only in the count."""
+    if reader.closed is None:
+        return
+    for name, rows in reader.closed.rows.items():
+        if name in DATA_SETS and rows != reader.rows(name):
+            raise HistoryError(
+                f"{reader.folder / name}: its parts have {reader.rows(name)} rows, but {CLOSED} says that {rows} were "
+                "written; a part is missing, cut short or not of this run"
+            )

@@ -1,0 +1,355 @@
+"""Is a history one that could have happened at all? Asked before any check reads it.
+
+A check takes the format's promises for granted: an operation that ended has a return, nothing returns before it was
+called, a process has one operation open at a time, no stamp occurs twice. Files that break one of them would be
+judged, and wrongly. So each rule is SQL that finds the first row to break it, on the engine that will judge; the row is
+then looked up in its file. One error names file, row (the file's first is row 1) and reason.
+
+What is *not* asked: whether the operations make sense. That is what checks are for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from assay.checkers.check import Table, View, build
+from assay.checkers.engine import Engine, Row
+from assay.checkers.engine.base import quoted
+from assay.checkers.judging.history_integrity import Progress, as_closed
+from assay.harness.core.history import HistoryError
+from assay.harness.core.history.data_sets import DATA_SETS
+
+if TYPE_CHECKING:
+    from assay.harness.core.history import HistoryReader
+from assay.harness.core.operation import Outcome, Phase
+
+FAULT_PHASES: Final = ("intended", "injected", "healed", "recovered", "failed")
+_WORDS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
+    "ops": {"outcome": tuple(Outcome), "phase": tuple(Phase)},
+    "effects": {"outcome": tuple(Outcome), "phase": tuple(Phase)},
+    "faults": {"phase": FAULT_PHASES},
+}
+"""Columns that take one of a few words."""
+
+
+class _When(Enum):
+    """Of which histories a rule holds: of those written to their end, of the others, of all."""
+
+    CLOSED = auto()
+    OPEN = auto()
+    ALWAYS = auto()
+
+
+@dataclass(frozen=True)
+class Rule:
+    """``sql`` gives at most one row: the first to break it. ``names``: the columns that find it in its file."""
+
+    data: str
+    sql: str
+    names: tuple[str, ...]
+    reason: Callable[[Row], str]
+    last: bool = False
+    """Of several such rows the last is the one to name."""
+    when: _When = _When.ALWAYS
+    views: tuple[View, ...] = ()
+    """What ``sql`` reads in addition to the history."""
+
+
+def validate(
+    engine: Engine, reader: HistoryReader, *, complete: bool = True, progress: Progress = lambda done, total: None
+) -> None:
+    """Raises ``HistoryError`` for the first rule that is broken. Needs the history's views in ``engine``."""
+    as_closed(reader)
+    for number, rule in enumerate(RULES):
+        progress(number, len(RULES))
+        if rule.when is (_When.OPEN if complete else _When.CLOSED):
+            continue
+        build(engine, rule.views)
+        for row in engine.rows(rule.sql):
+            path, number = _locate(reader, rule, row)
+            raise HistoryError(f"{path}: row {number}: {rule.reason(row)}")
+
+
+def _locate(reader: HistoryReader, rule: Rule, row: Row) -> tuple[Path, int]:
+    """The file of the row, and its number there."""
+    found: tuple[Path, int] | None = None
+    for path, number in _matches(reader, rule, row):
+        found = (path, number)
+        if not rule.last:
+            break
+    if found is None:
+        raise HistoryError(f"{reader.folder / rule.data}: row unknown: {rule.reason(row)}")
+    return found
+
+
+def _matches(reader: HistoryReader, rule: Rule, row: Row) -> Iterator[tuple[Path, int]]:
+    for path in reader.paths(rule.data):
+        before = 1
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(columns=list(rule.names)):
+                mask = _equal(batch, {name: row[name] for name in rule.names})
+                for offset in pc.indices_nonzero(mask).to_pylist():
+                    yield path, before + int(offset)
+                before += batch.num_rows
+
+
+def _equal(batch: pa.RecordBatch, wanted: Mapping[str, Any]) -> Any:
+    mask = pa.array([True] * batch.num_rows)
+    for name, value in wanted.items():
+        column = batch.column(batch.schema.get_field_index(name))
+        same = pc.is_null(column) if value is None else pc.fill_null(pc.equal(column, value), False)
+        mask = pc.and_(mask, same)
+    return mask
+
+
+def _stamp(time: int) -> str:
+    return f"{time} ns"
+
+
+def _among(words: tuple[str, ...]) -> str:
+    return ", ".join(f"'{word}'" for word in words)
+
+
+def _in_itself(data: str, names: tuple[str, ...], more: Mapping[str, str], explain: Callable[[Row], str]) -> Rule:
+    """What one row shows alone: required values, words, and ``more``: (name of the case, condition)."""
+    required = [field.name for field in DATA_SETS[data] if not field.nullable]
+    words = _WORDS.get(data, {})
+    cases = {f"null {column}": f"{quoted(column)} is null" for column in required}
+    cases |= {f"word {column}": f"{column} not in ({_among(known)})" for column, known in words.items()}
+    cases |= more
+    whens = " ".join(f"when {condition} then '{case}'" for case, condition in cases.items())
+    columns = ", ".join(quoted(name) for name in dict.fromkeys((*names, *words, *_extra(data))))
+
+    def reason(row: Row) -> str:
+        kind, _, column = str(row["broken"]).partition(" ")
+        if kind == "null":
+            return f"{column} has no value, and every row of {data} must have one"
+        if kind == "word":
+            return f"{column} is {row[column]!r}, which is none of {', '.join(words[column])}"
+        return explain(row)
+
+    order = ", ".join(f"{quoted(name)} nulls first" for name in names)
+    return Rule(
+        data=data,
+        sql=f"select * from (select {columns}, case {whens} end as broken from {data}) as looked_at "
+        f"where broken is not null order by {order} limit 1",
+        names=names,
+        reason=reason,
+    )
+
+
+def _extra(data: str) -> tuple[str, ...]:
+    return ("call", "ret") if data in ("ops", "effects") else ()
+
+
+def _operation(row: Row) -> str:
+    match row["broken"]:
+        case "no ret":
+            return f"operation {row['index']} ended {row['outcome']}, but has no ret; only info has none"
+        case "ret":
+            return (
+                f"operation {row['index']} ended info, but has the ret {_stamp(row['ret'])}; info means that "
+                "it is not known whether or when it took effect"
+            )
+        case _:
+            return (
+                f"operation {row['index']} returned at {_stamp(row['ret'])}, not after its call at "
+                f"{_stamp(row['call'])}"
+            )
+
+
+def _process(row: Row) -> str:
+    former = f"its operation {row['former']}, called at {_stamp(row['former_call'])}"
+    if row["call"] <= row["former_call"]:
+        return (
+            f"time goes backwards: process {row['process']} called operation {row['index']} at {_stamp(row['call'])}, "
+            f"not after {former}"
+        )
+    until = "never returned" if row["former_ret"] is None else f"returned only at {_stamp(row['former_ret'])}"
+    return (
+        f"process {row['process']} has two open calls: operation {row['index']} at {_stamp(row['call'])}, while "
+        f"{former}, {until}"
+    )
+
+
+def _belongs(row: Row) -> str:
+    if row["known"] is None:
+        return f"this is an effect of operation {row['op']}, which is not in ops"
+    for column in ("process", "call", "ret", "phase"):
+        if row[column] != row[f"op_{column}"]:
+            return (
+                f"{column} is {row[column]}, but that of operation {row['op']} is {row[f'op_{column}']} "
+                "(process, call, ret and phase of an effect are its operation's)"
+            )
+    raise AssertionError(f"the rule found an effect that differs in nothing: {dict(row)}")
+
+
+def _mismatch(join: str, unknown: str) -> str:
+    return f"""
+        select e.op, e.sub, o."index" as known, e.process, o.process as op_process,
+            e.call, o.call as op_call, e.ret, o.ret as op_ret, e.phase, o.phase as op_phase
+        from effects e join doubtful_operations d on e.op = d.op {join} ops o on e.op = o."index"
+        where d.other = 1 and ({unknown} e.process <> o.process or e.call <> o.call or e.phase <> o.phase
+            or e.ret is distinct from o.ret)
+        order by e.op nulls first, e.sub nulls first limit 1
+        """
+
+
+def _fault(row: Row) -> str:
+    if row["former_time"] is None:
+        return f"fault {row['id']} is {row['phase']}, but was never {row['former']}"
+    return (
+        f"fault {row['id']} was {row['phase']} at {_stamp(row['time'])}, before it was {row['former']} at "
+        f"{_stamp(row['former_time'])}"
+    )
+
+
+def _fault_steps() -> str:
+    """Each step of a fault with the one before it. What failed may be undone without having been done."""
+    steps = " union all ".join(
+        f"select id, fault_failed, '{phase}' as phase, {phase}_at as time, '{former}' as former, "
+        f"{former}_at as former_time from fault_times where {phase}_at is not null"
+        for former, phase in (("intended", "injected"), ("injected", "healed"), ("healed", "recovered"))
+    )
+    times = ", ".join(
+        f"min(case when phase = '{phase}' then \"time\" end) as {phase}_at"
+        for phase in ("intended", "injected", "healed", "recovered")
+    )
+    return (
+        f"with fault_times as (select id, max(case when phase = 'failed' then 1 else 0 end) as fault_failed, {times} "
+        f'from faults group by id) select id, phase, "time", former, former_time from ({steps}) as steps '
+        "where former_time > \"time\" or (former_time is null and phase = 'healed' and fault_failed = 0) "
+        'order by id nulls first, "time" nulls first limit 1'
+    )
+
+
+_PHASE: Final = "case {}.phase when 'main' then 0 when 'sentinel' then 1 else 2 end"
+"""Numbers, since engines are slow to compare text in a sum over many rows."""
+
+DOUBTFUL_SLOTS: Final = Table(
+    "doubtful_slots",
+    """
+    select slot from (
+        select "index" >> 5 as slot, count(*) as many, bit_or(cast(1 as bigint) << ("index" & 31)) as present
+        from ops group by "index" >> 5) as slots
+    where bit_count(present) <> many
+    """,
+)
+"""Where an index may be there twice: a bit for each index, so that millions of them are a few rows."""
+
+DOUBTFUL_OPERATIONS: Final = Table(
+    "doubtful_operations",
+    f"""
+    select op, twice, other from (
+        select e.op,
+            case when many > 1 and (low < 0 or high > 61 or bit_count(present) <> many) then 1 else 0 end as twice,
+            case when o."index" is null or e.process <> o.process or last_process <> o.process
+                or e.call <> o.call or last_call <> o.call
+                or returned <> case when o.ret is null then 0 else many end or e.ret <> o.ret or last_ret <> o.ret
+                or e.phase <> {_PHASE.format("o")} or last_phase <> {_PHASE.format("o")} then 1 else 0 end as other
+        from (
+            select op, count(*) as many, min(sub) as low, max(sub) as high,
+                bit_or(case when sub between 0 and 61 then cast(1 as bigint) << sub end) as present,
+                min(process) as process, max(process) as last_process, min(call) as call, max(call) as last_call,
+                count(ret) as returned, min(ret) as ret, max(ret) as last_ret,
+                min({_PHASE.format("f")}) as phase, max({_PHASE.format("f")}) as last_phase
+            from effects f group by op) e
+            left join ops o on e.op = o."index") as operations
+    where twice = 1 or other = 1
+    """,
+)
+"""Operations of which an effect may be there ``twice``, or differs from them
+(``other``): one pass over everything finds that there are next to none."""
+
+RULES: Final = (
+    _in_itself(
+        "ops",
+        ("index", "call"),
+        {
+            "no ret": "outcome <> 'info' and ret is null",
+            "ret": "outcome = 'info' and ret is not null",
+            "backwards": "ret <= call",
+        },
+        _operation,
+    ),
+    Rule(
+        data="ops",
+        views=(DOUBTFUL_SLOTS,),
+        sql="""
+            select o."index" as "index", count(*) as many from ops o join doubtful_slots d on o."index" >> 5 = d.slot
+            group by o."index" having count(*) > 1 order by o."index" nulls first limit 1
+            """,
+        names=("index",),
+        reason=lambda row: f"operation {row['index']} is there {row['many']} times; each index is one operation's",
+        last=True,
+    ),
+    Rule(
+        data="ops",
+        sql="""
+            select moment, min("index") as other, max("index") as "index" from (
+                select "index", call as moment from ops
+                union all select "index", ret from ops where ret is not null) as moments
+            group by moment having count(*) > 1 order by moment nulls first limit 1
+            """,
+        names=("index",),
+        reason=lambda row: (
+            f"operation {row['index']} has the stamp {_stamp(row['moment'])}, and so has operation {row['other']}; "
+            "calls and returns are all at different times"
+        ),
+    ),
+    Rule(
+        data="ops",
+        sql="""
+            select "index", process, call, former, former_call, former_ret from (
+                select "index", process, call,
+                    lag("index") over (partition by process order by "index" nulls first) as former,
+                    lag(call) over (partition by process order by "index" nulls first) as former_call,
+                    lag(ret) over (partition by process order by "index" nulls first) as former_ret
+                from ops) as pairs
+            where former is not null and (former_ret is null or former_ret > call or former_call >= call)
+            order by "index" nulls first limit 1
+            """,
+        names=("index",),
+        reason=_process,
+    ),
+    _in_itself("effects", ("op", "sub"), {}, lambda row: str(row["broken"])),
+    Rule(
+        data="effects",
+        views=(DOUBTFUL_OPERATIONS,),
+        sql="""
+            select e.op, e.sub, count(*) as many from effects e join doubtful_operations d on e.op = d.op
+            where d.twice = 1
+            group by e.op, e.sub having count(*) > 1 order by e.op nulls first, e.sub nulls first limit 1
+            """,
+        names=("op", "sub"),
+        reason=lambda row: f"effect {row['sub']} of operation {row['op']} is there {row['many']} times",
+        last=True,
+    ),
+    Rule(
+        data="effects",
+        sql=_mismatch("left join", 'o."index" is null or'),
+        names=("op", "sub"),
+        reason=_belongs,
+        when=_When.CLOSED,
+    ),
+    Rule(
+        data="effects",
+        sql=_mismatch("join", ""),  # effects are sealed before their operations
+        names=("op", "sub"),
+        reason=_belongs,
+        when=_When.OPEN,
+    ),
+    _in_itself("faults", ("id", "time"), {}, lambda row: str(row["broken"])),
+    Rule(data="faults", sql=_fault_steps(), names=("id", "phase"), reason=_fault),
+    _in_itself("events", ("node", "incarnation", "seq"), {}, lambda row: str(row["broken"])),
+    _in_itself("replicas", ("node", "key", "position"), {}, lambda row: str(row["broken"])),
+)
+"""In order: what one row shows alone comes before what several rows show."""

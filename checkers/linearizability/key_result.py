@@ -1,0 +1,56 @@
+"""One key's history to what is said of it: a value that travels between processes and machines."""
+
+import time
+from dataclasses import dataclass
+from typing import Final
+
+from assay.checkers.judging.verdict import Finding
+from assay.checkers.linearizability.encode import KeyHistory, named
+from assay.checkers.linearizability.limits import Limits
+from assay.checkers.linearizability.model import ModelError
+
+NONLINEARIZABLE: Final = "nonlinearizable"
+MEANING: Final = "no order of the operations is legal for the model and agrees with their times"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Of one key: a finding, a reason why it is unknown, an error, or none of them: there is a legal order."""
+
+    finding: Finding | None = None
+    unknown: str | None = None
+    broken: str | None = None
+    """How the model contradicted itself."""
+    largest: int = 0
+    """The most configurations kept at one return."""
+    bytes: int = 0
+    seconds: float = 0.0
+    """By the clock."""
+    out_of_memory: bool = False
+    out_of_time: bool = False
+
+
+def answer(history: KeyHistory, limits: Limits) -> Answer:
+    """Searches for a legal order; what it says is the same wherever it runs."""
+    from assay.checkers.linearizability.explain import finding
+    from assay.checkers.linearizability.searcher import MEMORY, TIME, search_key
+
+    begun = time.perf_counter()
+    try:
+        found = search_key(history, limits)
+    except ModelError as error:
+        return Answer(broken=str(error))
+    return Answer(
+        finding=None if found.why is None else finding(NONLINEARIZABLE, history, found.why),
+        unknown=found.unknown,
+        largest=found.largest,
+        bytes=found.bytes,
+        seconds=time.perf_counter() - begun,
+        out_of_memory=found.spent == MEMORY,
+        out_of_time=found.spent == TIME,
+    )
+
+
+def died(key: str | None, how: str) -> Answer:
+    """Of a key whose search took its process along."""
+    return Answer(unknown=f"{named(key)}: the process that searched it {how}")

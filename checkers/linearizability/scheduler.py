@@ -1,0 +1,97 @@
+"""Where keys are searched: in this process while that takes next to no time, then in several.
+
+Starting processes costs a second or two of processor time each, and how hard a key is cannot be known beforehand. So
+the first seconds pass here; what is left then, if it is more than one key, goes to as many processes as there are
+cores. What is said of a key does not depend on where it was searched: each of n processes has an n-th of the memory,
+and a key for which that is too little is searched once more with nothing next to it, with all of the memory, in what is
+left of its time.
+"""
+
+import os
+import time
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from assay.checkers.linearizability.encode import Encoded
+from assay.checkers.linearizability.key_result import Answer, answer
+from assay.checkers.linearizability.limits import Limits
+from assay.checkers.linearizability.pool import Chunk, NotPortableError, Pool
+
+PATIENCE: Final = 2.0
+"""Seconds after which other processes are worth their start."""
+CHUNK: Final = 2000
+"""Operations that are handed over together at most, unless one key has more."""
+ROUNDS: Final = 8
+"""How often each process is given something at least, if there are keys enough: one of them may be hard."""
+
+Answers = Generator[tuple[int, Answer]]
+
+
+@dataclass(frozen=True)
+class ThisMachine:
+    """``workers``: processes at most, None: one per core. ``patience``: seconds before they are started."""
+
+    workers: int | None = None
+    patience: float = PATIENCE
+
+    def answers(self, encoded: Encoded, keys: Sequence[int], limits: Limits) -> Answers:
+        """The answer of each of these keys, in any order. Closing the iterator ends all that was started for it."""
+        left = dict.fromkeys(keys)
+        workers = min(self.workers or os.cpu_count() or 1, len(left))
+        if workers > 1:
+            for number, found in self._first(encoded, keys, limits):
+                del left[number]
+                yield number, found
+        workers = min(workers, len(left))
+        if workers > 1:
+            try:
+                with Pool(encoded.model, workers) as pool:
+                    for number, found in _side_by_side(pool, encoded, list(left), limits, workers):
+                        del left[number]
+                        yield number, found
+            except NotPortableError:
+                pass  # what other processes cannot load is searched here
+        for number in left:
+            yield number, answer(encoded.history(number), limits)
+
+    def _first(self, encoded: Encoded, keys: Sequence[int], limits: Limits) -> Answers:
+        """What can be answered here before it pays to start other processes."""
+        end = time.perf_counter() + self.patience
+        for number in keys:
+            patience = end - time.perf_counter()
+            if patience <= 0:
+                return
+            hurried = limits.seconds is None or limits.seconds > patience
+            found = answer(encoded.history(number), replace(limits, seconds=patience) if hurried else limits)
+            if found.out_of_time and hurried:
+                return
+            yield number, found
+
+
+def _side_by_side(pool: Pool, encoded: Encoded, keys: Sequence[int], limits: Limits, at_once: int) -> Answers:
+    """``at_once`` keys at once, with a share of the memory each; then one by one those that need more."""
+    narrow: list[tuple[int, Answer]] = []
+    divided = chunks({number: encoded.length(number) for number in keys}, at_once, CHUNK)
+    for number, found in pool.answers(encoded, divided, limits.among(at_once), at_once):
+        if found.out_of_memory and at_once > 1:
+            narrow.append((number, found))
+        else:
+            yield number, found
+    for number, found in sorted(narrow, key=lambda one: one[0]):
+        yield from pool.answers(encoded, [(number,)], limits.after(found.seconds), 1)
+
+
+def chunks(lengths: Mapping[int, int], at_once: int, most: int) -> list[Chunk]:
+    """Whole keys, the longest ones first, by the operations of each; ``most``: of a chunk, unless a key has more."""
+    enough = min(most, sum(lengths.values()) // (at_once * ROUNDS))
+    found: list[Chunk] = []
+    together: list[int] = []
+    operations = 0
+    for number in sorted(lengths, key=lambda number: (-lengths[number], number)):
+        together.append(number)
+        operations += lengths[number]
+        if operations >= enough:
+            found.append(tuple(together))
+            together, operations = [], 0
+    return [*found, tuple(together)] if together else found

@@ -1,0 +1,124 @@
+"""Liveness of clients that live on: one that asks again and again gets what others get.
+
+How a workload records itself in ``effects``: ``tried``, besides the rows that say what was asked for. ``key``: what of;
+``client``: which of its worker's clients asked (one that goes on, or one that has just come); ``outcome``: was it done?
+Only of requests that nothing but faults can keep from success: none that may rightly be refused, or where an answer is
+all that is asked for (a ``large-request``).
+
+A client (of its worker, at a key) is *stuck* while no try succeeds. That counts from when others certainly could: from
+the return of another client's try of the same key that was called after the latest of the first failure, the end of the
+last fault, and the begin of one whose targets are only gone (their processes ended) and still are. So what a server
+that is away keeps from success is no excuse for a client to go on asking it. It is over when the contract's
+``progress_deadline`` has passed by the call of a try that failed as well, the others still succeeded in its last half,
+and several tries of the client lie in it.
+"""
+
+from typing import Final
+
+from assay.checkers.check import LONG, Check, Evidence, Explanation, Table, View, capital, family_of
+from assay.checkers.engine import INFINITY, Row
+from assay.checkers.engine.sql_idioms import MAY_BEGIN, MAY_HAVE_BEGUN, OF_ZOOKEEPER, first_of, sum_so_far
+from assay.checkers.times import seconds
+
+SEVERAL: Final = 3
+_CLIENT: Final = "worker, client, key"
+
+TRIES: Final = Table(
+    "progress_tries",
+    """
+    select o.worker, e.client, e.key, e.op, e.call, case when e.outcome = 'ok' then e.ret end as done
+    from effects e join ops o on o."index" = e.op where e.kind = 'tried'
+    """,
+)
+
+STAYS: Final = Table(
+    "progress_stays",
+    f"""
+    select {_CLIENT}, streak, min(call) as first_call, max(call) as last_call, max(op) as last_op from (
+        select {_CLIENT}, op, call, done,
+            {sum_so_far("case when done is null then 0 else 1 end", by=_CLIENT, order="call, op")} as streak
+        from progress_tries) as numbered
+    where done is null group by {_CLIENT}, streak having count(*) >= {SEVERAL}
+    """,
+)
+"""From the first to the last of several tries without success between them."""
+
+GONE: Final = View(
+    "progress_faults",
+    f"""
+    select {MAY_BEGIN} as since,
+        case when max(case when ends_process and not coalesce(gradual, false) then 1 else 0 end) = 1
+                and max(case when on_clients or {OF_ZOOKEEPER} then 1 else 0 end) = 0
+            then coalesce(max(case when phase = 'injected' then time end), {INFINITY}) else {INFINITY} end as gone,
+        coalesce(min(case when phase = 'healed' then time end), {INFINITY}) as healed,
+        coalesce(max(case when phase = 'recovered' then time end), {INFINITY}) as until
+    from faults group by id having {MAY_HAVE_BEGUN}
+    """,
+)
+"""``gone``: since when the targets, servers, are not there; infinite of another fault. That clients live on a target is
+said only once there is one. Without ZooKeeper servers may not learn what others know."""
+
+WAITS: Final = Table(
+    "progress_waits",
+    """
+    select s.worker, s.client, s.key, s.streak, s.last_call, s.last_op, greatest(s.first_call,
+        coalesce(max(case when f.healed > s.last_call then f.gone else f.until end), 0)) as since
+    from progress_stays s left join progress_faults f on f.since <= s.last_call
+    group by s.worker, s.client, s.key, s.streak, s.first_call, s.last_call, s.last_op
+    """,
+)
+
+
+def _stuck(row: Row, evidence: Evidence) -> Explanation:
+    claim = (
+        f"all {row['tries']} tries of a {row['client']} client of {row['worker']} at {row['key']} failed from "
+        f"{seconds(row['served'])} to {seconds(row['last_call'])}, the last by {evidence.who(row['last_op'])}, though "
+        f"{row['others']} tries of others succeeded in that time, the first by {evidence.who(row['served_op'])}; the "
+        f"contract's deadline is {seconds(row['deadline'])}."
+    )
+    return Explanation(capital(claim), (row["last_op"], row["served_op"]), 0, row["last_call"])
+
+
+STUCK_CLIENT: Final = Check(
+    anomaly="stuck-client",
+    meaning="a client went on failing at what others did all the time",
+    views=(
+        TRIES,
+        STAYS,
+        GONE,
+        WAITS,
+        Table(
+            "progress_served",
+            """
+            select w.worker, w.client, w.key, w.streak, w.last_call, w.last_op, min(t.done) as served,
+                max(t.call) as last_served, count(*) as others
+            from progress_waits w join progress_tries t on t.key = w.key
+                and (t.worker <> w.worker or t.client <> w.client) and t.call >= w.since and t.done is not null
+                and t.call <= w.last_call
+            group by w.worker, w.client, w.key, w.streak, w.last_call, w.last_op
+            """,
+        ),
+        Table(
+            "found_stuck_client",
+            f"""
+            select s.worker, s.client, s.key, s.served, s.last_call, s.last_op, s.others,
+                d.progress_deadline as deadline, count(*) as tries, min(o.op) as served_op
+            from progress_served s cross join log_declared d
+                join progress_tries t on t.worker = s.worker and t.client = s.client and t.key = s.key
+                    and t.call >= s.served and t.call <= s.last_call
+                join (select key, done, min(op) as op from progress_tries where done is not null group by key, done) o
+                    on o.key = s.key and o.done = s.served
+            where s.last_call - s.served >= d.progress_deadline
+                and s.last_served >= s.last_call - (d.progress_deadline >> 1)
+            group by s.worker, s.client, s.key, s.served, s.last_call, s.last_op, s.others, d.progress_deadline
+            having count(*) >= {SEVERAL}
+            """,
+        ),
+    ),
+    evidence=first_of("found_stuck_client", "key, worker, client, last_call"),
+    examined="select count(*) as examined from progress_tries",
+    explain=_stuck,
+    standstill=LONG,
+)
+
+PROGRESS: Final = family_of(STUCK_CLIENT, applies="effects where kind = 'tried'", kinds=("tried",))

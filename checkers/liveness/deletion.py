@@ -1,0 +1,160 @@
+"""A topic that is deleted is gone everywhere by the contract's deletion deadline: from ZooKeeper, disks and metadata.
+
+It shows in five ways: the request is still there, although every replica's broker is registered and no move of the
+topic is under way; a disk has files under a partition's name that were made for a topic which is no more; a broker
+still knows the topic; its settings are still in ZooKeeper, where the next topic of its name would find them; or a
+client's deletion was acknowledged and the topic is there, although no one can have made it
+again, for which two looks are enough. Topics of one name are distinguished by the zxid of their creation. Clients must
+not be able to make topics by asking for them.
+"""
+
+from typing import Final
+
+from assay.checkers.check import Evidence, Explanation, Table, View, capital
+from assay.checkers.engine import INFINITY, Row
+from assay.checkers.engine.sql_idioms import first_rows, order_by
+from assay.checkers.liveness.snapshots import at_rest_check, lasting, length, lists, of_broker, on_node
+from assay.checkers.log.incarnations import first_name, topic_of
+from assay.checkers.times import seconds
+
+WAITING: Final = View(
+    "deletion_waiting",
+    f"""
+    select p.look, {topic_of("p.key")} as topic from (
+        select p.look, p.key, p.replicas, count(case when {lists("p.replicas", "b.broker")} then 1 end) as living
+        from looks p join rest_brokers b on b.look = p.look
+        where p.what = 'partition' group by p.look, p.key, p.replicas) p
+    where living < {length("p.replicas")}
+    union
+    select look, {topic_of("key")} from looks where what = 'move'
+    """,
+)
+"""Topics whose deletion waits, rightly: for a broker, or for a move."""
+
+ASKED: Final = View(
+    "deletion_asked",
+    """
+    select d.look, d.key, coalesce(t.zxid, -1) as zxid from looks d
+        left join looks t on t.look = d.look and t.what = 'topic' and t.key = d.key
+        left join deletion_waiting w on w.look = d.look and w.topic = d.key
+    where d.what = 'deletion' and w.topic is null
+    """,
+)
+
+FILES: Final = View(
+    "deletion_files",
+    f"""
+    select f.look, f.key, f.node, f.zxid from looks f
+        join rest_brokers b on b.look = f.look and b.node = f.node
+        left join looks t on t.look = f.look and t.what = 'topic' and t.key = {topic_of("f.key")} and t.zxid = f.zxid
+    where f.what = 'folder' and t.key is null
+    """,
+)
+
+KNOWN: Final = View(
+    "deletion_known",
+    """
+    select k.look, k.key, k.node from looks k
+        left join looks t on t.look = k.look and t.what = 'topic' and t.key = k.key
+    where k.what = 'known' and t.key is null
+    """,
+)
+
+SETTINGS: Final = View(
+    "deletion_settings",
+    """
+    select s.look, s.key from looks s
+        left join looks t on t.look = s.look and t.what = 'topic' and t.key = s.key
+    where s.what = 'settings' and t.key is null
+    """,
+)
+
+PROMISED: Final = Table(
+    "deletion_promised",
+    f"""
+    select d.topic, d.op from (
+        select {first_name("key")} as topic, min(op) as op, min(call) as call from effects
+        where kind = 'topic-delete' and outcome = 'ok' and ret is not null group by {first_name("key")}, op) d
+        left join (
+            select {first_name("key")} as topic,
+                max(case when outcome = 'ok' then coalesce(ret, {INFINITY}) else {INFINITY} end) as made
+            from effects where kind = 'topic-create' and outcome <> 'fail' group by {first_name("key")}) c
+            on c.topic = d.topic
+    where coalesce(c.made, 0) < d.call
+    """,
+)
+"""Acknowledged deletions after which no one can have made the topic again."""
+
+BROKEN: Final = View(
+    "deletion_broken",
+    """
+    select t.look, t.key, min(p.op) as op from deletion_promised p
+        join looks t on t.what = 'topic' and t.key = p.topic
+        left join looks d on d.look = t.look and d.what = 'deletion' and d.key = t.key
+    where d.key is null group by t.look, t.key
+    """,
+)
+
+
+def _undeleted(row: Row, evidence: Evidence) -> Explanation:
+    times = f"from {seconds(row['since'])} to {seconds(row['until'])}"
+    if row["arm"] == 1:
+        claim = f"{row['key']} was to be deleted {times}, every broker with a replica of it was there, and it was not"
+    elif row["arm"] == 2:
+        claim = f"{row['node']} had files of {row['key']} {times} that were made for a topic which is no more"
+    elif row["arm"] == 3:
+        claim = f"{row['node']} still knew {row['key']} {times}, although there is no such topic"
+    elif row["arm"] == 5:
+        claim = f"the settings of {row['key']} were in ZooKeeper {times}, although there is no such topic"
+    else:
+        op = row["delete_op"]
+        claim = (
+            f"the deletion of {row['key']} by {evidence.who(op)} was acknowledged at {evidence.returned(op)}, no one "
+            f"made it again, and it was there {times}."
+        )
+    if row["arm"] != 4:
+        claim += f"; the contract's deadline is {seconds(row['deadline'])}."
+    about: tuple[str, ...] = ()
+    if row["node"] is not None:
+        about = (on_node(row["topic"], row["node"]), of_broker(row["node"]))
+    return Explanation(capital(claim), (row["delete_op"],), 0, row["until"], about=about)
+
+
+UNDELETED_TOPIC: Final = at_rest_check(
+    anomaly="undeleted-topic",
+    meaning="a topic that was deleted was not gone everywhere by the deadline",
+    views=(
+        WAITING,
+        ASKED,
+        FILES,
+        KNOWN,
+        SETTINGS,
+        PROMISED,
+        BROKEN,
+        lasting("deletion_unended", "deletion_asked", "key, zxid", "deletion_deadline"),
+        lasting("deletion_uncleaned", "deletion_files", "key, node, zxid", "deletion_deadline"),
+        lasting("deletion_remembered", "deletion_known", "key, node", "deletion_deadline"),
+        lasting("deletion_outlived", "deletion_settings", "key", "deletion_deadline"),
+        lasting("deletion_undone", "deletion_broken", "key, op", "deletion_deadline", over="0"),
+        Table(
+            "found_undeleted_topic",
+            """
+            select key, 1 as arm, cast(null as string) as node, cast(null as bigint) as delete_op, since, until,
+                deadline
+            from deletion_unended
+            union all select key, 2, node, cast(null as bigint), since, until, deadline from deletion_uncleaned
+            union all select key, 3, node, cast(null as bigint), since, until, deadline from deletion_remembered
+            union all select key, 4, cast(null as string), op, since, until, deadline from deletion_undone
+            union all select key, 5, cast(null as string), cast(null as bigint), since, until, deadline
+            from deletion_outlived
+            """,
+        ),
+    ),
+    evidence=f"""
+        select *, case when arm = 2 then {topic_of("key")} else key end as topic
+        from {first_rows("found_undeleted_topic", "key, arm, node")} f {order_by("key, arm, node")}
+        """,
+    explain=_undeleted,
+    explained_by=("unregistered",),
+    seen_again=True,
+)

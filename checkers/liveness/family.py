@@ -1,0 +1,65 @@
+"""The family of checks that read ``looks``: whatever a run began must have come to its end when it is over."""
+
+from typing import Final
+
+from assay.checkers.check import Family
+from assay.checkers.engine import Engine
+from assay.checkers.judging.contract import AT_REST
+from assay.checkers.liveness.deletion import UNDELETED_TOPIC
+from assay.checkers.liveness.flushing import LATE_FLUSH
+from assay.checkers.liveness.high_watermark import LATE_HIGH_WATERMARK
+from assay.checkers.liveness.in_sync_return import NO_REJOIN
+from assay.checkers.liveness.partition_state_churn import RESTLESS_STATE
+from assay.checkers.liveness.reassignment import UNFINISHED_MOVE
+from assay.checkers.liveness.registration import UNREGISTERED
+from assay.checkers.liveness.replica_convergence import DISOBEYED_STATE
+from assay.checkers.liveness.retention import RETENTION_UNDONE
+from assay.checkers.liveness.settings import DISOBEYED_SETTINGS
+from assay.checkers.liveness.snapshots import REST_VIEWS
+from assay.checkers.liveness.stale_metadata import STALE_METADATA
+from assay.checkers.times import readable, seconds
+
+
+def _too_short(engine: Engine) -> list[str]:
+    """A system that was not at rest at the last look, and was not looked at for as long as it may take."""
+    (row,) = engine.rows(
+        f"""
+        select min(l.ended) as since, max(l.time) as until, max(d.deadline) as deadline,
+            max(case when l.look = e.look then l.unsettled end) as unsettled
+        from rest_looks l cross join (select max(look) as look from rest_looks) e
+            cross join (select greatest({", ".join(AT_REST)}) as deadline from deadlines_declared) d
+        """
+    )
+    if not row["unsettled"] or row["until"] - row["since"] >= row["deadline"]:
+        return []
+    return [
+        readable(
+            f"not everything had come to its end at {seconds(row['until'])}, and the system was looked at for "
+            f"{seconds(row['until'] - row['since'])} only, not for the contract's {seconds(row['deadline'])}"
+        )
+    ]
+
+
+REST: Final = Family(
+    "rest",
+    checks=(
+        UNFINISHED_MOVE,
+        UNREGISTERED,
+        NO_REJOIN,
+        DISOBEYED_STATE,
+        DISOBEYED_SETTINGS,
+        STALE_METADATA,
+        LATE_HIGH_WATERMARK,
+        LATE_FLUSH,
+        UNDELETED_TOPIC,
+        RETENTION_UNDONE,
+        RESTLESS_STATE,
+    ),
+    applies="select count(*) as examined from looks where what = 'look'",
+    views=REST_VIEWS,
+    prepare=_too_short,
+    beside=True,
+)
+
+LIVENESS_ANOMALIES: Final = REST.anomalies
+"""What may not come to its end, of a system that can be looked at when it is at rest."""

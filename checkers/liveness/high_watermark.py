@@ -1,0 +1,49 @@
+"""All replicas are in sync and no one writes, and yet the leader's high watermark is not its log's end, by the
+contract's obedience deadline: what lies between is not acknowledged and not read until something more is written.
+"""
+
+from typing import Final
+
+from assay.checkers.check import Evidence, Explanation, View, epoch_of
+from assay.checkers.engine import Row
+from assay.checkers.engine.sql_idioms import first_of
+from assay.checkers.liveness.snapshots import at_rest_check, claimed, lasting, length
+from assay.checkers.times import seconds
+
+
+def _late(row: Row, _: Evidence) -> Explanation:
+    claim = (
+        f"{row['node']}, the leader of {row['key']} in epoch {row['epoch']}, had the high watermark "
+        f"{row['high_watermark']} and the log end {row['log_end']} from {seconds(row['since'])} to "
+        f"{seconds(row['until'])}, with all replicas in sync and no fault in force; the contract's deadline is "
+        f"{seconds(row['deadline'])}."
+    )
+    return claimed(claim, row, epoch_of(row["key"], row["epoch"]))
+
+
+LATE_HIGH_WATERMARK: Final = at_rest_check(
+    anomaly="late-high-watermark",
+    meaning="a leader's high watermark did not come to its log's end by the deadline, with all replicas in sync",
+    views=(
+        View(
+            "mark_lacking",
+            f"""
+            select p.look, p.key, p.leader_node as node, p.epoch, r.high_watermark, r.log_end
+            from rest_led p
+                join looks r on r.look = p.look and r.what = 'role' and r.key = p.key and r.node = p.leader_node
+                left join rest_busy m on m.look = p.look and m.key = p.key
+            where m.key is null and r.epoch = p.epoch and r.high_watermark >= 0 and r.log_end > r.high_watermark
+                and {length("p.members")} = {length("p.replicas")}
+            """,
+        ),
+        lasting(
+            "found_late_high_watermark",
+            "mark_lacking",
+            "key, node, epoch, high_watermark, log_end",
+            "obedience_deadline",
+        ),
+    ),
+    evidence=first_of("found_late_high_watermark", "key, node"),
+    explain=_late,
+    explained_by=("disobeyed-state",),  # a member that does not follow in this epoch holds the mark back
+)

@@ -1,0 +1,47 @@
+"""A replica that could be in the in-sync set again, and is not, for longer than the contract's rejoin deadline.
+
+It can when it is assigned, its broker is registered, it obeys the present leader epoch, and the leader is registered
+and obeys it, too. At rest no client writes, so that it gains on the leader in any case.
+"""
+
+from typing import Final
+
+from assay.checkers.check import Evidence, Explanation, View
+from assay.checkers.engine import Row
+from assay.checkers.engine.sql_idioms import first_of
+from assay.checkers.liveness.snapshots import at_rest_check, claimed, following, lasting, lists
+from assay.checkers.times import seconds
+
+
+def _out(row: Row, _: Evidence) -> Explanation:
+    claim = (
+        f"{row['node']} did not get back into the in-sync set of {row['key']} from {seconds(row['since'])} to "
+        f"{seconds(row['until'])}, although no fault was in force and it followed {row['leader_node']} in leader epoch "
+        f"{row['epoch']}; the contract's deadline is {seconds(row['deadline'])}."
+    )
+    return claimed(claim, row, following(row["node"], row["leader_node"]))
+
+
+NO_REJOIN: Final = at_rest_check(
+    anomaly="no-rejoin",
+    meaning="a replica that could have been in sync again was not by the deadline",
+    views=(
+        View(
+            "rejoin_missing",
+            f"""
+            select p.look, p.key, p.epoch, p.leader_node, b.node
+            from rest_led p
+                join rest_brokers b on b.look = p.look
+                join looks f on f.look = p.look and f.what = 'role' and f.key = p.key and f.node = b.node
+                join looks r on r.look = p.look and r.what = 'role' and r.key = p.key and r.node = p.leader_node
+                left join rest_busy m on m.look = p.look and m.key = p.key
+            where {lists("p.replicas", "b.broker")} and not {lists("p.members", "b.broker")}
+                and f.epoch >= p.epoch and r.epoch >= p.epoch and m.key is null
+            """,
+        ),
+        lasting("found_no_rejoin", "rejoin_missing", "key, node, leader_node, epoch", "rejoin_deadline"),
+    ),
+    evidence=first_of("found_no_rejoin", "key, node"),
+    explain=_out,
+    seen_again=True,
+)

@@ -1,0 +1,78 @@
+"""A partition's state is written again and again while nothing happens that it would follow from.
+
+A leader epoch rises for a reason: a broker comes or goes, an operator asks, a move goes on. Where the same brokers are
+registered in the same lives, no move is under way and the replicas are the same, it comes to rest by the contract's
+obedience deadline. Later it may rise once, as a controller balances leaders at long intervals. Where it rises
+``TIMES`` times from half of the deadline on, and still does when that is over, two of those that write it want
+different things, and go on for ever.
+"""
+
+from typing import Final
+
+from assay.checkers.check import Evidence, Explanation, Table, View
+from assay.checkers.engine import Row
+from assay.checkers.engine.sql_idioms import first_of, row_number
+from assay.checkers.liveness.snapshots import at_rest_check
+from assay.checkers.times import seconds
+
+TIMES: Final = 3
+
+
+def _restless(row: Row, _: Evidence) -> Explanation:
+    claim = (
+        f"the leader epoch of {row['key']} went on rising, from {row['low']} at {seconds(row['settled'])} to "
+        f"{row['high']} at {seconds(row['until'])}, although since {seconds(row['since'])} no broker had come or gone, "
+        f"no move was under way and no fault in force; the contract's deadline is {seconds(row['deadline'])}."
+    )
+    return Explanation(claim[0].upper() + claim[1:], (), 0, row["until"])
+
+
+RESTLESS_STATE: Final = at_rest_check(
+    anomaly="restless-state",
+    meaning="a partition's state was written again and again, although nothing changed that it follows from",
+    views=(
+        View(
+            "unrest_seen",
+            """
+            select p.look, p.key, p.zxid, p.replicas, p.epoch, l.lives, l.time, l.ended
+            from looks p join rest_looks l on l.look = p.look
+                left join rest_busy m on m.look = p.look and m.key = p.key
+            where p.what = 'partition' and p.epoch >= 0 and m.key is null
+            """,
+        ),
+        Table(
+            "unrest_stretches",
+            f"""
+            select look, key, zxid, replicas, epoch, lives, time, ended,
+                look - {row_number(by="key, zxid, replicas, lives", order="look")} as island
+            from unrest_seen
+            """,
+        ),
+        Table(
+            "unrest_begins",
+            """
+            select g.key, g.zxid, g.replicas, g.lives, g.island, g.since, g.until, d.obedience_deadline as deadline
+            from (
+                select key, zxid, replicas, lives, island, min(ended) as since, max(time) as until, max(look) as look
+                from unrest_stretches group by key, zxid, replicas, lives, island) g
+                join (select max(look) as look from rest_looks) e on e.look = g.look
+                cross join deadlines_declared d
+            """,
+        ),
+        Table(
+            "found_restless_state",
+            f"""
+            select b.key, b.since, b.until, b.deadline, min(s.epoch) as low, max(s.epoch) as high,
+                min(s.time) as settled
+            from unrest_begins b join unrest_stretches s on s.key = b.key and s.zxid = b.zxid
+                and s.replicas = b.replicas and s.lives = b.lives and s.island = b.island
+            where 2 * (s.time - b.since) >= b.deadline
+            group by b.key, b.since, b.until, b.deadline
+            having max(s.epoch) - min(s.epoch) >= {TIMES}
+                and max(s.epoch) > max(case when s.time - b.since < b.deadline then s.epoch end)
+            """,
+        ),
+    ),
+    evidence=first_of("found_restless_state", "key"),
+    explain=_restless,
+)

@@ -1,0 +1,153 @@
+"""A move of replicas that was accepted and does not end by the contract's move deadline.
+
+It shows in three ways: the request is still there, although the partition has a leader and every broker that it is
+about is registered; a client's request was acknowledged, nothing replaced it, and the replicas are elsewhere; or the
+move is over, and the files of a replica that went are still on its disk. The second needs no deadline, but two looks,
+since a move may end while one is taken. At rest no client writes, so that the new replicas gain on the leader. A move
+that waits for one broker alone, which does not get in sync with that leader elsewhere either, has the cause of that.
+"""
+
+from typing import Final
+
+from assay.checkers.check import Evidence, Explanation, Table, View, capital
+from assay.checkers.engine import INFINITY, Row
+from assay.checkers.engine.sql_idioms import BEGUN, first_rows, order_by, previous
+from assay.checkers.liveness.snapshots import at_rest_check, following, lasting, length, lists, on_node
+from assay.checkers.log.incarnations import first_name, topic_of
+from assay.checkers.times import seconds
+
+_NONE_LEFT: Final = " and ".join(
+    f"count(case when {lists(column, 'b.broker')} then 1 end) = {length(column)}"
+    for column in ("m.replicas", "m.removing", "p.replicas")
+)
+"""Each of these lists is registered as a whole."""
+
+PENDING: Final = View(
+    "move_pending",
+    f"""
+    select m.look, m.key, m.replicas as target, m.removing as going, p.epoch
+    from (
+        select look, key, replicas, coalesce(removing, '') as removing from looks where what = 'move'
+        group by look, key, replicas, coalesce(removing, '')) m
+        join rest_led p on p.look = m.look and p.key = m.key
+        join rest_brokers b on b.look = m.look
+        left join looks d on d.look = m.look and d.what = 'deletion' and d.key = {topic_of("m.key")}
+    where d.key is null
+    group by m.look, m.key, m.replicas, m.removing, p.epoch, p.replicas having {_NONE_LEFT}
+    """,
+)
+
+ACCEPTED: Final = Table(
+    "move_accepted",
+    f"""
+    select a.key, a.op, a.target from (
+        select key, op, call, replicas as target, ended,
+            {previous("ended", by="key", order="ended, op")} as former,
+            lead(op) over (partition by key {order_by("ended, op")}) as later
+        from (
+            select key, op, call, replicas,
+                case when outcome = 'ok' then coalesce(ret, {INFINITY}) else {INFINITY} end as ended
+            from effects where kind = 'move' and outcome <> 'fail') as asked) a
+        left join (
+            select {first_name("key")} as topic from effects
+            where kind in ('topic-create', 'topic-delete') and outcome <> 'fail' group by {first_name("key")}) t
+            on t.topic = {topic_of("a.key")}
+        cross join (select count(*) as times from faults where moves_replicas and {BEGUN}) n
+    where a.later is null and a.ended < {INFINITY} and coalesce(a.former, 0) < a.call and t.topic is null
+        and n.times = 0 and a.target is not null
+    """,
+)
+"""The last request for each partition, where it is clear which one that is: no other one may have come after it, from
+a fault that moves replicas either, and the topic was there all the time."""
+
+FORGOTTEN: Final = View(
+    "move_forgotten",
+    """
+    select p.look, a.key, a.op, a.target, p.replicas as present
+    from move_accepted a join looks p on p.key = a.key and p.what = 'partition'
+        left join looks m on m.look = p.look and m.what = 'move' and m.key = p.key
+    where p.replicas <> a.target and m.key is null
+    """,
+)
+
+LEFT_BEHIND: Final = View(
+    "move_left_behind",
+    f"""
+    select f.look, f.key, f.node, p.replicas as present
+    from looks f
+        join rest_brokers b on b.look = f.look and b.node = f.node
+        join looks p on p.look = f.look and p.what = 'partition' and p.key = f.key and p.zxid = f.zxid
+        left join rest_busy m on m.look = f.look and m.key = f.key
+    where f.what = 'folder' and not {lists("p.replicas", "b.broker")} and m.key is null
+    """,
+)
+
+
+def _unfinished(row: Row, evidence: Evidence) -> Explanation:
+    about: tuple[str, ...] = ()
+    times = f"from {seconds(row['since'])} to {seconds(row['until'])}"
+    until = f"; the contract's deadline is {seconds(row['deadline'])}."
+    if row["arm"] == 1:
+        if row["awaited"] is not None and row["awaited"] == row["last_awaited"]:
+            about = (following(row["awaited"], row["leader_node"]),)
+        going = f", with {row['going']} to be removed" if row["going"] else ""
+        claim = (
+            f"the move of {row['key']} to {row['target']} was under way {times}{going}, although it has a leader and "
+            f"all of these brokers were there{until}"
+        )
+    elif row["arm"] == 2:
+        claim = (
+            f"{evidence.who(row['move_op'])} was promised at {evidence.returned(row['move_op'])} that {row['key']} "
+            f"moves to {row['target']}; {times} it was on {row['present']}, and no move was under way."
+        )
+    else:
+        about = (on_node(row["key"], row["node"]),)
+        claim = (
+            f"{row['node']} had files of {row['key']} {times}, although that was on {row['present']} and no move was "
+            f"under way{until}"
+        )
+    return Explanation(capital(claim), (row["move_op"],), 0, row["until"], about=about)
+
+
+UNFINISHED_MOVE: Final = at_rest_check(
+    anomaly="unfinished-move",
+    meaning="a move of replicas that was accepted did not end by the deadline",
+    views=(
+        PENDING,
+        ACCEPTED,
+        FORGOTTEN,
+        LEFT_BEHIND,
+        lasting("move_unended", "move_pending", "key, target, going, epoch", "move_deadline"),
+        lasting("move_undone", "move_forgotten", "key, op, target, present", "move_deadline", over="0"),
+        lasting("move_uncleaned", "move_left_behind", "key, node, present", "move_deadline"),
+        Table(
+            "found_unfinished_move",
+            """
+            select key, 1 as arm, target, going, cast(null as string) as present, cast(null as string) as node,
+                cast(null as bigint) as move_op, last_look, since, until, deadline from move_unended
+            union all
+            select key, 2, target, cast(null as string), present, cast(null as string), op, last_look, since, until,
+                deadline
+            from move_undone
+            union all
+            select key, 3, cast(null as string), cast(null as string), present, node, cast(null as bigint), last_look,
+                since, until, deadline
+            from move_uncleaned
+            """,
+        ),
+    ),
+    evidence=f"""
+        select f.*, w.awaited, w.last_awaited, w.leader_node
+        from {first_rows("found_unfinished_move", "key, arm, node")} f
+            left join (
+                select m.look, m.key, min(b.node) as awaited, max(b.node) as last_awaited,
+                    min(p.leader_node) as leader_node
+                from move_pending m join rest_led p on p.look = m.look and p.key = m.key
+                    join rest_brokers b on b.look = m.look
+                where {lists("m.target", "b.broker")} and not {lists("p.members", "b.broker")}
+                group by m.look, m.key) w on f.arm = 1 and w.look = f.last_look and w.key = f.key
+        {order_by("f.key, f.arm, f.node")}
+        """,
+    explain=_unfinished,
+    explained_by=("no-rejoin",),
+)

@@ -1,0 +1,84 @@
+"""What retention no longer covers is deleted, by the contract's retention deadline after the broker must have looked.
+
+Judged is the oldest segment of each replica on a disk, if it is sealed (there is one after it) and lies below that
+replica's high watermark, of which a damaged log has none. By time it is due when its greatest timestamp is older than
+``retention.ms`` and the interval at which the broker looks; by size when the segments after it alone have
+``retention.bytes``, so up to one segment more stays. The time of day is the harness's: nodes' clocks are right when no
+fault is in force.
+"""
+
+from typing import Final
+
+from assay.checkers.check import Evidence, Explanation, View
+from assay.checkers.engine import Row
+from assay.checkers.engine.sql_idioms import first_rows, milliseconds, order_by
+from assay.checkers.liveness.snapshots import at_rest_check, lasting
+from assay.checkers.log.incarnations import topic_of
+from assay.checkers.times import seconds
+
+OVERDUE: Final = f"""
+    t.retention_ms >= 0 and s.timestamp >= 0 and s.timestamp
+        < l.wall_ms - {milliseconds("t.retention_ms")} - {milliseconds("t.retention_check_ms")}
+"""
+
+DUE: Final = View(
+    "retention_due",
+    f"""
+    select s.look, s.key, s.node, s.base_offset, t.retention_ms, t.retention_bytes,
+        case when {OVERDUE} then 0
+            else {milliseconds("t.retention_check_ms")} * 1000000 end as wait
+    from looks s
+        join rest_looks l on l.look = s.look
+        join (
+            select look, node, key, min(base_offset) as oldest, max(base_offset) as active,
+                cast(sum(size) as bigint) as size
+            from looks where what = 'segment' group by look, node, key) w
+            on w.look = s.look and w.node = s.node and w.key = s.key and w.oldest = s.base_offset
+        join rest_led p on p.look = s.look and p.key = s.key
+        join looks f on f.look = s.look and f.what = 'folder' and f.key = s.key and f.node = s.node
+            and f.zxid = p.zxid
+        join looks t on t.look = s.look and t.what = 'topic' and t.key = {topic_of("s.key")} and t.zxid = p.zxid
+        join looks r on r.look = s.look and r.what = 'role' and r.key = s.key and r.node = s.node
+        left join rest_busy m on m.look = s.look and m.key = s.key
+    where s.what = 'segment' and w.oldest < w.active and s.end_offset <= r.high_watermark and m.key is null and (
+        ({OVERDUE})
+        or (t.retention_bytes >= 0 and w.size - s.size >= t.retention_bytes))
+    """,
+)
+
+
+def _kept(row: Row, _: Evidence) -> Explanation:
+    limits = [
+        f"{row[name]} {unit}" for name, unit in (("retention_ms", "ms"), ("retention_bytes", "bytes")) if row[name] >= 0
+    ]
+    claim = (
+        f"{row['node']} kept the segment of {row['key']} from offset {row['base_offset']} to {row['end_offset']} from "
+        f"{seconds(row['since'])} to {seconds(row['until'])}, when it was due by a retention of "
+        f"{' or '.join(limits)}; the contract's deadline is {seconds(row['deadline'])}."
+    )
+    return Explanation(claim, (), 0, row["until"])
+
+
+RETENTION_UNDONE: Final = at_rest_check(
+    anomaly="retention-undone",
+    meaning="a segment that retention no longer covers was not deleted by the deadline",
+    views=(
+        DUE,
+        lasting(
+            "found_retention_undone",
+            "retention_due",
+            "key, node, base_offset, retention_ms, retention_bytes, wait",
+            "retention_deadline",
+            over="d.retention_deadline + g.wait",
+        ),
+    ),
+    evidence=f"""
+        select f.key, f.node, f.base_offset, s.end_offset, f.retention_ms, f.retention_bytes, f.since, f.until,
+            f.deadline
+        from {first_rows("found_retention_undone", "key, node")} f
+            join looks s on s.look = f.last_look and s.what = 'segment' and s.key = f.key and s.node = f.node
+                and s.base_offset = f.base_offset
+        {order_by("f.key, f.node")}
+        """,
+    explain=_kept,
+)

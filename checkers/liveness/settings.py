@@ -1,0 +1,47 @@
+"""A topic's settings were changed, and a replica that lives does not go by them by the contract's obedience deadline.
+
+Compared are fingerprints: of the settings in ZooKeeper, over the cluster's own, and of those that the replica has by
+its own account. A change that is announced while an earlier one is being read must not be lost.
+"""
+
+from typing import Final
+
+from assay.checkers.check import Evidence, Explanation, View
+from assay.checkers.engine import Row
+from assay.checkers.engine.sql_idioms import first_of
+from assay.checkers.liveness.snapshots import at_rest_check, claimed, lasting, of_broker, on_node
+from assay.checkers.log.incarnations import topic_of
+from assay.checkers.times import seconds
+
+
+def _stale(row: Row, _: Evidence) -> Explanation:
+    claim = (
+        f"{row['node']} did not go by the settings that {row['topic']} has in ZooKeeper, with its replica of "
+        f"{row['key']}, from {seconds(row['since'])} to {seconds(row['until'])}, and no fault was in force; the "
+        f"contract's deadline is {seconds(row['deadline'])}."
+    )
+    about = (on_node(row["topic"], row["node"]), of_broker(row["node"]))
+    return claimed(claim, row, *about)
+
+
+DISOBEYED_SETTINGS: Final = at_rest_check(
+    anomaly="disobeyed-settings",
+    meaning="a replica did not go by its topic's settings by the deadline",
+    views=(
+        View(
+            "settings_lacking",
+            f"""
+            select r.look, r.key, r.node, t.key as topic, t.settings
+            from looks r
+                join looks t on t.look = r.look and t.what = 'topic' and t.key = {topic_of("r.key")}
+                left join rest_busy m on m.look = r.look and m.key = r.key
+            where r.what = 'role' and r.settings <> t.settings and m.key is null
+            """,
+        ),
+        lasting("found_disobeyed_settings", "settings_lacking", "key, node, topic, settings", "obedience_deadline"),
+    ),
+    evidence=first_of("found_disobeyed_settings", "key, node"),
+    explain=_stale,
+    explained_by=("unregistered",),
+    seen_again=True,
+)

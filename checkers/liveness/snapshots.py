@@ -1,0 +1,152 @@
+"""Something is wrong at rest when it was so in every look of a stretch that is longer than its deadline.
+
+A look is one reading of everything: ZooKeeper, the brokers' own account, the disks. Its parts are read one after
+another, so a single look proves nothing. A *stretch* is a row of looks without a pause of the harness of ``STALL``,
+after the last fault was healed and its targets had recovered; with a fault that was never healed there is none. What is
+compared from look to look has its lives in it (``lives``: the sum of all registrations; epochs where they matter), so
+that a restart, another epoch, another request begins a new time. Times are the harness's own alone.
+
+A row ``look`` is written when its look is complete. What else the rows say is in ``docs/history.md``; here:
+
+- ``broker``: registered; ``answer``: it said which roles its replicas have and which topics it knows.
+- ``topic``, ``partition``, ``move``, ``deletion``: as ZooKeeper has them. ``role``, ``known``: as a broker has them.
+- ``folder``, ``segment``: what lies on a disk.
+"""
+
+from functools import partial
+from typing import Final
+
+from assay.checkers.check import Check, Explanation, Table, View, capital
+from assay.checkers.engine import INFINITY, Row
+from assay.checkers.engine.sql_idioms import LARGE, large, previous, row_number
+from assay.checkers.log.incarnations import topic_of
+
+STALL: Final = 5_000_000_000
+"""Nanoseconds between two looks after which it is not known what was so between them."""
+
+
+def lists(brokers: str, broker: str) -> str:
+    """SQL: is this number in a list with commas between?"""
+    return f"concat(',', {brokers}, ',') like concat('%,', cast({broker} as string), ',%')"
+
+
+def length(brokers: str) -> str:
+    """SQL for how many numbers such a list has."""
+    return f"case when {brokers} = '' then 0 else length({brokers}) - length(replace({brokers}, ',', '')) + 1 end"
+
+
+def covers(brokers: str, others: str) -> str:
+    """SQL: is each number of the second list in the first?"""
+    apart = f"concat(',', replace({others}, ',', ',,'), ',')"
+    pattern = f"concat('^(,(', replace({brokers}, ',', '|'), '),)*$')"
+    return f"regexp_extract({apart}, {pattern}, 0) = {apart}"
+
+
+def on_node(what: str, node: str) -> str:
+    """What a finding is about: what a node has of a topic or a partition."""
+    return f"{what} on {node}"
+
+
+def of_broker(node: str) -> str:
+    """What a finding is about: a broker as a whole."""
+    return f"broker {node}"
+
+
+def following(follower: str, leader: str) -> str:
+    """What a finding is about: one broker's copying from another, of whichever partitions."""
+    return f"{follower} following {leader}"
+
+
+QUIET: Final = View(
+    "rest_quiet",
+    f"""
+    select coalesce(max(until), 0) as since from (
+        select id, case
+            when max(case when phase = 'injected' or (phase = 'failed' and coalesce(stage, '') not in
+                ('trigger', 'target')) then 1 else 0 end) = 1
+                and max(case when phase = 'healed' then 1 else 0 end) = 0 then {INFINITY}
+            else coalesce(max(case when phase in ('healed', 'recovered') then time end), 0) end as until
+        from faults group by id) as lasting
+    """,
+)
+
+LOOKS: Final = Table(
+    "rest_looks",
+    f"""
+    select l.look, l.time, l.ended, l.wall_ms, l.unsettled, coalesce(r.lives, 0) as lives
+    from looks l cross join rest_quiet q cross join (
+        select coalesce(max(case when pause > {STALL} then look end), 0) as look from (
+            select look, time - {previous("ended", by="what", order="look")} as pause
+            from looks where what = 'look') as pauses) b
+        left join (
+            select look, cast(sum({large("zxid")}) as {LARGE}) as lives from looks where what = 'broker'
+            group by look) r
+        on r.look = l.look
+    where l.what = 'look' and l.look >= b.look and l.time >= q.since
+    """,
+)
+"""Of the last stretch. Complete looks are numbered without a gap."""
+
+BROKERS: Final = View("rest_brokers", "select look, node, broker from looks where what = 'broker'")
+
+BUSY: Final = View(
+    "rest_busy",
+    f"""
+    select look, key from looks where what = 'move'
+    union
+    select p.look, p.key from looks p
+        join looks d on d.look = p.look and d.what = 'deletion' and d.key = {topic_of("p.key")}
+    where p.what = 'partition'
+    """,
+)
+"""Partitions that are moved or deleted: other checks judge whether that ends."""
+
+LED: Final = View(
+    "rest_led",
+    """
+    select p.look, p.key, p.epoch, p.leader, b.node as leader_node, p.zxid, p.replicas, p.members
+    from looks p join rest_looks l on l.look = p.look
+        join rest_brokers b on b.look = p.look and b.broker = p.leader
+    where p.what = 'partition'
+    """,
+)
+"""Partitions with a leader that is registered."""
+
+at_rest_check = partial(Check, examined="select count(*) as examined from rest_looks", needs_end=True)
+"""A check of the looks of the last stretch. What it finds is about a deadline."""
+
+
+def claimed(claim: str, row: Row, *about: str) -> Explanation:
+    """A finding that no operation has to do with, at the last look that had it."""
+    return Explanation(capital(claim), (), 0, row["until"], about=about)
+
+
+REST_VIEWS: Final = (QUIET, LOOKS, BROKERS, BUSY, LED)
+
+
+def lasting(name: str, so: str, what: str, deadline: str, *, over: str = "") -> Table:
+    """What was ``so`` in all looks of a time that is longer than a deadline and reaches to the last look.
+
+    ``so``: a view with the columns ``what`` and ``look``, none of them null; ``deadline``: one of the contract's.
+    ``over``: how long the time must be where it is not the deadline, SQL over ``what`` as ``g`` and the contract's
+    deadlines as ``d``; with "0" two looks are enough. The table has ``what``, ``last_look``, the time from ``since`` to
+    ``until`` and the ``deadline``.
+    """
+    whats = ", ".join(f"g.{column.strip()} as {column.strip()}" for column in what.split(","))
+    return Table(
+        name,
+        f"""
+        select {whats}, g.last_look, a.ended as since, b.time as until, d.{deadline} as deadline
+        from (
+            select {what}, lives, min(look) as first_look, max(look) as last_look from (
+                select {what}, lives, look, look - {row_number(by=f"{what}, lives", order="look")} as island from (
+                    select s.*, l.lives from {so} s join rest_looks l on l.look = s.look) as living
+                ) as numbered
+            group by {what}, lives, island) g
+            join rest_looks a on a.look = g.first_look
+            join rest_looks b on b.look = g.last_look
+            join (select max(look) as look from rest_looks) e on e.look = b.look
+            cross join deadlines_declared d
+        where a.ended + {over or "d." + deadline} <= b.time
+        """,
+    )

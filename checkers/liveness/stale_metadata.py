@@ -1,0 +1,65 @@
+"""Where a broker sends clients is not where the partition's state says, by the contract's obedience deadline.
+
+Compared are leader, replicas and in-sync set: as each broker that answers has them in its metadata, and as ZooKeeper
+has them. That it does not know the partition is held against a broker with a replica of it, if it knows any other: in
+histories of before this was recorded, none does.
+"""
+
+from typing import Final
+
+from assay.checkers.check import Evidence, Explanation, View
+from assay.checkers.engine import Row
+from assay.checkers.engine.sql_idioms import first_rows, order_by
+from assay.checkers.liveness.snapshots import at_rest_check, claimed, lasting, lists, on_node
+from assay.checkers.times import seconds
+
+
+def _leader(value: int | None) -> str:
+    return "no leader" if value is None or value < 0 else f"leader {value}"
+
+
+def _stale(row: Row, _: Evidence) -> Explanation:
+    said = "no such partition"
+    if row["said_replicas"] is not None:
+        said = f"{_leader(row['said'])}, replicas {row['said_replicas']}, in sync {row['said_members']}"
+    claim = (
+        f"{row['node']} answered {said} for {row['key']}, when ZooKeeper had {_leader(row['leader'])}, replicas "
+        f"{row['replicas']}, in sync {row['members']} from {seconds(row['since'])} to {seconds(row['until'])}, and no "
+        f"fault was in force; the contract's deadline is {seconds(row['deadline'])}."
+    )
+    return claimed(claim, row, on_node(row["key"], row["node"]))
+
+
+STALE_METADATA: Final = at_rest_check(
+    anomaly="stale-metadata",
+    meaning="a broker's metadata was not what ZooKeeper had by the deadline",
+    views=(
+        View(
+            "routing_lacking",
+            f"""
+            select p.look, p.key, a.node, p.leader, p.replicas, p.members
+            from rest_led p
+                join looks a on a.look = p.look and a.what = 'answer'
+                join rest_brokers b on b.look = p.look and b.node = a.node
+                left join (select look, node from looks where what = 'routed' group by look, node) w
+                    on w.look = p.look and w.node = a.node
+                left join looks r on r.look = p.look and r.what = 'routed' and r.key = p.key and r.node = a.node
+                left join rest_busy m on m.look = p.look and m.key = p.key
+            where m.key is null and (r.leader <> p.leader or r.replicas <> p.replicas or r.members <> p.members
+                or (r.key is null and w.node is not null and {lists("p.replicas", "b.broker")}))
+            """,
+        ),
+        lasting(
+            "found_stale_metadata", "routing_lacking", "key, node, leader, replicas, members", "obedience_deadline"
+        ),
+    ),
+    evidence=f"""
+        select f.key, f.node, f.leader, f.replicas, f.members, r.leader as said, r.replicas as said_replicas,
+            r.members as said_members, f.since, f.until, f.deadline
+        from {first_rows("found_stale_metadata", "key, node")} f
+            left join looks r on r.look = f.last_look and r.what = 'routed' and r.key = f.key and r.node = f.node
+        {order_by("f.key, f.node")}
+        """,
+    explain=_stale,
+    explained_by=("disobeyed-state", "unfinished-move"),
+)

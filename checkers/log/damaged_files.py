@@ -1,0 +1,44 @@
+"""A log that its own node finds damaged, although no fault has touched a file.
+
+A kill leaves the files as they are, and a loss of power takes nothing that was fsynced: so a log never lacks what its
+node has noted as durable, nor does a byte of it fail its check. ``log-damaged`` (``key``, ``position``: where the good
+part ends) is what a node says that finds it otherwise, at a start or at a read. A run in which a fault changed files,
+or may have, is not judged.
+"""
+
+from typing import Final
+
+from assay.checkers.check import Check, Evidence, Explanation, Table, family_of
+from assay.checkers.engine import Row
+from assay.checkers.engine.sql_idioms import BEGUN, first_of
+
+
+def _damaged(row: Row, _: Evidence) -> Explanation:
+    claim = (
+        f"{row['node']} found its log of {row['key']} damaged from offset {row['position']} on, although no fault had "
+        "touched a file of it."
+    )
+    return Explanation(claim, (), 0, row["moment"])
+
+
+DAMAGED_LOG: Final = Check(
+    anomaly="damaged-log",
+    meaning="a node found its log damaged, although no fault had touched a file",
+    views=(
+        Table(
+            "found_damaged_log",
+            f"""
+            select e.key, e.node, min(e.position) as position, min(e.time) as moment
+            from events e cross join (
+                select count(*) as many from faults where coalesce(damages_files, true) and {BEGUN}) f
+            where e.event = 'log-damaged' and e.key is not null and f.many = 0
+            group by e.key, e.node
+            """,
+        ),
+    ),
+    evidence=first_of("found_damaged_log", "key, node"),
+    examined="select count(*) as examined from events where event = 'recovered'",
+    explain=_damaged,
+)
+
+DAMAGE: Final = family_of(DAMAGED_LOG, applies="events where event = 'recovered'")

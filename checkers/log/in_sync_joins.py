@@ -1,0 +1,78 @@
+"""Who joins the in-sync set has all that is committed, since it may be the next leader (KAFKA-7128).
+
+Read off ``isr-change``: ``position`` is how far the replica that the leader of this ``epoch`` let in had come when that
+was proposed, and ``high_watermark`` is the leader's at that moment. The position must be no lower than that, nor than
+what is known to be committed in earlier epochs, which a leader whose high watermark lags behind need not know yet: so a
+replica joins at the start of the epoch, too. What was committed is counted as for ``leader-completeness``, whose views
+these are; a topic that anyone has asked to delete is not judged.
+"""
+
+from typing import Final
+
+from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital, offsets_of
+from assay.checkers.engine import Row
+from assay.checkers.engine.sql_idioms import BEGUN, first_rows, order_by
+
+
+def _incomplete(row: Row, evidence: Evidence) -> Explanation:
+    if row["former"] is None:
+        known = f"its own high watermark was {row['before']}"
+    elif row["end_op"] is None:
+        known = f"{row['knower']} had announced the high watermark {row['before']} in epoch {row['former']}"
+    else:
+        who = evidence.who(row["end_op"])
+        known = f"{who} had been answered that the log goes to {row['before']} in epoch {row['former']}"
+    claim = (
+        f"{row['node']}, the leader of {row['key']} in epoch {row['epoch']}, let a replica into the in-sync set that "
+        f"had come to offset {row['position']}, although {known}."
+    )
+    about = offsets_of(row["key"], row["position"], row["before"] - 1)
+    return Explanation(capital(claim), (row["end_op"],), 0, row["moment"], about=about)
+
+
+MEMBER_COMPLETENESS: Final = Check(
+    anomaly="member-completeness",
+    meaning="a replica joined the in-sync set without records that were committed",
+    views=(
+        View(
+            "member_joins",
+            """
+            select key, epoch, position, max(high_watermark) as mark from events
+            where event = 'isr-change' and position is not null and epoch is not null group by key, epoch, position
+            """,
+        ),
+        Table(
+            "found_member_completeness",
+            f"""
+            select key, epoch, position, max(before) as before from (
+                select key, epoch, position, mark as before from member_joins
+                union all
+                select j.key, j.epoch, j.position, l.before from member_joins j
+                    join epoch_levels l on l.key = j.key and l.epoch = j.epoch and l.position is not null
+                    left join epoch_kept k on k.key = j.key cross join log_declared d
+                    cross join (select count(*) as losses from (
+                        select id from faults where loses_unsynced and {BEGUN} group by id) as f) p
+                where l.before - case when k.key is null then d.unflushed * p.losses else 0 end > j.position) as known
+            where before > position group by key, epoch, position
+            """,
+        ),
+    ),
+    evidence=f"""
+        select f.key, f.epoch, f.position, f.before, f.former,
+            min(m.node) as knower, min(m.op) as end_op, min(e.node) as node, min(e.time) as moment
+        from (
+            select f.key, f.epoch, f.position, f.before, max(m.epoch) as former
+            from {first_rows("found_member_completeness", "key, epoch, position")} f
+                left join epoch_marks m on f.key = m.key and f.before = m.mark and m.epoch < f.epoch
+            group by f.key, f.epoch, f.position, f.before) f
+            left join epoch_marks m on f.key = m.key and f.before = m.mark and f.former = m.epoch
+            join events e on e.event = 'isr-change' and e.key = f.key and e.epoch = f.epoch
+                and e.position = f.position
+        group by f.key, f.epoch, f.position, f.before, f.former
+        {order_by("f.key, f.epoch, f.position")}
+        """,
+    examined="select count(*) as examined from member_joins",
+    explain=_incomplete,
+    explained_by=("inconsistent-offset", "lost-write", "vanished", "leader-completeness"),
+    optional=True,  # a run in which no replica ever left has none that comes back
+)

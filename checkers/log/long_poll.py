@@ -1,0 +1,79 @@
+"""Fetches that wait for new records: answered when there is one, and not before, unless their time is over.
+
+``waited``: a fetch at ``position``, the end of the log, that might wait ``max_wait_ms`` for a single record, was
+answered after ``waited_ms``, ``empty`` or with records. The client's own clock measured it.
+
+*Late* is an answer that came more than ``SLACK`` after a record at the position or above was acknowledged, and after
+the fetch began. *Early* is one with nothing when not even half of the time was over. Neither is claimed where a fault
+was in force within ``SLACK`` before the operation or during it. A tester that stood still takes an answer late, too: in
+such a run neither proves anything.
+"""
+
+from typing import Final
+
+from assay.checkers.check import Check, Evidence, Explanation, Table, capital, offset_of
+from assay.checkers.engine import Row
+from assay.checkers.engine.sql_idioms import first_rows, order_by
+
+SLACK_MS: Final = 700
+_SLACK: Final = SLACK_MS * 1_000_000
+
+
+def _untimely(row: Row, evidence: Evidence) -> Explanation:
+    claim = (
+        f"{evidence.who(row['poll_op'])} asked for offset {row['position']} of {row['key']}, with "
+        f"{row['allowed']} ms to wait for a record, and was answered at {evidence.returned(row['poll_op'])}, after "
+        f"{row['slept']} ms, "
+    )
+    if row["there"] is None:
+        claim += "with nothing: too early."
+    else:
+        claim += (
+            f"although offset {row['there']} had been acknowledged to {evidence.who(row['ack_op'])} at "
+            f"{evidence.returned(row['ack_op'])}: too late."
+        )
+    about = () if row["there"] is None else (offset_of(row["key"], row["there"]),)
+    return Explanation(capital(claim), (row["poll_op"], row["ack_op"]), about=about)
+
+
+UNTIMELY_ANSWER: Final = Check(
+    anomaly="untimely-answer",
+    meaning="a fetch that may wait was answered too early with nothing, or too late with something to read",
+    views=(
+        Table(
+            "log_waited",
+            f"""
+            select e.op, e.key, e.position, e.waited_ms as slept, e.max_wait_ms as allowed, e.empty, e.ret
+            from log_effects e left join log_disturbances f
+                on f.since < e.ret and (f.until > e.call or e.call - f.until < {_SLACK})
+            where e.kind = 'waited' and e.outcome = 'ok' and e.ret is not null and e.position is not null
+                and f.since is null
+            """,
+        ),
+        Table(
+            "found_untimely_answer",
+            f"""
+            select w.op, w.key, w.position, w.slept, w.allowed, min(p.position) as there
+            from log_waited w join log_placed p on w.key = p.key and p.position >= w.position
+            where p.acks > 0 and w.slept > {SLACK_MS} and w.ret - p.acked > {_SLACK}
+            group by w.op, w.key, w.position, w.slept, w.allowed
+            union all
+            select op, key, position, slept, allowed, cast(null as bigint)
+            from log_waited where empty and slept + slept < allowed
+            """,
+        ),
+    ),
+    evidence=f"""
+        select f.key, f.op as poll_op, f.position, f.slept, f.allowed, f.there, min(p.ack_op) as ack_op
+        from {first_rows("found_untimely_answer", "key, op")} f
+            left join log_placed p on f.key = p.key and f.there = p.position and p.acks > 0
+        group by f.key, f.op, f.position, f.slept, f.allowed, f.there
+        {order_by("f.key, f.op")}
+        """,
+    examined="select count(*) as examined from log_waited",
+    kinds=("waited",),
+    explain=_untimely,
+    optional=True,
+    standstill=SLACK_MS / 2000,
+)
+"""After ``STUCK_READER``, whose view of faults it reads."""

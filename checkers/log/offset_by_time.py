@@ -1,0 +1,152 @@
+"""Look-ups by time: the answer is the first offset whose record's create time is at least the time asked for.
+
+Create times are those that polls showed, since a broker may put in its own. A record counts against an answer above it
+where it was known, by an acknowledgement or a poll, before the look-up was called, and no limit may have deleted it
+while the run lasted; of compacted topics none does. That there is none is a statement about the log's end, and counts
+where the contract declares those to be linearizable. An answer whose own record is older than the time asked for is
+wrong at any time.
+"""
+
+from typing import Final
+
+from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Table, capital
+from assay.checkers.engine import INFINITY, Row
+from assay.checkers.engine.sql_idioms import first_rows, greatest_before, nanoseconds, order_by
+from assay.checkers.log.incarnations import topic_of
+from assay.checkers.log.retention import UNCERTAINTY, WRONG_CLOCKS
+
+LOOK_UPS: Final = Table(
+    "log_look_ups",
+    """
+    select op, sub, key, timestamp, position, call from log_effects
+    where kind = 'look-up' and outcome = 'ok' and ret is not null and timestamp is not null
+    """,
+)
+
+DATED: Final = Table(
+    "log_dated",
+    f"""
+    select p.key, p.position, p.value, t.timestamp, t.op,
+        least(coalesce(p.acked, {INFINITY}), coalesce(p.seen, {INFINITY})) as known,
+        case when p.judged = 1 and p.compacted is null then 1 else 0 end as judged
+    from log_judged p join (
+        select e.key, e.value, e.position, min(e.timestamp) as timestamp, min(e.op) as op
+        from log_effects e join (select key from log_look_ups group by key) k on e.key = k.key
+        where e.kind = 'observe' and e.value is not null and e.timestamp is not null
+        group by e.key, e.value, e.position having min(e.timestamp) = max(e.timestamp)) t
+        on p.key = t.key and p.value = t.value and p.position = t.position
+    """,
+)
+
+LASTING: Final = Table(
+    "log_lasting",
+    f"""
+    select d.key, d.position, d.timestamp, d.known, d.op, d.value
+    from log_dated d
+        join (select topic, min(case when name = 'retention.ms' then value end) as ms,
+                min(case when name = 'retention.bytes' then value end) as bytes
+            from log_limits group by topic) l on {topic_of("d.key")} = l.topic
+        cross join (
+            select max({nanoseconds("timestamp")} - call) as lead from log_effects
+            where kind = 'append' and timestamp is not null) w
+        cross join (select max(coalesce(ret, call)) as ended from log_effects) n
+        cross join ({WRONG_CLOCKS}) c
+    where d.judged = 1 and l.bytes = {INFINITY} and (l.ms = {INFINITY} or (c.wrong = 0
+        and n.ended - ({nanoseconds("d.timestamp")} - w.lead) + {UNCERTAINTY} < {nanoseconds("l.ms")}))
+    """,
+    across=True,
+)
+"""Records that no limit may have deleted while the run lasted."""
+
+
+def _before(rows: str, value: str, order: str) -> str:
+    """Look-ups (``is_asked`` 1) with the greatest ``value`` of the rows before them."""
+    return f"""
+        select op, sub, is_asked, timestamp,
+            {greatest_before(f"case when is_asked = 0 then {value} end", by="key", order=order)} as latest
+        from ({rows}) as points
+        """
+
+
+SUSPECTS: Final = Table(
+    "log_look_up_suspects",
+    f"""
+    select q.op, q.sub, q.key, q.timestamp, q.position, q.call
+    from log_look_ups q join ({
+        _before(
+            '''
+            select key, known as moment, 0 as is_asked, -1 as op, -1 as sub, timestamp from log_lasting
+            union all select key, call, 1, op, sub, timestamp from log_look_ups
+            ''',
+            "timestamp",
+            "moment, is_asked, op, sub",
+        )
+    }) m on q.op = m.op and q.sub = m.sub and m.is_asked = 1 join ({
+        _before(
+            f'''
+            select key, position, 1 as is_record, 0 as is_asked, -1 as op, -1 as sub, timestamp from log_lasting
+            union all
+            select key, coalesce(position, {INFINITY}), 0, 1, op, sub, timestamp from log_look_ups
+            ''',
+            "timestamp",
+            "position, is_record, op, sub",
+        )
+    }) p on q.op = p.op and q.sub = p.sub and p.is_asked = 1
+    cross join log_declared d
+    where m.latest >= q.timestamp and p.latest >= q.timestamp and (q.position is not null or d.linearizable_ends = 1)
+    """,
+)
+"""Look-ups before which a record young enough was known, and below whose answer there is one: nearly always both are
+the same record, and there are none."""
+
+
+def _wrong(row: Row, evidence: Evidence) -> Explanation:
+    answer = "that there is none" if row["position"] is None else f"offset {row['position']}"
+    asked = (
+        f"{evidence.who(row['asked_op'])} asked {row['key']} at {evidence.called(row['asked_op'])} for the first "
+        f"record created at {row['timestamp']} ms or later and got {answer}"
+    )
+    seen = f"(read by {evidence.who(row['seen_op'])} at {evidence.called(row['seen_op'])})"
+    if row["late"] == 1:
+        claim = f"{asked}, though offset {row['missed']} holds one of {row['created']} ms {seen}, known before it."
+    else:
+        claim = f"{asked}, whose record is older: of {row['created']} ms {seen}."
+    return Explanation(capital(claim), (row["asked_op"], row["seen_op"]))
+
+
+TIME_LOOK_UP: Final = Check(
+    anomaly="time-look-up",
+    meaning="a look-up by time did not return the first record of that time or later",
+    views=(
+        LOOK_UPS,
+        DATED,
+        LASTING,
+        SUSPECTS,
+        Table(
+            "found_time_look_up",
+            """
+            select s.op, s.sub, s.key, s.timestamp, s.position, 1 as late, min(r.position) as missed
+            from log_look_up_suspects s join log_lasting r on s.key = r.key
+            where r.timestamp >= s.timestamp and r.known < s.call
+                and (s.position is null or r.position < s.position)
+            group by s.op, s.sub, s.key, s.timestamp, s.position
+            union all
+            select q.op, q.sub, q.key, q.timestamp, q.position, 0, q.position
+            from log_look_ups q join log_dated r on q.key = r.key and q.position = r.position
+            group by q.op, q.sub, q.key, q.timestamp, q.position having max(r.timestamp) < q.timestamp
+            """,
+        ),
+    ),
+    evidence=f"""
+        select f.key, f.op as asked_op, f.timestamp, f.position, f.late,
+            f.missed, max(r.timestamp) as created, min(r.op) as seen_op
+        from {first_rows("found_time_look_up", "key, op, sub, late")} f
+            join log_dated r on f.key = r.key and f.missed = r.position
+        group by f.key, f.op, f.sub, f.timestamp, f.position, f.late, f.missed
+        {order_by("f.key, f.op, f.sub, f.late")} limit {MOST_FINDINGS}
+        """,
+    examined="select count(*) as examined from log_look_ups",
+    kinds=("look-up",),
+    explain=_wrong,
+    optional=True,
+)

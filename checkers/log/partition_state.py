@@ -1,0 +1,194 @@
+"""A partition's state in ZooKeeper: its versions are one for all nodes, and who may lead or go follows from it.
+
+These checks read what nodes say of the state in their event logs. The znode's version orders what they say of it, so no
+clocks are needed. What they read, lists of brokers' numbers as ``1,2,3``:
+
+- ``became-leader``, ``isr-change``, ``partition-state-read``, ``partition-state-written``, ``assignment-written`` and
+  ``reassignment-ended``: ``isr`` and ``elr`` of the state's ``version``.
+- ``assignment-written`` (``replicas``, and those that are ``gone``), ``reassignment-ended`` (``replicas``).
+- ``partition-state-written`` (``epoch``, the leader as ``value``, ``min_insync``, ``unclean``), ``log-end-answered``
+  (``value`` the last epoch of a replica's log, ``position`` its end, as its node answered the controller of
+  ``controller_epoch`` in leader epoch ``epoch``), ``registered`` (``value``: the node's number).
+
+``overlooked-log``: a leader that is alone in the in-sync set, with no one eligible, where before there was no leader
+and several members, was elected by the lengths of their logs. Where one replica in sync is enough, or an unclean
+election is allowed, it may be by something else, and is not judged.
+"""
+
+from typing import Final
+
+from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital, epoch_of, family_of
+from assay.checkers.engine import Row
+from assay.checkers.engine.sql_idioms import first_of
+from assay.checkers.liveness.snapshots import covers, length, lists
+
+
+def _sets(row: Row, _: Evidence) -> Explanation:
+    def said(which: str) -> str:
+        isr, _, elr = row[f"{which}_members"].partition(";")
+        return f"{row[f'{which}_node']} had {isr or 'no one'} in sync" + (f" and {elr} eligible" if elr else "")
+
+    claim = f"of version {row['version']} of the state of {row['key']}, {said('low')}, and {said('high')}."
+    return Explanation(capital(claim), (), 0, row["moment"])
+
+
+TWO_IN_SYNC_SETS: Final = Check(
+    anomaly="two-in-sync-sets",
+    meaning="two nodes had different in-sync sets of one version of a partition's state",
+    views=(
+        Table(
+            "state_versions",
+            """
+            select key, version, members, min(node) as node, min(time) as time from (
+                select key, node, time, version, concat(isr, ';', elr) as members from events
+                where key is not null and key not like '%#0-%' and version is not null and isr is not null
+                    and elr is not null) as said
+            group by key, version, members
+            """,
+        ),
+        Table(
+            "found_two_in_sync_sets",
+            """
+            select l.key, l.version, l.members as low_members, l.node as low_node, h.members as high_members,
+                h.node as high_node, greatest(l.time, h.time) as moment
+            from (
+                select key, version, min(members) as low, max(members) as high from state_versions
+                group by key, version having min(members) <> max(members)) d
+                join state_versions l on l.key = d.key and l.version = d.version and l.members = d.low
+                join state_versions h on h.key = d.key and h.version = d.version and h.members = d.high
+            """,
+        ),
+    ),
+    evidence=first_of("found_two_in_sync_sets", "key, version"),
+    examined="select count(*) as examined from state_versions",
+    explain=_sets,
+)
+
+
+def _early(row: Row, _: Evidence) -> Explanation:
+    done = "ended the move of" if row["gone"] == "" else f"took the replicas {row['gone']} away from"
+    claim = f"{row['node']} {done} {row['key']} to {row['replicas']}, when only {row['isr'] or 'no one'} was in sync."
+    about = (f"move of {row['key']} to {row['replicas']}",)
+    return Explanation(capital(claim), (), 0, row["moment"], about=about)
+
+
+EARLY_MOVE: Final = Check(
+    anomaly="early-move",
+    meaning="a move of replicas was ended, or old ones were taken away, before all that stay were in sync",
+    views=(
+        View(
+            "move_steps",
+            """
+            select key, node, time, epoch, replicas, isr, coalesce(gone, '') as gone from events
+            where key is not null and isr is not null and replicas is not null
+                and (event = 'reassignment-ended' or (event = 'assignment-written' and gone <> ''))
+            """,
+        ),
+        Table(
+            "found_early_move",
+            f"""
+            select key, replicas, gone, isr, min(node) as node, min(time) as moment from move_steps
+            where not {covers("isr", "replicas")} group by key, replicas, gone, isr
+            """,
+        ),
+    ),
+    evidence=first_of("found_early_move", "key, moment, replicas, gone, isr"),
+    examined="select count(*) as examined from move_steps",
+    explain=_early,
+    seen_again=True,  # as the old replicas are taken away, and as the move is ended
+    optional=True,  # where nothing was moved
+)
+
+
+def _overlooked(row: Row, _: Evidence) -> Explanation:
+    other = f"{row['node']}, one of the members {row['members']} that had all failed,"
+    what = "was not asked"
+    if row["own_end"] is not None:
+        what = (
+            f"had a log to offset {row['own_end']} in epoch {row['own_epoch']}, and the leader's went to "
+            f"{row['leaders_end']} in epoch {row['leaders_epoch']}"
+        )
+    claim = (
+        f"broker {row['leader']} was elected leader of {row['key']} for epoch {row['epoch']} by the length of the "
+        f"logs, and {other} {what}."
+    )
+    return Explanation(capital(claim), (), 0, row["moment"], about=(epoch_of(row["key"], row["epoch"]),))
+
+
+OVERLOOKED_LOG: Final = Check(
+    anomaly="overlooked-log",
+    meaning="a leader was elected by the length of the logs, and a longer one, or one that was not asked, was left out",
+    views=(
+        View(
+            "election_nodes",
+            """
+            select b.node, b.broker from (
+                select node, min(value) as broker from events where event = 'registered' and value is not null
+                group by node having min(value) = max(value)) b
+                join (
+                    select node from (
+                        select node, case when min(seq) = 1 and max(seq) = count(*) then 1 else 0 end as whole
+                        from events group by node, incarnation) as lives
+                    group by node having min(whole) = 1) w
+                on w.node = b.node
+            """,
+        ),
+        View(
+            "election_states",
+            """
+            select key, epoch, controller_epoch, value as leader, isr, elr, min_insync, time from events
+            where event = 'partition-state-written' and key not like '%#0-%' and epoch is not null
+                and isr is not null and elr is not null and min_insync is not null and not coalesce(unclean, false)
+            """,
+        ),
+        Table(
+            "election_by_length",
+            f"""
+            select e.key, e.epoch, e.controller_epoch, e.leader, e.time,
+                concat(b.isr, case when b.isr <> '' and b.elr <> '' then ',' else '' end, b.elr) as members
+            from election_states e join election_states b on b.key = e.key and b.epoch = greatest(e.epoch, 0) - 1
+            where b.leader < 0 and e.leader >= 0 and {length("e.isr")} = 1 and e.min_insync > 1
+                and {length("b.isr")} + {length("b.elr")} > {length("e.isr")} + {length("e.elr")}
+            """,
+        ),
+        Table(
+            "election_answers",
+            """
+            select e.key, e.epoch, n.node, n.broker, count(t.seq) as times, min(t.value) as last_epoch,
+                max(t.value) as other_epoch, min(t.position) as log_end, max(t.position) as other_end
+            from election_by_length e cross join election_nodes n
+                left join events t on t.event = 'log-end-answered' and t.key = e.key and t.node = n.node
+                    and t.controller_epoch = e.controller_epoch and t.epoch < e.epoch
+            group by e.key, e.epoch, n.node, n.broker
+            """,
+        ),
+        Table(
+            "found_overlooked_log",
+            f"""
+            select e.key, e.epoch, e.leader, e.members, t.node, cast(null as bigint) as own_end,
+                cast(null as bigint) as own_epoch, cast(null as bigint) as leaders_end,
+                cast(null as bigint) as leaders_epoch, e.time as moment
+            from election_by_length e join election_answers t on t.key = e.key and t.epoch = e.epoch
+            where {lists("e.members", "t.broker")} and t.times = 0
+            union all
+            select e.key, e.epoch, e.leader, e.members, t.node, t.log_end, t.last_epoch, l.log_end, l.last_epoch, e.time
+            from election_by_length e join election_answers t on t.key = e.key and t.epoch = e.epoch
+                join election_answers l on l.key = e.key and l.epoch = e.epoch and l.broker = e.leader
+            where {lists("e.members", "t.broker")} and t.times > 0 and l.times > 0
+                and t.last_epoch = t.other_epoch and t.log_end = t.other_end
+                and l.last_epoch = l.other_epoch and l.log_end = l.other_end
+                and (t.last_epoch > l.last_epoch or (t.last_epoch = l.last_epoch and t.log_end > l.log_end))
+            """,
+        ),
+    ),
+    evidence=first_of("found_overlooked_log", "key, epoch, node"),
+    examined="select count(*) as examined from election_by_length",
+    explain=_overlooked,
+    explained_by=("leader-completeness",),
+    seen_again=True,  # once for each member that was left out
+    optional=True,  # only where all members of a partition have failed
+)
+
+STATES: Final = family_of(
+    TWO_IN_SYNC_SETS, EARLY_MOVE, OVERLOOKED_LOG, applies="events where version is not null and isr is not null"
+)

@@ -1,0 +1,228 @@
+"""Order inside and between polls: what one consumer reads under one assignment has no holes and never goes back.
+
+A chain is what one process read of one key under one assignment. Each record must be the next known one after its
+predecessor, the first one the first known at or after the offset fetched or sought. *Known* are offsets at which
+any consumer observed a record, less those that retention or compaction may have taken: a gap in raw offsets proves
+nothing. Adjacent offsets need no ranks, so only pairs with a gap are ranked and sparse logs stay cheap.
+
+A poll that did not end ok and yet showed records breaks its chain: it is not known how far it moved the consumer.
+"""
+
+from typing import Final
+
+from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital, offset_of
+from assay.checkers.engine import INFINITY, Row
+from assay.checkers.engine.sql_idioms import first_of, first_rows, not_next, order_by, previous, row_number, sum_so_far
+
+READ: Final = View(
+    "log_read",
+    """
+    select op, sub, process, key, coalesce(assignment, -1) as assignment, kind, position, call, outcome
+    from log_effects where kind in ('observe', 'observe-begin', 'seek', 'reset') and position is not null
+    """,
+)
+
+BROKEN: Final = Table(
+    "log_broken_chains",
+    """
+    select process, key, assignment from log_read where kind = 'observe' and outcome <> 'ok'
+    group by process, key, assignment
+    """,
+)
+
+_STEP: Final = "r.op, r.sub, r.process, r.key, r.assignment, r.kind, r.position, r.call, r.outcome"
+_BREAKS: Final = "case when r.kind = 'observe' and r.outcome <> 'ok' then 1 else 0 end"
+_ITS_CHAIN: Final = "r.process = b.process and r.key = b.key and r.assignment = b.assignment"
+
+STEPS: Final = View(
+    "log_steps",
+    f"""
+    select {_STEP}, cast(0 as bigint) as breaks
+    from log_read r left join log_broken_chains b on {_ITS_CHAIN} where b.process is null
+    union all
+    select {_STEP}, {sum_so_far(_BREAKS, by="r.process, r.key, r.assignment", order="r.call, r.op, r.sub")} as breaks
+    from log_read r join log_broken_chains b on {_ITS_CHAIN}
+    """,
+)
+"""``breaks``: how many records of polls that did not end ok its chain has had so far. Few chains have any, and only
+those are sorted for it."""
+
+CHAIN_STARTS: Final = View(
+    "log_chain_starts",
+    f"""
+    select process, key, assignment, breaks, position as sought, op from (
+        select process, key, assignment, breaks, position, op,
+            {row_number(by="process, key, assignment, breaks", order="call, op, sub")}
+            as turn
+        from log_steps where kind <> 'observe' and position >= 0) as starts
+    where turn = 1
+    """,
+)
+
+STRETCHES: Final = Table(
+    "log_stretches",
+    """
+    select process, key, assignment, breaks, op, call, sub, low, high,
+        case when low >= 0 and least_shift = greatest_shift and reach = records - 1 then 1 else 0 end as straight
+    from (
+        select process, key, assignment, breaks, op, min(call) as call, min(sub) as sub,
+            min(position) as low, max(position) as high, count(*) as records,
+            max(greatest(position, 0)) - min(greatest(position, 0)) as reach,
+            min(greatest(position, 0) - sub) as least_shift, max(greatest(position, 0) - sub) as greatest_shift
+        from log_steps where kind = 'observe' and outcome = 'ok'
+        group by process, key, assignment, breaks, op) as read_at_once
+    """,
+)
+"""What one operation read of a chain; ``straight``: offset after offset, so that only its two ends need be compared."""
+
+CROOKED: Final = Table(
+    "log_crooked", "select op, process, key, assignment, breaks from log_stretches where straight = 0"
+)
+"""Few, and nearly always none."""
+
+_LINK: Final = "r.process, r.key, r.assignment, r.breaks, r.op, r.call"
+
+LINKS: Final = View(
+    "log_links",
+    f"""
+    select {_LINK}, r.sub, r.low, r.high from log_stretches r where r.straight = 1
+    union all
+    select {_LINK}, r.sub, r.position as low, r.position as high
+    from log_steps r join log_crooked t on r.op = t.op and r.process = t.process and r.key = t.key
+        and r.assignment = t.assignment and r.breaks = t.breaks
+    where r.kind = 'observe' and r.outcome = 'ok'
+    """,
+)
+
+CHAINED: Final = View(
+    "log_chained",
+    f"""
+    select op, sub, process, key, assignment, breaks, low as position,
+        {previous("high", by="process, key, assignment, breaks", order="call, op, sub")} as former,
+        {previous("op", by="process, key, assignment, breaks", order="call, op, sub")} as former_op
+    from log_links
+    """,
+)
+
+POLL_GAPS: Final = Table(
+    "log_poll_gaps",
+    f"""
+    select c.op, c.sub, c.process, c.key, c.position,
+        coalesce(c.former, greatest(s.sought, -{INFINITY}) - 1) as former,
+        coalesce(c.former_op, s.op) as former_op, case when c.former is null then s.sought end as sought
+    from log_chained c
+        left join log_chain_starts s on c.process = s.process and c.key = s.key and c.assignment = s.assignment
+            and c.breaks = s.breaks and c.former is null
+    where case when c.former is null then c.position <> s.sought
+        else {not_next("c.position", "c.former")} end
+    """,
+)
+"""Every step that is not to the next raw offset. The first record's predecessor is the offset below the one sought."""
+
+POLL_VIEWS: Final = (READ, BROKEN, STEPS, CHAIN_STARTS, STRETCHES, CROOKED, LINKS, CHAINED, POLL_GAPS)
+
+_EXAMINED: Final = "select count(*) as examined from log_steps where kind = 'observe' and outcome = 'ok'"
+
+
+def _begin(row: Row) -> tuple[str, ...]:
+    """That it is about where the poll began: not where it went on, nor where reading began."""
+    inside = row["poll_op"] == row["former_op"] or row["sought"] is not None
+    return () if inside else (f"begin of poll {row['poll_op']} of {row['key']}",)
+
+
+def _went_back(row: Row, evidence: Evidence) -> Explanation:
+    reader, when = evidence.who(row["poll_op"]), evidence.called(row["poll_op"])
+    if row["sought"] is not None:
+        claim = (
+            f"{reader} asked for offset {row['sought']} of {row['key']} ({evidence.called(row['former_op'])}) "
+            f"and first read offset {row['position']}, below it (poll from {when})."
+        )
+    else:
+        claim = (
+            f"{reader} read offset {row['position']} of {row['key']} (poll from {when}) after offset {row['former']} "
+            f"(poll from {evidence.called(row['former_op'])}), with no seek or rebalance between them."
+        )
+    return Explanation(capital(claim), (row["poll_op"], row["former_op"]), about=_begin(row))
+
+
+NONMONOTONIC_POLL: Final = Check(
+    anomaly="nonmonotonic-poll",
+    meaning="the offsets that one consumer read go back",
+    views=(
+        Table(
+            "found_nonmonotonic_poll",
+            "select op, sub, key, position, former, former_op, sought from log_poll_gaps where position <= former",
+        ),
+    ),
+    evidence=first_of("found_nonmonotonic_poll", "key, op, sub", also="op as poll_op"),
+    examined=_EXAMINED,
+    kinds=("observe",),
+    explain=_went_back,
+    explained_by=("position-jump",),
+)
+
+
+def _skipped(row: Row, evidence: Evidence) -> Explanation:
+    reader, when = evidence.who(row["poll_op"]), evidence.called(row["poll_op"])
+    many = f"{row['skipped']} record{'s' if row['skipped'] > 1 else ''} between them"
+    origin = (
+        f"asked for offset {row['sought']} of {row['key']} ({evidence.called(row['former_op'])}) and first read"
+        if row["sought"] is not None
+        else f"read offset {row['former']} of {row['key']} (poll from {evidence.called(row['former_op'])}) and next"
+    )
+    claim = f"{reader} {origin} offset {row['position']} (poll from {when}), but others saw {many}"
+    witness = f", such as offset {row['missed']}, read by {evidence.who(row['witness_op'])}"
+    claim += f"{witness} at {evidence.called(row['witness_op'])}."
+    inside = row["poll_op"] == row["former_op"]
+    about = (offset_of(row["key"], row["missed"]),) if inside else _begin(row)
+    return Explanation(capital(claim), (row["poll_op"], row["former_op"], row["witness_op"]), about=about)
+
+
+POLL_SKIP: Final = Check(
+    anomaly="poll-skip",
+    meaning="a consumer jumped over a record that was there",
+    views=(
+        Table(
+            "log_observed_below",
+            f"""
+            select key, position, known, {sum_so_far("known", by="key", order="position")} as upto
+            from (
+                select key, position, max(known) as known from (
+                    select key, position, case when observed = 1 and judged = 1 then 1 else 0 end as known
+                    from log_offsets
+                    union all select key, former, 0 from log_poll_gaps
+                    union all select key, position, 0 from log_poll_gaps) as points
+                group by key, position) as folded
+            """,
+        ),
+        Table(
+            "found_poll_skip",
+            """
+            select g.op, g.sub, g.key, g.position, g.former, g.former_op, g.sought, b.upto - b.known - a.upto as skipped
+            from log_poll_gaps g
+                join log_observed_below a on g.key = a.key and g.former = a.position
+                join log_observed_below b on g.key = b.key and g.position = b.position
+            where g.position > g.former and b.upto - b.known - a.upto > 0
+            """,
+        ),
+    ),
+    evidence=f"""
+        select m.key, m.poll_op, m.position, m.former, m.former_op, m.sought, m.skipped, m.missed,
+            min(w.seen_op) as witness_op
+        from (
+            select f.key, f.op as poll_op, f.sub, f.position, f.former,
+                f.former_op, f.sought, f.skipped, min(o.position) as missed
+            from {first_rows("found_poll_skip", "key, op, sub")} f
+                join log_offsets o on f.key = o.key and o.position > f.former and o.position < f.position
+            where o.observed = 1 and o.judged = 1
+            group by f.key, f.op, f.sub, f.position, f.former, f.former_op, f.sought, f.skipped) m
+            join log_placed w on m.key = w.key and m.missed = w.position
+        where w.observed > 0
+        group by m.key, m.poll_op, m.sub, m.position, m.former, m.former_op, m.sought, m.skipped, m.missed
+        {order_by("m.key, m.poll_op, m.sub")}
+        """,
+    examined=_EXAMINED,
+    kinds=("observe",),
+    explain=_skipped,
+    explained_by=("position-jump", "inconsistent-offset", "vanished"),
+)

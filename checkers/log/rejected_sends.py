@@ -1,0 +1,83 @@
+"""Readers that were sent away: their place was said not to be in the log, and it certainly was.
+
+``out-of-range``: a fetch at ``position`` was answered so. A place may lie below the log's start only where something is
+ever deleted, so nothing is claimed of a partition of which a start above 0 was reported, or whose nodes deleted, nor of
+a topic that was deleted; and above its end only where a loss of power may cut the log. It is in the log for certain
+where a record at it or right before it was acknowledged or read before the fetch was called, or an end at it or above
+was reported. A consumer that is sent away starts over, and may skip what it has not read, or read all again.
+"""
+
+from typing import Final
+
+from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital, offset_of
+from assay.checkers.engine import INFINITY, Row
+from assay.checkers.engine.sql_idioms import first_rows, order_by
+from assay.checkers.log.incarnations import topic_of
+
+
+def _refused(row: Row, evidence: Evidence) -> Explanation:
+    claim = (
+        f"{evidence.who(row['poll_op'])} was answered at {evidence.returned(row['poll_op'])} that offset "
+        f"{row['position']} of {row['key']} is not in the log, but offset {row['known']} had been {row['how']} before "
+        f"it asked ({evidence.who(row['known_op'])}, {evidence.called(row['known_op'])}), and nothing "
+        "of it was ever deleted."
+    )
+    return Explanation(capital(claim), (row["known_op"], row["poll_op"]), about=(offset_of(row["key"], row["known"]),))
+
+
+_WITNESS: Final = "o.key = w.key and w.moment < o.call and w.position >= o.position - w.spare"
+
+FALSE_OUT_OF_RANGE: Final = Check(
+    anomaly="false-out-of-range",
+    meaning="a reader was answered that its place is not in the log, although it was",
+    views=(
+        Table(
+            "log_refused",
+            f"""
+            select e.op, e.key, e.position, e.call
+            from log_effects e cross join log_declared d
+                left join log_starts t on e.key = t.key
+                left join (select key from events where event in ('segment-deleted', 'log-start') group by key) x
+                    on e.key = x.key
+                left join (select key from effects where kind = 'topic-delete' group by key) z
+                    on {topic_of("e.key")} = z.key
+            where e.kind = 'out-of-range' and e.position >= 0 and d.unflushed = 0
+                and coalesce(t.log_start, 0) = 0 and x.key is null and z.key is null
+            """,
+            across=True,
+        ),
+        View(
+            "log_witnesses",
+            f"""
+            select p.key, p.position, least(coalesce(p.acked, {INFINITY}), coalesce(p.seen, {INFINITY})) as moment,
+                coalesce(p.ack_op, p.seen_op) as op, 1 as spare, 'known' as how
+            from log_placed p join (select key from log_refused group by key) k on p.key = k.key
+            where p.position is not null and p.acks + p.observed > 0
+            union all
+            select n.key, n.position, n.ret, n.op, 0, 'reported as its end'
+            from log_ends n join (select key from log_refused group by key) k on n.key = k.key
+            """,
+        ),
+        Table(
+            "found_false_out_of_range",
+            f"""
+            select o.key, o.op, o.position, min(w.position) as known
+            from log_refused o join log_witnesses w on {_WITNESS}
+            group by o.key, o.op, o.position
+            """,
+        ),
+    ),
+    evidence=f"""
+        select f.key, f.op as poll_op, f.position, f.known, min(w.op) as known_op, min(w.how) as how
+        from {first_rows("found_false_out_of_range", "key, op, position")} f
+            join log_refused o on f.key = o.key and f.op = o.op and f.position = o.position
+            join log_witnesses w on {_WITNESS} and w.position = f.known
+        group by f.key, f.op, f.position, f.known
+        {order_by("f.key, f.op, f.position")}
+        """,
+    examined="select count(*) as examined from log_refused",
+    kinds=("out-of-range",),
+    explain=_refused,
+    explained_by=("inconsistent-offset", "lost-write", "vanished"),
+    optional=True,
+)

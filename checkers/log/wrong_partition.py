@@ -1,0 +1,57 @@
+"""Records in another partition than they were sent to, for the findings on either side.
+
+A value counts as astray where it was read and no one ever sent it, and someone sent it to another key, with any outcome
+but fail. Values are unique per key alone, so that the same number was sent to two partitions proves nothing.
+"""
+
+from typing import Final
+
+from assay.checkers.check import Evidence, Table
+from assay.checkers.engine import Row
+from assay.checkers.engine.sql_idioms import row_number
+from assay.checkers.log.incarnations import place_of
+
+UNSENT: Final = Table(
+    "log_unsent",
+    """
+    select key, value, low as position, seen_op from log_values
+    where observed > 0 and live = 0 and failed = 0 and value is not null
+    """,
+)
+"""Values that were read where no one ever sent them: few, and nearly always none."""
+
+STRAYS: Final = Table(
+    "log_strays",
+    f"""
+    select key, value, position, seen_op, other_key, send_op, again,
+        {row_number(by="key, value", order="again, send_op, other_key")} as source,
+        {row_number(by="other_key, value", order="again, seen_op, key")} as sight
+    from (
+        select v.key, v.value, v.position, v.seen_op, s.key as other_key,
+            min(s.op) as send_op, case when {place_of("s.key")} = {place_of("v.key")} then 1 else 0 end as again
+        from log_unsent v join log_sends s on v.value = s.value and v.key <> s.key
+        where s.outcome <> 'fail'
+        group by v.key, v.value, v.position, v.seen_op, s.key) as astray
+    """,
+    across=True,
+)
+"""``source`` 1: from where a value came; ``sight`` 1: where one was read instead. ``again``: both keys are the same
+partition of a topic that was deleted and created again."""
+
+ELSEWHERE: Final = "t.key as other_key, t.position as other_position, t.seen_op as other_op, t.again"
+"""Of a row ``t`` of it: what ``found_in`` needs."""
+
+
+def sent_to(row: Row, evidence: Evidence) -> str:
+    """Where the value of ``row`` was sent instead: ``other_key`` by ``other_op``."""
+    where = f"{row['other_key']}, an earlier topic's" if row["again"] else f"another partition, {row['other_key']}"
+    return f"{evidence.who(row['other_op'])} had sent it to {where}, at {evidence.called(row['other_op'])}"
+
+
+def found_in(row: Row, evidence: Evidence) -> str:
+    """Where it was read instead: ``other_key`` at ``other_position`` by ``other_op``."""
+    where = f"{row['other_key']}, a later topic's" if row["again"] else f"another partition, {row['other_key']}"
+    return (
+        f"it was read in {where}, at offset {row['other_position']} ({evidence.who(row['other_op'])} at "
+        f"{evidence.called(row['other_op'])})"
+    )

@@ -1,0 +1,58 @@
+"""What servers had at the instant at which a send was acknowledged, as far as they can be seen into.
+
+The harness writes the rows into ``looks``, with look 0, in the simulation: ``inspected`` with the number of
+``acknowledgements`` at which it looked; ``lacking`` for a member of the in-sync set, by the registration under which it
+was admitted, whose log ended (``log_end``) at or below an acknowledged offset (``position``); ``undurable`` for one
+that had the record where a loss of power may take it, in a topic that is flushed with every message.
+
+A fault that changes files is an excuse, as is a loss of power where the contract lets unflushed records go.
+"""
+
+from typing import Final
+
+from assay.checkers.check import Check, Evidence, Explanation, Table, family_of, offset_of
+from assay.checkers.engine import Row
+from assay.checkers.engine.sql_idioms import BEGUN, first_of
+from assay.checkers.times import seconds
+
+
+def _early(row: Row, _: Evidence) -> Explanation:
+    if row["what"] == "lacking":
+        lack = f"the log of {row['node']}, a member of the in-sync set, ended at {row['log_end']}"
+    else:
+        lack = (
+            f"{row['node']}, a member of the in-sync set, had what is below {row['log_end']} on its disk for sure, and "
+            "the rest in memory, although each message is flushed"
+        )
+    claim = f"Offset {row['position']} of {row['key']} was acknowledged by {seconds(row['moment'])}, when {lack}."
+    place = offset_of(row["key"], row["position"])
+    return Explanation(claim, (), 0, row["moment"], about=(f"{place}, {row['what']}", place))
+
+
+EARLY_ACKNOWLEDGEMENT: Final = Check(
+    anomaly="early-acknowledgement",
+    meaning="a send was acknowledged before each member of the in-sync set had it, or had it durably",
+    views=(
+        Table(
+            "found_early_acknowledgement",
+            f"""
+            select l.key, l.what, l.node, min(l.position) as position, min(l.log_end) as log_end,
+                min(l.time) as moment
+            from looks l cross join log_declared d cross join (
+                select count(case when coalesce(damages_files, true) then 1 end) as damages,
+                    count(case when coalesce(loses_unsynced, true) then 1 end) as losses
+                from faults where {BEGUN}) f
+            where l.what in ('lacking', 'undurable') and f.damages = 0 and (f.losses = 0 or d.unflushed = 0)
+            group by l.key, l.what, l.node
+            """,
+        ),
+    ),
+    evidence=first_of("found_early_acknowledgement", "key, what, node"),
+    examined="select coalesce(sum(acknowledgements), 0) as examined from looks where what = 'inspected'",
+    explain=_early,
+    explained_by=("inconsistent-offset", "lost-write", "vanished"),
+    seen_again=True,
+    optional=True,
+)
+
+INSPECTION: Final = family_of(EARLY_ACKNOWLEDGEMENT, applies="looks where what = 'inspected'", beside=True)

@@ -1,0 +1,46 @@
+"""An invariant of the system's own that did not hold at some instant of a run.
+
+The harness asserts them in the simulation, at each event of a node's log, and writes the rows into ``looks``, with look
+0: ``asserted`` with the name of an ``invariant`` and how often it was looked at (``assertions``); ``broken`` for one
+that did not hold, with a sentence of the system's (``claim``), the ``node`` and the ``key``. The run ends there: so a
+client may not have seen anything, and what is about the end of a run is not judged.
+"""
+
+from typing import Final
+
+from assay.checkers.check import Check, Evidence, Explanation, Table, epoch_of, family_of, offset_of
+from assay.checkers.engine import Row
+from assay.checkers.engine.sql_idioms import first_of
+from assay.checkers.judging.contract import BROKEN_INVARIANT
+from assay.checkers.times import seconds
+
+CUT: Final = "select count(*) as examined from looks where what = 'broken'"
+"""More than 0: the run was ended before its own end."""
+
+
+def _broken(row: Row, _: Evidence) -> Explanation:
+    about = []
+    if row["position"] is not None:
+        about.append(offset_of(row["key"], row["position"]))
+    elif row["epoch"] is not None:
+        about.append(epoch_of(row["key"], row["epoch"]))
+    claim = f"At {seconds(row['moment'])} on {row['node']}, the invariant {row['invariant']} was broken: {row['claim']}"
+    return Explanation(claim, (), 0, row["moment"], about=tuple(about))
+
+
+BROKEN: Final = Check(
+    anomaly=BROKEN_INVARIANT,
+    meaning="what the system says must hold at every instant did not",
+    views=(
+        Table(
+            "found_broken_invariant",
+            "select key, time as moment, node, invariant, claim, epoch, position from looks where what = 'broken'",
+        ),
+    ),
+    evidence=first_of("found_broken_invariant", "moment, invariant, key, node"),
+    examined="select coalesce(sum(assertions), 0) as examined from looks where what = 'asserted'",
+    explain=_broken,
+    optional=True,
+)
+
+INVARIANTS: Final = family_of(BROKEN, applies="looks where what in ('asserted', 'broken')", beside=True)

@@ -1,0 +1,80 @@
+"""A server's process that ended by itself: no fault ended it, and no fault had changed a file before.
+
+The harness writes the rows into ``looks``, all with look 0, as they belong to no look: ``process`` for a server whose
+process was there once every fault was healed, ``ended`` for one that was not, and ``crashed`` for one that broke down
+by an error of its own at ``time``, as the cluster itself reports (the simulation does). A process that a fault ended
+and that could not be started again has not ended by itself; so one that is not there proves nothing in a run with a
+fault that ends processes, struck it and was never healed; where its rows do not say whom it struck, it may be anyone.
+One that broke down as it was started again does. A server may refuse
+to go on with files that are damaged; so nothing is proved either way once a fault has changed any, on whichever node.
+"""
+
+from typing import Final
+
+from assay.checkers.check import Check, Evidence, Explanation, Table, family_of
+from assay.checkers.engine import Row
+from assay.checkers.engine.sql_idioms import first_of
+from assay.checkers.judging.contract import UNEXPECTED_EXIT
+from assay.checkers.times import seconds
+
+BEGAN: Final = """
+    (phase = 'injected' or (phase = 'failed' and coalesce(stage, '') not in ('trigger', 'target')))
+    """
+"""Of a fault's rows, those that say whom it struck, or may have."""
+
+
+def _exit(row: Row, _: Evidence) -> Explanation:
+    happened = "broke down at" if row["crashed"] == 1 else "had ended by"
+    # A fault may have ended it before: it was started again at the heal, perhaps without what it had not fsynced.
+    intact = "no fault had damaged what was on its disk"
+    excuses = intact if row["crashed"] == 1 else f"no fault was in force that ends processes, and {intact}"
+    claim = (
+        f"The process of {row['key']} {happened} {seconds(row['moment'])}, although {excuses}; what it printed is "
+        "among the run's logs."
+    )
+    return Explanation(claim, (), 0, row["moment"])
+
+
+ENDED_BY_ITSELF: Final = Check(
+    anomaly=UNEXPECTED_EXIT,
+    meaning="a server's process ended by itself",
+    views=(
+        Table(
+            "found_unexpected_exit",
+            f"""
+            with faults_done as (
+                select id, max(case when coalesce(damages_files, true) then 1 else 0 end) as damages,
+                    max(case when coalesce(ends_process, true) then 1 else 0 end) as ends,
+                    max(case when phase = 'healed' then 1 else 0 end) as healed,
+                    max(case when {BEGAN} then 1 else 0 end) as began
+                from faults group by id),
+            unhealed as (
+                select f.targets from faults f join faults_done d on f.id = d.id
+                where d.began = 1 and d.ends = 1 and d.healed = 0 and {BEGAN} group by f.targets),
+            excused as (
+                select s.node from (
+                    select node, case when instr(node, '/') > 0 then substr(node, 1, instr(node, '/') - 1) else node end
+                        as whose
+                    from looks where what = 'ended' group by node) s
+                    cross join unhealed u
+                where u.targets not like '["%' or instr(u.targets, concat('"', s.whose, '"')) > 0 group by s.node)
+            select p.key, p.moment, p.crashed from (
+                select l.node as key, min(l.time) as moment,
+                    max(case when l.what = 'crashed' then 1 else 0 end) as crashed
+                from looks l left join excused x on l.node = x.node
+                    cross join (select count(case when began = 1 and damages = 1 then 1 end) as damaged
+                        from faults_done) files
+                where files.damaged = 0 and (l.what = 'crashed' or (l.what = 'ended' and x.node is null))
+                group by l.node) p
+            """,
+        ),
+    ),
+    evidence=first_of("found_unexpected_exit", "key"),
+    examined="select count(*) as examined from looks where what in ('process', 'ended', 'crashed')",
+    explain=_exit,
+    optional=True,
+)
+
+PROCESSES: Final = family_of(
+    ENDED_BY_ITSELF, applies="looks where what in ('process', 'ended', 'crashed')", beside=True
+)

@@ -1,0 +1,131 @@
+"""Images of the user's own, by name or by Dockerfile, and what is built on them so that nodes run of them.
+
+A Dockerfile is built by the engine, with its folder as the context, each time a cluster starts: the engine's cache
+knows what has changed, and needs no network for what has not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from assay.cluster.docker import image, image_contents, layer, tools
+from assay.cluster.docker.layer import BuildStep, ImageError, Progress
+
+NAME = "assay-own"
+"""Of images that were built from a Dockerfile of the user's, each tagged by where that is."""
+BUNDLE = "assay-tools"
+DOCKERFILE_LABEL = "assay.dockerfile"
+
+
+@dataclass(frozen=True)
+class Own:
+    """An image of the user's that is there: its name in the engine, its id, and what the user knows it as."""
+
+    name: str
+    id: str
+    shown: str
+
+    def labels(self) -> str:
+        """Of what is built on it."""
+        recipe = f"{tools.NODE_IMAGE}={image.reference()} {tools.RECIPE}={tools.recipe()}"
+        return f'assay=software {recipe} {tools.OWN}="{self.name}" {tools.OWN_ID}={self.id}'
+
+
+def of_dockerfile(path: Path, progress: Progress) -> Own:
+    """Built from it, as far as the engine's cache does not have it. Raises :class:`ImageError`."""
+    name = f"{NAME}:{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
+
+    def stepped(step: str) -> None:
+        if " LABEL assay" not in step:  # ours
+            progress(f"{path}: {step}")
+
+    options = [f"--label=assay={NAME}", f"--label={DOCKERFILE_LABEL}={path}", "--network=host"]
+    try:
+        layer.docker_build([*options, "-f", str(path), "-t", name, str(path.parent)], stepped)
+    except ImageError as error:
+        raise ImageError(f"{path}: {error}") from error
+    return Own(name, layer.image_id(name), str(path))
+
+
+def of_name(name: str, progress: Progress) -> Own:
+    """Pulled, if it is not there. Raises :class:`ImageError`."""
+    if not layer.exists(name):
+        try:
+            BuildStep(progress)(f"image {name}: docker pull", lambda: _pull(name))
+        except ImageError as error:
+            raise ImageError(
+                f"{error}\n{name} is not on this engine either: build it (`docker build -t {name}`), load it "
+                f"(`docker load`), or give the system its Dockerfile (`Software(dockerfile=...)`)"
+            ) from error
+    return Own(name, layer.image_id(name), name)
+
+
+def _pull(name: str) -> str:
+    layer.command(["docker", "pull", "-q", name])
+    return "pulled"
+
+
+def ensure(own: Own, prefix: str, packages: Sequence[str], step: BuildStep) -> str:
+    """The name of the image with what a node needs, and these packages, on it, built if it is not there.
+
+    Raises :class:`ImageError`.
+    """
+    parts = "\n".join((own.id, image.reference(), tools.recipe(), *packages))
+    tag = f"{prefix}:{hashlib.sha256(parts.encode()).hexdigest()[:12]}"
+    if not layer.exists(tag):
+        _build(own, tag, packages, step)
+    return tag
+
+
+def _build(own: Own, tag: str, packages: Sequence[str], step: BuildStep) -> None:
+    found = image_contents.look(own.id, own.shown)
+    copied = found.manager is None and bool(found.missing)
+    try:
+        text = tools.dockerfile(own.labels(), own.shown, found, packages, bundle() if copied else None)
+    except ValueError as error:
+        raise ImageError(str(error)) from error
+    if copied:
+        _ensure_bundle(step)
+    with tempfile.TemporaryDirectory(prefix="assay-own-") as folder:
+        for file, data in (("sshd_config", image.SSHD_CONFIG), ("settle", tools.SETTLE), ("node", tools.NODE)):
+            (Path(folder) / file).write_text(data)
+        arguments = {"NODE": image.reference(), "OWN": own.id}
+        added = ", ".join((*found.missing, *packages))
+        what = f"{added} ({found.manager or 'copied from the node image'})" if added else "an init"
+        try:
+            step(
+                f"{own.shown} ({found.system}) with {what}",
+                lambda: layer.build(text, tag, arguments, network="host", context=Path(folder)),
+            )
+        except ImageError as error:
+            if found.manager is None:
+                raise
+            raise ImageError(f"{error}\n{_remedy(own.shown, found.manager, found.missing)}") from error
+
+
+def _remedy(name: str, manager: str, missing: Sequence[str]) -> str:
+    lacking = [tools.PACKAGES[manager][tool] for tool in missing]
+    return (
+        f"{name} lacks {', '.join(missing) or 'nothing that a node needs'}, and {manager} is asked for it, "
+        "which takes a network: build it where there is one (`assay image build --system=...`), after which none is "
+        f"needed, or install {', '.join(dict.fromkeys(lacking)) or 'the packages'} in its own Dockerfile"
+    )
+
+
+def bundle() -> str:
+    text = tools.BUNDLE.replace("@REFERENCE@", image.reference())
+    return f"{BUNDLE}:{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
+def _ensure_bundle(step: BuildStep) -> None:
+    if layer.exists(bundle()):
+        return
+    text = tools.BUNDLE.replace("@REFERENCE@", image.reference())
+    step(
+        "copies of the node image's programs",
+        lambda: layer.build(text, bundle(), {"NODE": image.reference()}, network="none"),
+    )

@@ -1,0 +1,154 @@
+"""Taking back what runs have left: replay of undo journals, and removal of containers and networks of dead owners.
+
+Called at a session's start (:func:`sweep`) and by ``assay heal`` (:func:`heal`); a run's own end does the same for its
+own journal (``DockerCluster.close``). Containers and networks carry their owner as a label as well, images of disks in
+their names, so they are found even if the journal is lost. What others made has no such label and is never
+touched.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import docker
+from docker.errors import APIError
+
+from assay.cluster import owner
+from assay.cluster.docker import disk
+from assay.cluster.docker import engine as docker_engine
+from assay.cluster.docker.network import locked
+from assay.cluster.hosts.host_command import Undoing
+from assay.cluster.journal import (
+    Action,
+    Pending,
+    RemoveContainer,
+    RunInContainer,
+    RunOnHost,
+    Unpause,
+    describe,
+    pending,
+    state_folder,
+)
+from assay.cluster.node import NodeError
+
+__all__ = ["Report", "heal", "state_folder", "sweep"]
+
+
+@dataclass
+class Report:
+    """What a sweep did: a line each. ``failed`` stays in its journal and is tried again next time."""
+
+    undone: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+
+
+def sweep(state: Path | None = None) -> Report:
+    """Removes what dead owners have left, unless it was kept on purpose. Needs no engine when there is nothing."""
+    return _heal(state, _dead)
+
+
+def heal(everything: bool = False, state: Path | None = None) -> Report:
+    """As :func:`sweep`, plus what was kept and what this very process has left; ``everything``: live sessions', too."""
+    mine = owner.current()
+    return _heal(
+        state,
+        lambda one, running: everything or one == mine or _dead(one, running),
+        kept_too=True,
+        everything=everything,
+    )
+
+
+def _heal(
+    state: Path | None,
+    chosen: Callable[[owner.Owner, bool], bool],
+    *,
+    kept_too: bool = False,
+    everything: bool = False,
+) -> Report:
+    found, broken = pending(state or state_folder())
+    report = Report(failed=broken)
+    spared = set() if kept_too else {journal.run_id for journal in found if journal.kept}
+    journals = [one for one in found if one.run_id not in spared and (everything or not one.elsewhere())]
+    journals = [one for one in journals if chosen(one.owner, False)]
+    for journal in [one for one in journals if _of_hosts(one)]:
+        journals.remove(journal)
+        with locked((state or state_folder()) / "hosts.lock"):
+            if journal.path.exists():  # or another session has done it meanwhile
+                _replay(partial(_on_host, Undoing()), journal, report)
+    if not docker_engine.answers():
+        for journal in journals:
+            _without_engine(journal, report)
+        return report
+    with docker_engine.engine() as client:
+        for journal in journals:
+            _replay(partial(docker_engine.perform, client), journal, report)
+        for thing in docker_engine.owned(client):
+            if thing.run_id not in spared:
+                _remove_orphan(client, thing, chosen, report)
+    for image in disk.images(state or state_folder()):
+        if image.run_id not in spared:
+            _remove_image(image, chosen, report)
+    return report
+
+
+def _dead(one: owner.Owner, running: bool) -> bool:
+    """What runs although its owner is of another boot is some other machine's on the same engine: hands off."""
+    return not one.alive() and (one.of_this_boot() or not running)
+
+
+def _of_hosts(journal: Pending) -> bool:
+    """Its cluster is one of the user's machines, and no engine is needed."""
+    return any(isinstance(action, RunOnHost) for _, action in journal.actions)
+
+
+def _on_host(undoing: Undoing, action: Action) -> bool:
+    assert isinstance(action, RunOnHost), "a cluster of hosts has no containers"
+    undoing.perform(action)
+    return True
+
+
+def _replay(perform: Callable[[Action], bool], journal: Pending, report: Report) -> None:
+    removed = {action.name for _, action in journal.actions if isinstance(action, RemoveContainer)}
+    failed = False
+    for _, action in journal.actions:
+        if isinstance(action, RunInContainer | Unpause) and action.container in removed:
+            continue  # goes with its container
+        try:
+            if perform(action):
+                report.undone.append(f"{describe(action)} (run {journal.run_id})")
+        except (docker_engine.EngineError, APIError, NodeError, OSError) as error:
+            failed = True
+            report.failed.append(f"{describe(action)} (run {journal.run_id}): {error}")
+    if not failed:
+        journal.path.unlink(missing_ok=True)
+
+
+def _without_engine(journal: Pending, report: Report) -> None:
+    if journal.actions:
+        report.failed.append(f"run {journal.run_id}: no Docker engine answers; start it, then `assay heal`")
+    else:
+        journal.path.unlink(missing_ok=True)
+
+
+def _remove_image(image: disk.DiskImage, chosen: Callable[[owner.Owner, bool], bool], report: Report) -> None:
+    try:
+        if chosen(owner.parse(image.owner), False) and disk.remove(image.path):
+            report.undone.append(f"disk {image.path} removed (run {image.run_id}, no journal)")
+    except ValueError as error:
+        report.failed.append(f"disk {image.path}: its name says no owner, left alone: {error}")
+    except OSError as error:
+        report.failed.append(f"disk {image.path}: {error}")
+
+
+def _remove_orphan(
+    client: docker.DockerClient, thing: docker_engine.Owned, chosen: Callable[[owner.Owner, bool], bool], report: Report
+) -> None:
+    remove = docker_engine.remove_container if thing.kind == "container" else docker_engine.remove_network
+    try:
+        if chosen(owner.parse(thing.owner), thing.running) and remove(client, thing.name):
+            report.undone.append(f"{thing.kind} {thing.name} removed (run {thing.run_id}, no journal)")
+    except ValueError as error:
+        report.failed.append(f"{thing.kind} {thing.name}: its owner label is unreadable, left alone: {error}")
+    except APIError as error:
+        report.failed.append(f"{thing.kind} {thing.name}: {error}")

@@ -1,0 +1,85 @@
+"""The second copy of a real node's main process, which belongs to the fault that started it.
+
+A shell runs the copy, waits for it, and writes its exit status to a file. The copy gets the same command; only the path
+of the event log in the command or the environment is replaced, so that its events are kept apart.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from assay.cluster.node import NodeError
+from assay.cluster.second_copy import SECOND, SecondStatus, names_log, second_log, with_second_log
+from assay.cluster.ssh import process
+from assay.cluster.ssh.node_processes import BESIDE, OneProcess, Program, Running
+
+STATUS = f"{process.FOLDER}/{SECOND}.status"
+WAITING = f'"$@"; echo $? > {STATUS}'
+"""The shell's script, whose arguments are the command."""
+
+
+def copy_of(main: Program, events: str | None) -> Program:
+    """Returns the program of the copy. ``events``: the main process's event log."""
+    environment, argv = dict(main.environment), list(main.argv)
+    owned = [*main.owned, STATUS]
+    if events is not None:
+        argv = [with_second_log(word, events) for word in argv]
+        environment = {name: with_second_log(value, events) for name, value in environment.items()}
+        owned.append(second_log(events))
+    command = ["sh", "-c", WAITING, SECOND, *argv]
+    return replace(main, argv=command, environment={**environment, BESIDE: "1"}, owned=owned, beside={})
+
+
+class RunningTwice(Running):
+    """The part of :class:`assay.cluster.ssh.node.SshNode`, which has the rest."""
+
+    had_second: bool = False
+    """Whether a copy was ever started, so that there may be logs of it."""
+
+    def _main_program(self) -> Program:
+        raise NotImplementedError
+
+    def event_path(self) -> str | None:
+        """Returns where the main process writes its events."""
+        raise NotImplementedError
+
+    def second_unavailable(self) -> str | None:
+        program, events = self._main_program(), self.event_path()
+        if events is None or names_log(list(program.argv), program.environment, events):
+            return None
+        return (
+            f"the copy would write to the event log {events} of the first process: name the file in the command or in "
+            "the environment, where the copy gets another one"
+        )
+
+    async def start_second(self) -> None:
+        if (reason := self.second_unavailable()) is not None:
+            raise NodeError(f"{self.name} cannot run a second copy of its process: {reason}")
+        program = copy_of(await self._to_start(), self.event_path())
+        await self._note(SECOND, ("sh", "-c", process.if_there(process.kill(SECOND))))
+        await self.shell(f"mkdir -p {process.FOLDER} && rm -f {STATUS}")
+        self.had_second = True
+        await self._launch(SECOND, program)
+
+    async def second(self) -> SecondStatus:
+        if not self.had_second:
+            raise NodeError(f"{self.name}: no second copy of its process was started")
+        seen = await OneProcess(self, SECOND).process()
+        if seen.incarnation is not None:
+            return SecondStatus(seen.incarnation, alive=True)
+        said = (await self.shell(f"cat {STATUS} 2>/dev/null || true")).strip()
+        return SecondStatus(None, alive=False, exit_status=int(said) if said.isdigit() else None)
+
+    async def end_second(self) -> None:
+        if self.had_second:
+            await self.shell(process.if_there(process.kill(SECOND)))
+            await self._tick_off(SECOND)
+
+    async def _alive(self) -> list[str]:
+        alive = await super()._alive()
+        if self.had_second and (await self.second()).alive:
+            alive.append(SECOND)
+        return alive
+
+    def part(self, process: str) -> OneProcess:
+        return OneProcess(self, SECOND) if process == SECOND and self.had_second else super().part(process)

@@ -1,0 +1,213 @@
+"""Verifies a zoo of built-in defects: the documented run of each, with the defect and without, for many seeds.
+
+A run is a pytest session of its own. What it came to is read off its store: a session that leaves no judged run, or
+ends in another way than its verdict says, is *broken*, and never counts as a defect caught or as a green run.
+"""
+
+import shlex
+import shutil
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from assay.cluster.system import Defect
+from assay.harness.cli.sessions import Session, SessionEnd, perform
+from assay.harness.cli.time_estimate import rounded
+from assay.harness.run import store
+from assay.harness.run.settings import SIM
+from assay.harness.stored.replay import forbidden_found, judged
+
+RATE: Final = "--rate=100"
+"""In the simulation, where a run names none: there an answer takes a millisecond, and clients never tire."""
+SESSION: Final = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--reports=never")
+
+
+class Came(StrEnum):
+    """What a session came to."""
+
+    PASS = "pass"
+    FAIL = "fail"
+    UNKNOWN = "unknown"
+    BROKEN = "broken"
+
+
+class SessionResult(msgspec.Struct, frozen=True, kw_only=True):
+    """One session. ``reported``: the forbidden anomalies of its runs; ``problem``: why it is broken, or unknown."""
+
+    seed: int
+    came: Came
+    reported: tuple[str, ...]
+    seconds: float
+    cpu_seconds: float
+    command: str
+    """What to type to do it again."""
+    problem: str | None = None
+    kept: str | None = None
+    """The folder in which its store is."""
+
+
+class Verified(msgspec.Struct, kw_only=True):
+    """One defect; ``runs`` and ``without`` are in the order of their seeds, as far as it got."""
+
+    name: str
+    cluster: str
+    expected: tuple[str, ...]
+    runs: list[SessionResult]
+    without: list[SessionResult]
+
+    @property
+    def hits(self) -> list[SessionResult]:
+        """The runs that caught it: that failed with one of the anomalies that its description names."""
+        return [run for run in self.runs if run.came is Came.FAIL and not set(self.expected).isdisjoint(run.reported)]
+
+    @property
+    def alarms(self) -> list[SessionResult]:
+        """The runs without the defect that failed, or broke."""
+        return [run for run in self.without if run.came in (Came.FAIL, Came.BROKEN)]
+
+    @property
+    def reported(self) -> Counter[str]:
+        """In how many runs each anomaly was found."""
+        return Counter(anomaly for run in self.runs for anomaly in run.reported)
+
+    @property
+    def detection(self) -> tuple[float, float] | None:
+        """Seconds of the CPU and of the wall's clock that the runs took, one after the other, up to the first hit."""
+        hits = self.hits
+        if not hits:
+            return None
+        spent = self.runs[: self.runs.index(hits[0]) + 1]
+        return sum(run.cpu_seconds for run in spent), sum(run.seconds for run in spent)
+
+
+def command(defect: Defect, cluster: str, seed: int, *, switched_on: bool) -> tuple[str, ...]:
+    """What pytest is given. A run that names its own cluster stays there."""
+    given = shlex.split(defect.run)
+    added = [] if _value(given, "--cluster") else [f"--cluster={cluster}"]
+    if cluster_of(defect, cluster) == SIM and not _value(given, "--rate"):
+        added.append(RATE)
+    if switched_on:
+        added.append(f"--defect={defect.name}")
+    return (*given, *added, f"--seed={seed}")
+
+
+def cluster_of(defect: Defect, cluster: str) -> str:
+    """Where its run takes place when this cluster is asked for."""
+    return _value(shlex.split(defect.run), "--cluster") or cluster
+
+
+def _value(words: Sequence[str], option: str) -> str | None:
+    """Of ``--option=value`` or ``--option value``; None: it is not given."""
+    for word, following in zip(words, (*words[1:], ""), strict=True):
+        name, equals, value = word.partition("=")
+        if name == option:
+            return value if equals else following
+    return None
+
+
+def verify(
+    defects: Sequence[Defect],
+    seeds: Sequence[int],
+    cluster: str,
+    root: Path,
+    *,
+    keep: bool,
+    jobs: int,
+    limit: float,
+    note: Callable[[str], None],
+) -> tuple[list[Verified], bool]:
+    """Each in ``root``, where runs that broke, and failures of the correct build, are kept, or all: ``keep``.
+
+    Equal runs without a defect are done once. The second value is False when a signal came before all was done.
+    """
+    results = [
+        Verified(
+            name=one.name, cluster=cluster_of(one, cluster), expected=tuple(one.anomalies), runs=[], without=[]
+        )
+        for one in defects
+    ]  # fmt: skip
+    wanted: dict[tuple[str, ...], list[tuple[Verified, int, bool]]] = {}
+    for defect, result in zip(defects, results, strict=True):
+        for switched_on in (True, False):
+            for seed in seeds:
+                argv = command(defect, cluster, seed, switched_on=switched_on)
+                wanted.setdefault(argv, []).append((result, seed, switched_on))
+    sessions = {
+        Session((*SESSION, *argv, f"--store={root / str(number) / 'store'}"), root / str(number)): argv
+        for number, argv in enumerate(wanted, 1)
+    }
+    done, began = 0, time.monotonic()
+    note(f"{len(sessions)} runs, {jobs} at a time, in {root}")
+
+    def ended(session: Session, end: SessionEnd) -> None:
+        nonlocal done
+        done += 1
+        argv = sessions[session]
+        came, reported, problem = _judged(session, end)
+        first, seed, switched_on = wanted[argv][0]
+        kept = keep or came is Came.BROKEN or (came is Came.FAIL and not switched_on)
+        run = SessionResult(
+            seed=seed, came=came, reported=reported, seconds=end.seconds, cpu_seconds=end.cpu_seconds,
+            command=shlex.join(("pytest", *argv)), problem=problem, kept=str(session.folder) if kept else None,
+        )  # fmt: skip
+        if not kept:
+            shutil.rmtree(session.folder)
+        for result, _, with_it in wanted[argv]:
+            runs = result.runs if with_it else result.without
+            runs.append(run)
+            runs.sort(key=lambda one: one.seed)
+        what = "caught" if switched_on and run in first.hits else came
+        found = f" ({', '.join(reported)})" if reported else ""
+        why = f": {problem}" if problem else ""
+        left = (time.monotonic() - began) / done * (len(sessions) - done)
+        note(
+            f"{done} of {len(sessions)}{f', about {rounded(left)} left' if left else ''}: "
+            f"{first.name if switched_on else f'without {first.name}'}, seed {seed}: "
+            f"{what}{found}, {end.cpu_seconds:.0f} s of CPU, {end.seconds:.0f} s{why}"
+        )
+
+    complete = perform(sessions, jobs, limit, ended, lambda under_way: note(f"stopping; under way: {under_way}"))
+    if not complete:
+        for session in sessions:
+            if session.folder.exists() and not any(str(session.folder) == run.kept for run in _all(results)):
+                shutil.rmtree(session.folder)
+    return results, complete
+
+
+def _all(results: Sequence[Verified]) -> list[SessionResult]:
+    return [run for result in results for run in (*result.runs, *result.without)]
+
+
+def _judged(session: Session, end: SessionEnd) -> tuple[Came, tuple[str, ...], str | None]:
+    """What its runs came to together, the forbidden anomalies that they reported, and why it is broken or unknown."""
+
+    def broken(why: str) -> tuple[Came, tuple[str, ...], str]:
+        return Came.BROKEN, (), f"{why}; its last lines: {session.last_lines(3) or 'none'}"
+
+    if end.code is None:
+        return broken(f"it was still going on after {end.seconds:.0f} s")
+    if end.code not in (0, 1):  # pytest's for passed and for failed tests
+        return broken(f"pytest was killed by signal {-end.code}" if end.code < 0 else f"pytest ended with {end.code}")
+    came, reported, reasons = set[Came](), set[str](), list[str]()
+    for folder in store.runs(session.folder / "store"):
+        info, judgement = store.read_run(folder), judged(folder)
+        if info is None or info.status != store.FINISHED or info.verdict is None:
+            return broken(f"a run has no verdict ({(info and info.problem) or 'it did not come to its end'})")
+        if judgement is None:
+            return broken("a run has no verdict (verdict.json cannot be read)")
+        came.add(Came(info.verdict))
+        if info.verdict == Came.FAIL:
+            reported |= forbidden_found(folder)
+        reasons += [" ".join(reason.split()) for reason in judgement.unknown]
+    if not came:
+        return broken("it left no run")
+    worst = next(one for one in (Came.FAIL, Came.UNKNOWN, Came.PASS) if one in came)
+    if (worst is Came.PASS) != (end.code == 0):
+        return broken(f"pytest ended with {end.code}, and the verdict is {worst}")
+    return worst, tuple(sorted(reported)), "; ".join(reasons) if worst is Came.UNKNOWN else None

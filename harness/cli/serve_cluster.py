@@ -1,0 +1,93 @@
+"""The cluster of ``assay up``: started, watched, and taken away at the first signal.
+
+Any program that needs the system can use it, the test suites of other people's clients first of all: the addresses are
+reachable from this machine.
+"""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from assay.cluster.deploy import start_system
+from assay.cluster.node import Node, NodeError, ProcessState
+from assay.cluster.system import System, zookeeper_servers
+from assay.harness.run.environments import World, open_world
+from assay.harness.run.interrupt import handled_signals
+from assay.harness.run.settings import Settings
+from assay.nemesis.schedule.target import servers
+
+START_SECONDS: Final = 90.0
+WATCH_SECONDS: Final = 5.0
+
+
+@dataclass(frozen=True)
+class Addresses:
+    """Where the cluster serves: ``host:port``, joined by commas, as clients take them. No ZooKeeper: empty."""
+
+    bootstrap: str
+    zookeeper: str
+
+
+def serve(
+    system: System,
+    settings: Settings,
+    note: Callable[[str], None],
+    serving: Callable[[Addresses], None],
+) -> None:
+    """Starts the cluster, calls ``serving``, and takes it away at the first SIGINT, SIGTERM or SIGHUP.
+
+    Raises ``NodeError`` or ``DeploymentError`` when it does not come up.
+    """
+    # Two may be started in the same second.
+    world = open_world(system, settings, run_id=f"up-{datetime.now(UTC):%Y%m%dt%H%M%S}-{os.getpid()}")
+    try:
+        world.loop.run_until_complete(_life(world, system, note, serving))
+    finally:
+        world.loop.close()
+
+
+async def _life(
+    world: World, system: System, note: Callable[[str], None], serving: Callable[[Addresses], None]
+) -> None:
+    """Serves until it fails or a signal comes; further signals do not keep it from clearing up."""
+    loop, served = asyncio.get_running_loop(), asyncio.ensure_future(_serve(world, system, note, serving))
+    signals = handled_signals()
+    for number in signals:
+        loop.add_signal_handler(number, served.cancel)
+    try:
+        with contextlib.suppress(asyncio.CancelledError):
+            await served
+    finally:
+        note("taking the cluster away")
+        await world.close(keep=False)
+        for number in signals:
+            loop.remove_signal_handler(number)
+
+
+async def _serve(
+    world: World, system: System, note: Callable[[str], None], serving: Callable[[Addresses], None]
+) -> None:
+    """Never ends by itself once it serves; reports each server that ends, comes back or can't be asked."""
+    cluster = await world.open(note, logged=False)
+    await start_system(system, cluster, START_SECONDS, note)
+    nodes = servers(cluster, system)
+    serving(Addresses(_joined(system, nodes), zookeeper_servers(cluster)))
+    states: dict[str, ProcessState | None] = {node.name: ProcessState.RUNNING for node in nodes}
+    while True:
+        await asyncio.sleep(WATCH_SECONDS)
+        for node in nodes:
+            try:
+                state, how = (await node.process()).state, ""
+            except NodeError as error:  # those who use the cluster may reach it all the same
+                state, how = None, str(error)
+            if state is not states[node.name]:
+                note(f"{node.name}: its {node.role} is {state}" if state else f"state not known: {how}")
+                states[node.name] = state
+
+
+def _joined(system: System, nodes: Iterable[Node]) -> str:
+    return ",".join(f"{node.address}:{system.port(node.role)}" for node in nodes)

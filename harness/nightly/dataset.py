@@ -1,0 +1,183 @@
+"""The data set: ``night=2026-11-21/<run>.parquet``, one file per run, partitioned as Hive, Spark and DuckDB know it.
+
+A file is written under a hidden name and renamed in, so that a reader sees a run as it was before or as
+it is now. A run's name does not depend on where it was added from: added again, it takes the place of what was there.
+
+Thousands of small files are slow to read, so they are packed: ``night=2026-11-21/packed.parquet`` holds the runs of a
+night. A file of one run counts before a packed one that has the same run. Who writes holds the data set alone; who
+reads keeps others from packing meanwhile.
+"""
+
+import fcntl
+import os
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import date
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from assay.harness.nightly.rows import SCHEMAS, Run, modern, table
+from assay.harness.nightly.run_row import began, record
+from assay.harness.run import store
+
+PARTITION: Final = "night="
+LOCK: Final = ".lock"
+PACKED: Final = "packed.parquet"
+MANY: Final = 1_000
+"""Files of one run each, above which adding packs them."""
+
+
+class DataSetError(Exception):
+    """A store or a data set is not what it was given as; the message says which, and what to do."""
+
+
+def add(stores: Sequence[Path], into: Path, night: date | None, added: Callable[[Run], None]) -> int:
+    """Every run of these stores, ``added`` is called with each once it is there; returns how many.
+
+    Runs that were carried from another store were added from there, with what only their histories say.
+    ``night``: of all of them; None: the day, in UTC, on which each began. Raises :class:`DataSetError` before anything
+    is written.
+    """
+    found = [_runs(path) for path in stores]
+    _ours(into)
+    into.mkdir(parents=True, exist_ok=True)
+    with held(into, alone=True):
+        for folder in [folder for folders in found for folder in folders]:
+            run = record(folder)
+            keep(into, night or began(run).date(), run)
+            added(run)
+        if len(singles(into)) > MANY:
+            pack(into)
+    return sum(map(len, found))
+
+
+@contextmanager
+def held(dataset: Path, *, alone: bool) -> Iterator[None]:
+    """Waits until no one else writes; ``alone``: and no one reads. A data set that is read-only is never written."""
+    try:
+        lock = os.open(dataset / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    except OSError:
+        if alone:
+            raise
+        yield
+        return
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        yield
+    finally:
+        os.close(lock)
+
+
+def singles(dataset: Path) -> list[str]:
+    """The runs that have a file of their own."""
+    return [part.stem for part in _parts(dataset, "*") if part.name != PACKED]
+
+
+def pack(dataset: Path) -> None:
+    """One file for each night; to be called while the data set is held alone.
+
+    Interrupted, it has lost nothing: the files of one run are what counts until they go, and they go last.
+    """
+    newer = set(singles(dataset))
+    nights: dict[Path, list[Path]] = defaultdict(list)
+    for part in parts(dataset):
+        nights[part.parent].append(part)
+    for place, files in nights.items():
+        if [file.name for file in files] == [PACKED] and newer.isdisjoint(_names(files[0])):
+            continue
+        kept = pa.concat_tables([_counting(file, newer) for file in files])
+        if len(kept):
+            _write(kept, place / PACKED)
+        else:
+            (place / PACKED).unlink(missing_ok=True)
+    for run in newer:
+        for part in _parts(dataset, run):
+            part.unlink()
+    for place in nights:
+        with suppress(OSError):
+            place.rmdir()
+
+
+def _names(part: Path) -> list[str]:
+    return list(pq.ParquetFile(part).read(["run"]).column("run").to_pylist())
+
+
+def _counting(part: Path, newer: set[str]) -> pa.Table:
+    """With the columns of today; of a packed one without what has a file of its own."""
+    try:
+        found = modern(pq.ParquetFile(part).read())
+    except (pa.ArrowException, OSError) as error:
+        raise _damaged(part, "its content is damaged") from error
+    if part.name != PACKED:
+        return found
+    return found.filter(pa.array([run not in newer for run in found.column("run").to_pylist()], pa.bool_()))
+
+
+def parts(dataset: Path) -> list[Path]:
+    """Every run's file. Raises :class:`DataSetError` when there is none, or one has not the columns of a run."""
+    found = sorted(_parts(dataset, "*"))
+    if not found:
+        raise DataSetError(f"{dataset} holds no runs; `assay nights add STORE --into={dataset}` adds some")
+    for part in found:
+        try:
+            columns = pq.read_schema(part)
+        except (pa.ArrowException, OSError) as error:
+            raise _damaged(part, "it is not a Parquet file") from error
+        if not any(columns.equals(schema) for schema in SCHEMAS):
+            raise _damaged(part, "it has other columns than a run")
+    return found
+
+
+def readable(dataset: Path) -> None:
+    """Raises :class:`DataSetError` naming the file whose content is damaged, if there is one."""
+    for part in parts(dataset):
+        try:
+            pq.ParquetFile(part).read()
+        except (pa.ArrowException, OSError) as error:
+            raise _damaged(part, "its content is damaged") from error
+
+
+def _damaged(part: Path, why: str) -> DataSetError:
+    return DataSetError(f"{part}: {why}; delete it, and add its run again")
+
+
+def _runs(path: Path) -> list[Path]:
+    folders = store.runs(path)
+    if not folders:
+        raise DataSetError(f"{path} is no store with runs in it: give the folder that has <test>/<time>/ in it")
+    return [folder for folder in folders if not (folder / store.CARRIED).exists()]
+
+
+def _ours(into: Path) -> None:
+    """A data set is never begun among other things."""
+    if not into.exists():
+        return
+    if not into.is_dir() or ({one.name for one in into.iterdir()} - {LOCK} and not any(into.glob(f"{PARTITION}*"))):
+        raise DataSetError(f"{into} holds something else; give a new folder, or one that `assay nights add` has made")
+
+
+def keep(into: Path, night: date, run: Run) -> None:
+    place = into / f"{PARTITION}{night.isoformat()}"
+    place.mkdir(parents=True, exist_ok=True)
+    part = place / f"{run.run}.parquet"
+    for other in _parts(into, run.run):
+        if other != part:
+            # Of another night until now: moved first, so that it is never there twice, nor not at all.
+            os.replace(other, part)
+            with suppress(OSError):
+                other.parent.rmdir()
+    _write(table(run), part)
+
+
+def _write(content: pa.Table, part: Path) -> None:
+    temporary = part.parent / f".{part.name}.{os.getpid()}"
+    pq.write_table(content, temporary)
+    os.replace(temporary, part)
+
+
+def _parts(dataset: Path, name: str) -> Iterator[Path]:
+    return (path for path in dataset.glob(f"{PARTITION}*/{name}.parquet") if not path.name.startswith("."))

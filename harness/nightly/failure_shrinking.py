@@ -1,0 +1,154 @@
+"""New failures of a night made small: each once, in a process of its own, whose runs go to a store of their own.
+
+What is kept is the schedule in the store's ``found``, by which the page knows the shape of the failure, and the page of
+the smallest run that still failed. The runs themselves are deleted, so they are in no rate.
+"""
+
+import re
+import shutil
+import sys
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from assay.cluster import owner
+from assay.harness.nightly.night_record import (
+    AttemptOutcome,
+    Cell,
+    Kind,
+    Night,
+    NightFolder,
+    Result,
+    Running,
+    Small,
+    nights,
+)
+from assay.harness.nightly.store_index import FOUND, read
+from assay.harness.nightly.subprocess_runner import AttemptEnd, Limits, perform
+from assay.harness.run import store as runs_of
+from assay.harness.run.full_disk import is_full
+from assay.harness.run.interrupt import Interrupt
+from assay.harness.run.settings import SIM
+from assay.reports.index.entry import Entry, plain
+from assay.reports.index.failures import Failure, failures
+from assay.reports.index.known import Known
+
+PROGRAM: Final = (sys.executable, "-m", "assay.harness.cli.main", "shrink", "--yes")
+REPLAYS: Final = 4
+"""Runs that estimate how often it fails, before and after."""
+KINDS: Final = (Kind.RUN, Kind.SCHEDULE)
+"""A search makes small by itself what it finds, and a canary is to fail."""
+PLACE: Final = "shrinking"
+"""The folder of a night in which the stores are while it goes on."""
+PAGES: Final = "shrunk"
+REPLAY: Final = re.compile(r"^replay: (.+)$", re.MULTILINE)
+REPORT: Final = re.compile(r"^report: (.+)$", re.MULTILINE)
+SAID: Final = re.compile(r"^assay: (.+)$", re.MULTILINE)
+
+Key = tuple[str, str, tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class Shrinker:
+    """What it needs of its night. ``began`` is called with what goes on, ``stopping`` when it is interrupted."""
+
+    store: Path
+    path: NightFolder
+    night: Night
+    grace: float
+    interrupt: Interrupt
+    began: Callable[[Running], None]
+    stopping: Callable[[str], None]
+    program: Sequence[str] = PROGRAM
+
+    def due(self) -> list[tuple[Failure, Entry]]:
+        """The failures of this night that no one has tried to make small, and the run to do it with."""
+        tried = {key(one) for folder, _ in nights(self.store) for one in folder.shrunk() if not one.interrupted}
+        cells = {cell.name: cell for cell in self.night.cells}
+        found = failures(read(self.store, {}), Known())
+        return due(found, plain(self.night.name), {plain(name): cell for name, cell in cells.items()}, tried)
+
+    def shrink(self, failure: Failure, entry: Entry, left: float) -> Small:
+        """``left``: seconds of the night. Raises ``OSError`` for a disk that is full."""
+        began, clock = datetime.now(UTC).isoformat(), time.monotonic()
+        own = self.path.path / PLACE / entry.name.rpartition("/")[2]
+        log = f"logs/shrinking-{runs_of.safe_name(entry.name)}.log"
+        # It looks at its budget between runs, and plays some more at the end; what takes much longer hangs.
+        budget = max(1.0, min(self.night.shrink_seconds, left / 3))
+        result = Result(cell=entry.planned, attempt=0, seed=entry.seed or 0, command=entry.command, started=began,
+                        seconds=0.0, outcome=AttemptOutcome.INTERRUPTED)  # fmt: skip
+        command = [*self.program, str(self.store / entry.name), f"--store={own}", f"--budget={budget:.0f}",
+                   f"--replays={REPLAYS}"]  # fmt: skip
+        limits = Limits(2 * budget + self.grace, left, self.grace)
+        ended, printed, kept, wrong = AttemptEnd(0), "", dict[str, str](), ""
+        try:
+            ended = perform(
+                command, Path(self.night.folder), self.path.path / log, limits, self.interrupt,
+                lambda pid: self.began(Running(result=result, owner=str(owner.of(pid) or ""), shrinks=True)),
+                self.stopping,
+            )  # fmt: skip
+            printed = (self.path.path / log).read_text(errors="replace")
+            kept = self._kept(own, printed, entry)
+        except OSError as error:
+            if is_full(error):
+                raise
+            wrong = f"it could not be done: {error}"  # no reason to end the night
+        finally:
+            tidy(self.path)
+        return Small(
+            system=failure.system, workload=failure.workload, anomalies=failure.anomalies, run=entry.name,
+            started=began, seconds=round(time.monotonic() - clock, 3),
+            interrupted=ended.stopped is AttemptOutcome.INTERRUPTED and not kept, log=log,
+            detail="" if kept else wrong or _why(ended, printed), **kept,
+        )  # fmt: skip
+
+    def _kept(self, own: Path, printed: str, entry: Entry) -> dict[str, str]:
+        """Where the schedule, the page and the command are now; empty when nothing was made small."""
+        made, replay, page = next((own / FOUND).glob("*.json"), None), REPLAY.search(printed), REPORT.search(printed)
+        if made is None or replay is None:
+            return {}
+        schedule = self.store / FOUND / made.name
+        schedule.parent.mkdir(exist_ok=True)
+        shutil.copyfile(made, schedule)
+        kept = {"schedule": f"{FOUND}/{made.name}", "command": replay[1].replace(str(made), str(schedule))}
+        if page is not None and Path(page[1]).is_file():
+            target = self.path.path / PAGES / f"{runs_of.safe_name(entry.name)}.html"
+            target.parent.mkdir(exist_ok=True)
+            shutil.copyfile(page[1], target)
+            kept["report"] = str(target.relative_to(self.store))
+        return kept
+
+
+def due(
+    found: Sequence[Failure], night: str, cells: Mapping[str, Cell], tried: Collection[Key]
+) -> list[tuple[Failure, Entry]]:
+    """Those without a shape, and of each the run to do it with: in the simulation if there is one, the latest."""
+    chosen = []
+    for failure in found:
+        runs = [
+            one
+            for one in failure.entries
+            if one.night == night and "schedule.json" in one.files
+            and one.planned in cells and cells[one.planned].kind in KINDS
+        ]  # fmt: skip
+        if runs and not failure.shape and key(failure) not in tried:
+            chosen.append((failure, max(runs, key=lambda one: (one.cell.cluster == SIM, one.started))))
+    return chosen
+
+
+def key(one: Failure | Small) -> Key:
+    """What it is tried once for."""
+    return one.system, one.workload, one.anomalies
+
+
+def tidy(path: NightFolder) -> None:
+    """Deletes the runs of what goes on, or was killed."""
+    shutil.rmtree(path.path / PLACE, ignore_errors=True)
+
+
+def _why(ended: AttemptEnd, printed: str) -> str:
+    said = SAID.findall(printed)
+    return ended.why or (plain(said[-1]) if said else f"it ended with {ended.status}; its log says more")

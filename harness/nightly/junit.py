@@ -1,0 +1,90 @@
+"""A night's account as JUnit XML: one test case for each attempt, with its seed and the command that repeats it."""
+
+from typing import Final
+from xml.etree import ElementTree as ET
+
+from assay.harness.nightly.night_record import AttemptOutcome, Cell, Result
+from assay.harness.nightly.night_verdict import Account, CellEnd
+from assay.reports.index.entry import plain, plain_command
+
+FAILURES: Final = (AttemptOutcome.FAIL, AttemptOutcome.MISSED)
+IDLE: Final = (AttemptOutcome.SKIPPED, AttemptOutcome.INTERRUPTED)
+GREEN: Final = (AttemptOutcome.PASS, AttemptOutcome.DETECTED)
+LONGEST_DETAIL: Final = 2_000
+"""Characters of a text that an attempt has left, other than its command."""
+
+
+def junit(night: Account) -> bytes:
+    """A ``testsuites`` document. What fails in a known way, was skipped or not begun is ``skipped``.
+
+    What crashed, hung, or has no verdict is an ``error``. The properties of a case are those of docs/ci.md.
+    """
+    suite = ET.Element("testsuite", name=f"assay nightly {plain(night.name)}", timestamp=night.nights[0].started[:19],
+                       hostname=plain(night.nights[0].host))  # fmt: skip
+    _properties(suite, [("night", night.name), ("verdict", night.verdict), ("version", night.nights[0].version or "")])
+    for ended in night.cells:
+        for result in ended.results:
+            _case(suite, ended, result)
+    for cell in night.idle:
+        ET.SubElement(_element(suite, cell, cell.name, 0.0), "skipped", message="not begun, for want of time")
+    for part in night.missing:
+        one = ET.SubElement(suite, "testcase", classname="night", name=f"part {part} of {night.parts}", time="0")
+        ET.SubElement(one, "error", message="it has left no record")
+    counts = {"tests": len(suite.findall("testcase")), **{
+        f"{kind}s" if kind != "skipped" else kind: len(suite.findall(f"testcase/{kind}"))
+        for kind in ("failure", "error", "skipped")
+    }, "time": f"{night.seconds:.3f}"}  # fmt: skip
+    root = ET.Element("testsuites")
+    for one in (suite, root):
+        one.attrib |= {key: str(value) for key, value in counts.items()}
+    root.append(suite)
+    ET.indent(root)
+    written: bytes = ET.tostring(root, encoding="utf-8", xml_declaration=True)
+    return written + b"\n"
+
+
+def _case(suite: ET.Element, ended: CellEnd, result: Result) -> None:
+    cell = ended.cell
+    case = _element(suite, cell, cell.name + f" [{result.attempt}]" * (cell.repeat > 1), result.seconds)
+    entries = ended.entries[result.attempt]
+    anomalies = sorted({name for entry in entries for name in entry.anomalies})
+    _properties(
+        case,
+        [
+            ("seed", str(result.seed)), ("nemesis", cell.nemesis), ("cluster", cell.cluster),
+            ("defect", cell.defect or ""), ("outcome", result.outcome),
+            *(("verdict", entry.standing) for entry in entries), *(("anomaly", name) for name in anomalies),
+            *(("run", run) for run in result.runs),
+            *(("report", address) for entry in entries for label, address in entry.links if label == "report"),
+            ("command", result.command),
+        ],
+    )  # fmt: skip
+    message = plain(", ".join(anomalies) or result.detail or result.outcome)
+    body = "\n".join(filter(None, (plain(result.detail, LONGEST_DETAIL), plain_command(result.command))))
+    mark = ended.marks.get(result.attempt)
+    if mark is not None:
+        ET.SubElement(case, "skipped", message=plain(f"known until {mark.expires}: {message}: {mark.reason}"))
+    elif result.outcome in IDLE:
+        ET.SubElement(case, "skipped", message=message)
+    elif result.outcome is AttemptOutcome.MISSED and not ended.failed:
+        ET.SubElement(case, "skipped", message=plain(f"missed, and detected by another attempt: {message}"))
+    elif result.outcome not in GREEN:
+        kind = "failure" if result.outcome in FAILURES else "error"
+        ET.SubElement(case, kind, type=result.outcome, message=message).text = body
+
+
+def _element(suite: ET.Element, cell: Cell, name: str, seconds: float) -> ET.Element:
+    return ET.SubElement(suite, "testcase", classname=plain(f"{cell.kind}.{cell.system}.{cell.workload}"),
+                         name=plain(name), time=f"{seconds:.3f}")  # fmt: skip
+
+
+def _properties(parent: ET.Element, some: list[tuple[str, str]]) -> None:
+    inner = ET.SubElement(parent, "properties")
+    for name, value in some:
+        if value:
+            ET.SubElement(
+                inner,
+                "property",
+                name=name,
+                value=plain_command(value) if name == "command" else plain(value, LONGEST_DETAIL),
+            )

@@ -1,0 +1,113 @@
+"""A night's account as Markdown, for the summary of a job: what broke comes first, and how to repeat it."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from assay.checkers.judging.verdict import Verdict
+from assay.harness.nightly.night_record import AttemptOutcome, Result, troubled
+from assay.harness.nightly.night_verdict import Account, CellEnd
+from assay.reports.index.entry import plain, plain_command
+from assay.reports.index.failures import Failure
+
+MOST: Final = 50
+"""Entries of one list: GitHub takes 1 MiB."""
+SPECIAL: Final = re.compile(r"([\\`*_\[\]<>|~#&@!])")
+SIGNS: Final = {Verdict.PASS: "✅", Verdict.FAIL: "❌", Verdict.UNKNOWN: "❔"}
+
+
+def markdown(night: Account) -> str:
+    """The whole text."""
+    return "\n\n".join(_blocks(night)) + "\n"
+
+
+def text(words: str) -> str:
+    """One line in which nothing is markup."""
+    return SPECIAL.sub(r"\\\1", plain(words))
+
+
+def code(command: str) -> str:
+    """A block of one line; its fence is longer than any in the line."""
+    line = plain_command(command)
+    fence = "`" * (max((len(run) for run in re.findall("`+", line)), default=2) + 1)
+    fence = fence.rjust(3, "`")
+    return f"{fence}\n{line}\n{fence}"
+
+
+def _blocks(night: Account) -> Iterator[str]:
+    counts = Counter(result.outcome for cell in night.cells for result in cell.results)
+    said = ", ".join(f"{count} {outcome}" for outcome, count in counts.most_common()) or "nothing was run"
+    yield f"## {SIGNS[night.verdict]} Night {text(night.name)}: {night.verdict}"
+    versions = ", ".join(dict.fromkeys(f"`{plain(one.version)}`" for one in night.nights if one.version))
+    yield f"{said}; {night.seconds / 60:.0f} min in all{f', at {versions}' if versions else ''}."
+    if night.missing:
+        parts = ", ".join(map(str, night.missing))
+        yield f"**No record of part {parts} of {night.parts}:** what it had to do is not known."
+    counting = [one for one in night.failures if one.counts]
+    yield from _failures("New failures", [one for one in counting if one.new])
+    yield from _failures("Open failures", [one for one in counting if not one.new])
+    yield from _cells("Defects that were missed", night.cells, (AttemptOutcome.MISSED,))
+    rest = [
+        one for one in AttemptOutcome if troubled([one]) and one not in (AttemptOutcome.FAIL, AttemptOutcome.MISSED)
+    ]
+    yield from _cells("Without an answer", night.cells, rest)
+    yield from _failures("Known failures", [one for one in night.failures if not one.counts])
+    if night.idle:
+        names = _some([text(one.name) for one in night.idle])
+        yield f"### Not begun\n\n{len(night.idle)} cells, for want of time: {names}"
+    if night.problems:
+        yield "### Not readable\n\n" + "\n".join(f"- {text(one)}" for one in night.problems[:MOST])
+
+
+def _failures(title: str, some: Sequence[Failure]) -> Iterator[str]:
+    if not some:
+        return
+    yield f"### {title}"
+    for one in some[:MOST]:
+        shape = f", by {' then '.join(map(text, one.shape))}" if one.shape else ""
+        first, last = (entry.started[:16].replace("T", " ") for entry in (one.entries[-1], one.entries[0]))
+        what = " + ".join(map(text, one.anomalies)) or "failed"
+        words = [f"**{what}** in {text(one.workload)} of {text(one.system)}"]
+        words[0] += f"{shape}: {one.rate.failed} of {one.rate.of} runs, first seen {first}, last {last} (UTC)."
+        if one.green or one.suspects:
+            green = [f"green at `{plain(one.green)}`"] if one.green else []
+            since = [*green, *(f"`{plain(name)}`" for name in one.suspects)]
+            words.append(f"Versions: {_some(since)}.")
+        if one.mark is not None:
+            over = ", which is over" if one.expired else ""
+            words.append(f"Known until {one.mark.expires}{over}: {text(one.mark.reason)}.")
+        yield "\n".join(words)
+        links = [f"`{address}`" for label, address in one.example.links if label == "report"]
+        yield code(one.example.command) + (f"\n\nReport: {links[0]}" if links else "")
+    if len(some) > MOST:
+        yield f"And {len(some) - MOST} more, which `assay index` shows."
+
+
+def _cells(title: str, cells: Sequence[CellEnd], outcomes: Sequence[AttemptOutcome]) -> Iterator[str]:
+    """Those that count, one block for each attempt that ended so."""
+    found = [
+        (cell, result)
+        for cell in cells
+        if cell.failed or cell.troubled
+        for result in cell.results
+        if result.outcome in outcomes
+    ]
+    if not found:
+        return
+    yield f"### {title}"
+    for cell, result in found[:MOST]:
+        detail = text(result.detail) or "no detail"
+        yield f"**{result.outcome}** {text(cell.cell.name)}{_attempt(cell, result)}: {detail}"
+        yield code(result.command)
+    if len(found) > MOST:
+        yield f"And {len(found) - MOST} more, which `assay index` shows."
+
+
+def _attempt(cell: CellEnd, result: Result) -> str:
+    return f", attempt {result.attempt} of {cell.cell.repeat}" if cell.cell.repeat > 1 else ""
+
+
+def _some(names: Iterable[str], most: int = 10) -> str:
+    every = list(names)
+    return ", ".join(every[:most]) + (f" and {len(every) - most} more" if len(every) > most else "")

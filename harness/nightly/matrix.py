@@ -1,0 +1,246 @@
+"""``nightly.toml``: what a night does, as blocks of lists that multiply into cells. ``docs/nightly.md`` lists the keys.
+
+Nothing is guessed: a key that there is not, a value that cannot be, a file that is not there, a name that two cells
+would share are errors that say where, and what there is.
+"""
+
+import difflib
+import glob
+import shlex
+import tomllib
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from assay.harness.core.files import read_file
+from assay.harness.nightly.night_record import Cell, Kind, NightError
+from assay.harness.run.settings import CLUSTERS, SIM, SettingsError, parse_budget, parse_choice
+from assay.harness.run.systems import system_named
+
+ANY: Final = "any"
+"""The nemesis of a search that may use every fault that suits the system."""
+OWN: Final = ("--seed", "--store", "--cluster", "--nemesis", "--replay", "--explore", "-n", "--numprocesses")
+"""Options that the night says itself, for a canary ``--defect``, too; and a cell is one process."""
+
+
+class Block(msgspec.Struct, frozen=True, kw_only=True):
+    """One table of the file; which keys its kind has, ``KEYS`` says. ``label`` stands in the names of its cells."""
+
+    workloads: tuple[str, ...] = ()
+    nemeses: tuple[str, ...] = ()
+    clusters: tuple[str, ...] = (SIM,)
+    defects: tuple[str, ...] = ()
+    schedules: tuple[str, ...] = ()
+    budget: str = ""
+    system: str | None = None
+    label: str = ""
+    options: tuple[str, ...] = ()
+    repeat: Annotated[int, msgspec.Meta(ge=1)] = 1
+    timeout: str = "10min"
+
+
+class Matrix(msgspec.Struct, frozen=True, kw_only=True):
+    """The file. ``systems``: by the names that cells have for them, ``package.module:Class``.
+
+    ``shrink``: how long each new failure is made small; empty: not at all.
+    """
+
+    systems: Annotated[dict[str, str], msgspec.Meta(min_length=1)]
+    shrink: str = ""
+    run: tuple[Block, ...] = ()
+    explore: tuple[Block, ...] = ()
+    canary: tuple[Block, ...] = ()
+    schedule: tuple[Block, ...] = ()
+
+
+COMMON: Final = ("workloads", "system", "label", "options", "repeat", "timeout")
+KEYS: Final[Mapping[str, tuple[str, ...]]] = {
+    Kind.RUN: (*COMMON, "nemeses", "clusters"),
+    Kind.EXPLORE: (*COMMON, "nemeses", "budget"),
+    Kind.CANARY: (*COMMON, "nemeses", "clusters", "defects"),
+    Kind.SCHEDULE: (*COMMON, "schedules", "clusters"),
+}
+NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
+    Kind.RUN: ("workloads",), Kind.EXPLORE: ("workloads", "budget"), Kind.CANARY: (),
+    Kind.SCHEDULE: ("workloads", "schedules"),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Case:
+    """What differs from one cell of a block to the others."""
+
+    workload: str
+    nemesis: str
+    cluster: str
+    arguments: tuple[str, ...]
+
+
+def read(path: Path) -> tuple[Cell, ...]:
+    """The cells of this file, in its order. Raises :class:`NightError`."""
+    return plan(path)[0]
+
+
+def plan(path: Path) -> tuple[tuple[Cell, ...], float]:
+    """The cells, and for how many seconds each new failure is made small. Raises :class:`NightError`."""
+    try:
+        table = tomllib.loads(read_file(path).decode())
+    except FileNotFoundError:
+        raise NightError(f"there is no {path}: write it (docs/nightly.md), or name another with --matrix") from None
+    except (OSError, ValueError) as error:
+        raise NightError(f"{path}: {error}") from error
+    found: list[Cell] = []
+    where = ""
+    try:
+        _only([field.name for field in msgspec.structs.fields(Matrix)], table)
+        matrix = msgspec.convert(table, Matrix)
+        shrink = seconds("shrink", matrix.shrink) if matrix.shrink else 0.0
+        for kind in Kind:
+            for number, block in enumerate(getattr(matrix, kind), start=1):
+                where = f" [[{kind}]] number {number}:"
+                _only(KEYS[kind], table[kind][number - 1], NEEDED[kind])
+                found += _cells(kind, block, Place(path.parent, matrix.systems))
+    except (SettingsError, msgspec.ValidationError) as error:
+        raise NightError(f"{path}:{where} {error}") from None
+    if not found:
+        raise NightError(f"{path} has no cells: it needs one of {', '.join(f'[[{kind}]]' for kind in Kind)}")
+    twice = [name for name, count in Counter(cell.name for cell in found).items() if count > 1]
+    if twice:
+        raise NightError(f'{path}: two cells are named {twice[0]}: give one of their blocks a label = "..."')
+    return tuple(found), shrink
+
+
+def seconds(key: str, text: str) -> float:
+    """Raises ``SettingsError`` for what is no time."""
+    try:
+        found = parse_budget(key, text).seconds
+    except SettingsError:
+        raise SettingsError(f"{key}={text!r} is not a time: write 30s, 5min or 8h") from None
+    if found is None:
+        raise SettingsError(f"{key}={text!r} has no unit: write {text}s, {text}min or {text}h")
+    return found
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the matrix lies, and its table of systems. What is looked up here raises ``SettingsError``."""
+
+    folder: Path
+    systems: Mapping[str, str]
+
+    def system(self, name: str | None) -> str:
+        if name is None and len(self.systems) == 1:
+            return next(iter(self.systems))
+        return parse_choice("system", name or "", tuple(self.systems))
+
+    def workloads(self, given: Sequence[str]) -> Iterator[tuple[str, str]]:
+        """The names, and what pytest is given; of a folder each of its modules."""
+        for text in given:
+            path, _, test = text.partition("::")
+            there = self.folder / path
+            if there.is_dir() and not test:
+                yield from ((one.stem, f"{path.rstrip('/')}/{one.name}") for one in sorted(there.glob("test_*.py")))
+            elif there.is_file():
+                yield there.stem + text.removeprefix(path), text
+            else:
+                modules = [str(one.relative_to(self.folder)) for one in sorted(there.parent.glob("test_*.py"))]
+                raise SettingsError(f"workloads: there is no {text!r}{_instead(path, modules)}")
+
+    def schedules(self, patterns: Sequence[str]) -> Iterator[str]:
+        for pattern in patterns:
+            found = sorted(glob.glob(pattern, root_dir=self.folder))
+            if not found:
+                raise SettingsError(f"schedules: no file is {pattern!r} in {self.folder}")
+            yield from found
+
+
+def _cells(kind: Kind, block: Block, place: Place) -> Iterator[Cell]:
+    own = (*OWN, "--defect") if kind is Kind.CANARY else OWN
+    for option in block.options:
+        if option.partition("=")[0] in own or option.startswith("-n"):
+            raise SettingsError(f"options: {option} is not for here; the night itself says {', '.join(own)}")
+    limit = seconds("timeout", block.timeout)
+    if block.budget:
+        limit += parse_budget("budget", block.budget).seconds or 0.0
+    defects: Iterable[tuple[str | None, tuple[str, ...], str]] = [(None, (), "")]
+    if kind is Kind.CANARY:
+        defects = _defects(block, place)
+    for defect, expected, run in defects:
+        for case in _described(run, block, place) if run else _cases(kind, block, place):
+            parts = [kind, block.label, defect or "", *([] if run else [case.workload, case.nemesis]), case.cluster]
+            yield Cell(
+                name="/".join(part for part in parts if part),
+                kind=kind,
+                workload=case.workload,
+                system=place.system(block.system),
+                nemesis=case.nemesis,
+                cluster=case.cluster,
+                defect=defect,
+                arguments=(*case.arguments, *([f"--defect={defect}"] if defect else []), *block.options),
+                repeat=block.repeat,
+                timeout=limit,
+                expected=expected,
+            )
+
+
+def _cases(kind: Kind, block: Block, place: Place) -> Iterator[Case]:
+    option, faults = "--nemesis", block.nemeses or ((ANY,) if kind is Kind.EXPLORE else ("none",))
+    if kind is Kind.SCHEDULE:
+        option, faults = "--replay", tuple(place.schedules(block.schedules))
+    explore = [f"--explore={block.budget}"] if kind is Kind.EXPLORE else []
+    for (name, path), fault, cluster in product(place.workloads(block.workloads), faults, _clusters(block)):
+        said = [] if explore and fault == ANY else [f"{option}={fault}"]
+        nemesis = Path(fault).stem if kind is Kind.SCHEDULE else fault.replace(",", "+")
+        yield Case(name, nemesis, cluster, (path, *explore, *said, f"--cluster={cluster}"))
+
+
+def _defects(block: Block, place: Place) -> Iterator[tuple[str, tuple[str, ...], str]]:
+    """Those named, or all: each with its anomalies, and the run that the system describes unless the block does."""
+    name = place.system(block.system)
+    system = system_named(place.systems[name])
+    described = {one.name: one for one in getattr(system, "described_defects", ())}
+    known = list(dict.fromkeys((*described, *system.defects)))
+    if block.nemeses and not block.workloads:
+        raise SettingsError("nemeses goes with workloads; without them each defect has the run of `assay defects`")
+    for defect in block.defects or known:
+        one = described.get(defect)
+        if defect not in known:
+            raise SettingsError(f"defects: {name} has no {defect!r}{_instead(defect, known)}")
+        if one is None and not block.workloads:
+            raise SettingsError(f"workloads is missing: {name} describes no run that shows {defect}")
+        yield defect, tuple(one.anomalies) if one else (), one.run if one and not block.workloads else ""
+
+
+def _described(run: str, block: Block, place: Place) -> Iterator[Case]:
+    """A run as ``assay defects`` lists it; if it names its cluster, it has that one."""
+    path, *options = shlex.split(run)
+    said = dict(option.partition("=")[::2] for option in options)
+    others = [option for option in options if not option.startswith("--cluster=")]
+    nemesis = said.get("--nemesis", Path(said.get("--replay", "none")).stem).replace(",", "+")
+    ((name, file),) = place.workloads([path])
+    for cluster in [said["--cluster"]] if "--cluster" in said else _clusters(block):
+        yield Case(name, nemesis, cluster, (file, *others, f"--cluster={cluster}"))
+
+
+def _clusters(block: Block) -> list[str]:
+    return [parse_choice("clusters", one, CLUSTERS) for one in block.clusters]
+
+
+def _only(allowed: Collection[str], table: dict[str, Any], needed: Sequence[str] = ()) -> None:
+    """Raises ``SettingsError`` for a key that this table cannot have, and for one that it lacks."""
+    for key in table:
+        if key not in allowed:
+            raise SettingsError(f"there is no key {key!r}{_instead(key, allowed)}")
+    for key in needed:
+        if not table.get(key):
+            raise SettingsError(f"{key} is missing")
+
+
+def _instead(name: str, known: Collection[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    return (f"; did you mean {near[0]!r}?" if near else ".") + f" There are: {', '.join(known) or 'none'}"

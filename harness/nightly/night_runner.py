@@ -1,0 +1,351 @@
+"""One night: its cells one after the other, each attempt a process, each end a line of the record.
+
+The attempts of a night are known before it begins: every cell has its seeds from the night's name and its own, and its
+place from earlier nights. First each cell is done once, then those that repeat a second time. Nothing is done again
+because of how it ended. A cell that took longer than what is left of the budget is passed over. After each round new
+failures are made small, if the night is to.
+
+What dies here is found by the next process: ``running.json`` names the attempt and its process, which is killed and
+recorded as interrupted, unless one of its runs had failed by then. Some bytes are kept in reserve, so that a full disk
+still has room for the record.
+"""
+
+import fcntl
+import math
+import os
+import re
+import shlex
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from assay.cluster import owner
+from assay.harness.nightly.cell_order import ordered, past
+from assay.harness.nightly.failure_shrinking import PROGRAM, Shrinker, tidy
+from assay.harness.nightly.git_versions import commits
+from assay.harness.nightly.night_record import (
+    AttemptOutcome,
+    Cell,
+    Night,
+    NightError,
+    NightFolder,
+    Result,
+    Running,
+    Small,
+    folder,
+    nights,
+    part_name,
+)
+from assay.harness.nightly.outcome import Machine, outcome, seen
+from assay.harness.nightly.subprocess_runner import GRACE, AttemptEnd, Limits, perform
+from assay.harness.run import store as runs_of
+from assay.harness.run.full_disk import Reserve, is_full
+from assay.harness.run.interrupt import Interrupt
+from assay.harness.run.process_group import signal_group
+from assay.harness.run.settings import derive
+
+PYTEST: Final = (sys.executable, "-m", "pytest")
+QUIETLY: Final = ("--reports=failed", "-rfEs", "--color=no", "-p", "no:cacheprovider")
+"""Of every attempt, and not of the command that repeats it. The cell's own options come later, and win."""
+RESERVE: Final = 256 * 1024
+PIECE: Final = 8 * 1024
+"""Of the reserve, given up for a line that finds no room: given up whole, the next cell would use it."""
+PROBE: Final = 1024 * 1024
+"""A disk without so many bytes is full."""
+TAIL: Final = 4 * 1024 * 1024
+"""Bytes of a log that are read; one that fills the disk is not."""
+NAME: Final = re.compile(r"\w[\w.-]*")
+
+
+@dataclass
+class Nightly:
+    """``run`` once. ``note`` is called with each result, and how many attempts and seconds are left.
+
+    ``begins`` is called with each attempt that begins, ``stopping`` with the reason when one is interrupted;
+    ``shrinks`` with the name of the cell of which a failure is made small, ``shrank`` with what came of it.
+    """
+
+    store: Path
+    path: NightFolder
+    night: Night
+    budget: float
+    """Seconds from now."""
+    note: Callable[[Result, int, float], None] = lambda result, attempts, seconds: None
+    begins: Callable[[Cell, int], None] = lambda cell, attempt: None
+    stopping: Callable[[str], None] = lambda why: None
+    shrinks: Callable[[str], None] = lambda cell: None
+    shrank: Callable[[Small], None] = lambda small: None
+    program: Sequence[str] = PYTEST
+    shrinker: Sequence[str] = PROGRAM
+    grace: float = GRACE
+    interrupt: Interrupt = field(default_factory=Interrupt)
+    _unwritten: list[Result] = field(default_factory=list)
+
+    def run(self) -> list[Result]:
+        """All results of the night, in the order of their ends; those of earlier processes come first.
+
+        Raises :class:`NightError` when another process is at it, and at the end for results that found no room.
+        """
+        with self._alone(), self.interrupt.listening():
+            self._recover()
+            results = self.path.results()
+            earlier = past(one.results() for one, night in nights(self.store) if night.night != self.night.night)
+            self._reserve.keep(RESERVE)
+            end = time.monotonic() + self.budget
+            todo = self._todo(ordered(self.night.cells, earlier), results)
+            seconds = {name: one.seconds for name, one in earlier.items()}
+            shrunk = 1.0
+            while not self.interrupt.requested and (left := end - time.monotonic()) > 0:
+                following = next((one for one in todo if seconds.get(one[0].name, 0.0) <= left), None)
+                upto = math.inf if following is None else following[1]
+                if upto > shrunk:  # a round is over
+                    shrunk = upto
+                    self._shrink(end)
+                    continue
+                if following is None:
+                    break
+                todo.remove(following)
+                result = self._attempt(*following, left, len(results) + 1)
+                results.append(result)
+                self._record(result)
+                seconds[result.cell] = result.seconds
+                self.note(result, len(todo), max(0.0, end - time.monotonic()))
+            self._end()
+        return results
+
+    def _todo(self, cells: Sequence[Cell], results: Sequence[Result]) -> list[tuple[Cell, int]]:
+        """Cell and attempt, from 1; without those that have ended by themselves."""
+        done = {(one.cell, one.attempt) for one in results if one.outcome is not AttemptOutcome.INTERRUPTED}
+        rounds = range(1, max(cell.repeat for cell in cells) + 1)
+        every = [(cell, number) for number in rounds for cell in cells if number <= cell.repeat]
+        return [one for one in every if (one[0].name, one[1]) not in done]
+
+    def _attempt(self, cell: Cell, attempt: int, left: float, number: int) -> Result:
+        seed = derive(self.night.seed, cell.name, attempt) % 2**32
+        arguments = (*cell.arguments, f"--seed={seed}")
+        result = Result(
+            cell=cell.name, attempt=attempt, seed=seed, command=shlex.join(["pytest", *arguments]),
+            started=datetime.now(UTC).isoformat(), seconds=0.0, outcome=AttemptOutcome.INTERRUPTED,
+            detail="the night itself was killed", log=f"logs/{number:04}-{runs_of.safe_name(cell.name)}.log",
+        )  # fmt: skip
+        log, before, began = self.path.path / result.log, set(runs_of.runs(self.store)), time.monotonic()
+        pids: list[int] = []
+        self.begins(cell, attempt)
+
+        def started(pid: int) -> None:
+            pids.append(pid)
+            with suppress(OSError):  # a full disk costs the trace of an attempt that is killed together with the night
+                self.path.now_running(Running(result=result, owner=str(owner.of(pid) or "")))
+
+        try:
+            log.parent.mkdir(exist_ok=True)
+            ended = perform(
+                [*self.program, f"--store={self.store}", *QUIETLY, *arguments],
+                Path(self.night.folder), log, Limits(cell.timeout, left, self.grace), self.interrupt, started,
+                self.stopping,
+            )  # fmt: skip
+        except OSError as error:
+            named = AttemptOutcome.NO_DISK if is_full(error) else AttemptOutcome.BROKEN
+            return msgspec.structs.replace(result, outcome=named, detail=f"it cannot be started: {error}")
+        new = [run for run in runs_of.runs(self.store) if run not in before and _made_by(run, pids)]
+        named, detail = self._named(cell, ended, log, new)
+        return msgspec.structs.replace(
+            result, outcome=named, detail=detail, seconds=round(time.monotonic() - began, 3),
+            runs=tuple(str(run.relative_to(self.store)) for run in new),
+        )  # fmt: skip
+
+    def _shrink(self, end: float) -> None:
+        """The new failures, while there is time. Without room on the disk they stay as they are."""
+        if not self.night.shrink_seconds:
+            return
+        shrinker = Shrinker(
+            self.store, self.path, self.night, self.grace, self.interrupt, self.path.now_running, self.stopping,
+            self.shrinker,
+        )  # fmt: skip
+        for failure, entry in shrinker.due():
+            left = end - time.monotonic()
+            if left <= 0 or self.interrupt.requested:
+                return
+            self.shrinks(entry.planned)
+            try:
+                small = shrinker.shrink(failure, entry, left)
+                self.path.append_shrunk(small)
+            except OSError as error:
+                if not is_full(error):
+                    raise
+                return
+            finally:
+                self.path.now_running(None)
+            self.shrank(small)
+
+    def _named(self, cell: Cell, ended: AttemptEnd, log: Path, new: Sequence[Path]) -> tuple[AttemptOutcome, str]:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - TAIL))
+            printed = file.read().decode(errors="replace")
+        machine = Machine(lambda: _full(self.path.path), _engine_answers)
+        return outcome(cell, ended, printed, [seen(run) for run in new], machine)
+
+    def _record(self, result: Result) -> None:
+        """What a full disk rejects even with the reserve given up is tried again with the next, and at the end."""
+        self._unwritten.append(result)
+        self._write_down()
+
+    def _write_down(self) -> None:
+        while self._unwritten:
+            try:
+                self.path.append(self._unwritten[0])
+            except OSError as error:
+                if not is_full(error):
+                    raise
+                if not self._reserve.give_up(PIECE):
+                    return
+            else:
+                del self._unwritten[0]
+        self.path.now_running(None)
+
+    def _recover(self) -> None:
+        """What an earlier process of this night was killed at."""
+        running = self.path.running()
+        if running is None:
+            return
+        pids = []
+        with suppress(ValueError):
+            orphan = owner.parse(running.owner)
+            pids.append(orphan.pid)
+            if owner.of(orphan.pid) == orphan:
+                signal_group(orphan.pid, signal.SIGKILL)
+        begun = running.result.started
+        tidy(self.path)
+        if running.shrinks or any(one.started == begun for one in self.path.results()):
+            self.path.now_running(None)
+        else:
+            self._record(self._killed(running.result, pids))
+
+    def _killed(self, result: Result, pids: Sequence[int]) -> Result:
+        """An attempt whose night was killed: what its runs have found by then was found, and need not come again."""
+        cell = next((one for one in self.night.cells if one.name == result.cell), None)
+        runs = [run for run in runs_of.runs(self.store) if _made_by(run, pids, since=result.started)]
+        if cell is None or not runs:
+            return result
+        ended = AttemptEnd(-signal.SIGKILL, AttemptOutcome.INTERRUPTED, result.detail)
+        named, detail = self._named(cell, ended, self.path.path / result.log, runs)
+        names = tuple(str(run.relative_to(self.store)) for run in runs)
+        return msgspec.structs.replace(result, outcome=named, detail=detail, runs=names)
+
+    def _end(self) -> None:
+        self._write_down()
+        if self._unwritten:
+            ends = ", ".join(f"{one.cell} {one.outcome}" for one in self._unwritten)
+            raise NightError(f"the disk of {self.path.path} is full, not recorded are: {ends}; make room and --resume")
+        self._reserve.give_up()
+        with suppress(OSError):  # without it the night counts as one that did not end; its results are there
+            self.path.write(msgspec.structs.replace(self.night, ended=datetime.now(UTC).isoformat()))
+
+    @property
+    def _reserve(self) -> Reserve:
+        return Reserve(self.path.path / "reserve")
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """The lock goes with the process, however it ends."""
+        with (self.path.path / "lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise NightError(f"the night {self.night.night} goes on in another process") from None
+            yield
+
+
+def begin(
+    store: Path,
+    name: str | None,
+    cells: Sequence[Cell],
+    budget: float,
+    place: Path,
+    version: str | None,
+    share: tuple[int, int] = (1, 1),
+    shrink: float = 0.0,
+) -> Night:
+    """Writes the record of a night without results. ``name`` None: the UTC day, with a number from the second on.
+
+    ``share``: part k of n, from 1. A part has every nth of ``cells``, with the seeds that they have in the whole night.
+
+    Raises :class:`NightError` for a name that is taken, or is no name of a folder, and for a part without cells.
+    """
+    now = datetime.now(UTC)
+    part, parts = share
+    if len(cells) < parts:
+        raise NightError(f"--split={part}/{parts}: the matrix has {len(cells)} cells, too few for {parts} parts")
+    taken = {path.name for path in (store / runs_of.NIGHTS).glob("*")}
+    if name is None:
+        day = now.date().isoformat()
+        names = (day, *(f"{day}-{n}" for n in range(2, len(taken) + 3)))
+        name = next(one for one in names if part_name(one, part, parts) not in taken)
+    if not NAME.fullmatch(name):
+        raise NightError(f"--night={name} is no name for a folder: letters, digits, dots, - and _ are")
+    place_of = part_name(name, part, parts)
+    refused = NightError(f"there is a night {place_of} in {store}: go on with it by --resume, or give another name")
+    if place_of in taken:
+        raise refused
+    earlier = [one.version for _, one in nights(store) if one.version and one.name != name]
+    after = earlier[-1] if version and earlier else ""
+    night = Night(
+        after=after, commits=commits(place, after, version or ""), night=place_of,
+        started=now.isoformat(), budget_seconds=budget, seed=derive(0, "night", name) % 2**32,
+        version=version, host=socket.gethostname(), cells=tuple(cells)[part - 1 :: parts], folder=str(place.resolve()),
+        whole=name if parts > 1 else "", part=part, parts=parts, shrink_seconds=shrink,
+    )  # fmt: skip
+    path = folder(store, place_of)
+    path.path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.path.mkdir()
+    except FileExistsError:  # by another process since, whose record must stay
+        raise refused from None
+    path.write(night)
+    return night
+
+
+def resumed(store: Path, name: str | None, share: tuple[int, int] = (1, 1)) -> Night:
+    """That one, or the newest of those that were divided in the same way. Raises :class:`NightError`."""
+    part, parts = share
+    if name is not None:
+        return folder(store, part_name(name, part, parts)).read()
+    known = [one for _, one in nights(store) if parts == 1 or (one.part, one.parts) == share]
+    if not known:
+        raise NightError(f"there is no night in {store} to go on with")
+    return known[-1]
+
+
+def _made_by(run: Path, pids: Sequence[int], since: str = "") -> bool:
+    """Another session may use the same store. ``since``: an earlier process may have had the same id."""
+    info = runs_of.read_run(run)
+    with suppress(ValueError):
+        return info is not None and info.started >= since and owner.parse(info.owner).pid in pids
+    return False
+
+
+def _full(place: Path) -> bool:
+    probe = place / f".probe.{os.getpid()}"
+    try:
+        probe.write_bytes(bytes(PROBE))
+    except OSError as error:
+        return is_full(error)
+    finally:
+        with suppress(OSError):
+            probe.unlink(missing_ok=True)
+    return False
+
+
+def _engine_answers() -> bool:
+    from assay.cluster.docker.engine import answers  # the SDK takes a while to import
+
+    return answers()

@@ -1,0 +1,164 @@
+"""What the end of an attempt means: from its exit code, its runs and what it printed to an outcome and its cause.
+
+A verdict of fail that a run has written is the product's, no matter how the process ended. Everything else that went
+wrong has a name of its own, so that a machine in trouble is never taken for a product in trouble, nor for a pass.
+"""
+
+import re
+import signal
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import pytest
+
+from assay.checkers.judging.verdict import Judgement, Verdict
+from assay.harness.core.files import read_json
+from assay.harness.nightly.night_record import AttemptOutcome, Cell, Kind
+from assay.harness.nightly.subprocess_runner import AttemptEnd
+from assay.harness.run import store
+from assay.harness.run.settings import DOCKER
+
+LONGEST: Final = 300
+NO_SPACE: Final = re.compile(r"^.*(?:\[Errno (?:28|122)\]|No space left on device).*$", re.MULTILINE)
+NO_ENGINE: Final = re.compile(r"no Docker engine answers: .*|the Docker engine rejected the call or broke off: .*")
+"""The messages of ``assay.cluster.docker.engine``."""
+CAUSES: Final = tuple(
+    re.compile(pattern, re.MULTILINE)
+    for pattern in (r"^(?:FAILED|ERROR) \S+ - (.+)$", r"^ERROR: (.+)$", r"^INTERNALERROR> (\S.*)$", r"^E +(.+)$")
+)
+"""Lines of pytest that name a cause, the best first; of several the last."""
+SKIPPED: Final = re.compile(r"^SKIPPED \[\d+\] \S+ (.*)$", re.MULTILINE)
+FOUND: Final = re.compile(r"^(FOUND .*)$", re.MULTILINE)
+"""The first line of what a search has found."""
+NOT_COLLECTED: Final = re.compile(r"errors? during collection")
+PASSED: Final = re.compile(r"\b[1-9]\d* passed\b")
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One run of the attempt: its verdict, and which forbidden anomalies were found."""
+
+    verdict: str | None
+    anomalies: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Asked only where a cause is looked for."""
+
+    disk_full: Callable[[], bool]
+    engine_answers: Callable[[], bool]
+
+
+def seen(run: Path) -> Seen:
+    """What a run's folder says; a verdict that is damaged is none."""
+    info = store.read_run(run)
+    if info is None or info.verdict is None:
+        return Seen(None)
+    with suppress(OSError, msgspec.MsgspecError):
+        judgement = read_json(run / "verdict.json", Judgement)
+        return Seen(info.verdict, tuple(name for name in judgement.anomalies if name in judgement.forbidden))
+    return Seen(None)
+
+
+def outcome(
+    cell: Cell, ended: AttemptEnd, printed: str, runs: Sequence[Seen], machine: Machine
+) -> tuple[AttemptOutcome, str]:
+    """The outcome, and its cause in one line."""
+    failing = [run for run in runs if run.verdict == Verdict.FAIL]
+    found = sorted({name for run in failing for name in run.anomalies})
+    what = f"{', '.join(found)} in {len(failing)} of {len(runs)} runs"
+    if cell.defect is not None and any(not cell.expected or set(run.anomalies) & set(cell.expected) for run in failing):
+        return AttemptOutcome.DETECTED, what
+    if cell.defect is None and failing:
+        return AttemptOutcome.FAIL, what + _also(ended)
+    searched = FOUND.search(printed) if cell.kind is Kind.EXPLORE else None
+    if searched:
+        return AttemptOutcome.FAIL, _line(searched[1]) + _also(ended)
+    if ended.status == pytest.ExitCode.OK:
+        return _green(cell, printed, runs)
+    named = _trouble(cell, ended, printed, runs, machine)
+    if named is not None:
+        return named
+    if failing:
+        return AttemptOutcome.MISSED, f"fails otherwise: {what}, and none of {', '.join(cell.expected)}"
+    return AttemptOutcome.UNKNOWN, _cause(printed)
+
+
+def _green(cell: Cell, printed: str, runs: Sequence[Seen]) -> tuple[AttemptOutcome, str]:
+    skipped = SKIPPED.search(printed)
+    # A test that is skipped for what this machine lacks has left a folder without a verdict.
+    said = [run for run in runs if run.verdict is not None or not skipped]
+    if not said and not PASSED.search(printed):
+        return AttemptOutcome.SKIPPED, _line(skipped[1] if skipped else "no test was run")
+    unsure = sum(run.verdict not in (Verdict.PASS, Verdict.FAIL) for run in said)
+    if unsure:  # an expected failure for pytest, or one that it tried again, is no pass
+        return AttemptOutcome.UNKNOWN, f"pytest is content, and {unsure} of {len(runs)} runs did not pass"
+    if cell.defect is not None:
+        return (
+            AttemptOutcome.MISSED,
+            f"every run passes, and {', '.join(cell.expected) or 'a failure'} was to be reported",
+        )
+    return AttemptOutcome.PASS, ""
+
+
+def _trouble(
+    cell: Cell, ended: AttemptEnd, printed: str, runs: Sequence[Seen], machine: Machine
+) -> tuple[AttemptOutcome, str] | None:
+    """What kept it from a verdict; None: it came to one, or says itself why not."""
+    if ended.stopped is AttemptOutcome.INTERRUPTED:
+        return AttemptOutcome.INTERRUPTED, ended.why
+    verdicts = {run.verdict for run in runs} or {None}
+    if None in verdicts:
+        no_space = NO_SPACE.search(printed)
+        if no_space or machine.disk_full():
+            return AttemptOutcome.NO_DISK, _line(no_space[0] if no_space else "the disk of the store is full")
+    if verdicts != {Verdict.FAIL}:  # a run that passed may fail to clear up
+        no_engine = NO_ENGINE.search(printed)
+        if no_engine or (cell.cluster == DOCKER and not machine.engine_answers()):
+            return AttemptOutcome.NO_ENGINE, _line(no_engine[0] if no_engine else "no Docker engine answers any more")
+    if ended.stopped is not None:
+        return ended.stopped, ended.why
+    if ended.status < 0:
+        return AttemptOutcome.CRASHED, f"killed by {_signal(-ended.status)}"
+    match ended.status:
+        case pytest.ExitCode.USAGE_ERROR | pytest.ExitCode.NO_TESTS_COLLECTED:
+            return AttemptOutcome.BROKEN, _cause(printed)
+        case pytest.ExitCode.INTERRUPTED if NOT_COLLECTED.search(printed):
+            return AttemptOutcome.BROKEN, _cause(printed)
+        case pytest.ExitCode.INTERRUPTED:
+            return AttemptOutcome.CRASHED, "interrupted, and not by the night"
+        case pytest.ExitCode.TESTS_FAILED:
+            return None
+    return AttemptOutcome.CRASHED, f"exit code {ended.status}: {_cause(printed)}"
+
+
+def _cause(printed: str) -> str:
+    for pattern in CAUSES:
+        found = pattern.findall(printed)
+        if found:
+            return _line(found[-1])
+    lines = printed.split("\n")
+    return _line(next((line for line in reversed(lines) if line.strip()), "it printed nothing"))
+
+
+def _also(ended: AttemptEnd) -> str:
+    """How the process of a failing run ended, where that is not how failing runs end."""
+    if ended.stopped is not None:
+        return f"; then {ended.stopped}: {ended.why}"
+    return "" if ended.status >= 0 else f"; then killed by {_signal(-ended.status)}"
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())[:LONGEST]

@@ -1,0 +1,310 @@
+"""A run's folder becomes a row: what its files say, and of its history the faults' lives and the times of recovery.
+
+A run is not judged again; ``assay check`` does that. What cannot be read, contradicts itself or never came to its end
+is a row all the same, without a verdict, so that it is never taken for a pass.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from assay.checkers.check import build
+from assay.checkers.engine import Engine, EngineError, Engines
+from assay.checkers.engine.history_views import open_history, register_contract, register_history
+from assay.checkers.judging import coverage, disturbance
+from assay.checkers.judging.verdict import Judgement, Verdict
+from assay.checkers.log.family import LOG
+from assay.checkers.register.family import REGISTER
+from assay.cluster import owner
+from assay.harness.core.files import read_json
+from assay.harness.core.history import HistoryError
+from assay.harness.nightly.rows import ABANDONED, DAMAGED, NONE, UNKNOWN, FaultLife, Found, Return, Run
+from assay.harness.run import store
+from assay.harness.run.store import RunInfo
+from assay.harness.stored.by_contract import Stored, open_stored
+from assay.reports.figures import FIGURES, RunFigures
+
+STAMP: Final = "%Y%m%dT%H%M%S"
+DEFECT: Final = re.compile(r"--defect[= ](\S+)")
+UNJUDGED: Final = "it was not judged; `assay check` does it, but does not keep what it says"
+
+
+class Outline(NamedTuple):
+    """What the small files of a run's folder say; ``info`` None: it is damaged, and so is ``run``."""
+
+    run: Run
+    info: RunInfo | None
+    settings: dict[str, Any]
+
+
+def outline(folder: Path) -> Outline:
+    """Without its verdict. Raises nothing for what is wrong with the run: the row says it."""
+    info, settings = store.read_run(folder), _settings(folder)
+    if info is None or not _dated(info):
+        return Outline(_unreadable(folder, settings), None, settings)
+    run = Run(
+        run=_identity(folder, info),
+        folder=_place(folder),
+        test=info.test,
+        workload=_workload(info.test, settings),
+        nemesis=info.nemesis,
+        defect=_defect(info, settings),
+        cluster=info.cluster,
+        seed=info.seed,
+        started=info.started,
+        status=_status(info),
+        problem=info.problem,
+        run_seconds=_seconds(info),
+        digest=info.digest,
+        system=said(settings, "system", "name"),
+        version=said(settings, "versions", "source"),
+    )
+    if run.status not in (store.FINISHED, store.INTERRUPTED):
+        run = msgspec.structs.replace(run, problem=run.problem or "it did not come to its end")
+    return Outline(run, info, settings)
+
+
+def record(folder: Path) -> Run:
+    """Raises nothing for what is wrong with the run: the row says it."""
+    run, info, _ = outline(folder)
+    if info is None or run.status not in (store.FINISHED, store.INTERRUPTED):
+        return run
+    try:
+        return _judged(run, folder, info)
+    except (HistoryError, EngineError, FileNotFoundError) as error:
+        return msgspec.structs.replace(run, status=DAMAGED, problem=str(error))
+
+
+def began(run: Run) -> datetime:
+    """When, in UTC."""
+    return datetime.fromisoformat(run.started).astimezone(UTC)
+
+
+def judgement_of(folder: Path, info: RunInfo) -> Judgement | None:
+    """None: it was not judged. Raises ``HistoryError`` for what speaks against trusting ``verdict.json``."""
+    path = folder / "verdict.json"
+    if not path.exists():
+        return None
+    try:
+        judgement = read_json(path, Judgement)
+    except (OSError, msgspec.MsgspecError) as error:
+        raise HistoryError(f"{path} is damaged: {error}") from error
+    if info.verdict not in (None, str(judgement.verdict)):
+        raise HistoryError(f"{path} says {judgement.verdict}, and run.json {info.verdict}")
+    if info.status != store.FINISHED and judgement.verdict is Verdict.PASS:
+        raise HistoryError(f"{path} says pass, and run.json that the run is {info.status}")
+    return judgement
+
+
+def _judged(run: Run, folder: Path, info: RunInfo) -> Run:
+    """With its verdict, and what its history says. Raises what speaks against trusting the run's files."""
+    judgement = judgement_of(folder, info)
+    if judgement is None:
+        return msgspec.structs.replace(run, problem=run.problem or UNJUDGED)
+    stored = open_stored(folder)
+    if stored.lost is not None:
+        raise HistoryError(stored.lost)
+    faults, returns = _history(stored)
+    figures = measured(folder)
+    return msgspec.structs.replace(
+        run,
+        verdict=str(judgement.verdict),
+        check_seconds=judgement.seconds,
+        engine=judgement.engine,
+        operations=judgement.operations,
+        effects=judgement.effects,
+        unknown=judgement.unknown,
+        findings=_findings(judgement, faults),
+        faults=faults,
+        returns=returns,
+        rate=figures.rate,
+        median_ms=figures.median_ms,
+        p99_ms=figures.p99_ms,
+        recovery_seconds=figures.recovery_seconds,
+    )
+
+
+def measured(folder: Path) -> RunFigures:
+    """Empty when there are no figures, or none that can be read."""
+    try:
+        return read_json(folder / FIGURES, RunFigures)
+    except (OSError, msgspec.DecodeError):
+        return RunFigures()
+
+
+def _findings(judgement: Judgement, faults: Sequence[FaultLife]) -> tuple[Found, ...]:
+    first = min((fault.injected for fault in faults if fault.injected is not None), default=None)
+    found = []
+    for anomaly, instances in sorted(judgement.anomalies.items()):
+        times = [one.time for one in judgement.findings if one.anomaly == anomaly and one.time is not None]
+        time = min(times, default=None)
+        found.append(
+            Found(
+                anomaly=anomaly,
+                forbidden=anomaly in judgement.forbidden,
+                instances=instances,
+                time=time,
+                since_fault=None if time is None or first is None else time - first,
+            )
+        )
+    return tuple(found)
+
+
+def _history(stored: Stored) -> tuple[tuple[FaultLife, ...], tuple[Return, ...]]:
+    ended = stored.closed and not stored.interrupted
+    with Engines(spark=False).open(open_history(stored.history)) as engine:
+        reader = register_history(engine, stored.history, stored.contract.family)
+        digest = None if stored.info is None else stored.info.digest
+        if digest is not None and reader.closed is not None and reader.closed.digest != digest:
+            raise HistoryError(f"{stored.history}: run.json has another digest; it is not this run's history")
+        faults = _faults(engine)
+        if not ended or all(fault.healed is None for fault in faults):
+            return faults, ()
+        register_contract(engine, stored.contract)
+        for family in (LOG, REGISTER):
+            build(engine, family.views)
+        covered = coverage.cover(engine, stored.contract, disturbance.faults(engine), ended=ended)
+    return faults, tuple(
+        Return(
+            fault_id=one.fault.id,
+            fault=one.fault.name,
+            key=one.key,
+            change=one.subject.change,
+            look=one.subject.look,
+            changed=one.changed,
+            looked=one.looked,
+        )
+        for one in covered.recoveries
+    )
+
+
+def _faults(engine: Engine) -> tuple[FaultLife, ...]:
+    rows = engine.rows(
+        "select id, min(case when phase = 'intended' then time end) as intended, "
+        "max(case when phase = 'recovered' then time end) as recovered, "
+        "max(case when phase = 'injected' then targets end) as targets from faults group by id"
+    )
+    more = {row["id"]: row for row in rows}
+    return tuple(
+        FaultLife(
+            id=one.id,
+            fault=one.name,
+            targets=_targets(more[one.id]["targets"]),
+            intended=more[one.id]["intended"],
+            injected=one.injected,
+            healed=one.healed,
+            recovered=more[one.id]["recovered"],
+            took_effect=one.took_effect,
+            failed=one.failed,
+        )
+        for one in disturbance.faults(engine)
+    )
+
+
+def _targets(text: str | None) -> tuple[str, ...]:
+    try:
+        found = json.loads(text or "[]")
+    except ValueError as error:
+        raise HistoryError(f"a fault's targets are no JSON: {text!r}") from error
+    return tuple(map(str, found)) if isinstance(found, list) else ()
+
+
+def _unreadable(folder: Path, settings: dict[str, Any]) -> Run:
+    """Named by what is left of it, so that it is the same run when it is added again, from wherever."""
+    rest = hashlib.sha256(_place(folder).encode())
+    for name in ("run.json", "settings.json", "verdict.json"):
+        path = folder / name
+        rest.update(path.read_bytes() if path.is_file() else b"-")
+    chosen = settings.get("settings", {})
+    nemesis = chosen.get("nemesis")
+    return Run(
+        run=rest.hexdigest()[:16],
+        folder=_place(folder),
+        test=folder.parent.name,
+        workload=str(settings.get("experiment", UNKNOWN)),
+        nemesis="+".join(map(str, nemesis)) or NONE if isinstance(nemesis, list) else UNKNOWN,
+        defect=str(chosen.get("defect") or NONE),
+        started=_stamp(folder).isoformat(),
+        status=DAMAGED,
+        problem="run.json is missing or damaged",
+        system=said(settings, "system", "name"),
+        version=said(settings, "versions", "source"),
+    )
+
+
+def _stamp(folder: Path) -> datetime:
+    """When it began, by the folder's name; else when the folder was last changed."""
+    try:
+        return datetime.strptime(folder.name.partition(".")[0], STAMP).replace(tzinfo=UTC)
+    except ValueError:
+        return datetime.fromtimestamp(folder.stat().st_mtime, UTC)
+
+
+def _place(folder: Path) -> str:
+    return f"{folder.parent.name}/{folder.name}"
+
+
+def _identity(folder: Path, info: RunInfo) -> str:
+    """Of what does not change while a run goes on; its owner distinguishes machines."""
+    parts = [folder.name, info.test, info.started, info.owner, info.seed, info.cluster, info.nemesis]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+
+
+def _settings(folder: Path) -> dict[str, Any]:
+    """Empty when there are none, or none that can be read: for a judged run ``open_stored`` then says so."""
+    try:
+        found = read_json(folder / "settings.json", object)
+    except (OSError, msgspec.DecodeError):
+        return {}
+    return found if isinstance(found, dict) and isinstance(found.get("settings", {}), dict) else {}
+
+
+def _workload(test: str, settings: dict[str, Any]) -> str:
+    name = settings.get("experiment")
+    return name if isinstance(name, str) else test.rpartition("::")[2].partition("[")[0] or UNKNOWN
+
+
+def _defect(info: RunInfo, settings: dict[str, Any]) -> str:
+    """A run whose cluster did not start has no settings, only the command that would do it again."""
+    defect = settings.get("settings", {}).get("defect")
+    if "settings" in settings:
+        return str(defect or NONE)
+    asked = DEFECT.search(info.command)
+    return asked.group(1) if asked else NONE
+
+
+def said(settings: dict[str, Any], section: str, name: str) -> str | None:
+    """A text of ``settings.json``; None where there is none."""
+    inner = settings.get(section)
+    found = inner.get(name) if isinstance(inner, dict) else None
+    return found if isinstance(found, str) else None
+
+
+def _status(info: RunInfo) -> str:
+    if info.status != store.RUNNING:
+        return info.status
+    try:
+        return store.RUNNING if owner.parse(info.owner).alive() else ABANDONED
+    except ValueError:
+        return ABANDONED
+
+
+def _dated(info: RunInfo) -> bool:
+    try:
+        return all(
+            datetime.fromisoformat(text).tzinfo is not None for text in (info.started, info.ended or info.started)
+        )
+    except ValueError:
+        return False
+
+
+def _seconds(info: RunInfo) -> float | None:
+    if info.ended is None:
+        return None
+    return (datetime.fromisoformat(info.ended) - datetime.fromisoformat(info.started)).total_seconds()

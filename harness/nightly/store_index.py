@@ -1,0 +1,355 @@
+"""A store as the page of a morning knows it: every run from its small files alone, and the records of its nights.
+
+Nothing that lies in a store raises: what is damaged, foreign or half written is an entry that says so.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+import msgspec
+
+from assay.checkers.judging.verdict import Judgement, Verdict
+from assay.checkers.times import NANOSECONDS
+from assay.cluster import owner
+from assay.harness.core.history import HistoryError
+from assay.harness.nightly import night_record as record
+from assay.harness.nightly.night_record import AttemptOutcome, Line, NightError, NightFolder, Result
+from assay.harness.nightly.rows import DAMAGED, NONE, UNKNOWN
+from assay.harness.nightly.run_row import UNJUDGED, judgement_of, measured, outline, said
+from assay.harness.run import store
+from assay.reports.index.entry import (
+    FILES,
+    CellKey,
+    Entry,
+    Figures,
+    NightEntry,
+    Standing,
+    Stored,
+    plain,
+    plain_command,
+)
+
+FOUND: Final = "found"
+"""The folder of a store that has schedules that were made small."""
+STANDINGS: Final = {
+    AttemptOutcome.PASS: Standing.PASS, AttemptOutcome.FAIL: Standing.FAIL, AttemptOutcome.UNKNOWN: Standing.UNKNOWN,
+    AttemptOutcome.DETECTED: Standing.FAIL, AttemptOutcome.MISSED: Standing.PASS,
+}  # fmt: skip
+"""Of an attempt; those of the other outcomes have no verdict."""
+GONE: Final = "its run is no longer in the store"
+UNREADABLE: Final = (OSError, ValueError, OverflowError, RecursionError, HistoryError)
+
+Zoo = Mapping[str, tuple[str, ...]]
+"""Defect -> the anomalies of which one must be reported."""
+
+
+class _Step(msgspec.Struct):
+    fault: str
+
+
+class _Plan(msgspec.Struct):
+    steps: tuple[_Step, ...] = ()
+    schedule: "_Plan | None" = None
+
+
+def read(root: Path, zoo: Zoo) -> Stored:
+    """``zoo``: of defects that are not in it any forbidden anomaly will do."""
+    parts: dict[str, list[tuple[record.Night, NightEntry]]] = {}
+    problems: list[str] = []
+    expected = dict(zoo)
+    of_run: dict[str, tuple[NightEntry, Result]] = {}
+    small: dict[str, record.Small] = {}
+    results: list[tuple[NightEntry, Result, record.Cell | None, Path]] = []
+    for folder, planned in _recorded(root, problems):
+        done, shrunk = _lines(folder.results, folder, problems), _lines(folder.shrunk, folder, problems)
+        small |= {one.run: one for one in shrunk if one.schedule and (root / one.schedule).is_file()}
+        night = _night(folder, planned, done)
+        parts.setdefault(planned.name, []).append((planned, night))
+        cells = {cell.name: cell for cell in planned.cells}
+        expected |= {cell.defect: cell.expected for cell in planned.cells if cell.defect and cell.expected}
+        for result in done:
+            results.append((night, result, cells.get(result.cell), folder.path))
+            of_run |= dict.fromkeys(result.runs, (night, result))
+    nights = [_whole(some, problems) for some in parts.values()]
+    entries = []
+    for path in store.runs(root):
+        name = f"{path.parent.name}/{path.name}"
+        entries.append(_entry(path, of_run.get(name), small.get(name), expected))
+    by_name = {entry.name: entry for entry in entries}
+    entries += [
+        _attempt(night, result, cell, home, gone=bool(result.runs) and by_name.keys().isdisjoint(result.runs))
+        for night, result, cell, home in results
+        if not any(_says(by_name.get(name), result) for name in result.runs)
+    ]
+    entries.sort(key=lambda one: (one.started, one.name))
+    nights += _days(entries, {night.name for night in nights})
+    nights.sort(key=lambda night: night.started)
+    return Stored(name=plain(root.name or str(root)), entries=tuple(entries), nights=tuple(nights),
+                  problems=tuple(map(plain, problems)))  # fmt: skip
+
+
+def _recorded(root: Path, problems: list[str]) -> Iterator[tuple[NightFolder, record.Night]]:
+    readable = record.nights(root)
+    yield from readable
+    for path in sorted((root / store.NIGHTS).glob("*/")):
+        if path not in {folder.path for folder, _ in readable}:
+            try:
+                NightFolder(path).read()
+            except NightError as error:
+                problems.append(str(error))
+
+
+def _lines(read: Callable[[], list[Line]], folder: NightFolder, problems: list[str]) -> list[Line]:
+    try:
+        return read()
+    except OSError as error:
+        problems.append(f"{folder.path.name}: {error}")
+        return []
+
+
+def _night(folder: NightFolder, night: record.Night, done: list[Result]) -> NightEntry:
+    running = folder.running()
+    ended = None if night.ended is msgspec.UNSET else _utc(str(night.ended))
+    alive = running is not None and ended is None and _alive(running.owner)
+    return NightEntry(
+        name=plain(night.name),
+        started=_utc(night.started),
+        ended=ended,
+        budget=night.budget_seconds,
+        planned=len(night.cells),
+        done=len({result.cell for result in done} & {cell.name for cell in night.cells}),
+        version=plain(night.version or ""),
+        after=plain(night.after),
+        commits=tuple(map(plain, night.commits)),
+        now=_now(running) if running is not None and alive else "",
+    )
+
+
+def _now(running: record.Running) -> str:
+    return plain(running.result.cell) + (", whose failure is made small" if running.shrinks else "")
+
+
+def _whole(parts: list[tuple[record.Night, NightEntry]], problems: list[str]) -> NightEntry:
+    """The parts of one night together; that one of them has left no record is a problem."""
+    nights = [night for _, night in parts]
+    there = {planned.part for planned, _ in parts}
+    count = max(planned.parts for planned, _ in parts)
+    problems += [f"{nights[0].name}: part {one} of {count} has left no record"
+                 for one in range(1, count + 1) if one not in there]  # fmt: skip
+    ends = [night.ended for night in nights]
+    return NightEntry(
+        name=nights[0].name,
+        started=min(night.started for night in nights),
+        ended=None if None in ends else max(str(end) for end in ends),
+        budget=max(night.budget for night in nights),
+        planned=sum(night.planned for night in nights),
+        done=sum(night.done for night in nights),
+        version=nights[0].version,
+        after=nights[0].after,
+        commits=nights[0].commits,
+        now=", ".join(night.now for night in nights if night.now),
+    )
+
+
+def _days(entries: list[Entry], taken: set[str]) -> Iterator[NightEntry]:
+    """The days of runs that belong to no recorded night."""
+    rest = (one for one in entries if one.night not in taken)
+    for day, runs in groupby(rest, key=lambda one: one.night):
+        yield NightEntry(name=day, started=next(runs).started)
+
+
+def _entry(folder: Path, attempt: tuple[NightEntry, Result] | None, small: record.Small | None, zoo: Zoo) -> Entry:
+    night, result = attempt or (None, None)
+    try:
+        found = outline(folder)
+        run, judgement, wrong = found.run, None, ""
+        if found.info is not None and run.status in (store.FINISHED, store.INTERRUPTED):
+            judgement = judgement_of(folder, found.info)
+            wrong = "" if judgement else UNJUDGED
+    except UNREADABLE as error:
+        return _damaged(folder, night, error)
+    settings = found.settings
+    system, defect, base = run.system or UNKNOWN, run.defect, ""
+    if (
+        defect != NONE
+        and result is not None
+        and result.outcome in (AttemptOutcome.PASS, AttemptOutcome.FAIL, AttemptOutcome.UNKNOWN)
+    ):
+        system, defect, base = (
+            f"{system} with {defect}",
+            NONE,
+            system,
+        )  # its night takes it for a run like others, not for a canary
+    parts = (system, run.workload, run.nemesis, run.cluster or UNKNOWN, defect)
+    standing = Standing.NONE if judgement is None else Standing(judgement.verdict)
+    status, reason = run.status, run.problem or wrong
+    if judgement is not None:
+        reason = judgement.unknown[0] if judgement.unknown else ""
+    elif result is not None and result.outcome not in STANDINGS:
+        status, reason = str(result.outcome), result.detail or reason
+    shape, more = _shape(folder, settings, judgement)
+    if shape and small is not None and small.report and (folder.parents[1] / small.report).is_file():
+        more = (*more, ("small run", quote(small.report)))
+    command = small.command if shape and small is not None else "" if found.info is None else found.info.command
+    hits = _hits(judgement, zoo.get(defect))
+    return Entry(
+        **_place(folder),
+        more=more,
+        cell=_cell(*parts),
+        base=plain(base),
+        planned="" if result is None else plain(result.cell),
+        night=_utc(run.started)[:10] if night is None else night.name,
+        started=_utc(run.started),
+        standing=standing,
+        status=plain(status),
+        anomalies=tuple(sorted(plain(name) for name in _hits(judgement, None))),
+        shape=shape,
+        reason=_line(reason),
+        command=plain_command(command),
+        seed=run.seed,
+        version=(night.version if night is not None else "") or plain(run.version or ""),
+        figures=_figures(folder, judgement, hits),
+        caught=None if judgement is None or defect == NONE else bool(hits),
+    )
+
+
+def _damaged(folder: Path, night: NightEntry | None, error: Exception) -> Entry:
+    started = datetime.fromtimestamp(folder.lstat().st_mtime, UTC).isoformat() if folder.exists() else ""
+    return Entry(
+        **_place(folder),
+        cell=_cell(UNKNOWN, folder.parent.name, UNKNOWN, UNKNOWN, NONE),
+        night=_utc(started)[:10] if night is None else night.name,
+        started=_utc(started),
+        standing=Standing.NONE,
+        status=DAMAGED,
+        reason=_line(str(error)),
+    )
+
+
+def _attempt(night: NightEntry, result: Result, cell: record.Cell | None, home: Path, *, gone: bool) -> Entry:
+    """What no run of its own says. ``home``: its night's record.
+
+    Which failure it was, only its run could say. So without it there is none, and a pass is a pass.
+    """
+    parts = (UNKNOWN, result.cell, UNKNOWN, UNKNOWN, NONE)
+    if cell is not None:
+        parts = (cell.system, cell.workload, cell.nemesis, cell.cluster, cell.defect or NONE)
+    standing, reason = STANDINGS.get(result.outcome, Standing.NONE), result.detail
+    if gone and result.outcome is AttemptOutcome.FAIL:
+        standing, reason = Standing.NONE, GONE
+    address = f"{store.NIGHTS}/{quote(home.name)}"
+    answered = result.outcome in (AttemptOutcome.DETECTED, AttemptOutcome.MISSED)
+    return Entry(
+        name=attempt_name(result),
+        address=address,
+        more=(("log", f"{address}/{quote(result.log)}"),) if result.log and (home / result.log).is_file() else (),
+        cell=_cell(*parts),
+        planned=plain(result.cell),
+        night=night.name,
+        started=_utc(result.started),
+        standing=standing,
+        status=str(result.outcome),
+        anomalies=("failed, and left no run that did",) if standing is Standing.FAIL else (),
+        reason=_line(reason),
+        command=plain_command(result.command),
+        seed=result.seed,
+        version=night.version,
+        caught=result.outcome is AttemptOutcome.DETECTED if answered else None,
+        gone=gone,
+    )
+
+
+def attempt_name(result: Result) -> str:
+    """Of the entry of an attempt that no run speaks for."""
+    return plain(f"{result.cell}, attempt {result.attempt}")
+
+
+def _cell(system: str, workload: str, nemesis: str, cluster: str, defect: str) -> CellKey:
+    return CellKey(
+        plain(system), plain(workload), plain(nemesis), plain(cluster), "" if defect == NONE else plain(defect)
+    )
+
+
+def _says(entry: Entry | None, result: Result) -> bool:
+    """Does this run say how the attempt ended? A canary's verdict is that of its runs."""
+    if entry is None:
+        return False
+    return bool(entry.cell.defect) or entry.standing is STANDINGS.get(result.outcome, Standing.NONE)
+
+
+def _place(folder: Path) -> dict[str, Any]:
+    parts = folder.parent.name, folder.name
+    there = {one.name for one in os.scandir(folder)} if os.access(folder, os.R_OK | os.X_OK) else set()
+    return {
+        "name": plain("/".join(parts)),
+        "address": "/".join(quote(os.fsencode(part)) for part in parts),
+        "files": tuple(file for file in FILES if file in there),
+    }
+
+
+def _shape(
+    folder: Path, settings: dict[str, Any], judgement: Judgement | None
+) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
+    """The faults of a failed run's shrunk schedule, and the link to it: found from this run, or played by it."""
+    if judgement is None or judgement.verdict is not Verdict.FAIL:
+        return (), ()
+    home = folder.parent.parent / FOUND
+    played = Path(said(settings, "settings", "replay") or "")
+    mine = f"{folder.name}-{'+'.join(sorted(_hits(judgement, None)))}.json"
+    name = played.name if played.parent.name == FOUND else mine
+    source = home / name if (home / name).is_file() else folder / "schedule.json" if name != mine else None
+    if source is None:
+        return (), ()
+    try:
+        plan = msgspec.json.decode(source.read_bytes(), type=_Plan)
+    except UNREADABLE:
+        return (), ()
+    link = (("shrunk schedule", f"{FOUND}/{quote(os.fsencode(name))}"),) if source.parent == home else ()
+    return tuple(plain(step.fault) for step in (plan.schedule or plan).steps), link
+
+
+def _hits(judgement: Judgement | None, expected: tuple[str, ...] | None) -> set[str]:
+    """The forbidden anomalies that were found; only those expected, if any are."""
+    if judgement is None or judgement.verdict is not Verdict.FAIL:
+        return set()
+    found = {name for name, count in judgement.anomalies.items() if count and name in judgement.forbidden}
+    return found & set(expected) if expected else found
+
+
+def _figures(folder: Path, judgement: Judgement | None, hits: set[str]) -> Figures:
+    found = measured(folder)
+    findings = () if judgement is None else judgement.findings
+    times = [one.time for one in findings if one.anomaly in hits and one.time is not None]
+    return Figures(
+        operations=None if judgement is None else judgement.operations,
+        median=found.median_ms,
+        p99=found.p99_ms,
+        recovery=found.recovery_seconds,
+        detection=min(times) / NANOSECONDS if times else None,
+    )
+
+
+def _line(text: str) -> str:
+    """Of a traceback its last line, which is the error."""
+    lines = [line for line in text.splitlines() if line.strip()] or [""]
+    return plain(lines[-1] if lines[0].startswith("Traceback") else lines[0])
+
+
+def _alive(text: str) -> bool:
+    try:
+        return owner.parse(text).alive()
+    except ValueError:
+        return False
+
+
+def _utc(text: str) -> str:
+    """ISO 8601 to the millisecond, so that texts sort as times do; of what is none the first of all."""
+    try:
+        return datetime.fromisoformat(text).astimezone(UTC).isoformat(timespec="milliseconds")
+    except (ValueError, OverflowError):
+        return datetime.fromtimestamp(0, UTC).isoformat(timespec="milliseconds")

@@ -1,0 +1,107 @@
+"""The tables as text, as one JSON object, and as files."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.csv as csv
+import pyarrow.parquet as pq
+from rich.console import Console
+from rich.table import Table
+
+from assay.harness.nightly.tables import Tables
+from assay.reports.index.trends import Trends
+
+WIDTH: Final = 500
+"""Characters of a line where there is no terminal: a table that is cut says nothing."""
+
+NEWEST: Final = ("verdicts", "recovery", "unjudged")
+"""Shown of the newest night only; JSON and files have them all."""
+
+TITLES: Final[Mapping[str, str]] = {
+    "verdicts": "verdicts of {night}",
+    "detection": "defects: what caught them, over all nights (seconds to the first finding)",
+    "defects": "defects on {night}",
+    "recovery": "seconds from a heal to the first that counts on {night}, and against the mean of the nights before",
+    "changes": "{night} against {before}",
+    "unjudged": "runs of {night} without a verdict",
+}
+
+
+def as_json(tables: Tables) -> str:
+    """``{"night", "before", "missed": [...], "tables": {name: [row, ...]}}``."""
+    content = {
+        "night": tables.night,
+        "before": tables.before,
+        "missed": tables.missed,
+        "tables": {name: table.to_pylist() for name, table in tables.tables.items()},
+    }
+    return msgspec.json.encode(content).decode()
+
+
+def show(tables: Tables, console: Console) -> None:
+    """Tables with rows; of those in ``NEWEST`` the newest night's."""
+    for name, title in TITLES.items():
+        rows = tables.tables[name].to_pylist()
+        if name in NEWEST:
+            rows = [{key: value for key, value in row.items() if key != "night"} for row in rows
+                    if row["night"] == tables.night]  # fmt: skip
+        if rows:
+            console.print(_table(title.format(night=tables.night, before=tables.before), rows))
+
+
+def show_trends(trends: Trends, console: Console) -> None:
+    rows = [
+        {
+            "cell": ", ".join(part for part in one.cell if part),
+            "what": one.figure,
+            "before": f"{one.before:.3g} {one.unit}",
+            "now": f"{one.now:.3g} {one.unit}",
+            "since": one.since,
+            "nights": f"{one.nights} against {one.nights_before}",
+            "p": f"{one.probability:.1g}",
+            "versions": f"{one.last_version or '?'} to {one.first_version or '?'}",
+        }
+        for one in trends.worse
+    ]
+    if rows:
+        console.print(_table(f"worse than before, by {trends.nights[-1]}", rows))
+    console.print(
+        f"{len(rows)} of {trends.asked} figures of cells got worse; at most {trends.level:.0%} of it is noise"
+    )
+
+
+def write(tables: Tables, out: Path) -> list[Path]:
+    """Each table as ``NAME.parquet`` and ``NAME.csv`` in this folder; files of these names are replaced."""
+    out.mkdir(parents=True, exist_ok=True)
+    written = []
+    for name, table in tables.tables.items():
+        for ending, put in WRITERS.items():
+            path = out / f"{name}.{ending}"
+            temporary = out / f".{path.name}.{os.getpid()}"
+            put(table, temporary)
+            os.replace(temporary, path)
+            written.append(path)
+    return written
+
+
+WRITERS: Final[Mapping[str, Callable[[pa.Table, Path], None]]] = {"parquet": pq.write_table, "csv": csv.write_csv}
+
+
+def _table(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
+    table = Table(title=title, title_justify="left")
+    for column in rows[0]:
+        numbers = any(isinstance(row[column], int | float) for row in rows)
+        table.add_column(column.replace("_", " "), justify="right" if numbers else "left")
+    for row in rows:
+        table.add_row(*(_cell(value) for value in row.values()))
+    return table
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.2f}" if isinstance(value, float) else str(value).replace("[", "\\[")

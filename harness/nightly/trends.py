@@ -1,0 +1,166 @@
+"""The cells of a data set over its nights, computed by Spark, and which of them got worse.
+
+A cell is a system, a workload, a nemesis, a cluster and a defect. A night has one value of it: the median of its runs.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from assay.checkers.engine.spark_application import SparkApplication
+from assay.harness.nightly import dataset
+from assay.harness.nightly.regression import BASELINE, LEVEL, WINDOWS, Change, Count, Series, Value, regressions
+from assay.harness.nightly.rows import NONE, UNKNOWN
+from assay.harness.nightly.tables import Zoo, opened
+from assay.reports.index.entry import CellKey
+from assay.reports.index.trends import Trend, Trends, Worse
+
+REACH: Final = BASELINE + max(WINDOWS)
+"""Nights that are looked at, up to the newest."""
+RECENT: Final = max(WINDOWS)
+"""A cell that none of so many newest nights has run says nothing of today."""
+SHOWN: Final = 60
+"""Nights of each cell that a page gets."""
+
+CELL_NIGHTS: Final = f"""
+    select coalesce(system, '{UNKNOWN}') as system, workload, nemesis, coalesce(cluster, '{UNKNOWN}') as cluster,
+        if(defect = '{NONE}', '', defect) as defect, night, min_by(version, started) as version,
+        count_if(verdict = 'fail') as failed, count_if(verdict = 'unknown') as unknown,
+        count_if(verdict is null) as without, count_if(verdict = 'pass') as passed,
+        count_if(size(hits) > 0) as caught, median(operations) as operations, median(rate) as rate,
+        median(median_ms) as median_ms, median(p99_ms) as p99_ms, median(recovery_seconds) as recovery,
+        median(array_min(transform(hits, h -> h.time)) / 1e9) as detection
+    from runs where night in (select distinct night from runs order by night desc limit {REACH})
+    group by 1, 2, 3, 4, 5, 6 order by 1, 2, 3, 4, 5, 6
+    """
+SHOWN_FIGURES: Final = ("operations", "median_ms", "p99_ms", "recovery", "detection")
+
+
+class Figure(NamedTuple):
+    """What is watched. ``sign``: -1 where less is worse."""
+
+    words: str
+    unit: str
+    sign: int = 1
+
+
+MEASURED: Final[Mapping[str, Figure]] = {
+    "rate": Figure("operations that succeed", "/s", -1),
+    "median_ms": Figure("median latency", "ms"),
+    "p99_ms": Figure("99 % latency", "ms"),
+    "recovery": Figure("recovery", "s"),
+    "detection": Figure("time to detection", "s"),
+}
+FAILED, UNANSWERED, MISSED = "failed", "unanswered", "missed"
+COUNTED: Final[Mapping[str, Figure]] = {
+    FAILED: Figure("runs that fail", "%"),
+    UNANSWERED: Figure("runs without an answer", "%"),
+    MISSED: Figure("runs that miss the defect", "%"),
+}
+PERCENT: Final = 100.0
+
+NightRow = Mapping[str, Any]
+"""A row of ``CELL_NIGHTS``."""
+
+
+def compute(place: Path, zoo: Zoo, master: str | None = None) -> Trends:
+    """Raises as ``assay.harness.nightly.tables.compute`` does."""
+    dataset.parts(place)  # before Spark is started for nothing
+    with SparkApplication(master, quick=True) as application:
+        return compute_on(application, place, zoo)
+
+
+def compute_on(application: SparkApplication, place: Path, zoo: Zoo) -> Trends:
+    """The same on a Spark that runs already, which stays."""
+    with opened(application, place, zoo) as session:
+        rows = session.sql(CELL_NIGHTS).toArrow().to_pylist()
+    return trends(rows)
+
+
+def trends(rows: Sequence[NightRow]) -> Trends:
+    """Of rows that are sorted by cell, then night."""
+    nights = sorted({row["night"] for row in rows})
+    places = {night: place for place, night in enumerate(nights)}
+    cells = {cell: list(some) for cell, some in groupby(rows, key=_cell)}
+    series = {
+        _name(cell, figure): (cell, figure, one)
+        for cell, some in cells.items()
+        if places[some[-1]["night"]] >= len(nights) - RECENT
+        for figure, one in _series(cell, some, places)
+    }
+    changes, asked = regressions([one for *_, one in series.values()])
+    first = max(0, len(nights) - SHOWN)
+    return Trends(
+        nights=tuple(nights[first:]),
+        cells=tuple(
+            Trend(cell=cell, rows=tuple(shown))
+            for cell, some in cells.items()
+            if (shown := [_row(row, places[row["night"]] - first) for row in some if places[row["night"]] >= first])
+        ),
+        worse=tuple(
+            _worse(cell, figure, change, cells[cell], nights)
+            for change in changes
+            for cell, figure, _ in [series[change.series.name]]
+        ),
+        asked=asked,
+        level=LEVEL,
+    )
+
+
+def _cell(row: NightRow) -> CellKey:
+    return CellKey(row["system"], row["workload"], row["nemesis"], row["cluster"], row["defect"])
+
+
+def _name(cell: CellKey, figure: str) -> str:
+    return "\n".join((*cell, figure))
+
+
+def _series(cell: CellKey, some: Sequence[NightRow], places: Mapping[str, int]) -> Iterator[tuple[str, Series]]:
+    """Those that have a value on any night."""
+    for figure in (*MEASURED, *((MISSED,) if cell.defect else (FAILED,)), UNANSWERED):
+        found = [(places[row["night"]], value) for row in some if (value := _value(row, figure)) is not None]
+        if found:
+            numbers, values = zip(*found, strict=True)
+            sign = MEASURED[figure].sign if figure in MEASURED else 1
+            yield figure, Series(_name(cell, figure), numbers, values, sign)
+
+
+def _value(row: NightRow, figure: str) -> Value | None:
+    """Shares are of the runs that could have had it."""
+    judged = row["failed"] + row["passed"]
+    match figure:
+        case "failed":
+            return Count(row["failed"], judged)
+        case "missed":
+            return Count(judged - row["caught"], judged)
+        case "unanswered":
+            unanswered = row["unknown"] + row["without"]
+            return Count(unanswered, judged + unanswered)
+    return None if row[figure] is None else float(row[figure])
+
+
+def _row(row: NightRow, place: int) -> list[int | float | None]:
+    shown = [None if row[name] is None else round(row[name], 3) for name in SHOWN_FIGURES]
+    return [place, row["failed"], row["unknown"], row["without"], row["passed"], *shown]
+
+
+def _worse(cell: CellKey, figure: str, change: Change, some: Sequence[NightRow], nights: Sequence[str]) -> Worse:
+    about = MEASURED.get(figure) or COUNTED[figure]
+    scale = PERCENT if figure in COUNTED else 1.0
+    since = nights[change.since]
+    earlier = [row["version"] for row in some if row["night"] < since and row["version"]]
+    first = next(row["version"] for row in some if row["night"] == since)
+    return Worse(
+        cell=cell,
+        figure=about.words,
+        unit=about.unit,
+        before=change.before * scale,
+        now=change.now * scale,
+        since=since,
+        nights=change.nights,
+        nights_before=change.nights_before,
+        probability=change.probability,
+        last_version=earlier[-1] if earlier else "",
+        first_version=first or "",
+    )

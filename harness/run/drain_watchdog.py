@@ -1,0 +1,87 @@
+"""Ends phases after the last heal that would never come to their end. They have no time limit of their own.
+
+A phase is over when
+
+1. it waits for the clients of a node that never serves again;
+2. it asks again for each process that takes the place of one whose operation was not answered, and none ever is;
+3. it is answered for as long as the drain limit says, without reading a record that is new. Equal answers are nothing
+   new, nor is what the phase has written itself: so what the run wrote before bounds the number of extensions.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Final
+
+from assay.checkers.judging.contract import Contract
+from assay.harness.core.effect_recording import Recorder
+from assay.harness.core.generator import described
+from assay.harness.core.interpreter import Interpreter
+from assay.harness.core.operation import Completed, Effect, Outcome
+from assay.harness.run.settings import Settings
+
+LOOK_EVERY: Final = 0.25
+"""Seconds."""
+UNANSWERED: Final = 3
+"""So many times as long as an operation, or the recovery of a node, may take: a slow system answers now and then."""
+OPERATIONS: Final = 3
+"""Operations that a drain may wait for beyond the longest deadline."""
+RECORDS: Final = frozenset({"observe", "monotonic-read", "queue-dequeue", "set-read", "txn-read"})
+"""Kinds of effects that show a record which some operation wrote."""
+
+
+def drain_limit(contract: Contract, settings: Settings) -> float:
+    """Seconds that a phase may go on without a new record."""
+    if settings.drain_limit is not None:
+        return settings.drain_limit
+    return contract.longest_deadline + OPERATIONS * settings.operation_timeout
+
+
+class NewRecords:
+    """Satisfies ``Recorder``: passes on what it is given, and counts the records that are read for the first time."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._known: set[tuple[Any, ...]] = set()
+        self.watching = False
+        """Set after the last heal."""
+        self.count = 0
+
+    def completed(self, completed: Completed, effects: Sequence[Effect]) -> None:
+        """Hands over an operation that has ended."""
+        self._recorder.completed(completed, effects)
+        for effect in effects if self.watching else ():
+            record = (effect.key, effect.position if effect.value is None else effect.value)
+            if record not in self._known:
+                self._known.add(record)
+                self.count += effect.kind in RECORDS and completed.completion.outcome is Outcome.OK
+
+
+async def until_endless(
+    interpreter: Interpreter, patience: float, operation_timeout: float, records: NewRecords, limit: float
+) -> None:
+    """Returns when there is nothing more to be expected, and notes in the report why.
+
+    ``patience``: seconds for which it may wait for clients to be open; ``limit``: those without a new record.
+    """
+    loop, report = asyncio.get_running_loop(), interpreter.report
+    unanswered = UNANSWERED * max(patience, operation_timeout)
+    went_on = answered = progressed = looked = loop.time()
+    answers, unknown = report.ok + report.fail, report.info
+    reached = (len(interpreter.phases), records.count)
+    while loop.time() < min(went_on + patience, answered + unanswered, progressed + limit):
+        await asyncio.sleep(LOOK_EVERY)
+        if not interpreter.waits_for:
+            went_on = loop.time()
+        if report.ok + report.fail > answers or report.info == unknown:  # an answer, or nothing that was asked
+            answered, answers, unknown = loop.time(), report.ok + report.fail, report.info
+        if loop.time() > answered + operation_timeout:
+            progressed += loop.time() - looked  # no answer is no equal answer: the second rule is about that
+        looked = loop.time()
+        if (now := (len(interpreter.phases), records.count)) != reached:
+            progressed, reached = loop.time(), now
+    if loop.time() >= went_on + patience:
+        report.deserted, report.deserted_by = patience, interpreter.waits_for
+    elif loop.time() >= answered + unanswered:
+        report.unanswered = unanswered
+    else:
+        report.endless = limit, described(interpreter.phases[0])

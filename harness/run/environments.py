@@ -1,0 +1,261 @@
+"""Where a run takes place: real machines on an ordinary event loop, or everything in one simulated process.
+
+A world gives a run its loop, its cluster and the runtime that clients get. In the simulation the harness, too, runs on
+the simulated loop: its time limits and time-outs are virtual, so that a run is a function of its seed.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from assay.cluster.node import Cluster, NodeError
+from assay.cluster.rng import Chance
+from assay.cluster.system import ZOOKEEPER_ROLE, System, ZooKeeperClients
+from assay.harness.core.abandoned_tasks import awaited, leave_behind
+from assay.harness.remote.runtime import ClientRuntime
+from assay.harness.run.faults import node_counts
+from assay.harness.run.settings import ATTACH, DOCKER, SIM, Settings, derive
+from assay.nemesis.faults.fault import Fault, needs_disks, needs_memory, needs_slow_disks, spares
+
+if TYPE_CHECKING:
+    from assay.cluster.docker.cluster import DockerCluster
+    from assay.cluster.hosts.attached import AttachedCluster
+    from assay.cluster.hosts.cluster import HostCluster
+    from assay.cluster.sim.cluster import SimCluster
+    from assay.cluster.ssh.log_sizes import Growth
+    from assay.harness.run.sim_logs import SimLogs
+
+    Real = DockerCluster | HostCluster | AttachedCluster
+
+
+END_SECONDS: Final = 90.0
+"""For tasks that were cancelled: some have faults to heal, each of them within a limit of its own."""
+
+
+class World(Protocol):
+    """One run's surroundings; ``loop`` is used from set-up to tear-down and closed by the code that made the world."""
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop: ...
+
+    @property
+    def chance(self) -> Chance:
+        """All that is left to chance in here, as far as the seed decides it."""
+
+    def between_steps(self, when: float, call: Callable[[], object]) -> object:
+        """Calls ``call`` at this moment of the loop's clock; in the simulation nothing else changes by that."""
+
+    async def open(self, note: Callable[[str], None], *, logged: bool = True) -> Cluster:
+        """Brings the nodes into being, with nothing running on them yet; ``note`` is called with long steps.
+
+        ``logged``: how the nodes' text logs grow is noted from now on, for ``save_logs``.
+        """
+
+    def tasks(self) -> list[asyncio.Task[Any]]:
+        """The harness's own unfinished tasks; a simulated node's are its own business, and end when it is killed."""
+
+    def runtime(self) -> Any:
+        """What clients get: ``random``, ``wall_clock()``, ``zookeeper(servers, session_timeout)``."""
+
+    async def save_logs(self, folder: Path) -> list[str]:
+        """The nodes' logs, below ``folder``; returns what could not be read."""
+
+    async def close(self, *, keep: bool) -> None:
+        """Takes the cluster away, or leaves it running when ``keep`` says so. Idempotent."""
+
+
+def default_cluster() -> tuple[str, str]:
+    """``docker`` if an engine answers, else ``sim``; and why."""
+    from assay.cluster.doctor import engine_available
+
+    if engine_available():
+        return DOCKER, "a Docker engine answers"
+    return SIM, "the simulation, as no Docker engine answers; `assay doctor` says what is missing"
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What faults of a run need: servers with a disk of their own each, clocks that can be wrong, disks that can be
+    slow or fail, memory that can run out, all of which the simulation's have; and nodes that wait to join.
+    """
+
+    own_disks: bool = False
+    own_clocks: bool = False
+    slow_disks: bool = False
+    own_memory: bool = False
+    spares: int = 0
+
+    @classmethod
+    def of(cls, faults: Collection[Fault]) -> "Needs":
+        return cls(
+            own_disks=any(map(needs_disks, faults)),
+            own_clocks=any(fault.impact.wrong_clock for fault in faults),
+            slow_disks=any(map(needs_slow_disks, faults)),
+            own_memory=any(map(needs_memory, faults)),
+            spares=spares(faults),
+        )
+
+
+def open_world(system: System, settings: Settings, *, run_id: str, needs: Needs | None = None) -> World:
+    """The world that the settings name. ``run_id`` marks containers and networks."""
+    needs = needs or Needs()
+    if settings.cluster == SIM:
+        return SimWorld(system, settings, needs.spares)
+    if settings.cluster == ATTACH:
+        from assay.cluster.hosts.attached import AttachedCluster
+
+        return RealWorld(system, settings, partial(AttachedCluster, hosts=str(settings.hosts)))
+    if settings.hosts is not None:
+        from assay.cluster.hosts.cluster import HostCluster
+
+        return RealWorld(system, settings, partial(HostCluster, hosts=settings.hosts, run_id=run_id))
+    from assay.cluster.docker.cluster import DockerCluster
+
+    return RealWorld(system, settings, partial(DockerCluster, run_id=run_id, **asdict(needs)))
+
+
+class SimWorld:
+    """The deterministic simulation."""
+
+    def __init__(self, system: System, settings: Settings, spares: int = 0) -> None:
+        from assay.cluster.sim.loop import SimLoop
+
+        self._system = system
+        self._settings = settings
+        self._spares = spares
+        self.loop = SimLoop(derive(settings.seed, "network"))
+        self.chance = self.loop.chance
+        self._cluster: SimCluster | None = None
+        self._logs: SimLogs | None = None
+
+    def between_steps(self, when: float, call: Callable[[], object]) -> object:
+        self.loop.before(when, call)
+        return None
+
+    async def open(self, note: Callable[[str], None], *, logged: bool = True) -> Cluster:
+        from assay.cluster.sim.cluster import SimCluster
+        from assay.harness.run.sim_logs import SimLogs
+
+        self._logs = SimLogs(self.loop)
+        self._logs.begin()
+        counts = node_counts(self._system, self._settings)
+        cluster = SimCluster(self._system, counts, derive(self._settings.seed, "cluster"), self._spares)
+        self._cluster = cluster
+        await cluster.start()
+        return cluster
+
+    def tasks(self) -> list[asyncio.Task[Any]]:
+        return self.loop.tasks_of(None)
+
+    def runtime(self) -> Any:
+        assert self._cluster is not None, "open comes first"
+        return self._cluster.harness_runtime()
+
+    async def save_logs(self, folder: Path) -> list[str]:
+        """Event logs never were files here; they are in the history."""
+        if self._logs is not None:
+            self._logs.save(folder)
+        missing = []
+        for node in () if self._cluster is None else (*self._cluster.nodes, *self._cluster.spares):
+            paths = () if node.role == ZOOKEEPER_ROLE else self._system.logs(node)
+            for path in [path for path in paths if path != self._system.event_log(node)]:
+                try:
+                    data = await node.read_file(path)
+                except (OSError, NodeError) as error:
+                    missing.append(f"{path} of {node.name}: {error}")
+                    continue
+                target = folder / node.name / path.rpartition("/")[2]
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(data)
+        return missing
+
+    async def close(self, *, keep: bool) -> None:
+        """There is nothing to keep: the cluster ends with the process."""
+        if self._cluster is not None:
+            await self._cluster.close()
+        if self._logs is not None:
+            self._logs.end()
+
+
+class RealWorld:
+    """Machines on an ordinary event loop; ``make``: the cluster, which has not been started yet."""
+
+    def __init__(self, system: System, settings: Settings, make: Callable[..., "Real"]) -> None:
+        self._system = system
+        self._settings = settings
+        self._make = make
+        self.loop = asyncio.new_event_loop()
+        self.chance = Chance()
+        self._cluster: Real | None = None
+        self._growth: Growth | None = None
+
+    def between_steps(self, when: float, call: Callable[[], object]) -> object:
+        return self.loop.call_at(when, call)
+
+    async def open(self, note: Callable[[str], None], *, logged: bool = True) -> Cluster:
+        from assay.cluster.journal import state_folder
+
+        self._cluster = self._make(
+            self._system,
+            node_counts(self._system, self._settings),
+            seed=derive(self._settings.seed, "cluster"),
+            state_dir=state_folder(),
+            progress=note,
+        )
+        await self._cluster.start()
+        if logged:
+            self._follow_logs(self._cluster)
+        return self._cluster
+
+    def _follow_logs(self, cluster: Cluster) -> None:
+        from assay.cluster.ssh.log_sizes import Growth
+        from assay.cluster.ssh.node import SshNode
+
+        nodes = [node for node in (*cluster.nodes, *cluster.spares) if isinstance(node, SshNode)]
+        self._growth = Growth(self._system, nodes)
+        self._growth.start()
+
+    def tasks(self) -> list[asyncio.Task[Any]]:
+        return list(asyncio.all_tasks(self.loop))
+
+    def runtime(self) -> Any:
+        zookeeper = self._system.zookeeper_client if isinstance(self._system, ZooKeeperClients) else None
+        return ClientRuntime(self.chance.source("client", derive(self._settings.seed, "client")), zookeeper)
+
+    async def save_logs(self, folder: Path) -> list[str]:
+        if self._cluster is None:
+            return []
+        unknown = [] if self._growth is None else await self._growth.stop()
+        missing = await self._cluster.collect_logs(folder)
+        if self._growth is not None:
+            self._growth.save(folder)
+        return [*missing, *unknown]
+
+    async def close(self, *, keep: bool) -> None:
+        if self._growth is not None:
+            await self._growth.stop()
+        if self._cluster is not None:
+            await (self._cluster.keep() if keep else self._cluster.close())
+
+
+def cancel(loop: asyncio.AbstractEventLoop, tasks: Collection[asyncio.Task[Any]]) -> None:
+    """Cancels these tasks and lets them end; what swallows its cancellation, as only user code does, is left behind."""
+    for task in tasks:
+        task.cancel()
+    if waiting := awaited(tasks):
+        ended, deaf = loop.run_until_complete(asyncio.wait(waiting, timeout=END_SECONDS))
+        for task in ended:
+            if not task.cancelled():
+                task.exception()  # taken: or asyncio complains that no one has
+        for task in deaf:
+            leave_behind(task)
+
+
+def close_loop(loop: asyncio.AbstractEventLoop) -> None:
+    cancel(loop, asyncio.all_tasks(loop))
+    loop.run_until_complete(loop.shutdown_asyncgens())
+    loop.run_until_complete(loop.shutdown_default_executor())
+    loop.close()

@@ -1,0 +1,61 @@
+"""Finds what an option names as ``package.module:Class``, in installed packages or in the current folder."""
+
+import importlib
+import inspect
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+from assay.harness.run.settings import SettingsError
+
+T = TypeVar("T")
+
+MOVED: Final = {
+    f"assay.workloads.{name}_system": f"assay.workloads.systems.{name}"
+    for name in ("etcd", "galera", "mariadb", "nats", "patroni", "postgresql", "rabbitmq", "redis", "redis_cluster")
+}
+"""Former path of a module -> its path today. Stored runs name their system by the path of their time."""
+
+
+def found(option: str, name: str, sort: str, alike: Callable[[type], bool]) -> Any:
+    """The class or object of that name. Raises ``SettingsError``, which lists the classes there that are ``alike``."""
+    where, _, path = name.partition(":")
+    one: object = module(f"{option}={name}", where)
+    for part in path.split("."):
+        if not hasattr(one, part):
+            there = [each for each, value in vars(one).items() if inspect.isclass(value) and alike(value)]
+            others = f"the {sort}s in it are {', '.join(there) or 'none'}"
+            raise SettingsError(f"{option}={name}: {where} has no {path}; {others}")
+        one = getattr(one, part)
+    return one
+
+
+def made(option: str, name: str, kind: Callable[[], T]) -> T:
+    """An instance of a class that was found, made without arguments. Raises ``SettingsError``."""
+    try:
+        return kind()
+    except Exception as error:
+        raise SettingsError(f"{option}={name} cannot be made without arguments: {_reason(error)}") from error
+
+
+def module(given: str, name: str) -> object:
+    """Also from the current folder, as ``python -m`` does. Raises ``SettingsError`` that begins with ``given``."""
+    name = MOVED.get(name, name)
+    here = os.getcwd()
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
+            raise SettingsError(f"{given}: there is no module {error.name}, neither installed nor in {here}") from error
+        raise SettingsError(f"{given}: {name} cannot be imported: {_reason(error)}") from error
+    except (Exception, SystemExit) as error:  # a program's exit code must not become this command's
+        raise SettingsError(f"{given}: {name} cannot be imported: {_reason(error)}") from error
+
+
+def _reason(error: BaseException) -> str:
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error} ({last.filename}, line {last.lineno})"

@@ -1,0 +1,36 @@
+"""A trial of an experiment: its system as the settings want it, and the world in which it runs."""
+
+from dataclasses import replace
+
+from assay.harness.run.environments import Needs, open_world
+from assay.harness.run.experiment import Experiment
+from assay.harness.run.faults import possible
+from assay.harness.run.interrupt import Interrupt
+from assay.harness.run.progress import Progress
+from assay.harness.run.registry import Registry
+from assay.harness.run.run_output import Keeping
+from assay.harness.run.settings import Settings
+from assay.harness.run.systems import configured, with_defect, with_limits
+from assay.harness.run.trial import Trial
+
+
+def make_trial(
+    experiment: Experiment,
+    settings: Settings,
+    keeping: Keeping,
+    registry: Registry,
+    *,
+    run_id: str,
+    interrupt: Interrupt,
+    progress: Progress,
+) -> Trial:
+    """Nothing has started yet. ``experiment`` and ``settings`` have their mixes; ``run_id`` marks containers.
+
+    The trial's experiment has the contract with the limits of its system.
+    """
+    variant = configured(with_defect(experiment.system, settings.defect), settings.configuration)
+    experiment = replace(experiment, contract=with_limits(experiment.contract, variant))
+    system = experiment.deployed(variant)
+    drawn = [registry.faults[name] for name in possible(system, settings, registry.faults)]
+    world = open_world(system, settings, run_id=run_id, needs=Needs.of(drawn))
+    return Trial(experiment, system, settings, world, keeping, registry.faults, interrupt, progress)

@@ -1,0 +1,97 @@
+"""Draws the faults of a branch: mostly one or two that strike right at the moment where it leaves, or at what follows.
+
+A moment is one in which something new has just occurred, so it is drawn as the aftershocks of ``strategies`` are: what
+strikes there strikes within milliseconds, the node on which it occurred or a leader, and lasts.
+"""
+
+from collections.abc import Sequence
+from random import Random
+from typing import Final
+
+import msgspec
+
+from assay.harness.search.example import Example
+from assay.harness.search.fork_server import Moment
+from assay.harness.search.strategies import (
+    DURATIONS,
+    GRID,
+    LASTING,
+    MAINSTAYS,
+    MARGIN,
+    ONE_SERVER,
+    SOON,
+    Terrain,
+    tidied,
+)
+from assay.nemesis.schedule.schedule import Step
+from assay.nemesis.schedule.target import Kind, Target, named
+from assay.nemesis.schedule.trigger import OnEvent
+
+NONE: Final = 0.1
+"""Of the branches, those that differ by chance alone."""
+FAULTS: Final = (1, 1, 2)
+"""How many at once. Where many strike together no one gets anything done, which shows nothing."""
+KIN: Final = 0.2
+"""Of the faults, those that the run has already."""
+MAINSTAY: Final = 0.6
+"""Of the others, those that take one server away."""
+WAITING: Final = 0.5
+"""Of the faults, those that wait for an event."""
+TURNING: Final = 0.7
+"""Of the events that are waited for, the turning points, where those are known."""
+LONG: Final = 0.7
+"""Of the faults, those that last long enough to be noticed."""
+PAUSES: Final = (0.0, *SOON, 0.05, 0.2)
+"""Seconds from the moment to a fault that does not wait."""
+
+
+def further_steps(chance: Random, moment: Moment, terrain: Terrain) -> Sequence[Step]:
+    """In the order of their times; each fits into what is left of the run."""
+    example, at = moment.example, moment.at
+    if chance.random() < NONE or example.time_limit - MARGIN - at < 2 / GRID:
+        return ()
+    steps = [_step(chance, moment, terrain) for _ in range(chance.choice(FAULTS))]
+    return sorted((tidied(step, example, terrain, at) for step in steps), key=lambda step: step.at)
+
+
+def _step(chance: Random, moment: Moment, terrain: Terrain) -> Step:
+    name = _fault(chance, moment.example, terrain)
+    seed = chance.getrandbits(32)
+    census = terrain.census(moment.example.nodes, moment.example.zookeepers)
+    drawn, parameters = terrain.catalogue[name].draw(Random(seed), census, None)
+    duration = chance.choice(LASTING if chance.random() < LONG else DURATIONS)
+    if not terrain.events or chance.random() >= WAITING:
+        key = moment.key if moment.key in terrain.keys else None
+        target = _target(chance, drawn, _there(moment) or drawn, terrain, key)
+        return Step(moment.at + chance.choice(PAUSES), name, target, duration, parameters, seed)
+    target = _target(chance, drawn, Target(Kind.ORIGIN), terrain)
+    trigger = OnEvent(_event(chance, terrain), delay=chance.choice(SOON), within=5.0, optional=True)
+    step = Step(moment.at, name, target, duration, parameters, seed)
+    return msgspec.structs.replace(step, trigger=trigger)
+
+
+def _fault(chance: Random, example: Example, terrain: Terrain) -> str:
+    kin = sorted({step.fault for step in example.schedule.all_steps} & set(terrain.faults))
+    if kin and chance.random() < KIN:
+        return chance.choice(kin)
+    usual = [name for name in terrain.faults if name in MAINSTAYS]
+    return chance.choice(usual if usual and chance.random() < MAINSTAY else terrain.faults)
+
+
+def _target(chance: Random, drawn: Target, here: Target, terrain: Terrain, key: str | None = None) -> Target:
+    """Where the fault is one of a server: the one ``here`` or a leader, of the key if any, now and then a follower."""
+    if drawn.kind not in ONE_SERVER:
+        return drawn
+    of_a_key = (Target(Kind.LEADER, key), Target(Kind.LEADER, key), Target(Kind.FOLLOWER, key))
+    return chance.choice([here, here, *of_a_key] if terrain.keys else [here])
+
+
+def _there(moment: Moment) -> Target | None:
+    """The server where the event of the moment occurred."""
+    servers = {f"n{number}" for number in range(1, moment.example.nodes + 1)}
+    return named(moment.node) if moment.node in servers else None
+
+
+def _event(chance: Random, terrain: Terrain) -> str:
+    points = [event for event in terrain.events if event in terrain.turning_points]
+    return chance.choice(points if points and chance.random() < TURNING else terrain.events)

@@ -1,0 +1,276 @@
+"""Plays examples in a process that only plays (``stage``) and judges them here, without a file of theirs on any disk.
+
+What it says of an example is what :class:`~assay.harness.search.player.Player` says, which plays in this process, keeps
+the run in a folder, and is asked for whatever is to be shown to a person.
+"""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection, Pipe
+from multiprocessing.reduction import recv_handle, send_handle
+from random import Random
+from typing import Final
+
+from assay.checkers.judging.verdict import Judgement, Verdict
+from assay.cluster.system import Eventful
+from assay.harness.core.history.memory_reader import HandedOver
+from assay.harness.run.attempt import Reports
+from assay.harness.run.judging import Unjudged, judge_together
+from assay.harness.run.systems import configured, with_defect, with_limits
+from assay.harness.search.archive import Archive, Kept
+from assay.harness.search.code_coverage.counter import Place
+from assay.harness.search.code_coverage.counter_selection import counter
+from assay.harness.search.code_coverage.source import Module
+from assay.harness.search.coverage_features import Steering
+from assay.harness.search.example import Example
+from assay.harness.search.fork_server import Broken, Moment, Order, Played, Stage
+from assay.harness.search.fork_supervisor import Stages
+from assay.harness.search.player import DIED, ENDLESS, Player, PlayOutcome, outcome_of, without_verdict
+from assay.nemesis.schedule.schedule import Branch, Step
+
+MOMENTS: Final = 6
+"""Of one run, at most."""
+FAVOUR: Final = 4.0
+"""Times as likely as another a moment is left at which the system has come to a turning point of its own."""
+DOUBTFUL: Final = 0.25
+"""The same of those of a run that was judged unknown: mostly so much is out of order there that branches show nothing,
+either."""
+DEPTH: Final = 2
+"""Branches of a run, one after the other."""
+
+PATIENCE: Final = 120.0
+"""Real seconds that a run may take; most take a few. One that takes longer is held to have no end."""
+DEATHS: Final = 5
+"""So many processes that die in a row, each of its run, die of something else, as when memory is used up."""
+
+Further = Callable[[Random, Moment], Sequence[Step]]
+"""Draws the faults of a branch that leaves at that moment."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A process that stands at a moment; closing the connection ends it."""
+
+    moment: Moment
+    connection: Connection
+    known: int
+    """How much of the system's code had been reached by all: it knows of no more."""
+
+
+class StageError(Exception):
+    """There is no process that plays: each new one died, or none can be started."""
+
+
+class QuickPlayer:
+    """Starts its stage when it is made, and ends it when it is closed. Not for use from several threads.
+
+    Lines and branches of ``modules`` are counted. A run that takes longer than ``patience`` seconds is killed, and with
+    it those that have left from the same process. Where that process dies by itself a new one plays what comes next.
+    """
+
+    def __init__(
+        self, player: Player, *, modules: Sequence[Module] = (), uniform: bool = False, patience: float = PATIENCE
+    ) -> None:
+        self._player = player
+        self._patience = patience
+        system = player.experiment.deployed()
+        self._turning_points = frozenset(system.turning_points if isinstance(system, Eventful) else ())
+        self._stages = Stages(
+            lambda end: Stage(
+                player.experiment, player.base, player.registry, end, counter(modules) if modules else None
+            )
+        )
+        self._stage = self._stages.start()
+        self._archive: Archive[Standing] = Archive(uniform=uniform)
+        self._code: dict[Place, None] = {}
+        """Every line and branch that was reached, in the order in which this process learned of it."""
+        self._stage_knows = 0
+        """Of them, those that the stage knows."""
+        self._deaths = 0
+        """Of processes, in a row."""
+        self.seconds = 0.0
+        """Of processor time that the runs took to play, in other processes."""
+
+    def close(self) -> None:
+        """Ends all processes. Idempotent."""
+        self._leave_no_more()
+        self._stage.close()
+        self._stages.close()
+
+    def play(self, example: Example, *, reports: Reports = Reports.NEVER) -> PlayOutcome:
+        """One run; with reports, in this process, and kept in its folder when it fails."""
+        if reports is not Reports.NEVER:
+            return self._player.play(example, reports=reports)
+        self._order(example)
+        (outcome,) = self._judged([self._answer(self._stage, example)])
+        return outcome
+
+    def play_all(self, examples: Sequence[Example], enough: Callable[[], bool]) -> list[PlayOutcome]:
+        """One run of each, judged together; fewer when it is ``enough`` before, or one is alarming. They may be left
+        later.
+        """
+        played: list[Played | PlayOutcome] = []
+        for example in examples:
+            if enough() or _alarming(played):
+                break
+            self._order(example, MOMENTS, self._archive.known)
+            played.append(self._answer(self._stage, example))
+        return self._judged(played)
+
+    def branch(
+        self, chance: Random, further: Further, count: int, enough: Callable[[], bool]
+    ) -> list[tuple[Example, PlayOutcome]]:
+        """So many runs that leave others, judged together; fewer when there is none to leave, it is ``enough``, or one
+        is alarming.
+        """
+        examples: list[Example] = []
+        played: list[Played | PlayOutcome] = []
+        while len(played) < count and not enough() and not _alarming(played):
+            kept = self._archive.choose(chance)
+            if kept is None:
+                break
+            example = self._left(kept, chance, further)
+            run = self._go_on(kept, example)
+            if run is not None:
+                examples.append(example)
+                played.append(run)
+        return list(zip(examples, self._judged(played), strict=True))
+
+    def _order(self, example: Example, moments: int = 0, known: frozenset[str] = frozenset()) -> None:
+        """To play it from its start."""
+        try:
+            self._send(example, moments, known)
+        except OSError:  # it died with nothing to do
+            self._start_again()
+            self._send(example, moments, known)
+
+    def _send(self, example: Example, moments: int, known: frozenset[str]) -> None:
+        self._stage.send(Order(example, moments, known, tuple(self._code)[self._stage_knows :]))
+        self._stage_knows = len(self._code)
+
+    def _left(self, kept: Kept[Standing], chance: Random, further: Further) -> Example:
+        moment = kept.moment.moment
+        steps = further(chance, moment)
+        return moment.example.branching(Branch(moment.at, chance.getrandbits(32), tuple(steps)))
+
+    def _go_on(self, kept: Kept[Standing], example: Example) -> Played | PlayOutcome | None:
+        """None: the process that stood there is gone, and so is the moment."""
+        moments = MOMENTS if len(example.schedule.branches) < DEPTH else 0
+        ours, theirs = Pipe()
+        try:
+            code = tuple(self._code)[kept.moment.known :]
+            kept.moment.connection.send(Order(example, moments, self._archive.known, code))
+            send_handle(kept.moment.connection, theirs.fileno(), None)
+        except OSError:
+            self._archive.drop(kept)
+            kept.moment.connection.close()
+            return None
+        finally:
+            theirs.close()
+        with contextlib.closing(ours):
+            return self._answer(ours, example)
+
+    def _leave_no_more(self) -> None:
+        self._let_go(self._archive.clear())
+
+    def _answer(self, connection: Connection, example: Example) -> Played | PlayOutcome:
+        left: list[Standing] = []
+        try:
+            run = self._awaited(connection, example, left)
+            if isinstance(run, Played):
+                while left:
+                    self._keep(left.pop(0), run)
+            return run
+        finally:
+            self._let_go(left)  # of a run that has not ended as it should
+
+    def _awaited(self, connection: Connection, example: Example, left: list[Standing]) -> Played | PlayOutcome:
+        """The run; its moments go into ``left``."""
+        deadline = time.monotonic() + self._patience
+        try:
+            while True:
+                if not connection.poll(max(0.0, deadline - time.monotonic())):
+                    return self._endless()
+                answer = connection.recv()
+                if not isinstance(answer, Moment):
+                    break
+                left.append(Standing(answer, Connection(recv_handle(connection)), len(self._code)))
+        except (EOFError, OSError):  # the latter in the middle of a message
+            return self._died(example)
+        self._deaths = 0
+        self._code |= dict.fromkeys(sorted(answer.code, key=str))
+        if isinstance(answer, Broken):
+            # What was raised is raised here, or kept in the run's folder.
+            return replace(self._player.play(example), code=answer.code)
+        assert isinstance(answer, Played)
+        self._archive.came_through(answer.words)
+        self.seconds += answer.seconds
+        return answer
+
+    def _keep(self, standing: Standing, run: Played) -> None:
+        moment = standing.moment
+        favour = FAVOUR if moment.event in self._turning_points else 1.0
+        self._let_go(self._archive.add(standing, moment.words, favour, 1 + run.work - moment.work))
+
+    def _let_go(self, gone: Iterable[Standing]) -> None:
+        for standing in gone:
+            standing.connection.close()
+
+    def _endless(self) -> PlayOutcome:
+        """Its code never waits, so nothing but a kill ends it."""
+        self._start_again()
+        return without_verdict(ENDLESS)
+
+    def _died(self, example: Example) -> PlayOutcome:
+        self._deaths += 1
+        if self._deaths >= DEATHS:
+            played = "\n  ".join((f"seed {example.seed}", *example.lines()))
+            raise StageError(
+                f"each process that played one of {DEATHS} examples died (is memory used up?), the last of:\n  {played}"
+            )
+        self._start_again()
+        return without_verdict(DIED)
+
+    def _start_again(self) -> None:
+        """Another process plays what comes next, and no run is left any more."""
+        self._leave_no_more()
+        self._stage.close()
+        try:
+            self._stage, self._stage_knows = self._stages.start(), 0
+        except OSError as error:
+            raise StageError(f"the process that starts those that play is gone: {error}") from error
+
+    def _judged(self, runs: Sequence[Played | PlayOutcome]) -> list[PlayOutcome]:
+        played = [run for run in runs if isinstance(run, Played)]
+        steerings = [Steering.of(run.columns) for run in played]
+        outcomes = map(_outcome, played, steerings, self._judge(played, steerings))
+        judged = [run if isinstance(run, PlayOutcome) else next(outcomes) for run in runs]
+        doubtful = [
+            run.example
+            for run, outcome in zip(runs, judged, strict=True)
+            if isinstance(run, Played) and outcome.verdict == Verdict.UNKNOWN
+        ]
+        self._archive.disfavour(lambda standing: standing.moment.example in doubtful, DOUBTFUL)
+        return judged
+
+    def _judge(self, played: Sequence[Played], steerings: Sequence[Steering]) -> list[Judgement]:
+        player = self._player
+        runs = []
+        for run, steering in zip(played, steerings, strict=True):
+            variant = configured(with_defect(player.experiment.system, player.base.defect), run.example.configuration)
+            contract = with_limits(player.experiment.contract, variant)
+            # What waits in vain is left out; but a run from which all was left out shows nothing.
+            idle = () if steering.injected or not run.example.schedule.all_steps else ("no fault of it was injected",)
+            runs.append(Unjudged(HandedOver(run.columns), contract, (*run.notes, *idle)))
+        return judge_together(runs, player.engines, player.registry)
+
+
+def _alarming(played: Sequence[Played | PlayOutcome]) -> bool:
+    """Is the last of them judged before others are played?"""
+    return bool(played) and isinstance(played[-1], Played) and played[-1].alarming
+
+
+def _outcome(run: Played, steering: Steering, judgement: Judgement) -> PlayOutcome:
+    return replace(outcome_of(judgement, run.problem, run.digest, steering), code=run.code)

@@ -1,0 +1,191 @@
+"""``assay shrink RUN``: makes the schedule of a stored failing run small by doing it again and again, with pytest.
+
+In the simulation a run is repeated with other seeds, on real nodes as it is: there no two runs are alike anyway. All
+runs that fail are kept, those that pass are not. The last that failed gets a page: it is what the result is like.
+"""
+
+import os
+import shlex
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from assay.harness.core.failure_rate import Rate
+from assay.harness.core.history import HistoryError
+from assay.harness.run import store
+from assay.harness.run.command_line import repeat_command
+from assay.harness.run.settings import SIM, Settings
+from assay.harness.search.example import Example
+from assay.harness.search.explore import seeded
+from assay.harness.search.shrink import OutOfTime, minimise
+from assay.harness.search.shrink_note import write_story
+from assay.harness.stored.repeat_arguments import Declined, find_test, read_settings, repeat_arguments
+from assay.harness.stored.replay import SCHEDULE, forbidden_found, judged, play
+from assay.nemesis.schedule.schedule import Record, ScheduleError, decode
+from assay.reports.page import render
+
+PLACE: Final = "shrinking"
+"""The folder of the store that has the schedules of the runs that failed."""
+
+
+@dataclass(frozen=True)
+class Shrunk:
+    """``minimal``: nothing more could be left out, and the result failed again. ``command`` does it again;
+    ``report`` is the page of the last run that failed.
+    """
+
+    example: Example
+    before: Example
+    wanted: frozenset[str]
+    first: Rate
+    last: Rate
+    runs: int
+    minimal: bool
+    schedule: Path
+    command: str
+    report: Path
+
+    def text(self) -> str:
+        steps, before = len(self.example.schedule.all_steps), len(self.before.schedule.all_steps)
+        return "\n".join(
+            [
+                f"{', '.join(sorted(self.wanted))}: from {before} steps to {steps} in {self.runs} runs"
+                + ("" if self.minimal else " (not minimal)"),
+                *(f"  {line}" for line in self.example.lines()),
+                f"it failed {self.first} as it was, and fails {self.last} now",
+                f"schedule: {self.schedule}",
+                f"replay: {self.command}",
+                f"report: {self.report}",
+            ]
+        )
+
+
+def shrink(
+    path: Path,
+    root: Path | None,
+    replays: int,
+    budget: float | None,
+    note: Callable[[str], None],
+    agreed: Callable[[str], bool] = lambda command: True,
+) -> Shrunk:
+    """``replays``: how many estimate the probability at first; ``budget``: seconds, None without end.
+
+    ``agreed`` is asked before anything is executed. Raises ``FileNotFoundError`` when ``path`` is no run,
+    ``HistoryError`` when there is nothing to be made small, ``Declined`` when it is not to be done.
+    """
+    first = path.resolve()
+    info = store.read_run(first)
+    if info is None:
+        raise FileNotFoundError(f"{path} is not a run's folder: there is no readable run.json in it")
+    wanted = frozenset(forbidden_found(first))
+    if not wanted:
+        raise HistoryError(f"{path}: no forbidden anomaly was found in this run, so there is nothing to be made small")
+    command = ["pytest", *repeat_arguments(first, info)]
+    settings, example = _stored(first)
+    if not agreed(shlex.join(command)):
+        raise Declined
+    root = first.parent.parent if root is None else root.resolve()
+    runner = _Runner(find_test(first, info), settings, root, wanted, note, budget)
+    try:
+        rate = runner.rate(example, replays)
+    except OutOfTime:
+        tried = runner.tried
+        raise HistoryError(
+            f"{path}: --budget={budget:g} ended after {tried.of} of {replays} replays; {tried.failed} of them failed. "
+            f"All are done before a thing is left out: more seconds, or --replays={max(tried.of, 1)}"
+        ) from None
+    note(f"as it was, it fails {rate}")
+    if not rate.failed:
+        raise HistoryError(
+            f"{path}: none of {rate.of} replays failed with {', '.join(sorted(wanted))}; --replays=N tries more"
+        )
+    small, finished = minimise(example, rate.repetitions(), runner.reproduce)
+    last = runner.rate(small, replays, unlimited=True)
+    schedule = root / "found" / f"{first.name}-{'+'.join(sorted(wanted))}.json"
+    schedule.parent.mkdir(parents=True, exist_ok=True)
+    repeated = repeat_command(runner.test, small.settings(settings, schedule))
+    assert runner.failing is not None, "it failed as it was"
+    minimal = finished and last.failed > 0
+    write_story(runner.failing, example, small, runs=runner.runs, first=str(rate), last=str(last), minimal=minimal)
+    report = render(runner.failing)
+    return Shrunk(small, example, wanted, rate, last, runner.runs, minimal, schedule, repeated, report)
+
+
+def _stored(run: Path) -> tuple[Settings, Example]:
+    settings = read_settings(run)
+    try:
+        record = decode((run / SCHEDULE).read_bytes(), str(run / SCHEDULE))
+    except (OSError, ScheduleError) as error:
+        raise HistoryError(f"{run}: schedule.json does not say how it was run: {error}") from error
+    schedule = record.as_meant() if isinstance(record, Record) else record
+    return settings, Example.of(settings, schedule)
+
+
+@dataclass
+class _Runner:
+    test: str
+    base: Settings
+    root: Path
+    wanted: frozenset[str]
+    note: Callable[[str], None]
+    budget: float | None
+    runs: int = 0
+    failing: Path | None = None
+    """The last run that failed."""
+    tried: Rate = field(default_factory=lambda: Rate(0, 0))
+    """Of the estimate that is being made, or was made last."""
+    _began: float = field(default_factory=time.monotonic)
+
+    def rate(self, example: Example, runs: int, *, unlimited: bool = False) -> Rate:
+        self.tried = Rate(0, 0)
+        for turn in range(runs):
+            failed = self.fails(self._again(example, turn), unlimited=unlimited)
+            self.tried = Rate(self.tried.failed + failed, turn + 1)
+        return self.tried
+
+    def reproduce(self, example: Example, repetitions: int) -> Example | None:
+        for turn in range(repetitions):
+            again = self._again(example, turn)
+            if self.fails(again):
+                steps = len(example.schedule.all_steps)
+                self.note(f"still fails with {steps} step{'s' * (steps != 1)} (run {self.runs})")
+                return again
+        return None
+
+    def _again(self, example: Example, turn: int) -> Example:
+        return seeded(example, turn) if self.base.cluster == SIM else example
+
+    def fails(self, example: Example, *, unlimited: bool = False) -> bool:
+        """One run of it: does it fail with one of the same anomalies?"""
+        if not unlimited and self.budget is not None and time.monotonic() - self._began > self.budget:
+            raise OutOfTime
+        self.runs += 1
+        schedule = self._file()
+        argv = shlex.split(repeat_command(self.test, example.settings(self.base, schedule)))[1:]
+        done = play(["-q", *argv, "--reports=never"], self.root, quietly=True)
+        if done.run is None:
+            schedule.unlink()
+            raise HistoryError(f"pytest ended with {done.status} and left no run: {done.printed[-2000:].strip()}")
+        found = forbidden_found(done.run)
+        failed = bool(found & self.wanted)
+        if failed:
+            self.failing = done.run
+        elif found or judged(done.run) is None:
+            ended = f"failed with {', '.join(sorted(found))}" if found else "has no verdict"
+            self.note(f"kept: {done.run}, which {ended}")
+        else:
+            shutil.rmtree(done.run)
+            schedule.unlink()
+        return failed
+
+    def _file(self) -> Path:
+        """For the schedule of one run, which the command of a run that is kept names; and no other shrinking's."""
+        place = self.root / PLACE
+        place.mkdir(parents=True, exist_ok=True)
+        handle, path = tempfile.mkstemp(".json", "run-", place)
+        os.close(handle)
+        return Path(path)

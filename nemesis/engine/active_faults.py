@@ -1,0 +1,168 @@
+"""The faults injected and not healed, and what follows from them for the next one: which nodes it may hit."""
+
+import dataclasses
+import random
+from collections.abc import Callable, Collection, Iterator, Mapping
+
+import msgspec
+
+from assay.cluster.node import Node
+from assay.cluster.system import ZOOKEEPER_ROLE
+from assay.nemesis.engine.cut_ledger import parted
+from assay.nemesis.faults.data_loss import alone_with, ended_cleanly
+from assay.nemesis.faults.fault import Fault, FaultContext, Injection, takes_leave
+from assay.nemesis.faults.impact import Impact
+from assay.nemesis.schedule.schedule import Step
+from assay.nemesis.schedule.target import (
+    KEYED,
+    SIZES,
+    Chosen,
+    HeldError,
+    Kind,
+    Scene,
+    clients,
+    groups,
+    resolve,
+    servers,
+    zookeepers,
+)
+from assay.nemesis.schedule.trigger import Fired
+
+
+class InForce:
+    """Of one run, oldest first. An injection is in force from before its first call to a node until it is healed."""
+
+    def __init__(self, context: FaultContext, catalogue: Mapping[str, Fault]) -> None:
+        self._context = context
+        self._catalogue = catalogue
+        self._servers = servers(context.cluster, context.system)
+        self._injections: dict[int, Injection] = {}
+
+    def __iter__(self) -> Iterator[Injection]:
+        return iter(self._injections.values())
+
+    def __len__(self) -> int:
+        return len(self._injections)
+
+    def add(self, injection: Injection) -> None:
+        self._injections[injection.id] = injection
+
+    def get(self, number: int) -> Injection | None:
+        return self._injections.get(number)
+
+    def remove(self, number: int) -> None:
+        del self._injections[number]
+
+    def kept_from_running(self) -> set[str]:
+        """The nodes whose main processes a fault has ended or paused."""
+        return self._by_process(lambda impact: impact.stops_work)
+
+    def kept_standing(self) -> set[str]:
+        """The nodes whose main processes a fault has paused, and lets go on."""
+        return self._by_process(lambda impact: impact.pauses_process)
+
+    def _by_process(self, by: Callable[[Impact], bool]) -> set[str]:
+        mains = [injection for injection in self if injection.step.target.of_main]
+        held = [injection for injection in mains if by(self._catalogue[injection.step.fault].impact)]
+        return {name for injection in held for name in injection.names}
+
+    def away(self) -> set[str]:
+        """The nodes that faults keep from working, or cut from others: their targets, and all cut from ZooKeeper."""
+        cut = [one for one in self if self._catalogue[one.step.fault].impact.cuts_links]
+        keepers = {node.name for node in zookeepers(self._context.cluster)}
+        links = [{near, parted(far)[0]} for near, far in self._context.cuts.in_force()]
+        deaf = {name for link in links if link & keepers for name in link}
+        return self.kept_from_running() | {name for injection in cut for name in injection.names} | deaf
+
+    def in_the_way(self) -> bool:
+        """May one keep a process that starts from what it needs? Something is cut, or a ZooKeeper node is away."""
+        return any(
+            (impact := self._catalogue[one.step.fault].impact).cuts_links
+            or (impact.stops_work and any(node.role == ZOOKEEPER_ROLE for node in one.targets))
+            for one in self
+        )
+
+    def _held(self, by: Callable[[Fault], bool]) -> set[str]:
+        held = [injection for injection in self if by(self._catalogue[injection.step.fault])]
+        return {name for injection in held for name in injection.names}
+
+    async def choose(self, step: Step, seed: int, fired: Fired | None, *, waits: bool = True) -> Chosen:
+        """The targets of the next fault, or why it has to wait. Raises ``TargetError`` when it has none, and where it
+        does not wait, when others hold all of them.
+        """
+        context, fault = self._context, self._catalogue[step.fault]
+        scope, servers = fault.scope, self._open_to(fault)
+        scene = Scene(
+            servers,
+            zookeepers(context.cluster),
+            context.system.keys(),
+            context.find,
+            sorted(self._held(lambda other: other.scope.clashes(scope))),
+            None if fired is None else fired.origin,
+            clients(context.cluster),
+            groups(context.system),
+            context.cluster.spares,
+        )
+        target = step.target
+        if fired is not None and fired.line is not None and target.kind in KEYED and target.key is None:
+            # The leader, or a follower, of what the event was about.
+            about = fired.line.get("key")
+            target = msgspec.structs.replace(target, key=about if about in scene.whose(target.kind) else None)
+        try:
+            chosen = await resolve(target, scene, random.Random(seed))
+        except HeldError as error:
+            if not waits:
+                raise
+            return Chosen((), too_soon=str(error))
+        alike = [node for node in servers if target.kind not in SIZES or target.key in (None, node.role)]
+        if target.kind not in (Kind.NAMED, Kind.ORIGIN, Kind.SPARE):
+            free = (node for node in alike if node.name not in scene.busy and node not in chosen.nodes)
+            chosen = dataclasses.replace(chosen, others=tuple(free))
+        chosen = self._sparing(chosen, scene.busy, alike) if step.keep_majority else chosen
+        return dataclasses.replace(chosen, too_soon=await self._too_soon(step, chosen.nodes))
+
+    async def _too_soon(self, step: Step, nodes: Collection[Node]) -> str | None:
+        """Why these are not to be taken away yet, or None: one that has lost its data may be counted on until it serves
+        again, and would be left as the last of an in-sync set if the others left it before. And of two servers that
+        leave at once each would be given the other's replicas, and keys be left with fewer than they had.
+        """
+        context, fault = self._context, self._catalogue[step.fault]
+        impact = fault.impact if step.target.of_main else fault.impact.beside_main
+        changing = [one for one in self if self._catalogue[one.step.fault].impact.changes_members]
+        if impact.changes_members and changing:
+            return f"{'+'.join(changing[0].names)} leaves or joins the cluster (fault {changing[0].id}), one at a time"
+        if not (impact.stops_work or impact.cuts_links):
+            return None
+        held = self.away()
+        for server in [node for node in self._servers if node.name in context.emptied]:
+            if ended_cleanly(context.emptied[server.name].step) and not takes_leave(fault):
+                continue  # its session is over, before any that has to expire
+            away = [one for one in self._servers if one is not server and (one in nodes or one.name in held)]
+            if not any(one in nodes for one in away):
+                continue
+            if (key := await alone_with(context, server, away)) is not None:
+                names = ", ".join(node.name for node in away)
+                return (
+                    f"{server.name} has lost its data and does not serve again yet; no server but it and {names} is "
+                    f"known to have all of {key}"
+                )
+        return None
+
+    def _open_to(self, fault: Fault) -> list[Node]:
+        """The servers that a fault may hit: those of its roles, where it names roles of servers."""
+        wanted = {node.role for node in self._servers} & set(fault.roles)
+        return [node for node in self._servers if not wanted or node.role in wanted]
+
+    def _sparing(self, chosen: Chosen, busy: Collection[str], alike: Collection[Node]) -> Chosen:
+        """The same, or one server of those that are meant which suffers already, when a majority of the servers would
+        suffer otherwise.
+        """
+        if not any(node in self._servers for node in chosen.nodes):
+            return chosen
+        suffering = {name for injection in self for name in injection.names}
+        suffer = [n for n in self._servers if n.name in suffering or n.name in {node.name for node in chosen.nodes}]
+        free: list[Node] = [node for node in alike if node.name in suffering and node.name not in busy]
+        if len(suffer) <= (len(self._servers) - 1) // 2 or not free:
+            return chosen
+        note = f"took {free[0].name}, which another fault holds already, so that a majority is left in peace"
+        return Chosen((free[0],), key=chosen.key, note=note)

@@ -1,0 +1,399 @@
+"""Plays a schedule on a cluster while the workload runs, and reports what became of every fault.
+
+One fault is acted on at a time, in the order of their times (heals before injections at the same moment), so two faults
+never race for a node; recoveries are waited for in the background. Nothing a node, a finder or the user's system does
+ends the run: a fault that fails is reported as ``failed`` with the reason, undone as far as there is anything to undo,
+and the next one is played. A failed fault makes the run's coverage unknown; that is for the checkers to say.
+
+A step with a trigger waits once its time has come (:mod:`assay.nemesis.engine.waiting_steps`); the trial calls the
+conductor for each acknowledged operation and each line of the nodes' event logs. It acts as soon as the action that is
+under way has ended, and the delay is recorded; with ``hold`` the process that wrote the event stands still until then
+(:mod:`assay.nemesis.engine.stop_at_event`). One that waits in vain is reported as failed. So is one that is put off for
+too long, since another server has just lost its data (:mod:`assay.nemesis.faults.data_loss`).
+
+A fault that ``lingers`` is not healed before it has had its effect, within its bound, and no other waits for it then:
+one that strikes only what passes by, such as a packet, may have met nothing, since another fault kept its target
+silent, and a move of replicas may not have ended while another was in force.
+
+In every case :meth:`Conductor.heal_all` leaves no fault in force: :meth:`Conductor.run` calls it at its end, when
+it is cancelled and on errors, and it may be called again."""
+
+import asyncio
+import enum
+import random
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from assay.cluster.node import Cluster, Node, ProcessState
+from assay.cluster.system import System
+from assay.nemesis.engine.active_faults import InForce
+from assay.nemesis.engine.cut_ledger import Cuts
+from assay.nemesis.engine.fault_row import FaultRow, Stage
+from assay.nemesis.engine.guarded_call import ACTION_SECONDS, attempt
+from assay.nemesis.engine.recovery import RECOVERY_SECONDS, Recoveries
+from assay.nemesis.engine.reporter import Reporter, described
+from assay.nemesis.engine.step_list import Score
+from assay.nemesis.engine.stop_at_event import Ambush
+from assay.nemesis.engine.waiting_steps import ENDED, Waiting
+from assay.nemesis.faults.fault import FaultContext, Finds, Injection, Proof, declared, ends_late
+from assay.nemesis.schedule.catalogue import Catalogue
+from assay.nemesis.schedule.schedule import Branch, Record, Schedule, Step
+from assay.nemesis.schedule.target import Chosen, clients, servers
+from assay.nemesis.schedule.trigger import Fired
+
+LOOK_EVERY: Final = 0.2
+"""Seconds from one look at what a fault that lingers has done to the next."""
+_LINE = msgspec.json.Decoder(dict[str, Any])
+
+
+class _Turn(enum.IntEnum):
+    """What is done first when several things are due at one moment: heals before injections."""
+
+    HEAL = 0
+    FIRED = 1
+    GIVE_UP = 2
+    BEGIN = 3
+
+
+class Conductor:
+    """Plays one schedule once.
+
+    ``record`` takes each row as it comes to pass; ``stamp`` gives the history's strictly increasing nanoseconds;
+    ``rng`` feeds the choices of steps that carry no seed of their own. ``reseed`` takes the seed from which all chance
+    of a branch comes, and ``between_steps`` calls back at a moment of the loop's clock, changing nothing else by that.
+    Raises ``ScheduleError`` at once when the schedule names a fault that is not in ``catalogue``.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        system: System,
+        schedule: Schedule,
+        rng: random.Random,
+        record: Callable[[FaultRow], None],
+        stamp: Callable[[], int],
+        *,
+        catalogue: Catalogue,
+        recovery_seconds: float = RECOVERY_SECONDS,
+        reseed: Callable[[int], None] = lambda seed: None,
+        between_steps: Callable[[float, Callable[[], object]], object] | None = None,
+    ) -> None:
+        catalogue.check(schedule)
+        self._faults = catalogue
+        self._score = Score(schedule)
+        self._rng = rng
+        self._reseed = reseed
+        self._between_steps = between_steps or asyncio.get_running_loop().call_at
+        # Drawn now, in the order of the steps: what happens in between must not change who is hit.
+        self._seeds = {number: self._seed(step) for number, step in self._score.numbered()}
+        self._steps: deque[tuple[int, Step]] = deque()
+        """Those whose time has not come, by time."""
+        self._last_events: dict[str, Mapping[str, Any]] = {}
+        self._seen: Counter[str] = Counter()
+        self._context = FaultContext(
+            cluster,
+            system,
+            Cuts(cluster),
+            self._last_events,
+            self._seen,
+            away=lambda: self._in_force.away(),
+            recovering=lambda: self._recoveries.due(),
+        )
+        self._reporter = Reporter(self._score, catalogue, clients(cluster), record, stamp)
+        self._recoveries = Recoveries(system, self._reporter, recovery_seconds, self._start_again)
+        self._in_force = InForce(self._context, catalogue)
+        self._wake = asyncio.Event()
+        ambush = Ambush(servers(cluster, system), system, self._last_events)
+        self._waiting = Waiting(self._score, ambush, self._in_force, self._reporter, self._wake.set)
+        self._heals: dict[int, float] = {}
+        """When each fault in force is to be healed, in seconds of the run."""
+        self._latest: dict[int, float] = {}
+        """The same of those that were to be healed and have had no effect: by then they are."""
+        self._acting = asyncio.Lock()
+        self._halted = False
+        self._over = False
+        """Nothing more is played, whatever branch may come."""
+        self._further: list[asyncio.Task[None]] = []
+        """What plays the steps of branches that came when all was played."""
+
+    @property
+    def began(self) -> float:
+        """The loop's time at which the main phase began."""
+        return self._reporter.started
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds of the run."""
+        return self._reporter.elapsed()
+
+    @property
+    def in_force(self) -> tuple[Injection, ...]:
+        """The faults injected and not healed, oldest first."""
+        return tuple(self._in_force)
+
+    @property
+    def outcome(self) -> Record:
+        """What was meant and what it has come to so far; a run stores it as ``schedule.json``."""
+        return self._reporter.outcome
+
+    def acknowledged(self, count: int = 1) -> None:
+        """Operations have ended well."""
+        self._waiting.acknowledged(count)
+
+    def event(self, node: str, line: str) -> None:
+        """One line of a node's event log has been read; what is no JSON object is no event."""
+        try:
+            known = _LINE.decode(line)
+        except msgspec.DecodeError:
+            return
+        self._last_events[node] = known
+        self._seen[str(known.get("event"))] += 1
+        for listener in tuple(self._context.listeners.values()):
+            listener(node, known)
+        self._waiting.event(node, known)
+
+    async def run(self) -> None:
+        """Plays all steps and returns when the last is healed; recoveries may still be waited for (:meth:`settle`).
+
+        Cancelling it heals what is in force before the cancellation goes on.
+        """
+        self._reporter.begins()
+        self._reporter.intended(self._score.numbered())
+        self._steps.extend(self._score.numbered())
+        for branch in self._score.schedule.branches:
+            self._between_steps(self._reporter.started + branch.at, partial(self.branch, branch))
+        await self._play_all()
+
+    def branch(self, branch: Branch) -> None:
+        """Between two steps of the loop: chance has another seed from now on, and these steps are to be played, too."""
+        self._reseed(branch.seed)
+        added = self._score.begin(branch)
+        self._seeds |= {number: self._seed(step) for number, step in added}
+        self._reporter.intended(added, self._reporter.elapsed())
+        self._queue(added)
+        if self._halted and added and not self._over:
+            self._halted = False
+            again = asyncio.get_running_loop().create_task(self._play_all(), name="nemesis of a branch")
+            self._further.append(again)
+        self._wake.set()
+
+    def _queue(self, added: Iterable[tuple[int, Step]]) -> None:
+        self._steps = deque(sorted((*self._steps, *added), key=lambda numbered: numbered[1].at))
+
+    def _seed(self, step: Step) -> int:
+        return self._rng.getrandbits(32) if step.seed is None else step.seed
+
+    async def _play_all(self) -> None:
+        try:
+            await self._play()
+        except BaseException:
+            self._over = True
+            raise
+        finally:
+            await self._undo_all()
+
+    async def heal_all(self) -> tuple[str, ...]:
+        """Plays no further step and heals every fault in force, going on when one heal fails. Idempotent.
+
+        Returns what could not be healed, a message each; empty when nothing is left in force.
+        """
+        self._over = True
+        errors = await self._undo_all()
+        for task in self._further:
+            await task
+        return errors
+
+    async def _undo_all(self) -> tuple[str, ...]:
+        self._halted = True
+        self._wake.set()
+        self._waiting.drop_all(number for number, _ in self._steps)
+        self._steps.clear()
+        while True:
+            before = [injection.id for injection in sorted(self._in_force, key=self._patience)]
+            troubles = [await self._heal(number) for number in before] + [await self._waiting.end_ambush()]
+            errors = [trouble for trouble in troubles if trouble is not None]
+            # one may be in another's way: a frozen node's rules cannot be changed before it has been thawed, and what
+            # waits for an end, with more patience than others, comes last
+            if not errors or len(self._in_force) == len(before):
+                return tuple(errors)
+
+    @property
+    def finds(self) -> Finds:
+        """What became of the questions who leads."""
+        return self._context.finds
+
+    async def settle(self) -> None:
+        """Waits until every healed fault has been reported as recovered, or as not so within its deadline."""
+        await self._recoveries.settle()
+
+    async def close(self) -> tuple[str, ...]:
+        """:meth:`heal_all`, and no longer waits for recoveries: those still due are reported as failed. Idempotent."""
+        errors = await self.heal_all()
+        await self._recoveries.close()
+        return errors
+
+    async def _play(self) -> None:
+        while not self._halted and (self._steps or self._waiting or self._heals):
+            self._wake.clear()
+            at, turn, number = min(self._agenda())
+            if not await self._time_has_come(at) or self._halted:
+                continue  # a trigger was fulfilled, or the run is halted, maybe at this very moment
+            if turn is _Turn.HEAL:
+                if not await self._lingers(number, at):
+                    await self._heal(number)
+            elif turn is _Turn.FIRED:
+                await self._inject(number, self._waiting.pop(number))
+            elif turn is _Turn.GIVE_UP:
+                await self._waiting.give_up(number, at)
+            else:
+                step = self._steps.popleft()[1]
+                if step.trigger is None:
+                    await self._inject(number)
+                else:
+                    await self._waiting.arm(number, step.trigger)
+
+    def _agenda(self) -> Iterator[tuple[float, _Turn, int]]:
+        """What is to be done next of each sort, with its time in seconds of the run."""
+        for number, at in self._heals.items():
+            yield at, _Turn.HEAL, number
+        for at, number in self._waiting.due():
+            yield at, _Turn.FIRED, number
+        for at, number in self._waiting.deadlines():
+            yield at, _Turn.GIVE_UP, number
+        if self._steps:
+            number, step = self._steps[0]
+            yield step.at, _Turn.BEGIN, number
+
+    async def _time_has_come(self, seconds: float) -> bool:
+        """Waits until then; False as soon as there is a reason to look at the agenda again."""
+        try:
+            async with asyncio.timeout_at(self._reporter.started + seconds):
+                await self._wake.wait()
+        except TimeoutError:
+            return True
+        return False
+
+    async def _inject(self, number: int, fired: Fired | None = None) -> None:
+        """``fired``: what fulfilled the step's trigger, if it has one."""
+        trouble = None
+        async with self._acting:
+            if self._halted:  # while it waited for its turn
+                if fired is not None:
+                    self._waiting.drop(number, ENDED)
+                return
+            held = fired is not None and self._waiting.ambushed(number)
+            if fired is not None and held:
+                fired = await self._waiting.caught(number, fired)
+            if fired is not None or not held:
+                trouble = await self._strike(number, fired, held)
+            await self._waiting.end_ambush()
+        if trouble is not None:
+            await self._heal(number, failed=trouble)
+
+    async def _strike(self, number: int, fired: Fired | None, held: bool) -> str | None:
+        """Chooses the targets and injects the fault; why it could not be injected, or None."""
+        step, began = self._score[number], self._reporter.elapsed()
+        # While a process stands in an ambush it is not waited: others may wait for that process.
+        chosen = await self._choose(number, step, fired, waits=not held)
+        if isinstance(chosen, str):
+            self._reporter.missed(number, began, Stage.TARGET, chosen)
+            return None
+        if chosen.too_soon is not None:
+            self._queue(self._waiting.put_off(number, fired, chosen.too_soon))
+            return None
+        seed = self._seeds[number]
+        injection = Injection(number, step, chosen.nodes, self._context, seed=seed, others=chosen.others)
+        began = self._reporter.moment()
+        self._reporter.aimed(injection, began, described(step, chosen, fired, held, began))
+        self._in_force.add(injection)
+        trouble = await attempt(ACTION_SECONDS, self._faults[step.fault].inject(injection))
+        if trouble is not None:
+            self._not_injected(injection, trouble)
+            return trouble
+        if fired is not None:
+            self._heals[number] = began + step.duration
+        else:
+            self._heals[number] = max(step.until, began + self._waiting.least(number))
+        self._reporter.injected(injection)
+        return None
+
+    def _not_injected(self, injection: Injection, trouble: str) -> None:
+        others = [f"fault {other.id} ({other.step.fault})" for other in self._in_force if other is not injection]
+        if injection.step.yields and others:
+            trouble = f"{trouble}; in force were {', '.join(others)}"
+            self._reporter.not_injected(injection, Stage.HINDERED, trouble)
+        else:
+            self._reporter.not_injected(injection, Stage.INJECT, trouble)
+
+    async def _choose(self, number: int, step: Step, fired: Fired | None, *, waits: bool) -> Chosen | str:
+        """The targets, or why there are none."""
+        if (rival := self._waiting.rival(step)) is not None:
+            return rival
+        chosen: list[Chosen] = []
+
+        async def choose() -> None:
+            chosen.append(await self._in_force.choose(step, self._seeds[number], fired, waits=waits))
+
+        trouble = await attempt(ACTION_SECONDS, choose())
+        return chosen[0] if trouble is None else trouble
+
+    async def _lingers(self, number: int, at: float) -> bool:
+        """Is it to stay in force beyond ``at``, as it has had no effect so far? If so, its heal gets a later time."""
+        injection = self._in_force.get(number)
+        patience = self._patience(injection) if injection is not None else 0.0
+        if injection is None or not patience:
+            return False
+        fault, latest = self._faults[injection.step.fault], self._latest.setdefault(number, at + patience)
+        if self._reporter.elapsed() >= latest:
+            return False
+        async with self._acting:
+            trouble = await attempt(ACTION_SECONDS, fault.observe(injection))
+        if trouble is not None or fault.proof(injection).took_effect or self._halted:
+            return False
+        self._heals[number] = min(self._reporter.elapsed() + LOOK_EVERY, latest)
+        return True
+
+    def _patience(self, injection: Injection) -> float:
+        """By how many seconds it may outlast its duration."""
+        fault = self._faults[injection.step.fault]
+        return 0.0 if injection.step.exact else declared(fault, "lingers") or 0.0
+
+    async def _heal(self, number: int, failed: str | None = None) -> str | None:
+        """Observes, heals and judges one fault; what could not be healed, or None. ``failed``: why it never began."""
+        async with self._acting:
+            self._heals.pop(number, None)
+            injection = self._in_force.get(number)
+            if injection is None:
+                return None
+            names, fault = injection.names, self._faults[injection.step.fault]
+            if failed is None:
+                unseen = await attempt(ACTION_SECONDS, fault.observe(injection))
+                if unseen is not None:
+                    self._reporter.failed(number, names, Stage.OBSERVE, unseen)
+            began = self._reporter.moment()
+            trouble = await attempt(ACTION_SECONDS, fault.heal(injection))
+            if trouble is not None:
+                self._reporter.failed(number, names, Stage.HEAL, trouble)
+                return f"{injection.step.fault} of {'+'.join(names)} could not be healed: {trouble}"
+            self._in_force.remove(number)
+            proof = fault.proof(injection) if failed is None else Proof(False, injection.evidence, failed)
+            self._reporter.healed(injection, proof, began)
+            await self._waiting.end_ambush()  # a machine that was frozen could not be asked before
+            self._recoveries.begin(injection)
+        return None
+
+    async def _start_again(self, injection: Injection, node: Node) -> None:
+        """A target that has ended since the heal, unless another fault keeps it from running: of the fault itself, or
+        as it was started while others were in its way. Raises ``NodeError``.
+        """
+        fault = self._faults[injection.step.fault]
+        if not (ends_late(fault) or (fault.impact.ends_process and self._in_force.in_the_way())):
+            return  # not even to wait for its turn: what acts may wait for this recovery
+        async with self._acting:
+            held = node.name in self._in_force.kept_from_running()
+            if not held and (await node.process()).state is ProcessState.DEAD:
+                await node.start()

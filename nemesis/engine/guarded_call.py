@@ -1,0 +1,33 @@
+"""The one place where what goes wrong with a fault becomes a message.
+
+A fault acts on machines that are being broken on purpose, through a user's system whose finders may have bugs. Neither
+may end the run: what was raised is reported, in full where it was not foreseen.
+"""
+
+import asyncio
+import traceback
+from collections.abc import Coroutine
+from typing import Any
+
+from assay.cluster.node import NodeError
+from assay.cluster.system import DeploymentError
+from assay.nemesis.schedule.target import TargetError
+
+ACTION_SECONDS = 30.0
+"""An injection or a heal that takes longer has failed; a start over SSH takes less than one second."""
+KNOWN_ERRORS = (NodeError, DeploymentError, TargetError)
+"""Errors whose message says all; of others the traceback is kept."""
+
+
+async def attempt(seconds: float, action: Coroutine[Any, Any, None]) -> str | None:
+    """Runs it to its end or to the deadline; what went wrong, or None. Only cancellation goes through."""
+    try:
+        async with asyncio.timeout(seconds) as deadline:
+            await action
+    except KNOWN_ERRORS as error:
+        return str(error)
+    except Exception as error:  # noqa: BLE001 - a user's system, fault or node may raise anything: it is reported whole
+        if isinstance(error, TimeoutError) and deadline.expired():
+            return f"no end within {seconds:g} s"
+        return "".join(traceback.format_exception(error)).strip()
+    return None

@@ -1,0 +1,184 @@
+"""The steps of a run that wait: for their triggers (armed, fulfilled, or given up), or until they may strike.
+
+A trigger with ``hold`` lays an ambush (:mod:`assay.nemesis.engine.stop_at_event`): its step acts once the process that
+wrote the event is seen stopped at it.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from assay.nemesis.engine.active_faults import InForce
+from assay.nemesis.engine.fault_row import Stage
+from assay.nemesis.engine.guarded_call import ACTION_SECONDS, attempt
+from assay.nemesis.engine.reporter import Reporter
+from assay.nemesis.engine.step_list import Score
+from assay.nemesis.engine.stop_at_event import LINE_SECONDS, Ambush
+from assay.nemesis.faults.fault import NOT_READY_ERRORS
+from assay.nemesis.faults.hold import Hold
+from assay.nemesis.schedule.schedule import Step
+from assay.nemesis.schedule.trigger import Armed, Fired, OnEvent, Trigger
+
+LOOK_AGAIN = 0.25
+"""Seconds until an ambush whose time is over is looked at again, while a line of its may be on its way; and until a
+step that is put off is tried again."""
+PUT_OFF = 15.0
+"""Seconds for which a step is put off: ZooKeeper grants sessions of 10 s at most, and a server serves soon after. So it
+is where other faults hold all that it may hit; most are healed within that."""
+ENDED = "the run ended first"
+LEAST = 1.0
+"""Seconds that a fault lasts at least which came late, since the injection before it took long: a clean end may."""
+
+
+class Waiting:
+    """Of one run. ``wake`` is called when a trigger is fulfilled."""
+
+    def __init__(
+        self, score: Score, ambush: Ambush, in_force: InForce, reporter: Reporter, wake: Callable[[], None]
+    ) -> None:
+        self._score = score
+        self._ambush = ambush
+        self._in_force = in_force
+        self._reporter = reporter
+        self._wake = wake
+        self._acknowledged = 0
+        self._armed: dict[int, Armed] = {}
+        self._fired: dict[int, Fired] = {}
+        self._too_late: dict[int, float] = {}
+        """Until when steps are put off, in seconds of the run."""
+        self._reasons: dict[int, str] = {}
+        """Why steps were put off last."""
+
+    def __bool__(self) -> bool:
+        return bool(self._armed or self._fired)
+
+    def deadlines(self) -> Iterator[tuple[float, int]]:
+        """Until when, in seconds of the run, each armed step waits."""
+        for number, armed in self._armed.items():
+            yield armed.deadline, number
+
+    def due(self) -> Iterator[tuple[float, int]]:
+        """When each step acts whose trigger is fulfilled."""
+        for number, fired in self._fired.items():
+            yield fired.due, number
+
+    def acknowledged(self, count: int) -> None:
+        """So many more operations have ended well."""
+        self._acknowledged += count
+        for number in [number for number, armed in self._armed.items() if armed.acknowledged(self._acknowledged)]:
+            self._fire(number)
+
+    def event(self, node: str, line: Mapping[str, Any]) -> None:
+        """A line of a node's event log has been read."""
+        for number in [number for number, armed in self._armed.items() if armed.event(line)]:
+            self._fire(number, node, line)
+
+    def _fire(self, number: int, origin: str | None = None, line: Mapping[str, Any] | None = None) -> None:
+        armed, now = self._armed.pop(number), self._reporter.elapsed()
+        self._fired[number] = Fired(now, now + armed.trigger.delay, origin, line)
+        self._wake()
+
+    async def arm(self, number: int, trigger: Trigger) -> None:
+        """The step's time has come: it waits from now on."""
+        self._arm(number, trigger)
+        if isinstance(trigger, OnEvent) and trigger.hold:
+            orders = [held for held in self._in_force if held.step.fault == Hold.name]
+            trouble = f"{orders[0].step} is in force, with orders of its own" if orders else None
+            trouble = trouble or await attempt(ACTION_SECONDS, self._ambush.lay(number, trigger))
+            if trouble is not None:
+                self.drop(number, trouble)
+                await self.end_ambush()
+
+    def _arm(self, number: int, trigger: Trigger) -> None:
+        self._armed[number] = Armed(trigger, self._score[number].at + trigger.within, self._acknowledged)
+
+    async def give_up(self, number: int, at: float) -> None:
+        """Its time is over. But a process may stand in its ambush, and only its line has not been read yet."""
+        armed, step = self._armed[number], self._score[number]
+        if self._ambush.step == number and at < step.at + armed.trigger.within + LINE_SECONDS:
+            try:
+                sprung = await self._ambush.has_sprung(self._in_force.kept_standing())
+            except NOT_READY_ERRORS:
+                sprung = True  # not known: it is asked again
+            if self._armed.get(number) is not armed:
+                return  # the line has come
+            if sprung:
+                armed.deadline = at + LOOK_AGAIN
+                return
+        self.drop(number, armed.missing)
+        await self.end_ambush()
+
+    def rival(self, step: Step) -> str | None:
+        """Why the orders of a step that is to be injected cannot be given: an ambush's stand in the same files."""
+        if step.fault != Hold.name or self._ambush.step is None:
+            return None
+        return f"{self._score[self._ambush.step]} has the processes stop at its event, with orders of its own"
+
+    def ambushed(self, number: int) -> bool:
+        """Is the ambush laid for this step?"""
+        return self._ambush.step == number
+
+    def pop(self, number: int) -> Fired:
+        """What fulfilled the trigger of a step that is due."""
+        return self._fired.pop(number)
+
+    def put_off(self, number: int, fired: Fired | None, reason: str) -> Sequence[tuple[int, Step]]:
+        """It cannot act yet: it is tried again soon, for a while. Where it has no trigger, with its new time."""
+        now = self._reporter.elapsed()
+        again = now + LOOK_AGAIN
+        self._reasons[number] = reason
+        if now >= self._too_late.setdefault(number, now + PUT_OFF):
+            self._reporter.missed(number, now, Stage.TARGET, reason)
+        elif fired is not None:
+            self._fired[number] = replace(fired, due=again)
+        else:
+            return ((number, msgspec.structs.replace(self._score[number], at=again)),)
+        return ()
+
+    def least(self, number: int) -> float:
+        """Seconds that a step lasts at least from when it strikes."""
+        step = self._score[number]
+        if step.exact:
+            return 0.0
+        return step.duration if number in self._reasons else min(step.duration, LEAST)
+
+    async def caught(self, number: int, fired: Fired) -> Fired | None:
+        """With the process that stands in the ambush. None when it has caught nothing: the step waits again."""
+        try:
+            async with asyncio.timeout(ACTION_SECONDS):
+                caught = await self._ambush.caught(self._in_force.kept_standing())
+        except NOT_READY_ERRORS as error:
+            self.drop(number, f"no process was seen stopped: {error}")
+            return None
+        if caught is None:  # armed again at once: the next line may be read at any moment
+            trigger = self._score[number].trigger
+            assert trigger is not None, "it has fired"
+            self._arm(number, trigger)
+            return None
+        return Fired(fired.at, fired.due, *caught)
+
+    async def end_ambush(self) -> str | None:
+        """Unless a step waits in it. Nodes that a fault has paused do not go on. What went wrong, or None."""
+        if self._ambush.step is None or self._ambush.step in self._armed or self._ambush.step in self._fired:
+            return None
+        return await attempt(ACTION_SECONDS, self._ambush.end(self._in_force.kept_standing()))
+
+    def drop_all(self, queued: Iterable[int]) -> None:
+        """None of them will act: the run ends. Nor will those that are ``queued``, of which some were put off."""
+        for number in sorted([*queued, *self._armed, *self._fired]):
+            if (reason := self._reasons.get(number)) is not None:
+                self._armed.pop(number, None)
+                self._fired.pop(number, None)
+                self._reporter.missed(number, self._reporter.elapsed(), Stage.TARGET, f"{ENDED}: {reason}")
+            elif number in self._armed or number in self._fired:
+                self.drop(number, ENDED)
+
+    def drop(self, number: int, reason: str) -> None:
+        """A step whose trigger was not fulfilled, or too late to act."""
+        self._armed.pop(number, None)
+        self._fired.pop(number, None)
+        reason = f"{self._score[number]}: {reason}"
+        self._reporter.missed(number, self._reporter.elapsed(), Stage.TRIGGER, reason)

@@ -1,0 +1,88 @@
+"""A relay: the leader of a key is struck, and soon after its return the next leader, several times in a row.
+
+What one failover leaves half done is completed within seconds: followers learn where the new leader's term begins, cut
+off what only they have, and rejoin. A second failover in these seconds finds them in the middle of it. Histories in
+which acknowledged records were lost after two failovers, never after one, are those of KIP-101 and KIP-279; Raft's
+figure 8 is one, too.
+
+Strikes do not overlap by more than ``OVERLAP`` seconds, so that a majority is up nearly all the time. But the first may
+fall on a follower, which then returns to a leader that is just being replaced; and the last may wait for what recovery
+does (a leader that takes over, a replica that rejoins), and strike there within milliseconds.
+"""
+
+import random
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from assay.nemesis.faults.fault import Census
+from assay.nemesis.faults.freeze import Freeze
+from assay.nemesis.faults.kill import Kill
+from assay.nemesis.faults.stop import Stop
+from assay.nemesis.schedule.catalogue import Catalogue
+from assay.nemesis.schedule.schedule import Step
+from assay.nemesis.schedule.target import Kind, Target
+from assay.nemesis.schedule.trigger import OnEvent
+
+STRIKES: Final = (Kill.name, Kill.name, Stop.name, Freeze.name)
+"""Each takes one server away from all others. Not by cutting links: of a frozen machine no rule can be changed, and one
+strike may begin, or be healed, while the one before it is in force.
+"""
+LEGS: Final = (2, 4)
+"""Strikes, at least and at most, before the one that waits."""
+SHORT: Final = (0.4, 1.5)
+"""Seconds: of a process that is back before its session expires, or gives its partitions away by itself."""
+LONG: Final = (1.5, 3.5)
+"""Seconds: long enough for a successor."""
+OVERLAP: Final = 0.3
+PAUSE: Final = 0.15
+"""Seconds from a return to the next strike, at most."""
+SOON: Final = (0.0, 0.001, 0.002, 0.005, 0.01, 0.03)
+"""Seconds from an event to the strike that waits for it."""
+WAITING: Final = 2.5
+"""How long it waits."""
+
+
+def relay(
+    rng: random.Random,
+    faults: Sequence[str],
+    catalogue: Catalogue,
+    census: Census,
+    at: float,
+    end: float,
+    events: Sequence[str] = (),
+) -> list[Step]:
+    """Steps from ``at`` that are healed before ``end`` (seconds); none where no key has a leader, or time is short.
+
+    ``faults``: those that system and cluster can have. ``events``: what a strike may wait for.
+    """
+    strikes = [name for name in STRIKES if name in faults]
+    if not strikes or not census.keys or census.servers < 3:
+        return []
+    key, mostly = rng.choice(census.keys), rng.choice(strikes)
+
+    def step(at: float, duration: float, kind: Kind) -> Step:
+        name = mostly if rng.random() < 0.7 else rng.choice(strikes)
+        target, parameters = catalogue[name].draw(rng, census, Target(kind, key=key))
+        return Step(round(at, 3), name, target, round(duration, 3), parameters, rng.getrandbits(32))
+
+    steps: list[Step] = []
+    for leg in range(rng.randint(*LEGS)):
+        duration = rng.uniform(*rng.choice((SHORT, LONG)))
+        if at + duration > end:
+            break
+        steps.append(step(at, duration, Kind.FOLLOWER if leg == 0 and rng.random() < 0.4 else Kind.LEADER))
+        at += duration + rng.uniform(-OVERLAP, PAUSE)
+    if steps and events and rng.random() < 0.6:
+        steps += _waiting(rng, step(0.0, rng.uniform(*SHORT), Kind.LEADER), steps[-1], events, end)
+    return steps
+
+
+def _waiting(rng: random.Random, strike: Step, last: Step, events: Sequence[str], end: float) -> list[Step]:
+    """A strike on what comes of the last: its begin or its heal, where there is time for that."""
+    at = round(last.at + rng.choice((0.05, last.duration - 0.1)), 3)
+    trigger = OnEvent(rng.choice(events), delay=rng.choice(SOON), within=WAITING, optional=True)
+    target = rng.choice((strike.target, Target(Kind.ORIGIN)))
+    waiting = msgspec.structs.replace(strike, at=at, trigger=trigger, target=target)
+    return [waiting] if waiting.until <= end else []

@@ -1,0 +1,104 @@
+"""Clock: a machine's wall clock is wrong, by a constant (a bump) or by now this much and now nothing (a strobe).
+
+Parameters: ``seconds``, how far ahead (or behind) it is; ``strobe``, the seconds between two changes, 0 for a bump. The
+monotonic clock is right: timeouts and leases that are counted by it must not notice.
+
+Proof: the clock was read, and was wrong by that much. On a real node it is the system's process that has read it; where
+it has not by the end, since another fault keeps it from running, the fault goes on until it has, for some seconds.
+"""
+
+import asyncio
+import random
+from typing import cast
+
+from assay.cluster.node import Clocked, Cluster, Node, NodeError
+from assay.cluster.system import System
+from assay.nemesis.faults.fault import LINGER_SECONDS, Census, Injection, Proof, Scope
+from assay.nemesis.faults.impact import Impact
+from assay.nemesis.faults.process import ServerFault
+from assay.nemesis.schedule.schedule import Parameter
+from assay.nemesis.schedule.target import TargetError, servers
+
+FURTHEST = 290.0
+STROBES = (0.0, 0.05, 0.5)
+
+
+class Clock(ServerFault):
+    """A wrong wall clock, set right at the heal."""
+
+    name = "clock"
+    description = "the wall clock jumps ahead or back (or to and fro, strobe), and is set right at the heal"
+    scope = Scope.CLOCK
+    impact = Impact(wrong_clock=True)
+    lingers = LINGER_SECONDS
+
+    def parameters(self, rng: random.Random, census: Census) -> dict[str, Parameter]:
+        seconds = round(rng.choice((-1, 1)) * FURTHEST ** rng.random(), 3)
+        return {"seconds": seconds, "strobe": rng.choice(STROBES)}
+
+    async def probe(self, cluster: Cluster, system: System) -> str | None:
+        nodes = servers(cluster, system)
+        if not nodes:
+            return "there is no server to do it to (--nodes=3)"
+        for node in nodes:
+            if not isinstance(node, Clocked):
+                return f"a {cluster.kind} node's clock cannot be set; the simulation's can (--cluster=sim)"
+            try:
+                await node.clock_shift()
+            except NodeError as error:
+                return str(error)
+        return None
+
+    async def inject(self, injection: Injection) -> None:
+        seconds, strobe = _parameter(injection, "seconds"), _parameter(injection, "strobe")
+        if not seconds:
+            raise TargetError("clock needs the parameter seconds: by how much it is to be wrong, not 0")
+        await super().inject(injection)
+        if strobe > 0:
+            injection.background = asyncio.get_running_loop().create_task(_strobe(injection, seconds, strobe))
+
+    async def strike(self, injection: Injection, node: Node) -> None:
+        await cast(Clocked, node).shift_clock(_parameter(injection, "seconds"))
+        injection.evidence[node.name] = {"changes": 1}
+        await self.look(injection, node)
+
+    async def look(self, injection: Injection, node: Node) -> None:
+        """Once it was seen to be wrong by so much, that is what was seen."""
+        seen, seconds = injection.evidence[node.name], _parameter(injection, "seconds")
+        if seen.get("shift") != seconds:
+            seen["shift"] = await cast(Clocked, node).clock_shift()
+
+    async def observe(self, injection: Injection) -> None:
+        for node in injection.targets:
+            await self.look(injection, node)
+
+    async def heal(self, injection: Injection) -> None:
+        await injection.end_background()
+        await super().heal(injection)
+
+    async def undo(self, injection: Injection, node: Node) -> None:
+        if isinstance(node, Clocked):
+            await node.shift_clock(0.0)
+
+    def proof(self, injection: Injection) -> Proof:
+        seconds = injection.step.parameters.get("seconds")
+        right = [name for name in injection.names if injection.evidence.get(name, {}).get("shift") != seconds]
+        reason = f"the clock of {', '.join(right)} was not wrong by {seconds} s" if right else None
+        return Proof(not right, injection.evidence, reason)
+
+
+async def _strobe(injection: Injection, seconds: float, period: float) -> None:
+    wrong = True
+    while True:
+        await asyncio.sleep(period)
+        wrong = not wrong
+        for node in injection.targets:
+            await cast(Clocked, node).shift_clock(seconds if wrong else 0.0)
+            injection.evidence[node.name]["changes"] += 1
+
+
+def _parameter(injection: Injection, name: str) -> float:
+    value = injection.step.parameters.get(name, 0.0)
+    if isinstance(value, str) or abs(value) > FURTHEST:
+        raise TargetError(f"clock: {name} is {value!r}, not a number of seconds of at most {FURTHEST:g}")
+    return float(value)

@@ -1,0 +1,191 @@
+"""Connections: what is said on one connection, in one direction, is held back or lost, while everything else is heard.
+
+``fetch``       a follower's connection to the leader of a key
+``controller``  the controller's to one other server
+``zookeeper``   a server's to ZooKeeper: what it claims there, writes and hears
+
+Parameters: ``connection``, one of these; ``way``: ``answers`` to what the target asked, or its ``requests``; ``lost``:
+false holds packets back (dropped; TCP sends them again, so what was said arrives after the heal, or the connection is
+given up), true breaks the connection (a reset for their sender), so that with ``answers`` a request is carried out and
+its answer is never heard; ``every``: 1 for all packets, 3 for every third, so that some get through in between, 7 so
+that of several requests of one step one alone is lost.
+
+A connection is known by who opened it, to which node and port; a new one between the two suffers alike. Proof: the
+counters of the rules. On the controller's nothing is said unless something happens: combine it with another fault.
+
+A server fetches only from those that lead what it follows, and during other faults it may have no one to fetch from. So
+the rules stay where packets are heard to die; a follower that is not heard makes room for the next one.
+"""
+
+import asyncio
+import enum
+import random
+from collections.abc import Sequence
+from typing import Final
+
+from assay.cluster.node import Cluster, Flow, Node
+from assay.cluster.system import ZOOKEEPER_PORT, ZOOKEEPER_ROLE, System
+from assay.nemesis.engine.cut_ledger import Drop, Manner
+from assay.nemesis.faults.cut_fault import Cutting, probe_counters
+from assay.nemesis.faults.fault import Census, Injection, Scope, census, with_key
+from assay.nemesis.faults.partition import leader_for
+from assay.nemesis.faults.process import chosen, possible
+from assay.nemesis.schedule.schedule import Parameter
+from assay.nemesis.schedule.target import KEYED, NAMING_KEYS, OF_CLIENTS, Kind, Target, TargetError, servers, zookeepers
+
+ANSWERS, REQUESTS = "answers", "requests"
+EVERY: Final = (1, 1, 3)
+EVERY_OF_ZOOKEEPER: Final = (*EVERY, 7)
+"""There several requests make one step."""
+HEARD_SECONDS: Final = 0.6
+"""For a follower to be heard; one that has caught up asks again after 0.5 s at most."""
+HEARD_EVERY: Final = 0.1
+
+
+class Line(enum.StrEnum):
+    """The connections that can be chosen."""
+
+    FETCH = "fetch"
+    CONTROLLER = "controller"
+    ZOOKEEPER = "zookeeper"
+
+
+DESCRIPTIONS = {
+    Line.FETCH: "a follower's connection to a leader: answers or requests held back, or lost",
+    Line.CONTROLLER: "the controller's connection to one server, likewise (combine it: alone it is quiet)",
+    Line.ZOOKEEPER: "a server's connection to ZooKeeper, likewise",
+}
+OPENERS = {
+    Line.FETCH: (Kind.FOLLOWER,),
+    Line.CONTROLLER: (Kind.CONTROLLER,),
+    Line.ZOOKEEPER: (Kind.ONE, Kind.LEADER, Kind.CONTROLLER),
+}
+"""The target: who opened the connection."""
+MIXED = (Line.FETCH, Line.ZOOKEEPER)
+"""What ``connection`` draws from: those on which something is said at any time."""
+
+
+class Connection(Cutting):
+    """One line, or a mix of those that are never quiet."""
+
+    scope = Scope.CONNECTION
+
+    def __init__(self, line: Line | None = None) -> None:
+        self._lines: tuple[Line, ...] = (line,) if line is not None else MIXED
+        self.name = f"connection-{line}" if line is not None else "connection"
+        self.description = (
+            DESCRIPTIONS[line]
+            if line is not None
+            else "one connection alone: a follower's or one to ZooKeeper, held back or lost"
+        )
+        self.roles: Sequence[str] = (ZOOKEEPER_ROLE,) if line is Line.ZOOKEEPER else ()
+
+    def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
+        line = rng.choice(possible(self.name, self._lines, lambda line: _trouble(line, census, target)))
+        kinds = [kind for kind in OPENERS[line] if kind not in KEYED or census.keys != ()]
+        whom = target if target is not None else Target(rng.choice(kinds))
+        parameters: dict[str, Parameter] = {
+            "connection": str(line),
+            "way": rng.choice((ANSWERS, ANSWERS, REQUESTS)),
+            "lost": rng.random() < 0.5,
+            "every": rng.choice(EVERY_OF_ZOOKEEPER if line is Line.ZOOKEEPER else EVERY),
+        }
+        whom = with_key(whom, rng, census)
+        if line is Line.FETCH and whom.key is not None:
+            parameters["key"] = whom.key
+        return whom, parameters
+
+    async def probe(self, cluster: Cluster, system: System) -> str | None:
+        troubles = [_trouble(line, census(cluster, system), None) for line in self._lines]
+        if None not in troubles:
+            return "; ".join(f"{trouble}" for trouble in troubles)
+        return await probe_counters(cluster)
+
+    def manner_of(self, injection: Injection) -> Manner:
+        return Manner.REJECT if injection.step.parameters.get("lost", False) else Manner.DROP
+
+    async def inject(self, injection: Injection) -> None:
+        """Who is at the other end is found out now; a follower whose leader is not known speaks to some server."""
+        context, (opener, *more) = injection.context, injection.targets
+        if more:
+            raise TargetError(f"{self.name} takes one server, not {', '.join(injection.names)}")
+        everyone = servers(context.cluster, context.system)
+        others = [node for node in everyone if node is not opener]
+        match self._line(injection):
+            case Line.ZOOKEEPER:
+                pairs = [(opener, zookeepers(context.cluster))]
+            case Line.CONTROLLER:
+                pairs = [(opener, others and [random.Random(injection.seed).choice(others)])]
+            case Line.FETCH:
+                leader = await leader_for(injection)
+                pairs = [(opener, [end]) for end in sorted(others, key=lambda node: node is not leader)]
+                pairs += [(other, [end]) for other in injection.others for end in everyone if end is not other]
+        if not pairs[0][1]:
+            raise TargetError(f"{self.name}: {opener.name} has no one to speak to")
+        await self._cut_one(injection, pairs)
+
+    async def _cut_one(self, injection: Injection, pairs: Sequence[tuple[Node, Sequence[Node]]]) -> None:
+        """The first pair that is heard; where none is, or half of the time is over, the one that was asked for."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + injection.step.duration / 2
+        silent: list[str] = []
+        for opener, ends in pairs:
+            injection.targets = (opener,)
+            injection.evidence["ends"] = [node.name for node in ends]
+            await super().inject(injection)
+            if len(pairs) == 1 or await self._heard(injection):
+                break
+            silent.append(f"{opener.name} to {', '.join(node.name for node in ends)}")
+            await injection.context.cuts.remove(injection.id)
+            if len(silent) == len(pairs) or loop.time() >= deadline:
+                await self._cut_one(injection, pairs[:1])
+                break
+        if silent:
+            injection.evidence["silent"] = silent
+
+    async def _heard(self, injection: Injection) -> bool:
+        """Has a packet died within ``HEARD_SECONDS``?"""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + HEARD_SECONDS
+        while True:
+            await self.observe(injection)
+            if any(injection.evidence["dropped"].values()):
+                return True
+            if loop.time() >= deadline:
+                return False
+            await asyncio.sleep(HEARD_EVERY)
+
+    def links(self, injection: Injection) -> list[Drop]:
+        context, parameters, opener = injection.context, injection.step.parameters, injection.names[0]
+        way, every = parameters.get("way", ANSWERS), parameters.get("every", 1)
+        if way not in (ANSWERS, REQUESTS) or not isinstance(every, int) or every < 1:
+            raise TargetError(f"{self.name}: way {way!r} is {ANSWERS} or {REQUESTS}, every {every!r} a number from 1")
+        to_zookeeper = self._line(injection) is Line.ZOOKEEPER
+        port = ZOOKEEPER_PORT if to_zookeeper else context.system.port(injection.targets[0].role)
+        flow = Flow(port, answers=way == ANSWERS, every=every)
+        ends: list[str] = injection.evidence["ends"]
+        return sorted((opener, f"{end}{flow}") if flow.answers else (end, f"{opener}{flow}") for end in ends)
+
+    def sufferers(self, injection: Injection, drops: Sequence[Drop]) -> list[str]:
+        return list(injection.names)
+
+    def _line(self, injection: Injection) -> Line:
+        return chosen(self.name, injection, "connection", Line, self._lines)
+
+
+def _trouble(line: Line, census: Census, target: Target | None) -> str | None:
+    """Why this connection cannot be drawn, or None."""
+    if line is Line.ZOOKEEPER and not census.zookeepers:
+        return f"{line} needs a ZooKeeper node"
+    least = 1 if line is Line.ZOOKEEPER else 2
+    if census.servers < least:
+        return f"{line} needs {least} servers, there are {census.servers} (--nodes=3)"
+    if line is Line.FETCH and census.keys == ():
+        return f"{line} needs a system with keys that have a leader: {NAMING_KEYS}"
+    if target is None:
+        return None
+    if target.kind in (*OF_CLIENTS, Kind.ZOOKEEPER, Kind.ZOOKEEPERS) or len(target.names) > 1:
+        return f"{line} is one server's connection, it takes no target {target}"
+    if target.kind in (Kind.MINORITY, Kind.HALF, Kind.MAJORITY, Kind.ALL):
+        return f"{line} is one server's connection, it takes no target {target}"
+    return None

@@ -1,0 +1,163 @@
+"""Faults of consumers: those of processes and of links, on the nodes that clients live on.
+
+``stop-consumer``              SIGSTOP of a worker process for longer than its clients' sessions last (half the interval
+                               must be longer): when it wakes they go on as zombies with what they had begun
+``kill-consumer``              SIGKILL, started again at the heal
+``cut-consumer``               the node from all servers; ZooKeeper is still reached
+``consumer-from-zookeeper``    the node from every ZooKeeper node; servers are still reached
+``consumer-from-coordinator``  the node from the server that coordinates its group, at the moment of the injection
+``consumer-zookeeper-resets``  every so manieth packet of ZooKeeper's answers to the node (``every``) breaks its
+                               connection: what it had asked for is done, and it does not know; its session goes on
+                               with the next connection
+
+Each is a fault that there is already, with another target. What harness and worker process say to each other is never
+cut. Proof as for ``stop``, ``kill`` and partitions.
+"""
+
+import random
+from collections.abc import Sequence
+from typing import Final
+
+from assay.cluster.node import Cluster, Flow
+from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_PORT, ZOOKEEPER_ROLE, ClientSessions, Grouped, System
+from assay.nemesis.engine.cut_ledger import Drop, Manner, both_ways
+from assay.nemesis.faults.cut_fault import Cutting, probe_counters
+from assay.nemesis.faults.fault import Census, Injection, Scope, with_key
+from assay.nemesis.faults.kill import Kill
+from assay.nemesis.faults.partition import Partition
+from assay.nemesis.faults.process import probe_processes
+from assay.nemesis.faults.stop import Stop
+from assay.nemesis.schedule.schedule import Parameter, ScheduleError
+from assay.nemesis.schedule.shape import Shape
+from assay.nemesis.schedule.target import (
+    Kind,
+    Scene,
+    Target,
+    TargetError,
+    clients,
+    groups,
+    of_clients,
+    resolve,
+    servers,
+    zookeepers,
+)
+
+EVERY: Final = (3, 7)
+"""Of so many packets of answers one is lost with its connection; more are not heard within a fault's time for sure."""
+GROUP: Final = "group"
+NONE_HERE: Final = "no client lives on a node here (@experiment(..., client_nodes=True))"
+
+
+class _OnClients:
+    """What is done to the nodes that clients live on."""
+
+    name: str
+    roles: Sequence[str] = (CLIENT_ROLE,)
+
+    def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
+        return _whom(self.name, rng, census, target), {}
+
+    async def probe(self, cluster: Cluster, system: System) -> str | None:
+        return await probe_processes(clients(cluster), NONE_HERE)
+
+
+class _CutsOfClients(_OnClients):
+    async def probe(self, cluster: Cluster, system: System) -> str | None:
+        return await super().probe(cluster, system) or await probe_counters(cluster)
+
+
+class StopConsumer(_OnClients, Stop):
+    """SIGSTOP of client nodes."""
+
+    name = "stop-consumer"
+    description = "a consumer is paused (SIGSTOP) past its session, which half the interval must be longer than"
+
+
+class KillConsumer(_OnClients, Kill):
+    """SIGKILL of client nodes' processes."""
+
+    name = "kill-consumer"
+    description = "a consumer's process is killed (SIGKILL) and started again at the heal"
+
+
+class CutConsumer(_CutsOfClients, Partition):
+    """Client nodes from all servers."""
+
+    def __init__(self) -> None:
+        super().__init__(Shape.ONE)
+        self.name = "cut-consumer"
+        self.description = "a consumer's node cut from all servers, not from ZooKeeper"
+        self.roles = (CLIENT_ROLE,)
+
+
+class ConsumerFromZooKeeper(_CutsOfClients, Partition):
+    """Client nodes from every ZooKeeper node."""
+
+    capabilities: Sequence[type] = (ClientSessions,)
+
+    def __init__(self) -> None:
+        super().__init__(Shape.FROM_ZOOKEEPER)
+        self.name = "consumer-from-zookeeper"
+        self.description = "a consumer's node cut from every ZooKeeper node, not from the servers"
+        self.roles = (CLIENT_ROLE, ZOOKEEPER_ROLE)
+
+
+class ConsumerFromCoordinator(_CutsOfClients, Cutting):
+    """Client nodes from the coordinator of the group that the parameter ``group`` names."""
+
+    name = "consumer-from-coordinator"
+    description = "a consumer's node cut from the server that coordinates its group, not from the others"
+    capabilities: Sequence[type] = (Grouped,)
+
+    def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
+        whom = _whom(self.name, rng, census, target)
+        if not census.groups:
+            raise ScheduleError(f"{self.name}: this system names no groups, so no node coordinates one")
+        return whom, {GROUP: rng.choice(census.groups)}
+
+    async def inject(self, injection: Injection) -> None:
+        """When no node is known to coordinate the group, another server is taken, and the evidence says so."""
+        context, named = injection.context, injection.step.parameters.get(GROUP)
+        known = groups(context.system)
+        if named is not None and named not in known:
+            raise TargetError(f"{self.name}: no group {named!r}; there are {', '.join(known) or 'none'}")
+        target = Target(Kind.COORDINATOR, None if named is None else str(named))
+        scene = Scene(servers(context.cluster, context.system), (), (), context.find, groups=known)
+        chosen = await resolve(target, scene, random.Random(injection.seed))
+        injection.evidence["coordinator"] = chosen.nodes[0].name
+        injection.evidence[GROUP] = chosen.key
+        if chosen.note is not None:
+            injection.evidence["note"] = chosen.note
+        await super().inject(injection)
+
+    def links(self, injection: Injection) -> list[Drop]:
+        return both_ways(injection.names, [injection.evidence["coordinator"]])
+
+
+class ConsumerZooKeeperResets(ConsumerFromZooKeeper):
+    """Client nodes' connections to ZooKeeper break, again and again."""
+
+    scope = Scope.CONNECTION
+    manner = Manner.REJECT
+    name = "consumer-zookeeper-resets"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.name = type(self).name
+        self.description = "a consumer's connection to ZooKeeper breaks every few answers, and is made again"
+
+    def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
+        return _whom(self.name, rng, census, target), {"every": rng.choice(EVERY)}
+
+    def links(self, injection: Injection) -> list[Drop]:
+        flow = Flow(ZOOKEEPER_PORT, answers=True, every=int(injection.step.parameters.get("every", EVERY[0])))
+        keepers = zookeepers(injection.context.cluster)
+        return sorted((name, f"{keeper.name}{flow}") for name in injection.names for keeper in keepers)
+
+
+def _whom(fault: str, rng: random.Random, census: Census, target: Target | None) -> Target:
+    if target is not None and not of_clients(target):
+        raise ScheduleError(f"{fault} hits consumers, it takes no target {target}; consumer, consumers or client1")
+    if not census.clients:
+        raise ScheduleError(f"{fault}: no client lives on a node here; @experiment(..., client_nodes=True) has them")
+    return with_key(target if target is not None else Target(Kind.CONSUMER), rng, census)

@@ -1,0 +1,62 @@
+"""Controlled shutdown: a server is asked to end (SIGTERM), and others lead what it led before it does.
+
+As ``restart``, of a server that leads a key, unless another target is asked for. Proof: that of the restart, and a line
+of the process's own event log, written before it ended, that names what it still led by then, each with the reason: the
+leads that could not move. In the evidence: ``led`` when it was asked to end, ``kept`` of those.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from assay.cluster.membership import HandingOver
+from assay.cluster.node import Node
+from assay.nemesis.faults.fault import Census, Injection, Proof
+from assay.nemesis.faults.process import draw_target, proved
+from assay.nemesis.faults.restart import Restart
+from assay.nemesis.schedule.schedule import Parameter
+from assay.nemesis.schedule.target import Kind, Target, TargetError
+
+
+class ControlledShutdown(Restart):
+    """See the module."""
+
+    name = "controlled-shutdown"
+    description = "a leader is ended cleanly (SIGTERM), others lead before it ends; started again at the heal"
+    capabilities: Sequence[type] = (HandingOver,)
+
+    def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
+        return draw_target(rng, census, target, (Kind.ONE,) if census.keys == () else (Kind.LEADER,))
+
+    async def inject(self, injection: Injection) -> None:
+        system = injection.context.system
+        if not isinstance(system, HandingOver):
+            raise TargetError(f"{system.name} does not say what a process led when it ended (handed_over)")
+        nodes: Mapping[str, Node] = {node.name: node for node in injection.targets}
+
+        def listen(name: str, line: Mapping[str, Any]) -> None:
+            found = system.handed_over(line) if name in nodes else None
+            seen = injection.evidence.get(name, {})
+            if found is not None and "asked" in seen and "after" not in seen:
+                seen["led"], seen["kept"] = found[0], dict(found[1])
+
+        injection.context.listeners[injection.id] = listen
+        await super().inject(injection)
+
+    async def heal(self, injection: Injection) -> None:
+        injection.context.listeners.pop(injection.id, None)
+        await super().heal(injection)
+
+    def proof(self, injection: Injection) -> Proof:
+        ended = super().proof(injection)
+        return proved(injection, _lacking) if ended.took_effect else ended
+
+
+def _lacking(seen: Mapping[str, Any]) -> str | None:
+    """What is missing from the proof of one node, beyond that of a restart."""
+    if "kept" not in seen:
+        return "its event log does not say what it still led when it ended"
+    unexplained = sorted(key for key, why in seen["kept"].items() if not why)
+    return f"it kept the lead of {', '.join(unexplained)} without a reason" if unexplained else None

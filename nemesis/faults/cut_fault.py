@@ -1,0 +1,110 @@
+"""What all faults that cut links share: cutting, counting, healing, and the proof by counters.
+
+Clients and the harness's control traffic are never cut: a client that still reaches an isolated leader is what makes
+stale leaders dangerous.
+
+Proof: the counters of the rules. Each node that is to suffer must have seen at least one packet die on a link of its
+own, at either end, between the injection and the heal. Not every link need carry traffic (a follower of nothing says
+nothing to some peers), hence one and not all; links that stayed quiet are listed in the evidence.
+"""
+
+import re
+from collections.abc import Sequence
+
+from assay.cluster.node import Cluster, NodeError
+from assay.nemesis.engine.cut_ledger import Drop, Manner, parted
+from assay.nemesis.faults.fault import LINGER_SECONDS, Injection, Proof, Scope
+from assay.nemesis.faults.impact import Impact
+from assay.nemesis.schedule.target import zookeepers
+
+
+class Cutting:
+    """A fault of links. Who cuts is in :meth:`links`, who must be seen to suffer in :meth:`sufferers`."""
+
+    scope = Scope.NETWORK
+    impact = Impact(cuts_links=True)
+    manner = Manner.DROP
+    lingers = LINGER_SECONDS
+    everywhere = False
+    """Does it take any number of nodes, so that another of its scope may find none that is free?"""
+    capabilities: Sequence[type] = ()
+
+    def links(self, injection: Injection) -> list[Drop]:
+        """A function of targets, parameters and cluster, so that a replay has the same.
+
+        Raises ``TargetError`` when there are none.
+        """
+        raise TypeError(f"{type(self).__name__} does not say which links it cuts")
+
+    def manner_of(self, injection: Injection) -> Manner:
+        """How these links are cut."""
+        return self.manner
+
+    def sufferers(self, injection: Injection, drops: Sequence[Drop]) -> list[str]:
+        """The targets that have a link cut."""
+        ends = {name for drop in drops for name in drop}
+        return [name for name in injection.names if name in ends]
+
+    async def inject(self, injection: Injection) -> None:
+        cuts = injection.context.cuts
+        drops = self.links(injection)
+        isolated = self.sufferers(injection, drops)
+        injection.evidence["isolated"] = isolated
+        injection.evidence["cut"] = described(drops)
+        keepers = {node.name for node in zookeepers(injection.context.cluster)}
+        if keepers:
+            injection.evidence["zookeeper"] = any(parted(name)[0] in keepers for drop in drops for name in drop)
+        # Rules that another partition made count already: only what dies from here on is this one's doing.
+        injection.evidence["before"] = written(await cuts.counts(drops))
+        await cuts.add(injection.id, drops, self.manner_of(injection))
+
+    async def observe(self, injection: Injection) -> None:
+        drops = self.links(injection)
+        now = written(await injection.context.cuts.counts(drops))
+        before: dict[str, int] = injection.evidence["before"]
+        injection.evidence["dropped"] = {link: count - before[link] for link, count in now.items()}
+
+    async def heal(self, injection: Injection) -> None:
+        await injection.context.cuts.remove(injection.id)
+
+    def proof(self, injection: Injection) -> Proof:
+        dropped: dict[str, int] = injection.evidence.get("dropped", {})
+        isolated: list[str] = injection.evidence.get("isolated", [])
+        untouched = [name for name in isolated if not sum(n for link, n in dropped.items() if name in _ends(link))]
+        evidence = {
+            "isolated": isolated,
+            "cut": injection.evidence.get("cut", []),
+            "dropped": {link: count for link, count in dropped.items() if count > 0},
+            "quiet": [link for link, count in dropped.items() if count <= 0],
+        }
+        if not dropped or not isolated:
+            return Proof(False, evidence, "the counters of dropped packets could not be read")
+        if untouched:
+            return Proof(False, evidence, f"no packet to or from {', '.join(untouched)} was dropped")
+        return Proof(True, evidence)
+
+
+async def probe_counters(cluster: Cluster) -> str | None:
+    """None when packets can be dropped and counted on every node."""
+    try:
+        for node in cluster.nodes:
+            await node.dropped()
+    except NodeError as error:
+        return f"packets cannot be dropped and counted: {error}"
+    return None
+
+
+def described(drops: Sequence[Drop]) -> list[str]:
+    """``n1|n2``: cut both ways; ``n1<-n2``: n1 alone drops n2's packets."""
+    both = {drop for drop in drops if drop[::-1] in drops}
+    return sorted({"|".join(sorted(drop)) if drop in both else f"{drop[0]}<-{drop[1]}" for drop in drops})
+
+
+def _ends(link: str) -> list[str]:
+    """The nodes of a link as :func:`written` names it."""
+    return re.split("[:>]|<-", link)
+
+
+def written(counts: dict[Drop, int]) -> dict[str, int]:
+    """``n1<-n2``: what n1 dropped of n2's packets."""
+    return {f"{node}<-{peer}": count for (node, peer), count in counts.items()}

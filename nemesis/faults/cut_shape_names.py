@@ -1,0 +1,91 @@
+"""The name of some cut links: those drawn one by one may come to what a fault with a name of its own cuts.
+
+Where several names fit, the one that says more is given: one server of three from the other two is ``partition-one``,
+not also halves; one link of three servers is a follower's to its leader where one of the two leads, else a bridge.
+"""
+
+import itertools
+from collections.abc import Collection, Iterator, Sequence
+
+from assay.nemesis.engine.cut_ledger import Drop, both_ways
+from assay.nemesis.schedule.shape import Shape
+
+Named = Iterator[tuple[str, Collection[Drop]]]
+
+
+def likeness(
+    drops: Collection[Drop],
+    servers: Sequence[str],
+    keepers: Sequence[str] = (),
+    clients: Sequence[str] = (),
+    leads: Collection[str] = (),
+) -> str | None:
+    """The fault that cuts exactly this, as ``partition-bridge``; None where no fault does.
+
+    ``keepers`` are the nodes of ZooKeeper, ``leads`` the servers that lead any key.
+    """
+    cut = set(drops)
+    found = (name for name, known in _known(cut, servers, keepers, clients, leads) if cut and set(known) == cut)
+    name = next(found, None)
+    return name if name is not None or not _is_ring(cut, servers) else f"partition-{Shape.MAJORITIES_RING}"
+
+
+def _known(
+    cut: Collection[Drop],
+    servers: Sequence[str],
+    keepers: Sequence[str],
+    clients: Sequence[str],
+    leads: Collection[str],
+) -> Named:
+    """What each fault would cut, of those nodes that are touched."""
+    touched = {name for drop in cut for name in drop}
+    for name in (*servers, *keepers):
+        others = [other for other in servers if other != name]
+        rest = [other for other in (*servers, *keepers) if other != name]
+        if name in servers:
+            yield f"partition-{Shape.ONE}", both_ways([name], others)
+            for wider in (others, rest):
+                arriving = [(name, other) for other in wider]
+                yield "partition-one-way", arriving
+                yield "partition-one-way", [drop[::-1] for drop in arriving]
+        yield f"partition-{Shape.ONE}", both_ways([name], rest)
+    for pair in itertools.combinations(servers, 2):
+        if keepers and not {*pair}.isdisjoint(leads):
+            apart = [other for other in (*servers, *keepers) if other not in pair]
+            yield f"partition-{Shape.LEADER_AND_FOLLOWER}", both_ways(pair, apart)
+        if not {*pair}.isdisjoint(leads):
+            yield f"partition-{Shape.FOLLOWER_FROM_LEADER}", both_ways(pair[:1], pair[1:])
+    yield f"partition-{Shape.FROM_ZOOKEEPER}", both_ways(touched.intersection(servers), keepers)
+    yield "cut-consumer", both_ways(touched.intersection(clients), servers)
+    yield "consumer-from-zookeeper", both_ways(touched.intersection(clients), keepers)
+    yield from _two_sides(cut, servers, keepers)
+
+
+def _two_sides(cut: Collection[Drop], servers: Sequence[str], keepers: Sequence[str]) -> Named:
+    """The sides are those that the first server with a cut link reaches, and the rest."""
+    touched = [name for name in servers if any(name in drop for drop in cut)]
+    if not touched:
+        return
+    near = [name for name in touched if (touched[0], name) not in cut]
+    far = [name for name in touched if name not in near]
+    if len(touched) == len(servers):
+        shape = Shape.HALVES if len(near) == len(far) else Shape.MAJORITY_MINORITY
+        yield f"partition-{shape}", both_ways(near, far)
+        ours = [name for name in keepers if (touched[0], name) not in cut]
+        theirs = [name for name in keepers if name not in ours]
+        if abs(len(near) - len(far)) <= 1 and abs(len(ours) - len(theirs)) <= 1:
+            yield f"partition-{Shape.RANDOM_HALVES}", both_ways([*near, *ours], [*far, *theirs])
+    elif len(touched) == len(servers) - 1 and abs(len(near) - len(far)) <= 1:
+        yield f"partition-{Shape.BRIDGE}", both_ways(near, far)
+
+
+def _is_ring(cut: Collection[Drop], servers: Sequence[str]) -> bool:
+    """Does every server reach as many as make a majority, no more, no two the same, and all of them ZooKeeper?"""
+    within = len(servers) >= 4 and all(drop[::-1] in cut and {*drop} <= {*servers} for drop in cut)
+    reached = {frozenset(other for other in servers if (name, other) not in cut) for name in servers}
+    return within and len(reached) == len(servers) and set(map(len, reached)) == {1 + 2 * reach_in_ring(len(servers))}
+
+
+def reach_in_ring(count: int) -> int:
+    """Of so many servers in a ring: how many neighbours on either side make a majority with one."""
+    return -(-(count // 2) // 2)

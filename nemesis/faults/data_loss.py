@@ -1,0 +1,232 @@
+"""Wipe and rollback: a server comes back with an empty disk, or with an older state of it.
+
+``wipe``      the process is killed and all its data are removed, as when a machine is replaced and keeps its id.
+              Parameter ``end``: ``killed``, or ``stopped``, for one that is asked to end (SIGTERM), as in a maintenance
+``rollback``  its data are copied, half of the fault's time later it is killed and the copy is put back, as a virtual
+              machine is. Parameter ``copied``: ``running``, as a snapshot of a machine that runs; ``stopped``, with
+              the process ended cleanly first and started again, so that the copy has its notes of a clean end
+
+Unlike damage (:mod:`assay.nemesis.faults.file_damage`), what was fsynced goes, too, and nothing in what is left says
+so. No replicated system survives that everywhere, so one server suffers it at a time, and the same one all through a
+run: the one that was hit first. Where a system can say that a server alone has all of something (``Replicating``), the
+fault waits until another has it as well, and fails where none gets it; one that does not serve yet after another fault
+does not count, as it may be in sync in its former life alone. It fails at once where those that have it are held by
+other faults: one that is cut off may be taken out of an in-sync set before the server that lost its data is, which then
+is the last of it. For the same reason no fault takes the last of the others away before that server serves again
+(:mod:`assay.nemesis.engine.active_faults`).
+
+Proof: that of the kill, and the files as they were read back: none is left, or they are those of the copy and not those
+of before.
+"""
+
+import asyncio
+import random
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, cast
+
+from assay.cluster.node import Cluster, Node, Restorable
+from assay.cluster.system import Durable, Replicating, SupportsLockFiles, System
+from assay.nemesis.faults.fault import NOT_READY_ERRORS, Census, FaultContext, Injection, Proof, on_each
+from assay.nemesis.faults.impact import Impact
+from assay.nemesis.faults.kill import Kill
+from assay.nemesis.faults.process import draw_target, probe_processes, seen_of
+from assay.nemesis.schedule.schedule import Parameter, ScheduleError, Step
+from assay.nemesis.schedule.target import Kind, Target, TargetError, servers
+
+KINDS = (Kind.ONE, Kind.LEADER, Kind.FOLLOWER, Kind.CONTROLLER)
+TOO_MANY = (Kind.MINORITY, Kind.HALF, Kind.MAJORITY, Kind.ALL)
+RUNNING, STOPPED, KILLED = "running", "stopped", "killed"
+LOOK = 0.1
+"""Seconds between two looks at whether another server has everything."""
+PATIENCE = 10.0
+"""Seconds that this may take: others are on their way back into the in-sync set."""
+AGE = 0.5
+"""How old a copy is when it is put back, in parts of the fault's duration."""
+
+
+class Wipe(Kill):
+    """See the module."""
+
+    name = "wipe"
+    description = "the process is killed and all its data are removed; started again with nothing at the heal"
+    capabilities: Sequence[type] = (Durable,)
+    impact = Impact(ends_process=True, damages_files=True)
+
+    def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
+        if census.servers < 2:
+            raise ScheduleError(f"{self.name} needs a second server, which keeps what the first loses (--nodes=3)")
+        if target is not None and (target.kind in TOO_MANY or len(target.names) > 1):
+            raise ScheduleError(f"{self.name} is of one server, it takes no target {target}")
+        whom, _ = draw_target(rng, census, target, KINDS)
+        return whom, {"end": rng.choice((KILLED, STOPPED))}
+
+    async def probe(self, cluster: Cluster, system: System) -> str | None:
+        everyone = servers(cluster, system)
+        if len(everyone) == 1:
+            return "it needs a second server, which keeps what the first loses (--nodes=3)"
+        if not all(isinstance(node, Restorable) for node in everyone):
+            return f"a {cluster.kind} node's data cannot be removed and put back"
+        return await probe_processes(everyone)
+
+    async def inject(self, injection: Injection) -> None:
+        how = injection.step.parameters.get("end", KILLED)
+        if how not in (KILLED, STOPPED):
+            raise TargetError(f"{self.name} of a server whose end is {how!r}; {KILLED} or {STOPPED}")
+        await self._aim(injection)
+        _empties(injection)
+        await super().inject(injection)
+
+    async def _aim(self, injection: Injection) -> None:
+        """Who was hit first is hit again. Waits until someone else has everything."""
+        context, loop = injection.context, asyncio.get_running_loop()
+        if len(injection.targets) != 1:
+            raise TargetError(f"{self.name} is of one server, not of {', '.join(injection.names)}")
+        others = {node.name: node for node in injection.others}
+        if context.lost and injection.names[0] not in context.lost:
+            name = next(iter(context.lost))
+            if name not in others:
+                raise TargetError(f"{name} has lost its data in this run, so no other may; it is held, or not meant")
+            injection.evidence["instead_of"] = injection.names[0]
+            injection.targets = (others[name],)
+        node, deadline = injection.targets[0], loop.time() + PATIENCE
+        everyone = [other for other in servers(context.cluster, context.system) if other is not node]
+        while True:
+            back = context.recovering()
+            key = await alone_with(context, node, [other for other in everyone if other.name in back])
+            if key is None:
+                break
+            if loop.time() >= deadline:
+                raise TargetError(f"no server but {node.name} is known to have all of {key}")
+            await asyncio.sleep(LOOK)
+        away = [other for other in everyone if other.name in context.away()]
+        if away and (key := await alone_with(context, node, away)) is not None:
+            names = ", ".join(other.name for other in away)
+            raise TargetError(f"no server but {node.name} and what other faults hold ({names}) has all of {key}")
+        context.lost[node.name] = None
+
+    async def end(self, injection: Injection, node: Node) -> None:
+        if ended_cleanly(injection.step):
+            await node.terminate()
+            await self._aim(injection)  # it may have taken a while, and others have left the in-sync sets
+        else:
+            await super().end(injection, node)
+        folder, disk = _folder(injection, node), cast(Restorable, node)
+        kept = lock_files(injection.context.system, node)
+        before = await disk.contents(folder, kept)
+        await disk.remove_contents(folder, kept)
+        left = await disk.contents(folder, kept)
+        seen_of(injection, node).update({"files": len(before), "left": len(left)})
+
+    def proof(self, injection: Injection) -> Proof:
+        killed = super().proof(injection)
+        if not killed.took_effect:
+            return killed
+        lacking = {name: self.data_lacking(injection.evidence[name]) for name in injection.names}
+        reasons = [f"{name} {reason}" for name, reason in lacking.items() if reason is not None]
+        return Proof(not reasons, killed.evidence, "; ".join(reasons) or None)
+
+    def data_lacking(self, seen: Mapping[str, Any]) -> str | None:
+        """What is missing from the proof for one node's data, or None."""
+        if not seen.get("files"):
+            return "had no data that could be removed"
+        return f"still had {seen['left']} of {seen['files']} files" if seen["left"] else None
+
+
+class Rollback(Wipe):
+    """See the module."""
+
+    name = "rollback"
+    description = "the process is killed, its data are put back to an older copy, and it is started with that"
+    impact = Impact(ends_process=True, gradual=True, damages_files=True)
+
+    def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
+        whom, _ = super().draw(rng, census, target)
+        return whom, {"copied": rng.choice((RUNNING, STOPPED))}
+
+    async def inject(self, injection: Injection) -> None:
+        copied = injection.step.parameters.get("copied", RUNNING)
+        if copied not in (RUNNING, STOPPED):
+            raise TargetError(f"{self.name} of a server that is {copied!r} when it is copied; {RUNNING} or {STOPPED}")
+        await self._aim(injection)
+        (node,) = injection.targets
+        folder = _folder(injection, node)
+        if copied == STOPPED:
+            await node.terminate()
+        copy = await cast(Restorable, node).save(folder, lock_files(injection.context.system, node))
+        seen_of(injection, node).update({"copied": copied, "copy": dict(copy)})
+        if copied == STOPPED:
+            await node.start()
+
+        async def put_back() -> None:
+            await asyncio.sleep(injection.step.duration * AGE)
+            _empties(injection)  # before it is asked who has everything: other faults begin meanwhile
+            await self._aim(injection)
+            await Kill.inject(self, injection)
+
+        injection.background = asyncio.get_running_loop().create_task(put_back())
+
+    async def observe(self, injection: Injection) -> None:
+        """The rest is done first; what went wrong with it is raised here."""
+        if injection.background is not None:
+            await asyncio.shield(injection.background)
+        await super().observe(injection)
+
+    async def end(self, injection: Injection, node: Node) -> None:
+        await Kill.end(self, injection, node)
+        folder, disk, seen = _folder(injection, node), cast(Restorable, node), seen_of(injection, node)
+        kept = lock_files(injection.context.system, node)
+        copy, before = seen.pop("copy"), await disk.contents(folder, kept)
+        await disk.restore(folder, kept)
+        after = await disk.contents(folder, kept)
+        changed = sum(before.get(path) != copy.get(path) for path in {*before, *copy})
+        back = sum(after.get(path) == copy.get(path) != before.get(path) for path in {*after, *before, *copy})
+        seen.update({"files": len(copy), "changed": changed, "back": back})
+
+    async def heal(self, injection: Injection) -> None:
+        async def tidy(node: Node) -> None:
+            seen_of(injection, node).pop("copy", None)
+            if isinstance(node, Restorable):
+                await node.discard(_folder(injection, node))
+
+        await injection.end_background()
+        await super().heal(injection)
+        await on_each(injection.targets, tidy)
+
+    def data_lacking(self, seen: Mapping[str, Any]) -> str | None:
+        if not seen.get("changed"):
+            return "had changed nothing since its data were copied"
+        wrong = seen["changed"] - seen["back"]
+        return f"had {wrong} of {seen['changed']} changed files not as in the copy" if wrong else None
+
+
+def _folder(injection: Injection, node: Node) -> str:
+    system = injection.context.system
+    if not isinstance(system, Durable):
+        raise TargetError(f"{system.name} does not say where its data are (`data_folder`)")
+    return system.data_folder(node)
+
+
+def lock_files(system: System, node: Node) -> Sequence[str]:
+    """Returns the files of a node's data that no fault removes or puts back."""
+    return system.lock_files(node) if isinstance(system, SupportsLockFiles) else ()
+
+
+def _empties(injection: Injection) -> None:
+    """Its target is about to lose data, and counts as a server that has, until it serves again."""
+    injection.context.emptied[injection.names[0]] = injection
+
+
+def ended_cleanly(step: Step) -> bool:
+    """Is a server asked to end before it loses its data?"""
+    return step.parameters.get("end") == STOPPED
+
+
+async def alone_with(context: FaultContext, node: Node, away: Collection[Node] = ()) -> str | None:
+    """Of what no other server is known to have all; None also where the system never says."""
+    system = context.system
+    if not isinstance(system, Replicating):
+        return None
+    try:
+        return await system.alone_with(context.cluster, node, away)
+    except NOT_READY_ERRORS as error:
+        return f"anything ({error})"

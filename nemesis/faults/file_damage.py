@@ -1,0 +1,219 @@
+"""Damage to the files of a killed process: a tail cut short, bits flipped, nonsense added at the end.
+
+``truncate-tail``  the active file of each data folder loses its end
+``corrupt``        one to three bits of it are flipped
+``garbage-tail``   up to 4 KiB of nonsense are added: random bytes, zeros, or a copy of the file's own last bytes
+
+The process is killed first and started again at the heal: files are damaged on a stopped process only. The active file
+is the last by name in its folder (``System.data_files``, see :class:`assay.cluster.system.Damageable`).
+
+Two rules make that a fair test, of a promise that systems give. *A survivor*: at most a minority of the servers is
+damaged, and no file (by path) on two of them, so everything that a majority acknowledged is whole somewhere. *The
+region*: ``unflushed``, the default, damages only bytes beyond what the system itself has noted as durable
+(``durable_size``), as an unclean stop may; ``file`` damages any byte. What a system owes then is another contract
+(for the broker: never to serve the damage, to hand over and rebuild), and a run that loses data by it proves less.
+
+A process that has this moment flushed everything offers nothing to damage, so the kill waits until it does.
+
+Proof: the damaged bytes were read back, and differ from what was there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import posixpath
+import random
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from assay.cluster.node import Cluster, Node
+from assay.cluster.system import Damageable, System
+from assay.nemesis.faults.fault import Census, Injection, Proof, on_each
+from assay.nemesis.faults.impact import Impact
+from assay.nemesis.faults.kill import Kill
+from assay.nemesis.faults.process import draw_target, probe_processes
+from assay.nemesis.schedule.schedule import Parameter, ScheduleError
+from assay.nemesis.schedule.target import Kind, Target, TargetError, servers, size
+
+UNFLUSHED, FILE = "unflushed", "file"
+GARBAGE = 4096
+"""Bytes of nonsense at most: a page, the unit in which a file system leaves what was there before."""
+BITS = 3
+LOOK = 0.1
+"""Seconds between two looks at a running process that has just flushed all it has: it is killed when there is more."""
+PATIENCE = 0.5
+"""How long that may take, in parts of the fault's duration; then it is killed all the same."""
+TOO_MANY = (Kind.HALF, Kind.MAJORITY, Kind.ALL)
+
+
+class Way(enum.StrEnum):
+    TRUNCATE = "truncate-tail"
+    CORRUPT = "corrupt"
+    GARBAGE = "garbage-tail"
+
+
+DESCRIPTIONS = {
+    Way.TRUNCATE: "the process is killed and its newest files lose their ends",
+    Way.CORRUPT: "the process is killed and bits of its newest files are flipped",
+    Way.GARBAGE: "the process is killed and nonsense is added to its newest files",
+}
+
+
+class Damage(Kill):
+    """A kill, and in the time in which the process is dead, damage."""
+
+    capabilities: Sequence[type] = (Damageable,)
+    impact = Impact(ends_process=True, damages_files=True)
+
+    def __init__(self, way: Way) -> None:
+        self._way = way
+        self.name = str(way)
+        self.description = DESCRIPTIONS[way]
+
+    def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
+        if size(Kind.MINORITY, census.servers) < 1:
+            raise ScheduleError(f"{self.name} needs three servers, so that one may be damaged (--nodes=3)")
+        if target is not None and target.kind in TOO_MANY:
+            raise ScheduleError(f"{self.name} leaves a majority undamaged, it takes no target {target}")
+        whom, _ = draw_target(rng, census, target)
+        return whom, {"region": UNFLUSHED}
+
+    async def probe(self, cluster: Cluster, system: System) -> str | None:
+        if not isinstance(system, Damageable):
+            return f"{system.name} does not say where its data are (data_files, durable_size)"
+        count = len(servers(cluster, system))
+        if count and size(Kind.MINORITY, count) < 1:
+            return f"it needs three servers, so that one may be damaged, there are {count} (--nodes=3)"
+        return await probe_processes(servers(cluster, system))
+
+    async def inject(self, injection: Injection) -> None:
+        system, region = injection.context.system, injection.step.parameters.get("region", UNFLUSHED)
+        if not isinstance(system, Damageable):
+            raise TargetError(f"{system.name} does not say where its data are (data_files, durable_size)")
+        if region not in (UNFLUSHED, FILE):
+            raise TargetError(f"{self.name} of unknown region {region!r}; {UNFLUSHED} or {FILE}")
+        count = len(servers(injection.context.cluster, system))
+        if len(injection.targets) > size(Kind.MINORITY, count):
+            raise TargetError(f"{self.name} of {len(injection.targets)} of {count} servers would leave no survivor")
+        patience = injection.step.duration * PATIENCE
+        while patience > 0 and not any((await self._damageable(injection, system, region)).values()):
+            await asyncio.sleep(LOOK)
+            patience -= LOOK
+        await super().inject(injection)
+        rng = random.Random(injection.seed)
+        found = await self._damageable(injection, system, region)
+        whose = _dealt(rng, found)
+        for name in injection.names:
+            injection.evidence[name]["damageable"] = sum(owner == name for owner in whose.values())
+
+        async def damage(node: Node) -> None:
+            done: list[dict[str, Any]] = injection.evidence[node.name].setdefault("damage", [])
+            for path in sorted(path for path, owner in whose.items() if owner == node.name):
+                low, end = found[node.name][path].low, found[node.name][path].end
+                done.append({"path": path, "durable": low, "size": end})
+                done[-1] |= await _ACTIONS[self._way](rng, node, path, low, end)
+
+        await on_each(injection.targets, damage)
+
+    async def _damageable(
+        self, injection: Injection, system: Damageable, region: Parameter
+    ) -> dict[str, dict[str, _Region]]:
+        """By node, the files that have something to be damaged."""
+        found = {}
+        for node in injection.targets:
+            regions = await _active(system, node, whole=region == FILE)
+            found[node.name] = {path: one for path, one in regions.items() if self._way is Way.GARBAGE or one.size}
+        return found
+
+    def proof(self, injection: Injection) -> Proof:
+        killed = super().proof(injection)
+        if not killed.took_effect:
+            return killed
+        seen = {name: injection.evidence[name] for name in injection.names}
+        unharmed = [name for name in seen if not any(one.get("changed") for one in seen[name].get("damage", []))]
+        if len(unharmed) == len(seen) and not any(one.get("damageable") for one in seen.values()):
+            reason = f"no byte of {', '.join(unharmed)} was changed: nothing lay in the region"
+            return Proof(False, killed.evidence, reason)
+        # Of several targets one may have nothing to damage: it was killed, and the evidence says so.
+        missed = [name for name in unharmed if seen[name].get("damageable")]
+        if missed:
+            return Proof(False, killed.evidence, f"no byte of {', '.join(missed)} was changed")
+        return killed
+
+
+async def _truncate(rng: random.Random, node: Node, path: str, low: int, end: int) -> dict[str, Any]:
+    cut = rng.randrange(low, end)
+    await node.truncate_file(path, cut)
+    now = (await node.find_files(path)).get(path)
+    return {"cut_to": cut, "changed": now == cut}
+
+
+async def _flip(rng: random.Random, node: Node, path: str, low: int, end: int) -> dict[str, Any]:
+    flips: dict[int, int] = {}
+    for _ in range(rng.randint(1, BITS)):
+        flips.setdefault(rng.randrange(low, end), 1 << rng.randrange(8))
+    changed = True
+    for position, bit in sorted(flips.items()):
+        before = await node.read_range(path, position, 1)
+        wanted = bytes([before[0] ^ bit]) if before else b""
+        await node.write_range(path, position, wanted)
+        changed = changed and bool(before) and await node.read_range(path, position, 1) == wanted
+    return {"flipped": [{"byte": position, "bit": bit} for position, bit in sorted(flips.items())], "changed": changed}
+
+
+async def _garbage(rng: random.Random, node: Node, path: str, low: int, end: int) -> dict[str, Any]:
+    length = rng.randint(1, GARBAGE)
+    kind = rng.choice(["random", "zeros", "stale"])
+    nonsense = rng.randbytes(length) if kind == "random" else bytes(length)
+    if kind == "stale" and end:
+        nonsense = await node.read_range(path, max(0, end - length), length)
+    await node.write_range(path, end, nonsense)
+    back = await node.read_range(path, end, len(nonsense) + 1)
+    return {"added": len(nonsense), "kind": kind, "changed": back == nonsense}
+
+
+_ACTIONS: Mapping[Way, Callable[[random.Random, Node, str, int, int], Awaitable[dict[str, Any]]]] = {
+    Way.TRUNCATE: _truncate,
+    Way.CORRUPT: _flip,
+    Way.GARBAGE: _garbage,
+}
+"""Each damages one file, whose bytes from ``low`` to ``end`` may be damaged, and says what it did."""
+
+
+@dataclass(frozen=True)
+class _Region:
+    """The bytes of a file that may be damaged: from ``low`` to its ``end``."""
+
+    low: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        return self.end - self.low
+
+
+async def _active(system: Damageable, node: Node, *, whole: bool) -> dict[str, _Region]:
+    """The last file of each folder."""
+    files: dict[str, int] = {}
+    for pattern in system.data_files(node):
+        files |= await node.find_files(pattern)
+    newest = {posixpath.dirname(path): path for path in sorted(files)}
+    return {
+        path: _Region(0 if whole else await system.durable_size(node, path), files[path]) for path in newest.values()
+    }
+
+
+def _dealt(rng: random.Random, found: Mapping[str, Mapping[str, _Region]]) -> dict[str, str]:
+    """Each path to one node that has it. The nodes take turns, those that have the least to choose from first."""
+    whose: dict[str, str] = {}
+    names = sorted(found, key=lambda name: (len(found[name]), name))
+    left = {name: rng.sample(sorted(found[name]), len(found[name])) for name in names}
+    while any(left.values()):
+        for name in names:
+            path = next((path for path in left[name] if path not in whose), None)
+            if path is not None:
+                whose[path] = name
+            left[name] = [path for path in left[name] if path not in whose]
+    return whose

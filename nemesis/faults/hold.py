@@ -1,0 +1,158 @@
+"""Hold: a process stops itself (SIGSTOP) right after an event of its event log, and goes on at the heal.
+
+SSH needs 40 to 70 ms, too slow for "exactly after step X"; the process itself is not. The order is a line in a file
+(:class:`assay.cluster.system.Holdable`) that the process looks into whenever it has written an event. Parameters:
+``event``, ``key`` (any, when left out), and ``restart``: the targets are killed and started after the order was given,
+so that they pass the events of a start (registered, recovered, became-follower). The random nemesis always does
+that, since other events may never come; by hand leave it out, and let another step provoke the event.
+
+With ``seen`` the event is one that has been seen often enough in this run to come again. Should it not, half of the
+time, the first target is killed and started for an event of a start, and the evidence says so (``fell_back``).
+
+The order stands on all targets; each stops by itself when it gets there, and one is enough for the fault to have
+taken effect. At the heal the orders are withdrawn first, then the processes that stopped go on.
+
+Proof: the process was seen stopped at the heal, and the last line of its event log is the event asked for.
+"""
+
+import asyncio
+import random
+from collections.abc import Sequence
+from typing import Any, Final
+
+from assay.cluster.node import Cluster, Node, NodeError, ProcessState
+from assay.cluster.system import Holdable, System
+from assay.nemesis.faults.fault import LINGER_SECONDS, Census, Injection, Proof, on_each
+from assay.nemesis.faults.impact import Impact
+from assay.nemesis.faults.process import ServerFault, seen_of, status
+from assay.nemesis.schedule.schedule import Parameter
+from assay.nemesis.schedule.target import TargetError
+
+OFTEN: Final = 3
+"""Of an event that has been read as often, ``seen`` may wait for the next."""
+
+
+class Hold(ServerFault):
+    """An order to stop after an event; withdrawn, and the process continued, at the heal."""
+
+    name = "hold"
+    description = "the process stops itself right after an event of its event log, and goes on at the heal"
+    capabilities: Sequence[type] = (Holdable,)
+    impact = Impact(ends_process=True, pauses_process=True, gradual=True)
+    """With ``restart`` the process ends before it comes to the event."""
+    lingers = LINGER_SECONDS
+
+    def parameters(self, rng: random.Random, census: Census) -> dict[str, Parameter]:
+        """The event is chosen at the injection, when the system is known."""
+        return {"restart": True}
+
+    async def probe(self, cluster: Cluster, system: System) -> str | None:
+        if not isinstance(system, Holdable):
+            return f"{system.name} cannot stop itself after an event (hold_file, start_events)"
+        return await super().probe(cluster, system)
+
+    async def inject(self, injection: Injection) -> None:
+        system, event, key = _order(injection)
+        order = event if key is None else f"{event} {key}"
+        await _give(injection, system, injection.targets, order, bool(injection.step.parameters.get("restart", False)))
+        injection.evidence["event"] = event
+        if injection.step.parameters.get("seen", False):
+            injection.background = asyncio.get_running_loop().create_task(_fall_back(injection, system))
+
+    async def observe(self, injection: Injection) -> None:
+        await injection.end_background()
+        await super().observe(injection)
+        last = injection.evidence.get(injection.names[0], {}).get("last_event")
+        if "fell_back" in injection.evidence and last is not None and isinstance(injection.context.system, Holdable):
+            at_start = last["event"] in injection.context.system.start_events
+            injection.evidence["event"] = last["event"] if at_start else "an event of a start"
+
+    async def look(self, injection: Injection, node: Node) -> None:
+        await super().look(injection, node)
+        last = injection.context.last_events.get(node.name)
+        seen_of(injection, node)["last_event"] = last and {name: last.get(name) for name in ("event", "key", "seq")}
+
+    async def heal(self, injection: Injection) -> None:
+        await injection.end_background()
+        await super().heal(injection)
+
+    async def undo(self, injection: Injection, node: Node) -> None:
+        system = injection.context.system
+        if not isinstance(system, Holdable):
+            return
+        await node.write_file(system.hold_file(node), b"")
+        state = (await node.process()).state
+        if state is ProcessState.DEAD:
+            await node.start()
+        elif state is ProcessState.STOPPED:
+            await node.resume()
+        seen_of(injection, node)["after"] = await status(node)
+
+    def proof(self, injection: Injection) -> Proof:
+        event = injection.evidence.get("event")
+        key = injection.step.parameters.get("key")
+        reasons = []
+        for name in injection.names:
+            reason = _wrong(injection.evidence.get(name, {}), event, key)
+            if reason is None:
+                return Proof(True, injection.evidence)
+            reasons.append(f"{name}: {reason}")
+        return Proof(False, injection.evidence, "; ".join(reasons))
+
+
+def _order(injection: Injection) -> tuple[Holdable, str, str | None]:
+    """The system, the event and its key."""
+    system, parameters = injection.context.system, injection.step.parameters
+    if not isinstance(system, Holdable):
+        raise TargetError(f"{system.name} cannot stop itself after an event (hold_file, start_events)")
+    event, key = parameters.get("event"), parameters.get("key")
+    if event is None and parameters.get("seen", False):
+        often = sorted(event for event, count in injection.context.seen.items() if count >= OFTEN)
+        event = random.Random(injection.seed).choice(often or list(system.start_events))
+    if event is None:
+        if not parameters.get("restart", False):
+            raise TargetError("hold needs the parameter event, or restart=true for an event of a start")
+        event = random.Random(injection.seed).choice(list(system.start_events))
+    if any(word is not None and (not str(word) or len(str(word).split()) != 1) for word in (event, key)):
+        raise NodeError(f"hold: event {event!r} and key {key!r} must be one word each")
+    return system, str(event), None if key is None else str(key)
+
+
+async def _give(injection: Injection, system: Holdable, nodes: Sequence[Node], order: str, restart: bool) -> None:
+    async def give(node: Node) -> None:
+        seen = seen_of(injection, node)
+        seen["before"] = await status(node)
+        await node.write_file(system.hold_file(node), f"{order}\n".encode())
+        if restart:
+            await node.kill()
+            await node.start()
+
+    await on_each(nodes, give)
+
+
+async def _fall_back(injection: Injection, system: Holdable) -> None:
+    """Half of the time is over: does no target stand, one is to pass the events of a start."""
+    await asyncio.sleep(injection.step.duration / 2)
+    try:
+        for node in injection.targets:
+            if (await node.process()).state is ProcessState.STOPPED:
+                return
+        injection.evidence["fell_back"] = f"{injection.evidence['event']} did not come"
+        # The first of them that comes: one that waits for the end of a session may come too late.
+        await _give(injection, system, injection.targets[:1], "\n".join(system.start_events), True)
+    except NodeError as error:
+        injection.evidence["fell_back"] = str(error)
+
+
+def _wrong(seen: dict[str, Any], event: str | None, key: Parameter | None) -> str | None:
+    """What is missing from the proof for one node, or None."""
+    if "at_heal" not in seen:
+        return "its process was not seen at the heal"
+    if seen["at_heal"]["state"] != ProcessState.STOPPED:
+        return f"was {seen['at_heal']['state']} at the heal: it never reached {event}"
+    last = seen.get("last_event")
+    if last is None:
+        return "was stopped, but no line of its event log has been read"
+    if last["event"] != event or (key is not None and last["key"] != key):
+        return f"was stopped, but its last event was {last['event']}, not {event}"
+    return None

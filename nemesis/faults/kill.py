@@ -1,0 +1,57 @@
+"""Kill: SIGKILL the process at the injection, start it again at the heal.
+
+The process alone dies. The node keeps its files, the page cache included (this is no power loss), and its network
+rules, so a partition stays in force over a kill and the restarted process comes up behind it.
+
+Of a node with several processes all are killed, and the proof is about the main one; or one that the target names.
+
+Proof: the process was alive before, dead from the injection to the heal, and another incarnation runs afterwards.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from assay.cluster.node import Node, ProcessState
+from assay.nemesis.faults.fault import Injection
+from assay.nemesis.faults.impact import Impact
+from assay.nemesis.faults.process import ServerFault, acted_on, seen_of, status, unseen
+
+
+class Kill(ServerFault):
+    """SIGKILL, and a new start at the heal."""
+
+    name = "kill"
+    description = "the process is killed (SIGKILL) and started again at the heal"
+    impact = Impact(ends_process=True)
+
+    async def strike(self, injection: Injection, node: Node) -> None:
+        seen, one = seen_of(injection, node), acted_on(injection, node)
+        if "before" not in seen:  # by now it may have ended by itself, as it was to
+            seen["before"] = await status(one)
+        if one is node:
+            await self.end(injection, node)
+        else:
+            await one.kill()
+        seen["killed"] = await status(one)
+
+    async def end(self, injection: Injection, node: Node) -> None:
+        """How the process ends."""
+        await node.kill()
+
+    async def undo(self, injection: Injection, node: Node) -> None:
+        # Only what is dead: after an injection that failed midway some targets may never have been killed.
+        one = acted_on(injection, node)
+        if (await one.process()).state is ProcessState.DEAD:
+            await one.start()
+        seen_of(injection, node)["after"] = await status(one)
+
+    def lacking(self, seen: Mapping[str, Any]) -> str | None:
+        if (missing := unseen(seen, "before", "killed", "at_heal", "after")) is not None:
+            return missing
+        if seen["before"]["state"] == ProcessState.DEAD:
+            return "was dead already when it should have been killed"
+        if seen["killed"]["state"] != ProcessState.DEAD or seen["at_heal"]["state"] != ProcessState.DEAD:
+            return "was not dead while the fault was in force"
+        if seen["after"]["incarnation"] in (None, seen["before"]["incarnation"]):
+            return "no other incarnation was seen after the heal"
+        return None

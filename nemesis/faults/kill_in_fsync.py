@@ -1,0 +1,106 @@
+"""The end that comes while an fsync is under way.
+
+``kill-in-fsync``        fsyncs are slow for ``slow_for`` seconds, each by ``seconds``; then the process is killed in
+                         the middle of one (``part`` of it is over)
+``power-loss-in-fsync``  the same, and the power is lost (``power_loss``)
+
+What an fsync was about is then not on the disk, or torn. The process is stopped at just that moment, by its disk, and
+dies there, however long the harness takes to see it. It may be one that the main one has started, as PostgreSQL's are
+that write; all of them are killed then. Proof: that it was stopped so, and the proof of the end.
+"""
+
+import asyncio
+import random
+from typing import Final, cast
+
+from assay.cluster.node import Cluster, Node, Slowable
+from assay.cluster.system import System
+from assay.nemesis.faults.fault import Census, Injection, Proof, on_all, on_each
+from assay.nemesis.faults.kill import Kill
+from assay.nemesis.faults.power_loss import PowerLoss
+from assay.nemesis.faults.process import not_here, seen_of
+from assay.nemesis.faults.slow_disk import as_before, seconds_of
+from assay.nemesis.schedule.schedule import Parameter
+
+LONG: Final = (0.05, 0.2, 0.8)
+SLOW_FOR: Final = (0.0, 0.0, 0.5, 1.5)
+"""Seconds: what is begun, appended or counted during a slow fsync shows after it."""
+PARTS: Final = (0.1, 0.5, 0.9)
+PATIENCE: Final = 4.0
+"""Seconds for an fsync to begin: the broker's come once a second at least, while it is written to."""
+LOOK_EVERY: Final = 0.01
+
+
+class KillInFsync(Kill):
+    """The process of one server is killed while an fsync is under way."""
+
+    name = "kill-in-fsync"
+    description = "fsyncs are slow for a moment, and in the middle of one the process is killed; started at the heal"
+    slow_disks = True
+
+    def parameters(self, rng: random.Random, census: Census) -> dict[str, Parameter]:
+        return {"seconds": rng.choice(LONG), "slow_for": rng.choice(SLOW_FOR), "part": rng.choice(PARTS)}
+
+    async def probe(self, cluster: Cluster, system: System) -> str | None:
+        return not_here(cluster, system, Slowable, "made slow") or await super().probe(cluster, system)
+
+    async def inject(self, injection: Injection) -> None:
+        """Of several machines, which lose power together, one is enough to be in an fsync."""
+        seconds, parameters = seconds_of(injection), injection.step.parameters
+        midway = seconds * min(float(parameters.get("part", 0.5)), 0.9)
+        slow_for = float(parameters.get("slow_for", 0.0))
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+
+        async def slow(node: Node) -> None:
+            disk = cast(Slowable, node)
+            seen_of(injection, node)["halts"] = (await disk.slowed()).halts
+            await disk.slow_disk(seconds)
+
+        await on_each(injection.targets, slow)
+        await asyncio.sleep(slow_for)
+        await on_each(injection.targets, lambda node: cast(Slowable, node).halt_in_fsync(midway))
+        caught: list[str] = []
+        while not caught and loop.time() <= began + slow_for + PATIENCE:
+            await asyncio.sleep(LOOK_EVERY)
+            caught = await _halted(injection)
+        injection.evidence["in_fsync"] = caught
+        injection.evidence["waited"] = round(loop.time() - began, 3)
+        await super().inject(injection)
+        await on_each(injection.targets, _as_before)
+
+    async def heal(self, injection: Injection) -> None:
+        await on_each(injection.targets, _as_before)
+        await super().heal(injection)
+
+    def proof(self, injection: Injection) -> Proof:
+        lost = super().proof(injection)
+        if not lost.took_effect or injection.evidence.get("in_fsync"):
+            return lost
+        return Proof(False, lost.evidence, f"no fsync of {', '.join(injection.names)} was under way")
+
+
+class PowerLossInFsync(KillInFsync, PowerLoss):
+    """The power of one server is lost while an fsync is under way."""
+
+    name = "power-loss-in-fsync"
+    description = "the same, and the machine loses power: what was not fsynced is gone; started again at the heal"
+    impact = PowerLoss.impact
+    on_targets = staticmethod(on_all)
+
+
+async def _halted(injection: Injection) -> list[str]:
+    """The targets that stand still in an fsync, or of which a process does that the main one has started."""
+    halted = []
+    for node in injection.targets:
+        slowed = await cast(Slowable, node).slowed()
+        if slowed.halts > seen_of(injection, node)["halts"] and slowed.standing:
+            halted.append(node.name)
+    return halted
+
+
+async def _as_before(node: Node) -> None:
+    """Its process stands still in no fsync, nor will it, and its disk is as fast as ever."""
+    if isinstance(node, Slowable):
+        await node.halt_in_fsync(0.0)
+    await as_before(node)

@@ -1,0 +1,105 @@
+"""The end that comes between two changes to the disk.
+
+``kill-in-write``        the process ends just ``before`` a change or just ``after`` it (``side``): of one kind
+                         (``change``) the next one, or a later one (``after`` so many)
+``power-loss-in-write``  the same, and the power is lost
+
+What takes several changes (a file written beside, made durable, renamed; a log cut, its epochs after it) is then half
+done. The process ends by itself, at just that moment, however long the harness takes to see it. Kinds of changes are
+those of :mod:`assay.nemesis.faults.disk_error`. Proof: that it ended so, and the proof of the end.
+"""
+
+import random
+from typing import Final, cast
+
+from assay.cluster.node import Breakable, Cluster, Node, ProcessState
+from assay.cluster.system import System
+from assay.nemesis.faults.disk_error import TO_FAIL, as_before, broken_at_chosen, drawn, within
+from assay.nemesis.faults.fault import Census, Injection, Proof, on_all, on_each
+from assay.nemesis.faults.kill import Kill
+from assay.nemesis.faults.power_loss import PowerLoss
+from assay.nemesis.faults.process import not_here, seen_of, status
+from assay.nemesis.schedule.schedule import Parameter
+from assay.nemesis.schedule.target import TargetError
+
+SIDES: Final = ("before", "after")
+PATIENCE: Final = 3.0
+"""Seconds for any change, once no one of the chosen kind has come."""
+
+
+class KillInWrite(Kill):
+    """The process of one server ends just before, or just after, it changes something on its disk."""
+
+    name = "kill-in-write"
+    description = "the process is killed just before or after a change to its disk; started again at the heal"
+    slow_disks = True
+
+    def parameters(self, rng: random.Random, census: Census) -> dict[str, Parameter]:
+        return {**drawn(rng), "side": rng.choice(SIDES)}
+
+    async def probe(self, cluster: Cluster, system: System) -> str | None:
+        return not_here(cluster, system, Breakable, TO_FAIL) or await super().probe(cluster, system)
+
+    async def inject(self, injection: Injection) -> None:
+        """Of several machines, which lose power together, one is enough to end so."""
+
+        async def note(node: Node) -> None:
+            seen = seen_of(injection, node)
+            seen["before"] = await status(node)
+            seen["ends"] = (await cast(Breakable, node).broken()).ends
+
+        await on_each(injection.targets, note)
+        await broken_at_chosen(injection, lambda: _any(injection), made=_side(injection) == "after")
+        await within(PATIENCE, lambda: _any(injection))
+        injection.evidence["in_write"] = await _ended(injection)
+        await super().inject(injection)
+        await on_each(injection.targets, as_before)
+
+    async def heal(self, injection: Injection) -> None:
+        await on_each(injection.targets, as_before)
+        await super().heal(injection)
+
+    def proof(self, injection: Injection) -> Proof:
+        ended = super().proof(injection)
+        if not ended.took_effect or injection.evidence.get("in_write"):
+            return ended
+        return Proof(False, ended.evidence, f"{', '.join(injection.names)} changed nothing on disk, so ended otherwise")
+
+    async def end(self, injection: Injection, node: Node) -> None:
+        """The others, where several are to."""
+        if (await node.process()).state is not ProcessState.DEAD:
+            await super().end(injection, node)
+
+
+class PowerLossInWrite(KillInWrite, PowerLoss):
+    """The power of one server is lost then."""
+
+    name = "power-loss-in-write"
+    description = "the same, and the machine loses power: what was not fsynced is gone; started again at the heal"
+    impact = PowerLoss.impact
+    on_targets = staticmethod(on_all)
+
+    async def end(self, injection: Injection, node: Node) -> None:
+        """Of a machine whose process is dead, too."""
+        await PowerLoss.end(self, injection, node)
+
+
+def _side(injection: Injection) -> str:
+    value = injection.step.parameters.get("side", "before")
+    if value not in SIDES:
+        wanted = " or ".join(SIDES)
+        raise TargetError(f"{injection.step.fault} needs the parameter side, {wanted}, not {value!r}")
+    return str(value)
+
+
+async def _ended(injection: Injection) -> list[str]:
+    """The targets whose processes have ended at a change."""
+    return [
+        node.name
+        for node in injection.targets
+        if (await cast(Breakable, node).broken()).ends > seen_of(injection, node)["ends"]
+    ]
+
+
+async def _any(injection: Injection) -> bool:
+    return bool(await _ended(injection))

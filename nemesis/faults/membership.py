@@ -1,0 +1,199 @@
+"""Membership: a server leaves the cluster, and an empty one joins it, while clients use it.
+
+All replicas of the server are moved away, also those that the system keeps for itself; where every other server has one
+already, the key has one fewer meanwhile. Then the process is ended cleanly and all its data are removed. What comes up
+on the node afterwards, with the same id, is a new server that has nothing.
+
+``membership-remove``   the cluster does without it until the heal, when an empty one is added
+``membership-replace``  an empty one takes its place at once, and has no replicas until the heal
+``membership-add``      a node that was none becomes a server, and gets replicas in the place of others'; at the heal it
+                        leaves, in the same way as one that is removed
+
+At the heal the replicas come back to where they were, so that everything is copied. ``membership`` draws one of these.
+
+A move waits for servers that are dead, so all of it goes on in the background: the fault lingers until everything is
+where it was. A key that clients have deleted, or moved since, is left alone then. Clients may also make topics
+meanwhile, on this server, too. So it is looked at again once the process has ended; when it was given something, the
+process is started again, and that is moved away as well.
+
+Proof: the server had replicas, which were moved away; it had none when it had ended; its process ended by itself; the
+system listed its members without it; its files are gone; and another incarnation was listed again and has its replicas.
+Of one that was added: the members were listed without it, with it, and without it again, and it had replicas.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from assay.cluster.membership import Membered
+from assay.cluster.node import Cluster, ProcessState, Restorable
+from assay.cluster.system import Durable, Movable, System
+from assay.nemesis.faults.fault import Census, Injection, Proof, Scope
+from assay.nemesis.faults.impact import Impact
+from assay.nemesis.faults.membership_actions import MOVE_SECONDS as RETURN_SECONDS
+from assay.nemesis.faults.membership_actions import Joining, Leaving
+from assay.nemesis.faults.move import MOVE_SECONDS, SINGLE
+from assay.nemesis.faults.process import chosen, draw_target, possible
+from assay.nemesis.faults.restart import Restart
+from assay.nemesis.schedule.schedule import Parameter
+from assay.nemesis.schedule.target import Kind, Target, TargetError, servers
+
+
+class Change(enum.StrEnum):
+    """Who comes and who goes."""
+
+    REMOVE = "remove"
+    REPLACE = "replace"
+    ADD = "add"
+
+
+DESCRIPTIONS = {
+    Change.REMOVE: "a server is removed, its replicas moved away first; an empty one is added at the heal",
+    Change.REPLACE: "the same, but an empty server takes its place, and its id, at once",
+    Change.ADD: "a server is added, and gets replicas; at the heal they go back, and it is removed",
+}
+
+
+class Membership(Restart):
+    """See the module."""
+
+    capabilities: Sequence[type] = (Movable, Membered, Durable)
+    scope = Scope.NODE
+    impact = Impact(ends_process=True, gradual=True, moves_replicas=True)
+    lingers = MOVE_SECONDS
+
+    def __init__(self, change: Change | None = None) -> None:
+        self._changes = tuple(Change) if change is None else (change,)
+        self.name = "membership" if change is None else f"membership-{change}"
+        self.description = (
+            "a server leaves the cluster without its replicas, and an empty one joins it; or the other way round"
+            if change is None
+            else DESCRIPTIONS[change]
+        )
+        self.spares = int(Change.ADD in self._changes)
+        """Nodes that wait to join."""
+
+    def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
+        change = rng.choice(possible(self.name, self._changes, lambda change: _trouble(change, census, target)))
+        kinds = (Kind.SPARE,) if change is Change.ADD else (Kind.ONE, Kind.LEADER, Kind.CONTROLLER)
+        whom, _ = draw_target(rng, census, target, kinds)
+        return whom, {"change": str(change)}
+
+    async def probe(self, cluster: Cluster, system: System) -> str | None:
+        everyone = servers(cluster, system)
+        if self._changes != (Change.ADD,) and len(everyone) < 3:
+            return "there are not two other servers to move to (--nodes=3)"
+        if len(cluster.spares) < self.spares:
+            return "no node waits to join"
+        if not all(isinstance(node, Restorable) for node in (*everyone, *cluster.spares)):
+            return f"a {cluster.kind} node's data cannot be removed"
+        return await super().probe(cluster, system)
+
+    async def inject(self, injection: Injection) -> None:
+        if len(injection.targets) != 1:
+            raise TargetError(f"{self.name} is of one server, not of {', '.join(injection.names)}")
+        change = self._change(injection)
+        if change is Change.ADD:
+            joining = Joining(injection)
+            await joining.begin()
+            going = joining.go()
+        else:
+            leaving = await Leaving.of_one_with_replicas(injection)
+            going = leaving.go(replaced=change is Change.REPLACE)
+        injection.background = asyncio.get_running_loop().create_task(going, name=f"{self.name} {injection.id}")
+
+    async def observe(self, injection: Injection) -> None:
+        """Once it is gone, or there, the way back begins, which the last look waits for no longer than any other."""
+        task, evidence = injection.background, injection.evidence
+        if task is None or not task.done():
+            return
+        await task
+        if "returning" not in evidence:
+            evidence["returning"] = True
+            injection.background = asyncio.get_running_loop().create_task(self._return(injection))
+
+    async def heal(self, injection: Injection) -> None:
+        task, evidence = injection.background, injection.evidence
+        if task is not None and not task.done() and "returning" in evidence:
+            await asyncio.wait([task], timeout=RETURN_SECONDS)
+        await injection.end_background()
+        if "members" in evidence and "back" not in evidence:
+            await self._return(injection)
+
+    async def _return(self, injection: Injection) -> None:
+        if self._change(injection) is Change.ADD:
+            await Joining(injection).leave_again()
+        else:
+            await Leaving(injection).come_back()
+
+    def proof(self, injection: Injection) -> Proof:
+        (name,) = injection.names
+        if self._change(injection) is Change.ADD:
+            trouble = _lacking_of_added(name, injection.evidence)
+        else:
+            ended = super().proof(injection)
+            if not ended.took_effect:
+                return ended
+            trouble = _lacking(name, injection.evidence)
+        return Proof(trouble is None, injection.evidence, trouble)
+
+    def _change(self, injection: Injection) -> Change:
+        return chosen(self.name, injection, "change", Change, self._changes[:1])
+
+
+def _trouble(change: Change, census: Census, target: Target | None) -> str | None:
+    """Why this change cannot be drawn, or None."""
+    if census.keys == ():
+        return f"{change} needs a key with replicas"
+    if change is Change.ADD:
+        if not census.spares:
+            return f"{change} needs a node that waits to join"
+        return None if target in (None, Target(Kind.SPARE)) else f"{change} takes the spare node, not {target}"
+    if census.servers < 3:
+        return f"{change} needs three servers (--nodes=3)"
+    if target is not None and (target.kind not in SINGLE or len(target.names) > 1):
+        return f"{change} takes one server, not {target}: one, leader, controller, a name"
+    return None
+
+
+def _lacking(name: str, evidence: Mapping[str, Any]) -> str | None:
+    """What is missing from the proof, beyond that of a restart."""
+    if not evidence.get("moved"):
+        return f"no replica of {name} was moved away"
+    if name not in evidence["members"] or name in evidence.get("without", [name]):
+        return f"{name} was a member all the time"
+    if evidence.get("kept") != []:
+        return f"{name} still had {', '.join(evidence.get('kept', ['all']))} when it had ended"
+    seen = evidence[name]
+    if (left := _left_behind(name, seen)) is not None:
+        return left
+    if name not in evidence.get("with", ()):
+        return f"{name} did not become a member again"
+    return None if "back" in evidence else f"the replicas of {name} have not come back"
+
+
+def _lacking_of_added(name: str, evidence: Mapping[str, Any]) -> str | None:
+    """What is missing from the proof of a server that was added, or None."""
+    seen = evidence.get(name, {})
+    if name in evidence.get("members", [name]):
+        return f"{name} was a member before"
+    if name not in evidence.get("with", ()):
+        return f"{name} did not become a member"
+    if not evidence.get("taken"):
+        return f"{name} got no replica"
+    if name in evidence.get("without", [name]) or seen.get("ended", {}).get("state") != ProcessState.DEAD:
+        return f"{name} is still a member, or runs"
+    if evidence.get("kept") != []:
+        return f"{name} still had {', '.join(evidence.get('kept', ['all']))} when it had ended"
+    return _left_behind(name, seen)
+
+
+def _left_behind(name: str, seen: Mapping[str, Any]) -> str | None:
+    """What of its data was left, or has not been looked at yet: a proof is asked for while all of it goes on."""
+    if seen.get("files") and seen.get("left") == 0:
+        return None
+    return f"{seen.get('left', 'all')} of {seen.get('files', 0)} files of {name} were left"

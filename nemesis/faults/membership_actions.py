@@ -1,0 +1,264 @@
+"""What a server is made to do that leaves a cluster for a while, or joins it for one (``membership``).
+
+Its replicas go or come, its process ends or starts.
+
+What it knows of itself is in the evidence of the fault, so that what was begun can be finished by another who looks
+there. A move waits for servers that are dead, so everything here may take long, and is done in the background.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import Any, Final, cast
+
+from assay.cluster.membership import Standing
+from assay.cluster.node import Node, NodeError, ProcessState, Restorable
+from assay.nemesis.faults.data_loss import lock_files
+from assay.nemesis.faults.fault import NOT_READY_ERRORS, Injection
+from assay.nemesis.faults.move import ASK_EVERY, elsewhere
+from assay.nemesis.faults.process import seen_of, status
+from assay.nemesis.faults.restart import serves
+from assay.nemesis.schedule.target import TargetError, possible_servers
+
+ASK_SECONDS = 5.0
+"""For the system to say who has what, and to take one order."""
+MOVE_SECONDS = 20.0
+"""For all replicas of one server to be elsewhere, or back, or on it."""
+MOST_KEYS: Final = 6
+"""Of which one that joins gets a replica in place of another server's, whose rank it takes over: the first leads."""
+
+TRIES = 3
+"""How often at most it is ended, in case that it has been given replicas meanwhile."""
+
+
+class Member:
+    """One server on its way. Evidence: ``moved``, by key: where the replicas were, and where they were ordered to;
+    ``without`` and ``with``: the members as the system has listed them; ``kept``: what it still had when it had ended.
+    """
+
+    def __init__(self, injection: Injection) -> None:
+        self.injection = injection
+        self.evidence = injection.evidence
+        (self.node,) = injection.targets
+        self.system: Any = injection.context.system
+        """``Movable``, ``Membered`` and ``Durable``."""
+        self._nodes: dict[int, Node] = {
+            node.index: node for node in possible_servers(injection.context.cluster, self.system)
+        }
+        self.rng = random.Random(injection.seed)
+
+    @property
+    def seen(self) -> dict[str, Any]:
+        return seen_of(self.injection, self.node)
+
+    async def join(self) -> None:
+        """Its process runs, and it is a member. Raises ``NodeError``."""
+        if (await self.node.process()).state is ProcessState.DEAD:
+            await self.node.start()
+        self.seen["after"] = await status(self.node)
+        await serves(self.system, self.node)
+        index = self.node.index
+        standing = await self.standing(
+            lambda found: index in found.members, f"does not have {self.node.name} as a member"
+        )
+        self.evidence["with"] = self.names(standing.members)
+
+    async def leave(self) -> None:
+        """Its replicas are elsewhere, its process has ended, and its data are gone. Raises ``NodeError``.
+
+        It is looked at again once the process has ended; when it was given something meanwhile, it is started again,
+        and that is moved away as well.
+        """
+        index = self.node.index
+        for _ in range(TRIES):
+            await self._move_away()
+            self.seen["asked"] = True
+            if (await self.node.process()).state is not ProcessState.DEAD:
+                await self.node.terminate()
+            self.seen["ended"] = await status(self.node)
+            standing = await self.standing(
+                lambda found: index not in found.members, f"still has {self.node.name} as a member"
+            )
+            self.evidence["without"] = self.names(standing.members)
+            self.evidence["kept"] = sorted(self.held(standing))
+            if not self.evidence["kept"]:
+                break
+            await self.node.start()
+            await serves(self.system, self.node)
+        else:
+            kept = ", ".join(self.evidence["kept"])
+            raise NodeError(f"{self.node.name} was given replicas again and again: {kept}")
+        folder, disk = self.system.data_folder(self.node), cast(Restorable, self.node)
+        locks = lock_files(self.system, self.node)
+        self.seen["files"] = len(await disk.contents(folder, locks))
+        await disk.remove_contents(folder, locks)
+        self.seen["left"] = len(await disk.contents(folder, locks))
+
+    async def _move_away(self) -> None:
+        await self.until_none(lambda standing: sorted(self.held(standing)), self.order_away, "leave")
+
+    async def until_none(
+        self,
+        left: Callable[[Standing], Collection[str]],
+        order: Callable[[str, Sequence[str], Standing], Awaitable[object]],
+        what: str,
+        standing: Standing | None = None,
+    ) -> Standing:
+        """Orders what is ``left`` to be moved, again and again until nothing is; how things stand then. ``order``
+        takes a key, the names of those that have it, and all else. Raises ``NodeError`` when it takes too long.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + MOVE_SECONDS
+        while True:
+            now = standing or await self.standing()
+            keys = left(now)
+            if not keys:
+                return now
+            if loop.time() >= deadline:
+                raise NodeError(f"{', '.join(keys)} did not {what} {self.node.name}; the dead are waited for")
+            for key in keys:
+                if key in now.replicas:
+                    await order(key, self.names(now.replicas[key]), now)
+            await asyncio.sleep(ASK_EVERY)
+            standing = None
+
+    async def order_away(self, key: str, before: Sequence[str], standing: Standing) -> None:
+        """The replica that it has of a key goes to another member, or goes."""
+        after = elsewhere(before, self.node.name, self.names(standing.members), self.rng)
+        if await self.order(key, after):
+            self.evidence["moved"][key] = [list(before), after]
+
+    async def order(self, key: str, names: Collection[str]) -> bool:
+        """Was it accepted? If not it is given again, unless there is no reason any more."""
+        nodes = [node for name in names for node in self._nodes.values() if node.name == name]
+        with contextlib.suppress(*NOT_READY_ERRORS):
+            async with asyncio.timeout(ASK_SECONDS):
+                return await self.system.move(self.injection.context.cluster, key, nodes) is None
+        return False
+
+    def held(self, standing: Standing) -> set[str]:
+        """The keys of which it has, gets or gives up a replica."""
+        everything: dict[str, Collection[int]] = {**standing.replicas, **standing.moving}
+        return {key for key, indexes in everything.items() if self.node.index in indexes}
+
+    def names(self, indexes: Collection[int]) -> list[str]:
+        ordered = indexes if isinstance(indexes, Sequence) else sorted(indexes)
+        return [self._nodes[index].name for index in ordered if index in self._nodes]
+
+    async def standing(
+        self, fits: Callable[[Standing], bool] = lambda found: True, trouble: str = "does not say who has what"
+    ) -> Standing:
+        """Asks until the answer fits. Raises ``NodeError`` when none does in time."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(ASK_SECONDS):
+                while True:
+                    with contextlib.suppress(*NOT_READY_ERRORS):
+                        found: Standing | None = await self.system.standing(self.injection.context.cluster)
+                        if found is not None and fits(found):
+                            return found
+                    await asyncio.sleep(ASK_EVERY)
+        raise NodeError(f"{self.system.name} {trouble} within {ASK_SECONDS:g} s")
+
+
+class Joining(Member):
+    """A server that was none joins the cluster, has replicas (``go``), and goes again (``leave_again``)."""
+
+    async def begin(self) -> None:
+        """Raises ``TargetError`` for a server that is a member already, ``NodeError`` when no one says who is."""
+        standing = await self.standing()
+        if self.node.index in standing.members or (await self.node.process()).state is not ProcessState.DEAD:
+            raise TargetError(f"{self.node.name} is a member already, or runs; only a spare node can join")
+        self.evidence.update(members=self.names(standing.members), moved={})
+        self.seen["before"] = await status(self.node)
+
+    async def go(self) -> None:
+        """It is a member, and has replicas. Raises ``NodeError``."""
+        await self.join()
+        standing = await self.standing()
+        wanted = self._chosen(standing.replicas)
+        standing = await self.until_none(
+            lambda now: [key for key in wanted if self._is_missing(key, now)], self._order_here, "come to", standing
+        )
+        self.evidence["taken"] = [key for key in wanted if key in self.held(standing)]
+
+    def _chosen(self, known: Collection[str]) -> list[str]:
+        """One that clients use at least, where there is one."""
+        keys, clients = sorted(known), self.system.keys()
+        own = [key for key in clients if key in known]
+        first = [self.rng.choice(own)] if own else []
+        rest = [key for key in keys if key not in first]
+        number = min(len(keys), self.rng.randint(1, MOST_KEYS)) - len(first)
+        return first + self.rng.sample(rest, max(0, number))
+
+    async def _order_here(self, key: str, before: Sequence[str], standing: Standing) -> None:
+        place = self.rng.randrange(len(before))
+        after = [self.node.name if at == place else name for at, name in enumerate(before)]
+        if await self.order(key, after):
+            self.evidence["moved"][key] = [list(before), after]
+
+    def _is_missing(self, key: str, standing: Standing) -> bool:
+        """Is it to come, or on its way? Not one that was deleted, or moved on by someone else."""
+        if key in standing.moving:
+            return True
+        now = standing.replicas.get(key)
+        if now is None or self.node.index in now:
+            return False
+        moved: dict[str, Any] = self.evidence["moved"]
+        return key not in moved or self.names(now) == moved[key][0]
+
+    async def leave_again(self) -> None:
+        """What it has goes back to where it was, or elsewhere, and it is no member any more. Raises ``NodeError``."""
+        await self.leave()
+        self.evidence["back"] = sorted(self.evidence["moved"])
+
+    async def order_away(self, key: str, before: Sequence[str], standing: Standing) -> None:
+        was = self.evidence["moved"].get(key)
+        if was is None or list(before) != was[1] or not await self.order(key, was[0]):
+            await super().order_away(key, before, standing)
+
+
+class Leaving(Member):
+    """A server leaves the cluster (``go``), and comes back with nothing (``come_back``)."""
+
+    @classmethod
+    async def of_one_with_replicas(cls, injection: Injection) -> Leaving:
+        """The target, or one that might as well be it. Raises ``NodeError``, or ``TargetError`` when none has any."""
+        meant = injection.targets[0]
+        standing = await cls(injection).standing()
+        for node in (meant, *injection.others):
+            injection.targets = (node,)
+            leaving = cls(injection)
+            held = leaving.held(standing)
+            if held and node.index in standing.members:
+                injection.evidence.update(held=sorted(held), moved={}, members=leaving.names(standing.members))
+                injection.evidence[node.name] = {"before": await status(node)}
+                return leaving
+        injection.targets = (meant,)
+        raise TargetError(f"{meant.name} has no replica that could be moved away")
+
+    async def go(self, *, replaced: bool) -> None:
+        """``replaced``: an empty server takes its place at once."""
+        await self.leave()
+        if replaced:
+            await self.join()
+
+    async def come_back(self) -> None:
+        """The server is a member, and has the replicas that it had. Raises ``NodeError``."""
+        await self.join()
+        moved: dict[str, Any] = self.evidence["moved"]
+        standing = await self.until_none(
+            lambda now: [key for key in moved if self._is_missing(key, now)],
+            lambda key, *_: self.order(key, moved[key][0]),
+            "come back to",
+        )
+        self.evidence["back"] = [key for key in moved if key in self.held(standing)]
+
+    def _is_missing(self, key: str, standing: Standing) -> bool:
+        """Is it to come back, or on its way? Not one that was deleted, or moved by someone else."""
+        if key in standing.moving:
+            return True
+        now = standing.replicas.get(key)
+        return now is not None and self.names(now) == self.evidence["moved"][key][1]

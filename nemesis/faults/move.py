@@ -1,0 +1,213 @@
+"""Move: a key's replica goes from the target to another server while clients use it, as when a broker is replaced.
+
+A server without a replica of the key gets one in place of another's. Where every server has one already, the target's
+is taken away, and at the heal it comes back, so that it has to copy everything again.
+
+There is nothing to undo: it is healed when the system says that the move has ended. Another fault may keep it from
+ending, so it lingers, and the others do not wait for it; when it still has not ended, its heal has failed, and is tried
+again once they have been healed.
+
+Proof: the key's replicas came to be on other servers. A line of an event log says so as it comes to pass, since clients
+that move replicas too may undo it in the next moment; where none says so, the system is asked at the heal.
+"""
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from assay.cluster.node import Cluster, Node, NodeError
+from assay.cluster.system import Movable, System
+from assay.nemesis.faults.fault import Census, Injection, Proof, Scope
+from assay.nemesis.faults.impact import Impact
+from assay.nemesis.faults.process import ServerFault, draw_target
+from assay.nemesis.schedule.schedule import Parameter, ScheduleError
+from assay.nemesis.schedule.target import Kind, Target, TargetError, possible_servers, servers
+
+T = TypeVar("T")
+SINGLE = (Kind.ONE, Kind.LEADER, Kind.FOLLOWER, Kind.CONTROLLER, Kind.ORIGIN, Kind.NAMED)
+ASK_SECONDS = 5.0
+"""How long the system may be unable to say where the replicas are, and to take the order; no longer than the fault is
+to last, since other faults wait meanwhile."""
+LOOK_SECONDS = 1.0
+"""The same for a look whether a move has ended."""
+MOVE_SECONDS = 30.0
+"""By so much it may outlast its duration."""
+HEAL_SECONDS = 12.0
+"""For each of the moves that have not ended by then."""
+ASK_EVERY = 0.2
+
+
+class MoveReplicas(ServerFault):
+    """One replica of one key, to another server."""
+
+    name = "move-replicas"
+    description = "a key's replica moves from one server to another; it is healed when it has"
+    capabilities: Sequence[type] = (Movable,)
+    scope = Scope.REPLICAS
+    impact = Impact(moves_replicas=True)
+    lingers = MOVE_SECONDS
+
+    def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
+        if census.keys == () or census.servers < 2:
+            raise ScheduleError(f"{self.name} needs a key with replicas, and two servers")
+        if target is not None and (target.kind not in SINGLE or len(target.names) > 1):
+            raise ScheduleError(
+                f"{self.name} takes one server, not {target}: one, leader, follower, controller, a name"
+            )
+        return draw_target(rng, census, target, (Kind.LEADER, Kind.FOLLOWER))
+
+    async def probe(self, cluster: Cluster, system: System) -> str | None:
+        if not isinstance(system, Movable):
+            return f"{system.name} cannot move replicas (replicas_of, move)"
+        if not system.keys():
+            return f"{system.name} has no keys"
+        if len(servers(cluster, system)) < 2:
+            return "there is no second server to move to (--nodes=3)"
+        return await super().probe(cluster, system)
+
+    async def inject(self, injection: Injection) -> None:
+        cluster, system = injection.context.cluster, _movable(injection)
+        rng = random.Random(injection.seed)
+        key = injection.step.target.key or rng.choice(list(injection.context.system.keys()))
+        deadline = asyncio.get_running_loop().time() + min(ASK_SECONDS, injection.step.duration)
+        before = await _known(lambda: system.replicas_of(cluster, key), deadline)
+        if before is None:
+            raise TargetError(f"the system does not say where the replicas of {key} are, or they already move")
+        nodes = {node.name: node for node in servers(cluster, injection.context.system)}
+        known = {node.name: node for node in possible_servers(cluster, injection.context.system)}
+        names, indexes = [node.name for node in before], {node.index: node.name for node in known.values()}
+        meant = elsewhere(names, injection.targets[0].name, list(nodes), rng)
+        injection.evidence.update(key=key, before=names, meant=meant)
+
+        def listen(_: str, line: Mapping[str, Any]) -> None:
+            found = system.moved(line)
+            if found is not None and found[0] == key:
+                after = [indexes[index] for index in found[1]]
+                if set(after) != set(names):
+                    injection.evidence.setdefault("after", after)
+
+        injection.context.listeners[injection.id] = listen
+        await _order(injection, key, [known[name] for name in meant], deadline)
+        injection.evidence["accepted"] = True
+
+    async def observe(self, injection: Injection) -> None:
+        """Has it ended? A replica that was taken away is ordered back at once."""
+        evidence = injection.evidence
+        if "meant" not in evidence or "back" in evidence:
+            return
+        deadline = asyncio.get_running_loop().time() + LOOK_SECONDS
+        found = await _asked(lambda: _placed(injection, evidence["key"]), deadline)
+        if found is None:
+            return
+        if len(evidence.setdefault("after", found)) < len(evidence["before"]):
+            if set(found) == set(evidence["before"]):
+                evidence["back"] = found
+            else:
+                with contextlib.suppress(NodeError):
+                    await _order_back(injection, deadline)
+
+    async def heal(self, injection: Injection) -> None:
+        evidence = injection.evidence
+        if "meant" not in evidence:
+            return
+        key = evidence["key"]
+        if "after" not in evidence:
+            # An order without an answer may be carried out all the same. The fault in force that keeps it from ending
+            # waits for this look to be healed, so the first is short; the conductor heals again after the others.
+            seconds = HEAL_SECONDS if evidence.get("accepted") or evidence.get("awaited") else LOOK_SECONDS
+            evidence["awaited"] = True
+            ended = await _ended(injection, key, seconds)
+            evidence.setdefault("after", ended)  # a line may have been read meanwhile
+        injection.context.listeners.pop(injection.id, None)
+        if len(evidence["after"]) < len(evidence["before"]) and "back" not in evidence:
+            await _order_back(injection, asyncio.get_running_loop().time() + ASK_SECONDS)
+            evidence["back"] = await _ended(injection, key, HEAL_SECONDS)
+
+    def proof(self, injection: Injection) -> Proof:
+        evidence = injection.evidence
+        if "after" not in evidence:
+            return Proof(False, evidence, "no move was seen to end")
+        if set(evidence["after"]) == set(evidence["before"]):
+            return Proof(False, evidence, f"the replicas of {evidence['key']} are where they were")
+        if len(evidence["after"]) < len(evidence["before"]) and "back" not in evidence:
+            return Proof(False, evidence, "the replica that was taken away has not come back")
+        return Proof(True, evidence)
+
+
+def elsewhere(before: Sequence[str], target: str, nodes: Sequence[str], rng: random.Random) -> list[str]:
+    """Where the replicas shall be, so that the target's is elsewhere, or here if it had none; as many if possible.
+
+    Raises ``TargetError`` when the only replica is on the only server.
+    """
+    others = [name for name in nodes if name not in before]
+    if target not in before:
+        leaving = rng.choice(list(before))
+        return [target if name == leaving else name for name in before]
+    if others:
+        coming = rng.choice(others)
+        return [coming if name == target else name for name in before]
+    if len(before) == 1:
+        raise TargetError(f"{target} has the only replica, and there is no other server")
+    return [name for name in before if name != target]
+
+
+def _movable(injection: Injection) -> Movable:
+    system = injection.context.system
+    if not isinstance(system, Movable):
+        raise TargetError(f"{system.name} cannot move replicas (replicas_of, move)")
+    return system
+
+
+async def _order(injection: Injection, key: str, nodes: Sequence[Node], deadline: float) -> None:
+    """Until it is accepted; the same order twice is harmless. Raises ``NodeError`` at the deadline, by the loop."""
+    loop = asyncio.get_running_loop()
+    while True:
+        trouble: str | None = "no answer in time"
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout_at(deadline):
+                trouble = await _movable(injection).move(injection.context.cluster, key, nodes)
+        if trouble is None:
+            return
+        if loop.time() >= deadline:
+            raise NodeError(f"moving {key} to {', '.join(node.name for node in nodes)}: {trouble}")
+        await asyncio.sleep(ASK_EVERY)
+
+
+async def _order_back(injection: Injection, deadline: float) -> None:
+    nodes = {node.name: node for node in possible_servers(injection.context.cluster, injection.context.system)}
+    await _order(injection, injection.evidence["key"], [nodes[name] for name in injection.evidence["before"]], deadline)
+
+
+async def _placed(injection: Injection, key: str) -> list[str] | None:
+    """Where the replicas are; None while they move."""
+    found = await _movable(injection).replicas_of(injection.context.cluster, key)
+    return None if found is None else [node.name for node in found]
+
+
+async def _ended(injection: Injection, key: str, seconds: float) -> list[str]:
+    """Where the replicas are. Raises ``NodeError`` when they still move after that time."""
+    deadline = asyncio.get_running_loop().time() + seconds
+    found = await _known(lambda: _placed(injection, key), deadline)
+    if found is None:
+        raise NodeError(f"the move of {key} has not ended within {seconds:g} s; the dead are waited for")
+    return found
+
+
+async def _asked(ask: Callable[[], Awaitable[T | None]], deadline: float) -> T | None:
+    """None when there is no answer until then, by the loop."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout_at(deadline):
+            return await ask()
+    return None
+
+
+async def _known(ask: Callable[[], Awaitable[T | None]], deadline: float) -> T | None:
+    """As ``_asked``, again and again."""
+    loop = asyncio.get_running_loop()
+    while True:
+        found = await _asked(ask, deadline)
+        if found is not None or loop.time() >= deadline:
+            return found
+        await asyncio.sleep(ASK_EVERY)

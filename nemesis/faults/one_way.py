@@ -1,0 +1,66 @@
+"""One way: links cut in one direction only.
+
+``inbound``   the target drops what arrives from the others: it speaks and does not hear
+``outbound``  the others drop what arrives from the target: it hears and is not heard
+
+On a TCP connection both directions carry acknowledgements, so *the acknowledgements of the open direction starve as
+well*: data still arrives up to the window, is retransmitted, and at last the connection times out at the sender; new
+connections cannot be made either way. What remains open is that which already was: data within the window, packets of
+other kinds. Proof: the counters at the end that drops.
+"""
+
+import random
+from collections.abc import Sequence
+
+from assay.cluster.node import Cluster
+from assay.cluster.system import System
+from assay.nemesis.engine.cut_ledger import Drop
+from assay.nemesis.faults.cut_fault import Cutting, probe_counters
+from assay.nemesis.faults.fault import Census, Injection, census, with_key
+from assay.nemesis.schedule.schedule import Parameter, ScheduleError
+from assay.nemesis.schedule.target import Kind, Target, TargetError, servers, zookeepers
+
+INBOUND, OUTBOUND = "inbound", "outbound"
+KINDS = (Kind.ONE, Kind.LEADER, Kind.CONTROLLER)
+
+
+class OneWay(Cutting):
+    """Drops in one direction between the targets and all other servers, by a seeded choice ZooKeeper too."""
+
+    name = "partition-one-way"
+    description = "one server's packets dropped in one direction only (acknowledgements starve as well)"
+    roles: Sequence[str] = ()
+
+    def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
+        trouble = _trouble(census)
+        if trouble is not None:
+            raise ScheduleError(f"{self.name}: {trouble}")
+        if target is None:
+            target = Target(rng.choice([kind for kind in KINDS if kind is not Kind.LEADER or census.keys != ()]))
+        elif target.kind is Kind.ALL:
+            raise ScheduleError(f"{self.name}: cuts its targets from the rest, of all servers there is no rest")
+        cut_too = bool(census.zookeepers) and (census.servers < 2 or rng.random() < 0.5)
+        direction = rng.choice([INBOUND, OUTBOUND])
+        return with_key(target, rng, census), {"direction": direction, "zookeeper": cut_too}
+
+    async def probe(self, cluster: Cluster, system: System) -> str | None:
+        return _trouble(census(cluster, system)) or await probe_counters(cluster)
+
+    def links(self, injection: Injection) -> list[Drop]:
+        context, parameters, inside = injection.context, injection.step.parameters, injection.names
+        direction = parameters.get("direction", INBOUND)
+        if direction not in (INBOUND, OUTBOUND):
+            raise TargetError(f"{self.name} of unknown direction {direction!r}; {INBOUND} or {OUTBOUND}")
+        others = [node.name for node in servers(context.cluster, context.system) if node.name not in inside]
+        if parameters.get("zookeeper", False):
+            others += [node.name for node in zookeepers(context.cluster) if node.name not in inside]
+        if not others:
+            raise TargetError(f"{self.name}: nothing is left to cut {', '.join(inside)} from")
+        arriving = [(name, other) for name in inside for other in others]
+        return sorted(arriving if direction == INBOUND else [drop[::-1] for drop in arriving])
+
+
+def _trouble(census: Census) -> str | None:
+    if census.servers + (1 if census.zookeepers else 0) < 2 or not census.servers:
+        return f"one-way needs two servers, there are {census.servers} (--nodes=3)"
+    return None

@@ -1,0 +1,159 @@
+"""Packets: what a server sends is late, lost, doubled, overtaken or rationed on its way.
+
+``slow-network``       late by up to ``seconds``, in order
+``packets-loss``       a ``share`` of them is lost
+``packets-duplicate``  a ``share`` arrives twice
+``packets-reorder``    a ``share`` is late by up to ``seconds``, and the others overtake it
+``packets-rate``       so many bytes go out per second (``rate``)
+``packets``            one of these, drawn as ``way``
+
+All that a server sends, or, with the parameter ``to``, what it sends to one node by name or to every ``zookeeper``.
+Connections are TCP: no byte is lost in the end and none comes twice, but all come later, and unevenly, so that a moment
+that lasts tenths of a millisecond otherwise is long enough for another fault to hit. Proof: packets were counted, where
+they go out, that were late, lost or doubled.
+"""
+
+import enum
+import random
+from collections.abc import Sequence
+from typing import Final, cast
+
+from assay.cluster.node import Cluster, Node, Shaped, Traffic
+from assay.cluster.system import System
+from assay.nemesis.faults.fault import LINGER_SECONDS, Census, Injection, Proof, Scope
+from assay.nemesis.faults.process import ServerFault, chosen
+from assay.nemesis.schedule.schedule import Parameter
+from assay.nemesis.schedule.target import Target, TargetError, servers, zookeepers
+
+SECONDS: Final = (0.005, 0.02, 0.05, 0.1, 0.2)
+SHARES: Final = (0.02, 0.1, 0.3)
+RATES: Final = (30_000, 100_000)
+"""Bytes per second: a server of a workload at 80 operations a second sends some tens of thousands."""
+LIMITS: Final = {"seconds": 1.0, "share": 0.9, "rate": 1e9}
+ZOOKEEPER: Final = "zookeeper"
+ONE_LINK: Final = 0.3
+"""How often only what goes to ZooKeeper is hit, where there is one."""
+
+
+class Way(enum.StrEnum):
+    """What befalls the packets."""
+
+    DELAY = "delay"
+    LOSS = "loss"
+    DUPLICATE = "duplicate"
+    REORDER = "reorder"
+    RATE = "rate"
+
+
+DESCRIPTIONS = {
+    Way.DELAY: "what the server sends arrives up to 0.2 s later, in order",
+    Way.LOSS: "up to 30 % of the packets that the server sends are lost",
+    Way.DUPLICATE: "up to 30 % of the packets that the server sends arrive twice",
+    Way.REORDER: "up to 30 % of the packets that the server sends are late, and others overtake them",
+    Way.RATE: "the server's packets go out at 30 or 100 kB/s",
+}
+COUNTED: Final = {
+    Way.DELAY: ("late",),
+    Way.LOSS: ("lost",),
+    Way.DUPLICATE: ("doubled",),
+    Way.REORDER: ("late",),
+    Way.RATE: ("late", "lost"),
+}
+"""What of the node's counts shows that it happened."""
+
+
+class Packets(ServerFault):
+    """One way, or with None one that is drawn; after the heal packets go out as before."""
+
+    scope = Scope.CONNECTION
+    lingers = LINGER_SECONDS
+
+    def __init__(self, way: Way | None = None) -> None:
+        self._way = way
+        self.name = "packets" if way is None else "slow-network" if way is Way.DELAY else f"packets-{way}"
+        self.description = (
+            "what the server sends is late, lost, doubled, overtaken or rationed" if way is None else DESCRIPTIONS[way]
+        )
+
+    def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
+        whom, _ = super().draw(rng, census, target)
+        if self._way is Way.DELAY:
+            return whom, {"seconds": rng.choice(SECONDS)}
+        way = rng.choice(list(Way)) if self._way is None else self._way
+        parameters: dict[str, Parameter] = {} if self._way is way else {"way": str(way)}
+        if way in (Way.DELAY, Way.REORDER):
+            parameters["seconds"] = rng.choice(SECONDS)
+        if way in (Way.LOSS, Way.DUPLICATE, Way.REORDER):
+            parameters["share"] = rng.choice(SHARES)
+        if way is Way.RATE:
+            parameters["rate"] = rng.choice(RATES)
+        if census.zookeepers and rng.random() < ONE_LINK:
+            parameters["to"] = ZOOKEEPER
+        return whom, parameters
+
+    async def probe(self, cluster: Cluster, system: System) -> str | None:
+        for node in servers(cluster, system):
+            if not isinstance(node, Shaped):
+                return f"what a {cluster.kind} node sends cannot be made late; the simulation's can (--cluster=sim)"
+            if (reason := await node.shaping_unavailable()) is not None:
+                return f"the packets of {node.name} cannot be queued: {reason}"
+        return await super().probe(cluster, system)
+
+    async def inject(self, injection: Injection) -> None:
+        self._traffic(injection)
+        if (peers := self._peers(injection)) is not None:
+            injection.evidence["to"] = [peer.name for peer in peers]
+        await super().inject(injection)
+
+    async def strike(self, injection: Injection, node: Node) -> None:
+        injection.evidence[node.name] = {}
+        await cast(Shaped, node).shape(self._traffic(injection), self._peers(injection))
+
+    async def look(self, injection: Injection, node: Node) -> None:
+        injection.evidence[node.name] = dict(await cast(Shaped, node).shaped())
+
+    async def undo(self, injection: Injection, node: Node) -> None:
+        if isinstance(node, Shaped):
+            await node.shape(None)
+
+    def proof(self, injection: Injection) -> Proof:
+        counted = COUNTED[self._way_of(injection)]
+        seen = {name: injection.evidence.get(name, {}) for name in injection.names}
+        quiet = [name for name, counts in seen.items() if not any(counts.get(what) for what in counted)]
+        reason = f"{', '.join(quiet)} sent nothing that was {' or '.join(counted)}" if quiet else None
+        return Proof(not quiet, injection.evidence, reason)
+
+    def _way_of(self, injection: Injection) -> Way:
+        return chosen(self.name, injection, "way", Way, (self._way,) if self._way is not None else ())
+
+    def _traffic(self, injection: Injection) -> Traffic:
+        def given(name: str) -> float:
+            value = injection.step.parameters.get(name)
+            if isinstance(value, str) or value is None or not 0 < value <= LIMITS[name]:
+                raise TargetError(
+                    f"{self.name} needs the parameter {name}, more than 0 and at most {LIMITS[name]:g}, not {value!r}"
+                )
+            return float(value)
+
+        match self._way_of(injection):
+            case Way.DELAY:
+                return Traffic(delay=given("seconds"))
+            case Way.LOSS:
+                return Traffic(loss=given("share"))
+            case Way.DUPLICATE:
+                return Traffic(copies=given("share"))
+            case Way.REORDER:
+                return Traffic(delay=given("seconds"), late=given("share"), overtaking=True)
+            case Way.RATE:
+                return Traffic(rate=given("rate"))
+
+    def _peers(self, injection: Injection) -> Sequence[Node] | None:
+        """Of one link; None for all."""
+        to = injection.step.parameters.get("to")
+        if to is None:
+            return None
+        cluster = injection.context.cluster
+        peers = zookeepers(cluster) if to == ZOOKEEPER else [node for node in cluster.nodes if node.name == to]
+        if not peers:
+            raise TargetError(f"{self.name}: there is no node {to!r} to send anything to")
+        return peers

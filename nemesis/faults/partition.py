@@ -1,0 +1,297 @@
+"""Partitions: links between nodes cut in both directions, by dropping what arrives at either end.
+
+Shapes:
+
+``one``                 the targets from all other servers; a seeded choice says whether from ZooKeeper as well
+``halves``              half of the servers from the other half; both still reach ZooKeeper
+``majority-minority``   a minority of the servers from the majority; both still reach ZooKeeper
+``random-halves``       all nodes, ZooKeeper's too, in two halves: one side loses ZooKeeper's quorum
+``isolate-leader``      the leader of a key from all other servers; all still reach ZooKeeper
+``isolate-controller``  the same for the controller
+``majorities-ring``     every server reaches a majority, and no two the same; all reach ZooKeeper (four servers or more)
+``bridge``              two sides, and one server that both reach; all reach ZooKeeper
+``from-zookeeper``      the targets from every ZooKeeper node; the servers still reach each other
+``leader-and-follower`` the leader of a key with one other server from the rest, and from ZooKeeper (three servers)
+``follower-from-leader`` a follower of a key from its leader alone; both reach all others and ZooKeeper
+``links``               any subset of the links between servers, ZooKeeper and client nodes, either way or both; what
+                        that comes to may have a name (:mod:`assay.nemesis.faults.cut_shape_names`)
+
+Packets are dropped, not rejected, so established connections stall rather than break (:class:`FastFail` is the other
+kind). Who is cut from whom is a function of the targets and of the parameter ``order``, which seeds a
+shuffle.
+"""
+
+import itertools
+import random
+from collections.abc import Callable, Sequence
+
+from assay.cluster.node import Cluster, Node
+from assay.cluster.system import ZOOKEEPER_ROLE, System
+from assay.nemesis.engine.cut_ledger import Drop, Manner, both_ways
+from assay.nemesis.faults.cut_fault import Cutting, probe_counters
+from assay.nemesis.faults.cut_shape_names import likeness, reach_in_ring
+from assay.nemesis.faults.fault import Census, Injection, Proof, census, with_key
+from assay.nemesis.faults.link_set import LIKENESS, drawn_links, read_links
+from assay.nemesis.faults.process import chosen, possible
+from assay.nemesis.schedule.schedule import Parameter
+from assay.nemesis.schedule.shape import ISOLATED, Shape
+from assay.nemesis.schedule.target import (
+    NAMING_KEYS,
+    OF_CLIENTS,
+    Kind,
+    Target,
+    TargetError,
+    clients,
+    servers,
+    zookeepers,
+)
+
+DESCRIPTIONS = {
+    Shape.ONE: "one server cut from all others, by a seeded choice from ZooKeeper too",
+    Shape.HALVES: "the servers cut into two halves that both reach ZooKeeper",
+    Shape.MAJORITY_MINORITY: "a minority of the servers cut from the majority, not from ZooKeeper",
+    Shape.RANDOM_HALVES: "all nodes, ZooKeeper's too, cut into two halves",
+    Shape.ISOLATE_LEADER: "the leader of a key cut from all other servers, not from ZooKeeper",
+    Shape.ISOLATE_CONTROLLER: "the controller cut from all other servers, not from ZooKeeper",
+    Shape.MAJORITIES_RING: "every server reaches a majority, no two the same one (four servers)",
+    Shape.BRIDGE: "two sides that only one server, the bridge, both reaches",
+    Shape.FROM_ZOOKEEPER: "one server cut from every ZooKeeper node",
+    Shape.LEADER_AND_FOLLOWER: "a leader and one other server cut from the rest, and from ZooKeeper",
+    Shape.FOLLOWER_FROM_LEADER: "a follower of a key cut from its leader alone",
+    Shape.LINKS: "any subset of the links between servers, ZooKeeper and clients, either way or both",
+}
+SEPARATE = (Shape.RANDOM_HALVES, Shape.LEADER_AND_FOLLOWER, Shape.FOLLOWER_FROM_LEADER, Shape.LINKS)
+"""What ``partition`` does not draw from. Some of these may take ZooKeeper from a majority, which no second fault may
+meet in a combined run: then no server at all is left in peace. They have names of their own."""
+MIXED = tuple(shape for shape in Shape if shape not in SEPARATE)
+ORDERED = (Shape.RANDOM_HALVES, Shape.MAJORITIES_RING, Shape.BRIDGE, Shape.LEADER_AND_FOLLOWER)
+LEAST = {Shape.MAJORITY_MINORITY: 3, Shape.BRIDGE: 3, Shape.MAJORITIES_RING: 4, Shape.LEADER_AND_FOLLOWER: 3}
+"""Servers that a shape needs; 2 unless said here."""
+NUMBERS = {2: "two servers", 3: "three servers", 4: "four servers"}
+
+
+class Partition(Cutting):
+    """A mix of all shapes, or one shape alone (``partition-halves``)."""
+
+    def __init__(self, shape: Shape | None = None) -> None:
+        self._shapes: tuple[Shape, ...] = (shape,) if shape is not None else MIXED
+        self.name = f"partition-{shape}" if shape is not None else "partition"
+        self.everywhere = shape is Shape.LINKS
+        self.description = DESCRIPTIONS[shape] if shape is not None else "links cut: a shape is drawn each time"
+        self.roles: Sequence[str] = (ZOOKEEPER_ROLE,) if shape is Shape.FROM_ZOOKEEPER else ()
+
+    def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
+        """A shape that this cluster and the target allow, and whether ``one`` is cut from ZooKeeper too."""
+        shape = rng.choice(possible(self.name, self._shapes, lambda shape: _trouble(shape, census, target)))
+        if shape is Shape.LINKS:
+            return drawn_links(rng, census)
+        parameters: dict[str, Parameter] = {"shape": str(shape)}
+        if shape is Shape.ONE:
+            of_servers = target is None or target.kind not in OF_CLIENTS
+            cut_too = of_servers and bool(census.zookeepers) and (census.servers < 2 or rng.random() < 0.5)
+            parameters["zookeeper"] = cut_too
+        if shape in ORDERED:
+            parameters["order"] = rng.getrandbits(16)
+        if shape is Shape.FOLLOWER_FROM_LEADER and census.keys:
+            parameters["key"] = rng.choice(census.keys) if target is None or target.key is None else target.key
+        implied = ISOLATED.get(shape, Kind.ONE)
+        if shape is Shape.BRIDGE and census.keys:
+            # Else the leader may be the bridge, and those on either side may have nothing to say to each other.
+            implied = Kind.FOLLOWER
+        whom = target if target is not None else Target(implied)
+        if "key" in parameters and whom.kind is Kind.FOLLOWER:
+            whom = Target(Kind.FOLLOWER, key=str(parameters["key"]))
+        return with_key(whom, rng, census), parameters
+
+    async def probe(self, cluster: Cluster, system: System) -> str | None:
+        count = census(cluster, system)
+        troubles = [_trouble(shape, count, None) for shape in self._shapes]
+        if None not in troubles:
+            return "; ".join(f"{trouble}" for trouble in troubles)
+        return await probe_counters(cluster)
+
+    async def inject(self, injection: Injection) -> None:
+        """Whom a follower follows is asked now. Client nodes that have one of the links cut are targets as well."""
+        if self._shape(injection) is Shape.FOLLOWER_FROM_LEADER:
+            injection.evidence["leader"] = (await leader_for(injection)).name
+        if self._shape(injection) is Shape.LINKS:
+            if (name := await _name_of_links(injection)) is not None:
+                injection.evidence[LIKENESS] = name
+            ends = {name for drop in _some_links(injection) for name in drop} - {*injection.names}
+            cut = (node for node in clients(injection.context.cluster) if node.name in ends)
+            injection.targets = (*injection.targets, *cut)
+        await super().inject(injection)
+
+    def links(self, injection: Injection) -> list[Drop]:
+        """Raises :class:`TargetError` when there is no link between the two sides."""
+        drops = _LINKS.get(self._shape(injection), _from_the_rest)(injection)
+        if not drops:
+            whom = ", ".join(injection.names)
+            raise TargetError(f"{injection.step.fault}: nothing is left to cut {whom} from")
+        return drops
+
+    def sufferers(self, injection: Injection, drops: Sequence[Drop]) -> list[str]:
+        """Of a bridge the servers at either side, else the targets."""
+        if self._shape(injection) is not Shape.BRIDGE:
+            return super().sufferers(injection, drops)
+        return sorted({name for drop in drops for name in drop})
+
+    def proof(self, injection: Injection) -> Proof:
+        """Not each server of some links need have anything to say on one of these."""
+        proof = super().proof(injection)
+        anything = self._shape(injection) is Shape.LINKS and bool(proof.evidence["dropped"])
+        return Proof(True, proof.evidence) if anything else proof
+
+    def _shape(self, injection: Injection) -> Shape:
+        return chosen("partition", injection, "shape", Shape, self._shapes)
+
+
+class FastFail(Partition):
+    """A partition that rejects instead of dropping, as a firewall does, or a host whose process is gone; of one server
+    from all others unless the step says another shape.
+
+    Every packet of a cut link is answered with a TCP reset, so established connections break at once and new ones are
+    refused: no one waits for a timeout, all error paths run at the same moment, and reconnecting clients spin.
+    Resets themselves pass. Proof: the counters of the rejecting rules.
+    """
+
+    manner = Manner.REJECT
+
+    def __init__(self) -> None:
+        super().__init__(Shape.ONE)
+        self.name = "partition-fast-fail"
+        self.description = "one server whose packets to and from others are rejected with a reset, not dropped"
+        self.roles = ()
+
+
+async def leader_for(injection: Injection) -> Node:
+    """The leader of the step's key, or some other server where none is known, or the target is it.
+
+    Raises ``TargetError`` when there is no other server.
+    """
+    context, rng = injection.context, random.Random(injection.seed)
+    others = [node for node in servers(context.cluster, context.system) if node.name not in injection.names]
+    if not others:
+        raise TargetError(f"{injection.step.fault}: there is no server besides {', '.join(injection.names)}")
+    fallback, keys = rng.choice(others), list(context.system.keys())
+    key = injection.step.parameters.get("key") or injection.step.target.key or (rng.choice(keys) if keys else None)
+    leader = await context.find(str(Kind.LEADER), None if key is None else str(key))
+    return leader if leader is not None and leader in others else fallback
+
+
+async def _name_of_links(injection: Injection) -> str | None:
+    """The fault that cuts just these; who leads is asked where it matters."""
+    context = injection.context
+    everyone = [servers(context.cluster, context.system), zookeepers(context.cluster), clients(context.cluster)]
+    ours, keepers, others = ([node.name for node in nodes] for nodes in everyone)
+    drops, keys = _some_links(injection), context.system.keys()
+    without = likeness(drops, ours, keepers, others)
+    if without == likeness(drops, ours, keepers, others, leads=ours):
+        return without
+    for key in keys:
+        leader = await context.find(str(Kind.LEADER), key)
+        name = likeness(drops, ours, keepers, others, leads=() if leader is None else (leader.name,))
+        if name != without:
+            return name
+    return without
+
+
+def _from_zookeeper(injection: Injection) -> list[Drop]:
+    inside, _, keepers = _sides(injection)
+    return both_ways(inside, keepers)
+
+
+def _from_the_rest(injection: Injection) -> list[Drop]:
+    """The targets from all other servers, as the step says from ZooKeeper too."""
+    inside, others, keepers = _sides(injection)
+    isolated_keeper = any(node.role == ZOOKEEPER_ROLE for node in injection.targets)
+    if injection.step.parameters.get("zookeeper", False) or isolated_keeper:
+        others = [*others, *keepers]
+    return both_ways(inside, others)
+
+
+def _random_halves(injection: Injection) -> list[Drop]:
+    """ZooKeeper's nodes are dealt out to the two sides in turn, in the drawn order."""
+    inside, others, keepers = _sides(injection)
+    keepers = _shuffled(injection, keepers)
+    first = injection.step.parameters.get("order", 0) in range(0, 1 << 16, 2)
+    near, far = (keepers[::2], keepers[1::2]) if first else (keepers[1::2], keepers[::2])
+    return both_ways([*inside, *near], [*others, *far])
+
+
+def _ring(injection: Injection) -> list[Drop]:
+    """In a ring each server reaches as many neighbours on either side as make a majority with itself, no more."""
+    ring = _shuffled(injection, [node.name for node in servers(injection.context.cluster, injection.context.system)])
+    count = len(ring)
+    reach = reach_in_ring(count)
+    apart = [
+        (ring[a], ring[b]) for a, b in itertools.combinations(range(count), 2) if min(b - a, count - b + a) > reach
+    ]
+    return sorted({drop for a, b in apart for drop in ((a, b), (b, a))})
+
+
+def _bridge(injection: Injection) -> list[Drop]:
+    _, others, _ = _sides(injection)
+    rest = _shuffled(injection, others)
+    return both_ways(rest[: len(rest) // 2], rest[len(rest) // 2 :])
+
+
+def _leader_and_follower(injection: Injection) -> list[Drop]:
+    inside, others, keepers = _sides(injection)
+    follower, *rest = _shuffled(injection, others) or [""]
+    return both_ways([*inside, follower], [*rest, *keepers])
+
+
+def _from_leader(injection: Injection) -> list[Drop]:
+    return both_ways(injection.names, [injection.evidence["leader"]])
+
+
+def _some_links(injection: Injection) -> list[Drop]:
+    known = {node.name for node in injection.context.cluster.nodes}
+    return [drop for drop in read_links(injection.step.parameters.get("links", "")) if set(drop) <= known]
+
+
+_LINKS: dict[Shape, Callable[[Injection], list[Drop]]] = {
+    Shape.LEADER_AND_FOLLOWER: _leader_and_follower,
+    Shape.FOLLOWER_FROM_LEADER: _from_leader,
+    Shape.LINKS: _some_links,
+    Shape.FROM_ZOOKEEPER: _from_zookeeper,
+    Shape.RANDOM_HALVES: _random_halves,
+    Shape.MAJORITIES_RING: _ring,
+    Shape.BRIDGE: _bridge,
+}
+
+
+def _sides(injection: Injection) -> tuple[Sequence[str], list[str], list[str]]:
+    """The targets, the other servers, the other ZooKeeper nodes."""
+    context, inside = injection.context, injection.names
+    others = [node.name for node in servers(context.cluster, context.system) if node.name not in inside]
+    keepers = [node.name for node in zookeepers(context.cluster) if node.name not in inside]
+    return inside, others, keepers
+
+
+def _shuffled(injection: Injection, names: Sequence[str]) -> list[str]:
+    return random.Random(f"order {injection.step.parameters.get('order', 0)}").sample(list(names), len(names))
+
+
+def _trouble(shape: Shape, census: Census, target: Target | None) -> str | None:
+    """Why this shape cannot be drawn, or None."""
+    if shape is Shape.FROM_ZOOKEEPER and not census.zookeepers:
+        return f"{shape} needs a ZooKeeper node"
+    few = shape is Shape.FROM_ZOOKEEPER or (shape is Shape.ONE and census.zookeepers)
+    least = 1 if few or (target is not None and target.kind in OF_CLIENTS) else LEAST.get(shape, 2)
+    if census.servers < least:
+        return f"{shape} needs {NUMBERS.get(least, 'a server')}, there are {census.servers} (--nodes={max(least, 3)})"
+    if shape in (Shape.ISOLATE_LEADER, Shape.LEADER_AND_FOLLOWER, Shape.FOLLOWER_FROM_LEADER) and census.keys == ():
+        return f"{shape} needs a system with keys that have a leader: {NAMING_KEYS}"
+    if target is None:
+        return None
+    if shape is Shape.LINKS:
+        return f"{shape} draws its links among all nodes, it takes no target {target}"
+    if shape is not Shape.ONE and shape in ISOLATED and target.kind is not ISOLATED[shape]:
+        return f"{shape} isolates the {ISOLATED[shape]}, it takes no target {target}"
+    if shape is Shape.FROM_ZOOKEEPER and target.kind in (Kind.ZOOKEEPER, Kind.ZOOKEEPERS):
+        return f"{shape} cuts others from ZooKeeper, it takes no target {target}"
+    if shape is Shape.ONE and target.kind is Kind.ALL:
+        return f"{shape} cuts its targets from the rest, of all servers there is no rest"
+    return None

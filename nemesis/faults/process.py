@@ -1,0 +1,225 @@
+"""What faults of processes share: which targets they draw, and how they read a process's state."""
+
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import StrEnum
+from functools import partial
+from typing import Any, TypeVar, cast
+
+from assay.cluster.node import (
+    Breakable,
+    Cluster,
+    Fillable,
+    Node,
+    NodeError,
+    Part,
+    Powered,
+    ProcessState,
+    ProcessStatus,
+    Several,
+    Slowable,
+)
+from assay.cluster.system import System
+from assay.nemesis.faults.fault import Census, Injection, Proof, Scope, on_each, with_key
+from assay.nemesis.faults.impact import Impact
+from assay.nemesis.schedule.schedule import Parameter, ScheduleError
+from assay.nemesis.schedule.target import KEYED, Kind, Target, TargetError, servers
+
+Word = TypeVar("Word", bound=StrEnum)
+
+DEFAULT_TARGETS = (Kind.ONE, Kind.MINORITY, Kind.LEADER, Kind.FOLLOWER, Kind.CONTROLLER)
+"""What is drawn from when no target is asked for. Not ``majority`` and ``all``: with min_insync=2 nothing can be
+acknowledged then, and a run in which little happened proves little; ``--nemesis-target`` asks for them."""
+
+
+def draw_target(
+    rng: random.Random, census: Census, target: Target | None, defaults: Sequence[Kind] = DEFAULT_TARGETS
+) -> tuple[Target, dict[str, Parameter]]:
+    """The given target, or one of the defaults that a cluster of this size has."""
+    if census.servers < 1:
+        raise ScheduleError("a process fault needs a server, there is none (--nodes=3)")
+    if target is None:
+        kinds = [kind for kind in defaults if _possible(kind, census)]
+        target = Target(rng.choice(kinds))
+    return with_key(target, rng, census), {}
+
+
+def _possible(kind: Kind, census: Census) -> bool:
+    if kind in KEYED and census.keys == ():
+        return False
+    if kind is Kind.MINORITY:
+        return census.servers > 2
+    return kind is not Kind.FOLLOWER or census.servers > 1
+
+
+BY_PROCESS = ("kill", "stop", "restart")
+"""Faults that can be of one process of a node (``one@agent``). Others are of its main one, or of the machine."""
+
+
+def whole(fault: str, target: Target) -> None:
+    """Raises ``ScheduleError`` for a fault of whole nodes that is to be of one process."""
+    if target.process is not None and fault not in BY_PROCESS:
+        raise ScheduleError(
+            f"{fault} takes no target @{target.process}: {', '.join(BY_PROCESS)} can be of one process, this is of "
+            "whole nodes"
+        )
+
+
+def acted_on(injection: Injection, node: Node) -> Node | Part:
+    """The node, which stands for all its processes, or the one that the step's target names. Raises ``NodeError``."""
+    process = injection.step.target.process
+    if process is None:
+        return node
+    if not isinstance(node, Several):
+        raise NodeError(
+            f"{node.name} has one process alone, so there is no {process} to be named: leave out @{process}"
+        )
+    return node.part(process)
+
+
+async def probe_processes(
+    nodes: Sequence[Node], missing: str = "there is no server to do it to (--nodes=3)"
+) -> str | None:
+    """None when every node's process can be looked at. ``missing``: what to say when there are no nodes."""
+    if not nodes:
+        return missing
+    try:
+        for node in nodes:
+            await node.process()
+    except NodeError as error:
+        return f"the processes cannot be seen: {error}"
+    return None
+
+
+class ServerFault:
+    """What most faults of servers have alike. The same is done to each target: ``strike`` at the injection, ``look``
+    just before the heal, ``undo`` at the heal. What they see is in the target's evidence, which ``lacking`` judges.
+    """
+
+    roles: Sequence[str] = ()
+    capabilities: Sequence[type] = ()
+    scope = Scope.PROCESS
+    impact = Impact()
+    lingers = 0.0
+    """By so many seconds at most it may outlast its duration, until it has had its effect
+    (:mod:`assay.nemesis.engine.conductor`)."""
+    kinds: Sequence[Kind] = DEFAULT_TARGETS
+    """What is drawn from when no target is asked for."""
+    on_targets = staticmethod(on_each)
+    """The injection: one target after the other, or all at once."""
+
+    def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
+        return draw_target(rng, census, target, self.kinds)[0], self.parameters(rng, census)
+
+    def parameters(self, rng: random.Random, census: Census) -> dict[str, Parameter]:
+        """Those of one random step."""
+        return {}
+
+    async def probe(self, cluster: Cluster, system: System) -> str | None:
+        return await probe_processes(servers(cluster, system))
+
+    async def inject(self, injection: Injection) -> None:
+        await self.on_targets(injection.targets, partial(self.strike, injection))
+
+    async def observe(self, injection: Injection) -> None:
+        await on_each(injection.targets, partial(self.look, injection))
+
+    async def heal(self, injection: Injection) -> None:
+        await on_each(injection.targets, partial(self.undo, injection))
+
+    def proof(self, injection: Injection) -> Proof:
+        return proved(injection, self.lacking)
+
+    async def strike(self, injection: Injection, node: Node) -> None:
+        raise NotImplementedError(f"{type(self).__name__} does not say what it does to a node")
+
+    async def look(self, injection: Injection, node: Node) -> None:
+        seen_of(injection, node)["at_heal"] = await status(acted_on(injection, node))
+
+    async def undo(self, injection: Injection, node: Node) -> None:
+        """Also after an injection that failed midway."""
+
+    def lacking(self, seen: Mapping[str, Any]) -> str | None:
+        """What is missing from the proof for one node, or None."""
+        raise NotImplementedError(f"{type(self).__name__} does not say what proves it")
+
+
+def seen_of(injection: Injection, node: Node | Part) -> dict[str, Any]:
+    """A target's part of the evidence."""
+    seen: dict[str, Any] = injection.evidence.setdefault(node.name, {})
+    return seen
+
+
+async def status(node: Node | Part) -> dict[str, str | None]:
+    """A process's state as evidence; of a node, its main one's."""
+    return written(await node.process())
+
+
+async def go_on(one: Node | Part) -> None:
+    """Continues what stands still of it: also processes beside a main one that has ended or was started again since."""
+    if (await one.process()).state is ProcessState.STOPPED:
+        await one.resume()
+    elif isinstance(one, Several):
+        for part in map(one.part, one.beside):
+            if (await part.process()).state is ProcessState.STOPPED:
+                await part.resume()
+
+
+async def started_if_dead(injection: Injection, node: Node) -> None:
+    """A process that has ended of a fault that did not kill it is started again."""
+    if (await node.process()).state is ProcessState.DEAD:
+        await node.start()
+        seen_of(injection, node)["started"] = True
+
+
+def unseen(seen: Mapping[str, Any], *moments: str) -> str | None:
+    """What is missing from the proof of a node whose process was not looked at in each of these moments."""
+    missing = next((moment for moment in moments if moment not in seen), None)
+    return None if missing is None else f"its process was not seen ({missing})"
+
+
+def not_here(
+    cluster: Cluster,
+    system: System,
+    kind: type[Powered] | type[Fillable] | type[Slowable] | type[Breakable],
+    done: str,
+    what: str = "disk",
+) -> str | None:
+    """Why a server's disk, or ``what`` else of it, cannot be ``done`` something to; None if it can."""
+    for node in servers(cluster, system):
+        if not isinstance(node, kind):
+            return f"a {cluster.kind} node's {what} cannot be {done}; the simulation's can (--cluster=sim)"
+        of_call = kind in (Slowable, Breakable)
+        why = cast(Slowable, node).slowness_unavailable if of_call else cast(Powered, node).own_disk_unavailable
+        if (reason := why()) is not None:
+            return f"the {what} of {node.name} cannot be {done}: {reason}"
+    return None
+
+
+def possible(name: str, ways: Iterable[Word], trouble: Callable[[Word], str | None]) -> list[Word]:
+    """The ways of a fault that nothing speaks against. Raises ``ScheduleError`` when there is none."""
+    troubles = {way: trouble(way) for way in ways}
+    if None not in troubles.values():
+        raise ScheduleError(f"{name}: " + "; ".join(f"{trouble}" for trouble in troubles.values()))
+    return [way for way, trouble in troubles.items() if trouble is None]
+
+
+def chosen(name: str, injection: Injection, parameter: str, ways: type[Word], default: Sequence[Word]) -> Word:
+    """The way that a step's parameter names; of a fault that has but one, a hand-written step need not say it."""
+    word = injection.step.parameters.get(parameter, default[0] if len(default) == 1 else "")
+    try:
+        return ways(str(word))
+    except ValueError as error:
+        raise TargetError(f"{name} of unknown {parameter} {word!r}; one of {', '.join(ways)}") from error
+
+
+def written(seen: ProcessStatus) -> dict[str, str | None]:
+    """As plain data."""
+    return {"state": str(seen.state), "incarnation": seen.incarnation}
+
+
+def proved(injection: Injection, lack: Callable[[Mapping[str, Any]], str | None]) -> Proof:
+    """A proof that holds if it holds on every target. ``lack``: what is missing from one node's evidence, or None."""
+    missing = {name: lack(injection.evidence.get(name, {})) for name in injection.names}
+    reasons = [f"{name}: {reason}" for name, reason in missing.items() if reason is not None]
+    return Proof(not reasons, injection.evidence, "; ".join(reasons) or None)

@@ -1,0 +1,113 @@
+"""Restart: the process is asked to end (SIGTERM), ends by itself, and is started again.
+
+``restart``          the targets are down from the injection to the heal, as for a maintenance that takes a while
+``restart-rolling``  one server after the other, the next when the last serves again, as an upgrade is rolled out; all
+                     of it in the background between the injection and the heal
+
+A clean stop is a promise of its own: what the process says it has done before it ends is believed at the next start.
+A process that does not end is a fault that failed; it is killed at the heal, or it could not be started again.
+
+Proof: the process was running before, had ended by itself after that, and another incarnation runs afterwards.
+"""
+
+import asyncio
+import random
+from collections.abc import Mapping
+from typing import Any
+
+from assay.cluster.node import Node, NodeError, ProcessState
+from assay.cluster.system import System
+from assay.nemesis.faults.fault import Census, Injection
+from assay.nemesis.faults.impact import Impact
+from assay.nemesis.faults.process import ServerFault, acted_on, draw_target, seen_of, status, unseen
+from assay.nemesis.schedule.schedule import Parameter
+from assay.nemesis.schedule.target import Kind, Target
+
+READY_EVERY = 0.1
+READY_WITHIN = 10.0
+"""Seconds for one server of a rolling restart to serve again."""
+
+
+class Restart(ServerFault):
+    """Asked to end at the injection, a new start at the heal."""
+
+    name = "restart"
+    description = "the process is ended cleanly (SIGTERM) and started again at the heal"
+    impact = Impact(ends_process=True)
+    takes_leave = True
+
+    async def strike(self, injection: Injection, node: Node) -> None:
+        seen, one = seen_of(injection, node), acted_on(injection, node)
+        seen["before"] = await status(one)
+        seen["asked"] = True
+        await one.terminate()
+        seen["ended"] = await status(one)
+
+    async def undo(self, injection: Injection, node: Node) -> None:
+        seen, one = seen_of(injection, node), acted_on(injection, node)
+        now = await one.process()
+        if now.state is not ProcessState.DEAD and "asked" in seen and "ended" not in seen:
+            await one.kill()
+            now = await one.process()
+        if now.state is ProcessState.DEAD:
+            await one.start()
+        seen["after"] = await status(one)
+
+    def lacking(self, seen: Mapping[str, Any]) -> str | None:
+        if (missing := unseen(seen, "before", "ended", "after")) is not None:
+            return missing
+        if seen["before"]["state"] != ProcessState.RUNNING:
+            return "was not running when it should have been ended"
+        if seen["ended"]["state"] != ProcessState.DEAD:
+            return "had not ended after it was asked to"
+        if seen["after"]["incarnation"] in (None, seen["before"]["incarnation"]):
+            return "no other incarnation was seen afterwards"
+        return None
+
+
+class RollingRestart(Restart):
+    """One server after the other."""
+
+    name = "restart-rolling"
+    description = "every server is ended cleanly and started again, one after the other"
+    impact = Impact(ends_process=True, gradual=True)
+
+    def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
+        return draw_target(rng, census, target if target is not None else Target(Kind.ALL))
+
+    async def inject(self, injection: Injection) -> None:
+        async def roll() -> None:
+            for node in injection.targets:
+                await self.strike(injection, node)
+                await node.start()
+                seen_of(injection, node)["started"] = await status(node)
+                await serves(injection.context.system, node)
+
+        injection.background = asyncio.get_running_loop().create_task(roll(), name=f"rolling restart {injection.id}")
+
+    async def observe(self, injection: Injection) -> None:
+        """Waits until the last one serves, if need be beyond the heal's time."""
+        if injection.background is not None:
+            await asyncio.shield(injection.background)
+
+    async def heal(self, injection: Injection) -> None:
+        await injection.end_background()
+        await super().heal(injection)
+
+
+async def serves(system: System, node: Node) -> None:
+    """Waits until it does. Raises ``NodeError`` when it does not within ``READY_WITHIN``."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + READY_WITHIN
+    raised = ""
+    while loop.time() < deadline:
+        try:
+            async with asyncio.timeout_at(deadline):
+                if await system.ready(node):
+                    return
+        except Exception as error:  # noqa: BLE001 - a server that starts may answer in any way; asked again, and said
+            raised = f" (ready() raised {type(error).__name__}: {error})"
+        await asyncio.sleep(READY_EVERY)
+    raise NodeError(
+        f"{node.name} did not serve within {READY_WITHIN:g} s of its restart{raised}; the others were left alone"
+    )

@@ -1,0 +1,186 @@
+"""Outage: all servers go down one after the other, and come back one after the other, in orders of their own.
+
+Who is left alone, and dies last, is the only one that is sure to have everything; who comes back first may be another,
+and may be stopped once more before the others are there; one of them may stand still as soon as it is registered. What
+each notes of its end, and what is noted of it elsewhere, decides who may go on: the rules of the last replica standing
+(KIP-966) are about nothing else.
+
+``outage``             some are ended as an operator does it, the others killed; or all but one hang, and are killed
+``outage-power-loss``  the one that the parameter ``last`` names goes last, as a rule, and loses its power
+
+One that was asked to end and takes longer than it has is a fault that failed, and it is killed at the heal.
+
+Proof: that of the kill, for each.
+"""
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Sequence
+from typing import Final, cast
+
+from assay.cluster.node import Cluster, Node, NodeError, Powered, ProcessState
+from assay.cluster.system import Holdable, System
+from assay.nemesis.faults.fault import Census, Injection, on_each
+from assay.nemesis.faults.impact import Impact
+from assay.nemesis.faults.kill import Kill
+from assay.nemesis.faults.power_loss import PowerLoss
+from assay.nemesis.faults.process import draw_target, go_on, seen_of, status
+from assay.nemesis.faults.restart import serves
+from assay.nemesis.schedule.schedule import Parameter
+from assay.nemesis.schedule.target import Kind, Target
+
+PAUSES = (0.05, 0.4, 0.9)
+"""Seconds between two that go, or come back."""
+CLEANLY = (0, 1, 1, 2)
+"""How many of the first are ended as an operator does it, so that the others go on without them for a while; the rest
+is killed. When that is all of them, they go within an instant.
+"""
+HUNG = 0.3
+"""How often all but the last stand still first, so that it goes on without them before they are missed elsewhere."""
+HANG = (1.5, 3.0)
+"""Seconds that they do."""
+SHUFFLED = 0.4
+"""How often they do not come back in the order in which they went, the last one first."""
+AGAIN = 0.6
+"""How often the first that is back is stopped cleanly once more."""
+ALONE = (0.3, 1.5)
+"""Seconds that it has by itself, then."""
+SERVES_WITHIN: Final = 4.0
+"""Seconds in which it serves; one of a quorum never does, and the others are not kept waiting."""
+FALTERS: Final = 0.7
+"""How often else one of them stands still as soon as it is back: others count on it, and it answers no one."""
+FALTER: Final = (1.0, 3.5)
+"""Seconds that it does: less and more than a request may take, and than a session."""
+STANDS: Final = 3.0
+"""Seconds in which it gets that far."""
+LOOK_EVERY: Final = 0.1
+
+
+class Outage(Kill):
+    """See the module."""
+
+    name = "outage"
+    description = "all servers go down, killed or ended cleanly, and come back, one after the other in any order"
+    impact = Impact(ends_process=True, pauses_process=True, gradual=True)
+    takes_leave = True
+
+    def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
+        return draw_target(rng, census, target if target is not None else Target(Kind.ALL))
+
+    async def inject(self, injection: Injection) -> None:
+        rng, order = random.Random(injection.seed), self._order(injection)
+        cleanly = order[: min(rng.choice(CLEANLY), len(order) - 1)]
+        for node in order:
+            injection.evidence[node.name] = {"before": await status(node)}
+        if rng.random() < HUNG:
+            cleanly = []
+            await on_each(order[:-1], lambda node: node.stop())
+            await asyncio.sleep(rng.uniform(*HANG))
+
+        async def take(node: Node) -> None:
+            if node in cleanly:
+                await _asked_to_end(injection, node)
+            elif node is order[-1]:
+                await self.end(injection, node)
+            else:
+                await node.kill()
+            injection.evidence[node.name]["killed"] = await status(node)
+            if node is not order[-1]:
+                await asyncio.sleep(rng.choice(PAUSES) if cleanly else PAUSES[0])
+
+        await on_each(order, take)
+
+    async def _served(self, injection: Injection, node: Node) -> None:
+        """Or not in time: alone it may have nothing to serve with."""
+        with contextlib.suppress(NodeError, TimeoutError):
+            async with asyncio.timeout(SERVES_WITHIN):
+                await serves(injection.context.system, node)
+
+    def _order(self, injection: Injection) -> Sequence[Node]:
+        """In which they go; the same each time it is asked."""
+        return random.Random(injection.seed).sample(injection.targets, len(injection.targets))
+
+    async def heal(self, injection: Injection) -> None:
+        rng, order = random.Random(injection.seed + 1), list(self._order(injection))[::-1]
+        if rng.random() < SHUFFLED:
+            rng.shuffle(order)
+        again = rng.random() < AGAIN
+        system = injection.context.system
+        await on_each(order, lambda node: _go_on(node, system))
+        await on_each(order, lambda node: _killed_if_asked(injection, node))
+        first = order[0]
+        faltering = None if again or rng.random() >= FALTERS else rng.choice(order)
+        if again and (await first.process()).state is ProcessState.DEAD:
+            await first.start()
+            await self._served(injection, first)
+            await _asked_to_end(injection, first)
+            await first.start()
+            await self._served(injection, first)
+            await asyncio.sleep(rng.uniform(*ALONE))
+
+        async def start(node: Node) -> None:
+            if (await node.process()).state is ProcessState.DEAD:
+                if node is faltering and isinstance(system, Holdable):
+                    await node.write_file(system.hold_file(node), f"{system.start_events[0]}\n".encode())
+                await node.start()
+            injection.evidence.setdefault(node.name, {})["after"] = await status(node)
+            await asyncio.sleep(rng.choice(PAUSES))
+
+        await on_each(order, start)
+        if faltering is not None and isinstance(system, Holdable):
+            await _falter(faltering, rng.uniform(*FALTER))
+            await _go_on(faltering, system)
+
+
+async def _asked_to_end(injection: Injection, node: Node) -> None:
+    """Raises ``NodeError`` for one that takes too long: the injection, or the heal, has failed then."""
+    seen = seen_of(injection, node)
+    seen["asked"] = True
+    await node.terminate()
+    del seen["asked"]
+
+
+async def _killed_if_asked(injection: Injection, node: Node) -> None:
+    """One that was asked to end and has not yet would do so after the heal, as if by itself, and stay away."""
+    if seen_of(injection, node).pop("asked", False) and (await node.process()).state is not ProcessState.DEAD:
+        await node.kill()
+        seen_of(injection, node)["too_slow"] = True
+
+
+async def _falter(node: Node, seconds: float) -> None:
+    """Until it has stood still for so long; one that does not stop itself in time goes on."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + STANDS
+    while (await node.process()).state is not ProcessState.STOPPED:
+        if loop.time() >= deadline:
+            return
+        await asyncio.sleep(LOOK_EVERY)
+    await asyncio.sleep(seconds)
+
+
+async def _go_on(node: Node, system: System) -> None:
+    """Also after an injection, or a heal, that failed midway."""
+    if isinstance(system, Holdable):
+        await node.write_file(system.hold_file(node), b"")
+    await go_on(node)
+
+
+class OutagePowerLoss(Outage):
+    """See the module."""
+
+    name = "outage-power-loss"
+    description = "all servers go down and come back one after the other, and one of them, the last, loses its power"
+    impact = Impact(ends_process=True, pauses_process=True, gradual=True, loses_unsynced=True)
+
+    async def probe(self, cluster: Cluster, system: System) -> str | None:
+        return await PowerLoss().probe(cluster, system)
+
+    def _order(self, injection: Injection) -> Sequence[Node]:
+        """Who loses its power goes last."""
+        last = injection.step.parameters.get("last", injection.names[-1])
+        return sorted(super()._order(injection), key=lambda node: node.name == last)
+
+    async def end(self, injection: Injection, node: Node) -> None:
+        lost = dict(await cast(Powered, node).power_loss())
+        injection.evidence[node.name]["lost_bytes"] = sum(lost.values())

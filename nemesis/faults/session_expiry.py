@@ -1,0 +1,105 @@
+"""ZooKeeper sessions that expire: a node cut from every ZooKeeper node for longer than its sessions last.
+
+Cutting is what expires a session; a process that is paused instead tests something else, for it does not run.
+One that is cut off runs on, believes in its session until its own clock says otherwise, and has lost all its ephemeral
+znodes by then.
+
+The session lasts as long as was negotiated, so the cut lasts until ZooKeeper has ended it, if need be beyond the heal's
+time; other faults do not wait for that, and one of them may be what keeps ZooKeeper from answering. Proof, in addition
+to the counters of dropped packets: ZooKeeper listed sessions of the node before, and lists none of them at the heal.
+"""
+
+import asyncio
+import random
+from collections.abc import Mapping
+from typing import Any, Final
+
+from assay.cluster import zookeeper
+from assay.nemesis.faults.fault import Census, Injection, Proof, Scope, with_key
+from assay.nemesis.faults.partition import Partition
+from assay.nemesis.schedule.schedule import Parameter, ScheduleError
+from assay.nemesis.schedule.shape import Shape
+from assay.nemesis.schedule.target import OF_CLIENTS, Kind, Target, TargetError, zookeepers
+
+PATIENCE: Final = 15.0
+"""Seconds beyond the heal's time for sessions to end: the longest that ZooKeeper grants here is 10 s."""
+ASK_EVERY: Final = 0.25
+REGISTERING: Final = 5.0
+"""Seconds to wait for a target without a session: one that an earlier fault took from it is replaced in moments."""
+
+
+class ZooKeeperExpire(Partition):
+    """From every ZooKeeper node until the sessions are gone."""
+
+    scope = Scope.NODE
+    """Of a process that is dead or paused there is no session to expire, or it expires for that reason."""
+    lingers = PATIENCE
+
+    def __init__(self) -> None:
+        super().__init__(Shape.FROM_ZOOKEEPER)
+        self.name = "zookeeper-expire"
+        self.description = "one server, or consumer, cut from ZooKeeper until its session has expired"
+
+    def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
+        if not census.zookeepers:
+            raise ScheduleError(f"{self.name}: this cluster has no ZooKeeper node")
+        if target is not None and target.kind in (Kind.ZOOKEEPER, Kind.ZOOKEEPERS):
+            raise ScheduleError(f"{self.name} expires sessions of others, it takes no target {target}")
+        if not census.servers and (target is None or target.kind not in OF_CLIENTS):
+            raise ScheduleError(f"{self.name} needs a server, there is none (--nodes=3)")
+        return with_key(target if target is not None else Target(Kind.ONE), rng, census), {}
+
+    async def inject(self, injection: Injection) -> None:
+        """Raises ``TargetError`` when a target holds no session, and gets none."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + REGISTERING
+        while without := [name for name, mine in (await self._sessions(injection)).items() if not mine]:
+            if loop.time() > deadline:
+                raise TargetError(f"{injection.step.fault}: {', '.join(without)} holds no session at ZooKeeper")
+            await asyncio.sleep(ASK_EVERY)
+        await super().inject(injection)
+
+    async def _sessions(self, injection: Injection) -> Mapping[str, dict[str, float]]:
+        """Those of each target that are alive, with their timeouts in seconds; they are the evidence."""
+        keepers = zookeepers(injection.context.cluster)
+        held, alive = await zookeeper.connected(keepers), await zookeeper.sessions(keepers) or set()
+        listed = {session: known for session, known in held.items() if session in alive}
+        mine = {node.name: _of(node.address, listed) for node in injection.targets}
+        injection.evidence["sessions"] = mine
+        return mine
+
+    async def observe(self, injection: Injection) -> None:
+        await self._look(injection)
+        await super().observe(injection)
+
+    async def heal(self, injection: Injection) -> None:
+        """Waits for the sessions' end, too, where the run has ended before."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + PATIENCE
+        while injection.evidence.get("alive") and loop.time() < deadline:
+            await asyncio.sleep(ASK_EVERY)
+            await self._look(injection)
+        await super().heal(injection)
+
+    async def _look(self, injection: Injection) -> None:
+        """Which of the sessions are alive; it never fails, so nothing keeps the links from being restored."""
+        wanted = {int(session, 16) for mine in injection.evidence["sessions"].values() for session in mine}
+        alive = await zookeeper.sessions(zookeepers(injection.context.cluster))
+        injection.evidence["alive"] = None if alive is None else sorted(f"{session:#x}" for session in wanted & alive)
+
+    def proof(self, injection: Injection) -> Proof:
+        cut = super().proof(injection)
+        seen: dict[str, Any] = {name: injection.evidence.get(name) for name in ("sessions", "alive")}
+        evidence = {**cut.evidence, **seen}
+        if not cut.took_effect:
+            return Proof(False, evidence, cut.reason)
+        if seen["alive"] is None:
+            return Proof(False, evidence, "ZooKeeper did not say which sessions there were")
+        if seen["alive"]:
+            return Proof(False, evidence, f"ZooKeeper still had {', '.join(seen['alive'])} at the heal")
+        return Proof(True, evidence)
+
+
+def _of(address: str, held: Mapping[int, tuple[str, float]]) -> dict[str, float]:
+    """The sessions of clients at this address, with their timeouts in seconds."""
+    return {f"{session:#x}": timeout for session, (client, timeout) in sorted(held.items()) if client == address}

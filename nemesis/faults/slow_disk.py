@@ -1,0 +1,102 @@
+"""A slow disk: fsyncs take longer, or everything that is read and written does.
+
+``slow-fsync``  each fsync of the targets takes ``seconds`` more while the fault is in force
+``slow-disk``   each read and each write takes ``seconds`` more, and each fsync ten times that
+
+What an fsync has not ended for is not on the disk; a system that counts on it before has promised too much. And what
+takes several fsyncs is half done most of the time while they are slow, which it nearly never is otherwise. With
+``slow-disk`` the process itself stands still in each call, and is late with all else that it does: it answers, keeps
+its sessions as a rule, and holds up everyone who waits for it.
+
+Proof: the node's counts of calls that were slow.
+"""
+
+import random
+from typing import Final, cast
+
+from assay.cluster.node import Cluster, Node, Slowable, Slowed
+from assay.cluster.system import System
+from assay.nemesis.faults.fault import LINGER_SECONDS, Census, Injection, Proof, Scope
+from assay.nemesis.faults.process import ServerFault, not_here, seen_of
+from assay.nemesis.schedule.schedule import Parameter
+from assay.nemesis.schedule.target import TargetError
+
+FSYNC_SECONDS: Final = (0.05, 0.2, 0.8)
+CALL_SECONDS: Final = (0.002, 0.01, 0.03)
+FSYNC_TIMES: Final = 10
+"""How many times as long as a write an fsync takes on a slow disk: it waits for all that was written before."""
+MOST_SECONDS: Final = 10.0
+
+
+class SlowFsync(ServerFault):
+    """Every fsync takes longer; at the heal as long as before."""
+
+    name = "slow-fsync"
+    description = "each fsync of the server takes up to 0.8 s longer"
+    scope = Scope.DISK
+    lingers = LINGER_SECONDS
+    slow_disks = True
+    """The processes of containers are started such that their disks can be slow."""
+    choices = FSYNC_SECONDS
+    what = "fsync"
+
+    def parameters(self, rng: random.Random, census: Census) -> dict[str, Parameter]:
+        return {"seconds": rng.choice(self.choices)}
+
+    async def probe(self, cluster: Cluster, system: System) -> str | None:
+        return not_here(cluster, system, Slowable, "made slow") or await super().probe(cluster, system)
+
+    async def strike(self, injection: Injection, node: Node) -> None:
+        seconds, disk = seconds_of(injection), cast(Slowable, node)
+        seen_of(injection, node)["before"] = self.counted(await disk.slowed())
+        await self.slow(disk, seconds)
+
+    async def slow(self, disk: Slowable, seconds: float) -> None:
+        """Makes it so."""
+        await disk.slow_disk(seconds)
+
+    def counted(self, slowed: Slowed) -> int:
+        """How many of the calls that this fault is about have been slow."""
+        return slowed.fsyncs
+
+    async def look(self, injection: Injection, node: Node) -> None:
+        seen = seen_of(injection, node)
+        seen["slow"] = self.counted(await cast(Slowable, node).slowed()) - seen["before"]
+
+    async def undo(self, injection: Injection, node: Node) -> None:
+        await as_before(node)
+
+    def proof(self, injection: Injection) -> Proof:
+        fast = [name for name in injection.names if not injection.evidence.get(name, {}).get("slow")]
+        reason = f"{', '.join(fast)} made no {self.what} that was slow" if fast else None
+        return Proof(not fast, injection.evidence, reason)
+
+
+class SlowDisk(SlowFsync):
+    """Every call to the disk takes longer; at the heal as long as before."""
+
+    name = "slow-disk"
+    description = "each read and write of the server takes up to 0.03 s longer, and each fsync up to 0.3 s"
+    choices = CALL_SECONDS
+    what = "read or write"
+
+    async def slow(self, disk: Slowable, seconds: float) -> None:
+        await disk.slow_disk(FSYNC_TIMES * seconds, seconds)
+
+    def counted(self, slowed: Slowed) -> int:
+        return slowed.calls
+
+
+def seconds_of(injection: Injection) -> float:
+    """How much longer it takes. Raises ``TargetError`` for what is no such number."""
+    value = injection.step.parameters.get("seconds")
+    if isinstance(value, str) or value is None or not 0 < value <= MOST_SECONDS:
+        wanted = f"more than 0 and at most {MOST_SECONDS:g}"
+        raise TargetError(f"{injection.step.fault} needs the parameter seconds, {wanted}, not {value!r}")
+    return float(value)
+
+
+async def as_before(node: Node) -> None:
+    """The disk of a node is as fast as ever."""
+    if isinstance(node, Slowable):
+        await node.slow_disk(0.0)

@@ -1,0 +1,72 @@
+"""Start twice: a second copy of the process is started while the first one lives, with the same command and directory.
+
+An operator does it by mistake, and so does a supervisor that has lost a process. A system must refuse the copy before
+the copy changes anything: the first process lives on, no file changes, and nothing is lost. The copy is the fault's own
+process, so its end is no unexpected exit. At the heal it is killed, if it still lives. This fault never starts the
+first process again: if that has ended, the run says so.
+
+Proof: the first process was running before, and the copy has ended by itself, with its exit status, or has lived for
+``LIVED`` seconds. In the simulation the evidence has the number of ``changes`` that the copy made to files.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any, Final, cast
+
+from assay.cluster.node import Cluster, Node, ProcessState
+from assay.cluster.second_copy import SupportsSecond
+from assay.cluster.system import System
+from assay.nemesis.faults.fault import LINGER_SECONDS, Injection
+from assay.nemesis.faults.process import ServerFault, seen_of, status, unseen
+from assay.nemesis.schedule.target import servers
+
+LIVED: Final = 2.0
+"""Seconds after which a copy counts as one that was let in."""
+
+
+class StartTwice(ServerFault):
+    """See the module."""
+
+    name = "start-twice"
+    description = "a second copy of the process is started beside the first, on the same data; killed at the heal"
+    lingers = LINGER_SECONDS
+
+    async def probe(self, cluster: Cluster, system: System) -> str | None:
+        for node in servers(cluster, system):
+            if not isinstance(node, SupportsSecond):
+                return f"a {cluster.kind} node cannot run a second copy of its process"
+            if (reason := node.second_unavailable()) is not None:
+                return f"{node.name} cannot run a second copy of its process: {reason}"
+        return await super().probe(cluster, system)
+
+    async def strike(self, injection: Injection, node: Node) -> None:
+        seen = seen_of(injection, node)
+        seen["before"] = await status(node)
+        if seen["before"]["state"] != ProcessState.RUNNING:
+            return  # the copy would be the node's only process, with its data and address, until the heal kills it
+        seen["started"] = asyncio.get_running_loop().time()
+        await cast(SupportsSecond, node).start_second()
+
+    async def look(self, injection: Injection, node: Node) -> None:
+        await super().look(injection, node)
+        seen = seen_of(injection, node)
+        if "started" in seen:
+            seen["second"] = asdict(await cast(SupportsSecond, node).second())
+            seen["lived"] = asyncio.get_running_loop().time() - seen["started"]
+
+    async def undo(self, injection: Injection, node: Node) -> None:
+        await cast(SupportsSecond, node).end_second()
+        seen_of(injection, node)["after"] = await status(node)
+
+    def lacking(self, seen: Mapping[str, Any]) -> str | None:
+        if "before" in seen and seen["before"]["state"] != ProcessState.RUNNING:
+            return "was not running when its copy was to be started"
+        if (missing := unseen(seen, "before", "second")) is not None:
+            return missing
+        copy = seen["second"]
+        if copy["alive"]:
+            return None if seen["lived"] >= LIVED else f"its copy had not lived for {LIVED:g} s"
+        return "its copy was killed, and did not end by itself" if copy["exit_status"] is None else None

@@ -1,0 +1,54 @@
+"""Stop: SIGSTOP the process at the injection, SIGCONT at the heal.
+
+The kernel goes on acknowledging, so peers see a live connection to a process that does nothing; ZooKeeper expires its
+session; at the heal all its timers fire together and it may believe for a moment that it still leads. That is the
+long garbage collection pause of the literature.
+
+Proof: the process was seen stopped (``T`` in ``/proc/PID/stat``) after the injection and still at the heal, and is the
+same incarnation.
+"""
+
+import random
+from collections.abc import Mapping
+from typing import Any
+
+from assay.cluster.node import Node, ProcessState
+from assay.nemesis.faults.fault import Census, Injection
+from assay.nemesis.faults.impact import Impact
+from assay.nemesis.faults.process import ServerFault, acted_on, go_on, seen_of, status
+from assay.nemesis.schedule.schedule import Parameter, ScheduleError
+from assay.nemesis.schedule.target import Target, of_clients
+
+
+class Stop(ServerFault):
+    """SIGSTOP, and SIGCONT at the heal."""
+
+    name = "stop"
+    description = "the process is paused (SIGSTOP) and goes on at the heal (SIGCONT)"
+    impact = Impact(pauses_process=True)
+
+    def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
+        if target is not None and of_clients(target, any):
+            # A contract may tolerate what a client does that slept, and goes by the fault's name.
+            raise ScheduleError(f"{self.name} takes no target {target}: that is the fault stop-consumer")
+        return super().draw(rng, census, target)
+
+    async def strike(self, injection: Injection, node: Node) -> None:
+        one = acted_on(injection, node)
+        await one.stop()
+        seen_of(injection, node)["stopped"] = await status(one)
+
+    async def undo(self, injection: Injection, node: Node) -> None:
+        one = acted_on(injection, node)
+        await go_on(one)
+        seen_of(injection, node)["after"] = await status(one)
+
+    def lacking(self, seen: Mapping[str, Any]) -> str | None:
+        for moment in ("stopped", "at_heal"):
+            if moment not in seen:
+                return f"its process was not seen ({moment})"
+            if seen[moment]["state"] != ProcessState.STOPPED:
+                return f"was {seen[moment]['state']}, not stopped ({moment})"
+        if seen["stopped"]["incarnation"] != seen["at_heal"]["incarnation"]:
+            return "another incarnation was running at the heal"
+        return None

@@ -1,0 +1,58 @@
+"""ZooKeeper's own processes stopped or killed. What that tests is neither a lost session nor a stopped broker.
+
+``zookeeper-pause``  SIGSTOP: clients keep their connections and get no answers; sessions do not expire in that time,
+                     and a lone server finds them overdue when it wakes up
+``zookeeper-kill``   SIGKILL, started again at the heal: clients are disconnected; a lone server that starts grants
+                     every session a full timeout again
+
+Of several ZooKeeper nodes either one is hit, and the ensemble goes on, or all are. Proof as for ``stop`` and ``kill``.
+"""
+
+import random
+from collections.abc import Sequence
+
+from assay.cluster.node import Cluster
+from assay.cluster.system import ZOOKEEPER_ROLE, System
+from assay.nemesis.faults.fault import Census
+from assay.nemesis.faults.kill import Kill
+from assay.nemesis.faults.process import probe_processes
+from assay.nemesis.faults.stop import Stop
+from assay.nemesis.schedule.schedule import Parameter, ScheduleError
+from assay.nemesis.schedule.target import Kind, Target, of_zookeepers, zookeepers
+
+KINDS = (Kind.ZOOKEEPER, Kind.ZOOKEEPERS)
+NONE_HERE = "there is no ZooKeeper node to do it to (--zookeepers=1)"
+
+
+class _OnZooKeeper:
+    """What is done to one ZooKeeper node or all."""
+
+    name: str
+    roles: Sequence[str] = (ZOOKEEPER_ROLE,)
+
+    def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
+        if not census.zookeepers:
+            raise ScheduleError(f"{self.name}: this cluster has no ZooKeeper node")
+        if target is not None and not of_zookeepers(target):
+            raise ScheduleError(
+                f"{self.name} hits ZooKeeper, it takes no target {target}; zookeeper, zookeepers or zk1"
+            )
+        kinds = KINDS if census.zookeepers > 1 else KINDS[:1]
+        return target or Target(rng.choice(kinds)), {}
+
+    async def probe(self, cluster: Cluster, system: System) -> str | None:
+        return await probe_processes(zookeepers(cluster), NONE_HERE)
+
+
+class ZooKeeperPause(_OnZooKeeper, Stop):
+    """SIGSTOP of ZooKeeper nodes."""
+
+    name = "zookeeper-pause"
+    description = "ZooKeeper is paused (SIGSTOP), one node of it or all, and goes on at the heal"
+
+
+class ZooKeeperKill(_OnZooKeeper, Kill):
+    """SIGKILL of ZooKeeper nodes."""
+
+    name = "zookeeper-kill"
+    description = "ZooKeeper is killed (SIGKILL), one node of it or all, and started again at the heal"

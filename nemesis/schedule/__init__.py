@@ -1,0 +1,12 @@
+"""Schedules: which faults strike whom, and when, as plain data.
+
+- ``schedule``: the steps, as meant and as resolved in a run
+- ``target``: whom a step strikes
+- ``trigger``: steps that wait for an event or a number of operations
+- ``shape``: the shapes of partitions
+- ``draw``: a random schedule of one fault
+- ``mix``: a random schedule of many faults
+- ``catalogue``: the faults of a session by name
+
+Imports ``nemesis.faults`` and ``cluster``; ``nemesis.engine`` and the harness import it.
+"""

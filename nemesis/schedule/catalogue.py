@@ -1,0 +1,256 @@
+"""The faults of a session by name, and how names are written on the command line.
+
+A session has one :class:`Catalogue`, made of the faults that come with the project and those that plugins add. It is
+handed to everything that looks faults up.
+
+``partition,kill`` combines faults in one run; its canonical id is ``kill+partition``, sorted, so that test ids are
+stable. ``none`` is a run without faults and stands alone. ``all`` means one run per fault; ``mix`` is one run of many
+kinds (:mod:`assay.nemesis.schedule.mix`).
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from assay.cluster.system import Movable, System
+from assay.nemesis.faults.clock import Clock
+from assay.nemesis.faults.connection import Connection, Line
+from assay.nemesis.faults.consumer import (
+    ConsumerFromCoordinator,
+    ConsumerFromZooKeeper,
+    ConsumerZooKeeperResets,
+    CutConsumer,
+    KillConsumer,
+    StopConsumer,
+)
+from assay.nemesis.faults.controlled_shutdown import ControlledShutdown
+from assay.nemesis.faults.data_loss import Rollback, Wipe
+from assay.nemesis.faults.disk_error import DiskError
+from assay.nemesis.faults.disk_full import DiskFull
+from assay.nemesis.faults.fault import Fault
+from assay.nemesis.faults.file_damage import Damage, Way
+from assay.nemesis.faults.freeze import Freeze
+from assay.nemesis.faults.hold import Hold
+from assay.nemesis.faults.kill import Kill
+from assay.nemesis.faults.kill_in_fsync import KillInFsync, PowerLossInFsync
+from assay.nemesis.faults.kill_in_write import KillInWrite, PowerLossInWrite
+from assay.nemesis.faults.membership import Change, Membership
+from assay.nemesis.faults.memory import Memory
+from assay.nemesis.faults.move import MoveReplicas
+from assay.nemesis.faults.one_way import OneWay
+from assay.nemesis.faults.packets import Packets
+from assay.nemesis.faults.packets import Way as PacketsWay
+from assay.nemesis.faults.partition import FastFail, Partition
+from assay.nemesis.faults.power_loss import PowerLoss
+from assay.nemesis.faults.process import whole
+from assay.nemesis.faults.restart import Restart, RollingRestart
+from assay.nemesis.faults.rolling_outage import Outage, OutagePowerLoss
+from assay.nemesis.faults.session_expiry import ZooKeeperExpire
+from assay.nemesis.faults.slow_disk import SlowDisk, SlowFsync
+from assay.nemesis.faults.start_twice import StartTwice
+from assay.nemesis.faults.stop import Stop
+from assay.nemesis.faults.zookeeper import ZooKeeperKill, ZooKeeperPause
+from assay.nemesis.schedule.schedule import Schedule, ScheduleError
+from assay.nemesis.schedule.shape import Shape
+
+NONE = "none"
+ALL = "all"
+MIX = "mix"
+
+
+class FaultError(ValueError):
+    """A fault that cannot be used in a session; the message names it, and says why."""
+
+
+class FaultNameError(FaultError):
+    """A name that is no fault, or a combination that makes no sense; the message lists the faults there are."""
+
+
+@dataclass(frozen=True)
+class Combination:
+    """The faults of one run, sorted and without repetition; empty for ``none``."""
+
+    names: tuple[str, ...]
+
+    @property
+    def id(self) -> str:
+        """Stable part of a test id: ``kill+partition``, ``none``."""
+        return "+".join(self.names) or NONE
+
+    def __str__(self) -> str:
+        return self.id
+
+
+class Catalogue(Mapping[str, Fault]):
+    """Faults by name, sorted. ``apart``: names that ``all`` leaves out, since another fault includes them, or
+    no one is served meanwhile.
+
+    Raises :class:`FaultNameError` when two faults have one name, or a name cannot be written on the command line; and
+    :class:`FaultError` when one lacks something.
+    """
+
+    def __init__(self, faults: Iterable[Fault], *, apart: Collection[str] = ()) -> None:
+        self._faults: dict[str, Fault] = {}
+        faults = list(faults)
+        for fault in faults:
+            _whole(fault)
+        for fault in sorted(faults, key=lambda fault: fault.name):
+            if fault.name in self._faults:
+                raise FaultNameError(f"two faults are called {fault.name}: rename one")
+            if fault.name in (NONE, ALL, MIX) or not re.fullmatch(r"[\w.-]+", fault.name):
+                raise FaultNameError(
+                    f"a fault cannot be called {fault.name!r}: use letters, digits and -, not none, all or mix"
+                )
+            self._faults[fault.name] = fault
+        self._apart = frozenset(apart)
+
+    @classmethod
+    def standard(cls, *more: Fault) -> Catalogue:
+        """The faults that come with the project, and ``more``."""
+        apart = [f"partition-{shape}" for shape in Shape] + [f"connection-{line}" for line in Line]
+        apart += [f"membership-{change}" for change in Change]
+        apart += [f"packets-{way}" for way in PacketsWay if way is not PacketsWay.DELAY]
+        return cls((*standard_faults(), *more), apart=[*apart, Outage.name, OutagePowerLoss.name])
+
+    def __getitem__(self, name: str) -> Fault:
+        return self._faults[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._faults)
+
+    def __len__(self) -> int:
+        return len(self._faults)
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        """What ``--nemesis=all`` means: a run for each of these."""
+        return tuple(name for name in self if name not in self._apart)
+
+    def check(self, schedule: Schedule) -> None:
+        """Raises ``ScheduleError`` for a step whose fault is not in this catalogue, or cannot take its target."""
+        unknown = sorted({step.fault for step in schedule.all_steps} - set(self))
+        if unknown:
+            raise ScheduleError(f"no fault {', '.join(unknown)}; known faults: {', '.join(self)}")
+        for step in schedule.all_steps:
+            whole(step.fault, step.target)
+
+    def descriptions(self) -> dict[str, str]:
+        """Name to one line, ``none`` and ``mix`` first, as ``--nemesis-list`` prints them."""
+        several = {
+            NONE: "no fault at all",
+            MIX: "many kinds by weight, overlapping, with settings of the system drawn too",
+        }
+        return {**several, **{name: fault.description for name, fault in self.items()}}
+
+    def parse(self, text: str) -> Combination:
+        """One combination: ``partition,kill`` or ``kill+partition`` or ``none``. Raises :class:`FaultNameError`."""
+        names = sorted({word.strip() for word in text.replace("+", ",").split(",")})
+        if names == [NONE]:
+            return Combination(())
+        if names == [MIX]:
+            return Combination((MIX,))
+        for alone in {NONE, MIX} & set(names):
+            raise FaultNameError(f"--nemesis={text}: {alone} stands alone; repeat the option for a run of its own")
+        for name in names:
+            if name not in self:
+                near = difflib.get_close_matches(name, self, n=1)
+                hint = f"did you mean {near[0]}? " if near else ""
+                raise FaultNameError(
+                    f"--nemesis={text}: no fault {name!r}; {hint}known faults: {', '.join(self)}, and {NONE}"
+                )
+        return Combination(tuple(names))
+
+    def select(self, options: Sequence[str]) -> tuple[Combination, ...]:
+        """The runs that the values of a repeated ``--nemesis`` ask for: each once, in the order asked for."""
+        wanted: dict[Combination, None] = {}
+        for text in options:
+            combinations = [Combination((name,)) for name in self.all] if text == ALL else [self.parse(text)]
+            wanted.update(dict.fromkeys(combinations))
+        return tuple(wanted)
+
+
+def standard_faults() -> tuple[Fault, ...]:
+    """The faults that come with the project."""
+    return (
+        Clock(),
+        Connection(),
+        *(Connection(line) for line in Line),
+        ConsumerFromCoordinator(),
+        ConsumerFromZooKeeper(),
+        ConsumerZooKeeperResets(),
+        ControlledShutdown(),
+        CutConsumer(),
+        *(Damage(way) for way in Way),
+        DiskError(),
+        DiskFull(),
+        FastFail(),
+        Freeze(),
+        Hold(),
+        Kill(),
+        KillConsumer(),
+        KillInFsync(),
+        KillInWrite(),
+        Membership(),
+        *(Membership(change) for change in Change),
+        Memory(),
+        MoveReplicas(),
+        OneWay(),
+        Outage(),
+        OutagePowerLoss(),
+        Packets(),
+        *(Packets(way) for way in PacketsWay),
+        Partition(),
+        *(Partition(shape) for shape in Shape),
+        PowerLoss(),
+        PowerLossInFsync(),
+        PowerLossInWrite(),
+        Restart(),
+        Rollback(),
+        RollingRestart(),
+        SlowDisk(),
+        SlowFsync(),
+        StartTwice(),
+        Stop(),
+        StopConsumer(),
+        Wipe(),
+        ZooKeeperExpire(),
+        ZooKeeperKill(),
+        ZooKeeperPause(),
+    )
+
+
+def _whole(fault: object) -> None:
+    """Raises :class:`FaultError` when it lacks anything of :class:`Fault`: it would be missed in the midst of a run."""
+    if isinstance(fault, type):
+        raise FaultError(f"the fault {fault.__name__} is a class: make an object of it, {fault.__name__}()")
+    missing = [part for part in vars(Fault) if not part.startswith("_") and not hasattr(fault, part)]
+    if missing:
+        name = getattr(fault, "name", type(fault).__name__)
+        raise FaultError(f"the fault {name} lacks {', '.join(missing)} (nemesis/faults/fault.py, class Fault)")
+
+
+def lacking(fault: Fault, roles: Iterable[str]) -> list[str]:
+    """The roles that a fault needs and a system with these roles lacks; empty when it has them all."""
+    present = set(roles)
+    return [role for role in fault.roles if role not in present]
+
+
+def unsuited(fault: Fault, system: System) -> str | None:
+    """Why a fault can never be injected into this system, wherever it runs, or None."""
+    missing = lacking(fault, system.roles)
+    if missing:
+        return f"needs a node of role {', '.join(missing)}, which {system.name} has not"
+    without = [capability.__name__ for capability in fault.capabilities if not isinstance(system, capability)]
+    if without:
+        return f"needs a system that is {', '.join(without)} ({_where(fault)}), which {system.name} is not"
+    if Movable in fault.capabilities and not system.keys():
+        return f"needs a system with keys, which {system.name} has not"
+    return None
+
+
+def _where(fault: Fault) -> str:
+    modules = sorted({capability.__module__ for capability in fault.capabilities})
+    return ", ".join(f"{module.removeprefix('assay.').replace('.', '/')}.py" for module in modules)

@@ -1,0 +1,149 @@
+"""When a step acts that waits for something: so many acknowledged operations, or an event of a node's event log.
+
+A step without a trigger acts at its time. One with a trigger is *armed* at its time and acts when the trigger is
+fulfilled, ``delay`` seconds later if it says so; what happened before it was armed does not count. When ``within``
+seconds have passed in vain the step has failed: it is reported, never skipped in silence.
+
+Lines of event logs reach the conductor as they are read, over SSH some tens of milliseconds after they were written.
+What came to pass in between is recorded as the delay from trigger to action, as far as the harness can know it. For
+"exactly after event X" a trigger says ``hold``: the process that wrote the event stands still until the step has acted.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import msgspec
+
+Seconds = Annotated[float, msgspec.Meta(ge=0)]
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+EVERY = "every"
+WITHIN = 30.0
+
+
+class TriggerError(ValueError):
+    """A trigger that cannot be read; the message says what can be written."""
+
+
+class AfterOperations(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag="after"):
+    """``operations`` have been acknowledged since the step was armed. ``delay`` and ``within`` in seconds."""
+
+    operations: Positive
+    delay: Seconds = 0.0
+    within: Seconds = WITHIN
+
+    def __str__(self) -> str:
+        return f"after {self.operations} acknowledged operations"
+
+
+class OnEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag="event"):
+    """The ``nth`` line of this event, of any node, has been read since the step was armed.
+
+    ``key`` and ``fields``, where given, must be equal to the line's own (a field, or one of its ``detail``). ``hold``:
+    the process stops itself at the event, so that it writes nothing after it before the step has acted
+    (:mod:`assay.nemesis.engine.stop_at_event`). ``optional``: a step that waits in vain is left out, which is no
+    failure; nothing is recorded of it but in the schedule.
+    """
+
+    event: Annotated[str, msgspec.Meta(min_length=1)]
+    key: str | None = None
+    fields: dict[str, str | int | float | bool] = msgspec.field(default_factory=dict)
+    nth: Positive = 1
+    delay: Seconds = 0.0
+    within: Seconds = WITHIN
+    hold: bool = False
+    optional: bool = False
+
+    def __post_init__(self) -> None:
+        if self.hold and (self.fields or self.nth > 1 or self.delay):
+            raise TriggerError("a process stops itself at an event's name and key: with hold no fields, nth or delay")
+        if self.hold and any(len(word.split()) != 1 for word in (self.event, self.key or "any")):
+            raise TriggerError(f"hold: event {self.event!r} and key {self.key!r} must be one word each")
+
+    def __str__(self) -> str:
+        wanted = {"key": self.key, **self.fields}
+        about = "".join(f" {name}={value}" for name, value in wanted.items() if value is not None)
+        return f"{'exactly on' if self.hold else 'on'} {self.event}{about}" + (
+            f" number {self.nth}" if self.nth > 1 else ""
+        )
+
+    def matches(self, line: Mapping[str, Any]) -> bool:
+        if line.get("event") != self.event or (self.key is not None and line.get("key") != self.key):
+            return False
+        detail = line.get("detail")
+        known = {**detail, **line} if isinstance(detail, dict) else line
+        return all(name in known and known[name] == value for name, value in self.fields.items())
+
+
+Trigger = AfterOperations | OnEvent
+
+
+@dataclass
+class Armed:
+    """A trigger that waits; times in seconds of the run. ``before``: operations acknowledged when it was armed."""
+
+    trigger: Trigger
+    deadline: float
+    before: int
+    seen: int = 0
+
+    def acknowledged(self, total: int) -> bool:
+        """Is it fulfilled, now that ``total`` operations of the run are acknowledged?"""
+        if isinstance(self.trigger, OnEvent):
+            return False
+        self.seen = total - self.before
+        return self.seen >= self.trigger.operations
+
+    def event(self, line: Mapping[str, Any]) -> bool:
+        """Is it fulfilled by this line?"""
+        if not isinstance(self.trigger, OnEvent) or not self.trigger.matches(line):
+            return False
+        self.seen += 1
+        return self.seen >= self.trigger.nth
+
+    @property
+    def missing(self) -> str:
+        """What had been seen when it gave up."""
+        what = f"events {self.trigger.event}" if isinstance(self.trigger, OnEvent) else "acknowledged operations"
+        return f"saw {self.seen} {what} in the {self.trigger.within:g} s since it was armed"
+
+
+@dataclass(frozen=True)
+class Fired:
+    """A trigger that was fulfilled at ``at`` and whose step acts at ``due``; ``origin``: the node of the event."""
+
+    at: float
+    due: float
+    origin: str | None = None
+    line: Mapping[str, Any] | None = None
+
+
+def parse(text: str) -> Trigger | None:
+    """``every`` (None: at the interval's times), ``after:500``, ``event:NAME``, ``event:NAME:KEY``, or ``hold:`` so.
+
+    Raises :class:`TriggerError`.
+    """
+    word, _, rest = text.strip().partition(":")
+    name, _, key = rest.partition(":")
+    if text.strip() == EVERY:
+        return None
+    if word == "after" and rest.isascii() and rest.isdigit() and int(rest) > 0:
+        return AfterOperations(int(rest))
+    if word in ("event", "hold") and name:
+        return OnEvent(name, key or None, hold=word == "hold")
+    raise TriggerError(
+        f"{text!r} is none of every, after:N (N acknowledged operations), event:NAME (event:became-leader), "
+        "event:NAME:KEY, hold:NAME, hold:NAME:KEY"
+    )
+
+
+def numbered(trigger: Trigger, number: int, within: float) -> Trigger:
+    """The trigger of the ``number``-th fault of a run, from 1: the N-th operation again, or the event once more.
+
+    Raises :class:`TriggerError` for a second one that holds.
+    """
+    if isinstance(trigger, AfterOperations):
+        return msgspec.structs.replace(trigger, operations=trigger.operations * number, within=within)
+    if trigger.hold and number > 1:
+        raise TriggerError(f"hold:{trigger.event} is for one fault; give several an event of their own in a schedule")
+    return msgspec.structs.replace(trigger, nth=trigger.nth * number, within=within)

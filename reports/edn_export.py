@@ -1,0 +1,97 @@
+"""A history as people with Jepsen's tools read it: EDN, one map per line, an invocation and then its completion.
+
+``{:index 12, :type :invoke, :process 3, :f :send, :key "orders-0", :value [7], :time 1204000000}``. Indexes number
+the lines, ``:op`` is the operation's own number in a report; times are nanoseconds since the run began. An operation
+that was never answered has no completion, as in Jepsen. ``:value`` of an invocation is the argument, of a completion
+that is ok the result (the argument where there is none).
+"""
+
+import gzip
+import json
+import math
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+from assay.reports.history_db import Recording
+
+MOST_OPERATIONS: Final = 200_000
+"""A longer history is not written into a page."""
+MOST_BYTES: Final = 2_000_000
+"""Nor one that takes more than this, compressed."""
+_NAME: Final = re.compile(r"[A-Za-z*!_?$%&=<>][A-Za-z0-9*!_?$%&=<>.+-]*")
+
+_LINES: Final = """
+    select time, place, index, process, f, key, type, text, error from (
+        select call as time, 1 as place, index, process, f, key, 'invoke' as type, argument as text,
+            null as error from ops
+        union all
+        select ret, 0, index, process, f, key, outcome, case when outcome = 'ok' then coalesce(result, argument)
+            else argument end, error from ops where ret is not null) lines
+    order by time, place, index
+    """
+"""What ends at a moment ends before the next begins, so that an order of real time that there was is not lost."""
+
+
+def packed(recording: Recording) -> bytes | None:
+    """Compressed with gzip; None when the history is too long for a page."""
+    if recording.operations > MOST_OPERATIONS:
+        return None
+    data = gzip.compress("".join(lines(recording)).encode(errors="replace"), mtime=0)
+    return data if len(data) <= MOST_BYTES else None
+
+
+def lines(recording: Recording) -> Iterator[str]:
+    """Each with its end of line."""
+    for number, row in enumerate(recording.rows(_LINES)):
+        parts = [
+            f":index {number}",
+            f":type :{row['type']}",
+            f":process {row['process']}",
+            f":f {_name(row['f'])}",
+            *([] if row["key"] is None else [f":key {_text(row['key'])}"]),
+            f":value {value(row['text'])}",
+            f":time {row['time']}",
+            f":op {row['index']}",
+            *([] if row["error"] is None else [f":error {_text(row['error'])}"]),
+        ]
+        yield "{" + ", ".join(parts) + "}\n"
+
+
+def value(text: str | None) -> str:
+    """JSON text as EDN; what is no JSON is a string."""
+    if text is None:
+        return "nil"
+    try:
+        return _edn(json.loads(text))
+    except (ValueError, RecursionError):
+        return _text(text)
+
+
+def _edn(plain: Any) -> str:
+    match plain:
+        case None:
+            return "nil"
+        case bool():
+            return "true" if plain else "false"
+        case int():
+            return str(plain) if -(2**63) <= plain < 2**63 else f"{plain}N"
+        case float():
+            return repr(plain) if math.isfinite(plain) else _text(repr(plain))
+        case str():
+            return _text(plain)
+        case list():
+            return "[" + " ".join(map(_edn, plain)) + "]"
+        case dict():
+            return "{" + ", ".join(f"{_name(key)} {_edn(one)}" for key, one in plain.items()) + "}"
+    raise TypeError(f"JSON holds no {type(plain).__name__}")
+
+
+def _name(text: str) -> str:
+    """A keyword where it can be one."""
+    return f":{text}" if _NAME.fullmatch(text) else _text(text)
+
+
+def _text(text: str) -> str:
+    """JSON's escapes are EDN's, too."""
+    return json.dumps(text, ensure_ascii=False)

@@ -1,0 +1,347 @@
+"""What a cluster looks like at one time, from outside: in ZooKeeper, on the brokers' disks, and by their own account.
+
+For testers, who look when all faults are healed and no client works any more: what was begun must come to its end then.
+Nothing is concluded here about how long that may take.
+"""
+
+import itertools
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kazoo.exceptions import KazooException, NoNodeError
+
+from assay.system_under_test.broker_rpc import answered, ask
+from assay.system_under_test.config import BrokerConfig, parse
+from assay.system_under_test.controller import cluster_state
+from assay.system_under_test.controller.cluster_state import Topic
+from assay.system_under_test.log import directory
+from assay.system_under_test.log.preallocation import PREALLOCATED, written
+from assay.system_under_test.network.connection import CallError
+from assay.system_under_test.protocol.internal import RolesRequest
+from assay.system_under_test.protocol.metadata import MetadataRequest
+from assay.system_under_test.records import message_set
+from assay.system_under_test.records.message import NO_TIMESTAMP
+from assay.system_under_test.runtime import ZooKeeper
+from assay.system_under_test.zookeeper import paths, znodes
+from assay.system_under_test.zookeeper.znodes import Moves, PartitionState
+
+PATIENCE: Final = 2.0
+"""Seconds for an answer."""
+SESSION: Final = 3.0
+LONG_MS: Final = 3_600_000
+"""Retention that is longer than any run: then it is not asked how old the segments are."""
+LOG_SUFFIX: Final = ".log"
+UNLIMITED: Final = -1
+STATELESS: Final = PartitionState(controller_epoch=-1, leader=znodes.NO_LEADER, leader_epoch=-1, isr=[])
+
+
+class NotSeen(OSError):
+    """The cluster could not be looked at; the message says where it stopped."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One thing; ``what`` says which, and which of the others it has:
+
+    - ``broker`` (registered): ``node``, ``broker`` its id, ``zxid`` of its registration. ``answer``: ``node`` answered,
+      registered or not; what follows is of those alone that are.
+    - ``topic``: ``key``, ``zxid`` of its creation, a fingerprint of its ``settings``, and what applies to it of
+      ``retention_...``.
+    - ``partition``: ``key``, its topic's ``zxid``, leader ``epoch``, ``leader``'s id (-1: none), ``replicas`` assigned,
+      ``members`` of the in-sync set.
+    - ``move`` under way: ``key``, ``replicas`` that it shall have, those that it is ``removing``.
+    - ``deletion`` that was asked for, ``settings`` in ZooKeeper, ``known`` (to ``node``): ``key`` is a topic.
+    - ``routed``: where ``node`` sends clients of ``key``: ``leader``'s id, ``replicas``, ``members`` in sync.
+    - ``role`` of a replica by its own account: ``node``, ``key``, leader ``epoch``, ``high_watermark``, ``log_end``, a
+      fingerprint of the ``settings`` in force.
+    - ``flushed`` of a replica that is not damaged: ``node``, ``key``, ``flushed`` up to where it is on the disk by its
+      own account, ``log_end``, ``flush_ms`` in force; ``unsynced``: how many bytes of its segments a loss of power now
+      could take, where the node's disk can say it.
+    - ``folder`` of a replica on a disk: ``node``, ``key``, the ``zxid`` of the topic that it was made for.
+    - ``segment``: ``node``, ``key``, ``base_offset``, ``end_offset`` after its last, greatest ``timestamp``, ``size``
+      in bytes.
+    """
+
+    what: str
+    key: str | None = None
+    node: str | None = None
+    broker: int | None = None
+    zxid: int | None = None
+    settings: int | None = None
+    epoch: int | None = None
+    leader: int | None = None
+    replicas: str | None = None
+    members: str | None = None
+    removing: str | None = None
+    high_watermark: int | None = None
+    log_end: int | None = None
+    position: int | None = None
+    acknowledgements: int | None = None
+    base_offset: int | None = None
+    end_offset: int | None = None
+    timestamp: int | None = None
+    size: int | None = None
+    flushed: int | None = None
+    flush_ms: int | None = None
+    unsynced: int | None = None
+    retention_ms: int | None = None
+    retention_bytes: int | None = None
+    retention_check_ms: int | None = None
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where to look. ``nodes`` are those of brokers; ``data`` is the folder of their logs."""
+
+    nodes: Sequence[Any]
+    zookeepers: str
+    port: int
+    config_file: str
+    data: str
+
+
+async def look(place: Place, runtime: Any) -> list[Seen]:
+    """Raises ``NotSeen``."""
+    try:
+        configs = {node.name: parse(await node.read_file(place.config_file), node.name) for node in place.nodes}
+        zookeeper: ZooKeeper = runtime.zookeeper(place.zookeepers, SESSION)
+        await zookeeper.connect(PATIENCE)
+        try:
+            found = await _in_zookeeper(zookeeper, place, configs[place.nodes[0].name])
+        finally:
+            await zookeeper.close()
+        registered = {one.node for one in found if one.what == "broker"}
+        aged = {one.key for one in found if one.what == "topic" and _is_short(one)}
+        for node in place.nodes:
+            if node.name in registered:
+                found += await _by_its_account(node, place.port, await _unsynced(node, place.data))
+                found += await _on_disk(node, place.data, aged)
+            elif await answered(node.address, place.port, RolesRequest(), 0, PATIENCE) is not None:
+                found.append(Seen("answer", node=node.name))
+    except (KazooException, znodes.ZnodeError, OSError) as error:
+        raise NotSeen(f"the cluster was not looked at: {error!r}") from error
+    return found
+
+
+def _is_short(topic: Seen) -> bool:
+    """May its retention be over within a run?"""
+    return topic.retention_bytes != UNLIMITED or 0 <= _number(topic.retention_ms) < LONG_MS
+
+
+async def _in_zookeeper(zookeeper: ZooKeeper, place: Place, config: BrokerConfig) -> list[Seen]:
+    names = {node.index: node.name for node in place.nodes}
+    lives = await cluster_state.read_brokers(zookeeper)
+    found = [Seen("broker", node=names[b], broker=b, zxid=life.czxid) for b, life in lives.items() if b in names]
+    for name in await zookeeper.get_children(paths.TOPICS):
+        try:
+            topic = await cluster_state.read_topic(zookeeper, name)
+        except NoNodeError:
+            continue  # gone in between
+        found.append(_topic(name, topic, config))
+        for index, replicas in topic.assignment.items():
+            key = directory.directory_name(name, index)
+            read = await znodes.read(zookeeper, PartitionState, paths.state(name, index))
+            state = STATELESS if read is None else read[0]
+            found.append(
+                Seen(
+                    "partition",
+                    key=key,
+                    zxid=topic.czxid,
+                    epoch=state.leader_epoch,
+                    leader=state.leader,
+                    replicas=_text(replicas),
+                    members=_text(state.isr),
+                )
+            )
+    moves = await znodes.read(zookeeper, Moves, paths.REASSIGNMENTS)
+    for move in () if moves is None else moves[0].partitions:
+        key = directory.directory_name(move.topic, move.partition)
+        found.append(Seen("move", key=key, replicas=_text(move.replicas), removing=_text(move.removing)))
+    found += [Seen("settings", key=name) for name in await zookeeper.get_children(paths.TOPIC_CONFIGS)]
+    return found + [Seen("deletion", key=name) for name in await zookeeper.get_children(paths.DELETE_TOPICS)]
+
+
+def _topic(name: str, topic: Topic, config: BrokerConfig) -> Seen:
+    settings = config.topic.override(topic.settings.values)
+    return Seen(
+        "topic",
+        key=name,
+        zxid=topic.czxid,
+        settings=settings.fingerprint,
+        retention_ms=settings.retention_ms if settings.deletes else UNLIMITED,
+        retention_bytes=settings.retention_bytes if settings.deletes else UNLIMITED,
+        retention_check_ms=config.retention_check_interval_ms,
+    )
+
+
+async def _unsynced(node: Any, data: str) -> Mapping[str, int] | None:
+    """How many bytes of the segments in each folder are not on the disk; None where that cannot be known."""
+    if not hasattr(node, "unsynced"):
+        return None
+    found: dict[str, int] = defaultdict(int)
+    for path, size in (await node.unsynced(f"{data}/*/*{LOG_SUFFIX}")).items():
+        found[path.split("/")[-2]] += size
+    return found
+
+
+async def _by_its_account(node: Any, port: int, unsynced: Mapping[str, int] | None) -> list[Seen]:
+    """Nothing of one that does not answer. ``unsynced``: what its disk says, by folder."""
+    try:
+        roles = await ask(node.address, port, RolesRequest(), 0, PATIENCE)
+        metadata = await ask(node.address, port, MetadataRequest(topics=None), 1, PATIENCE)
+    except CallError:
+        return []
+    found = [Seen("answer", node=node.name)]
+    found += [Seen("known", key=topic.topic, node=node.name) for topic in metadata.topics]
+    found += [
+        Seen(
+            "routed",
+            key=directory.directory_name(topic.topic, one.partition),
+            node=node.name,
+            leader=one.leader,
+            replicas=_text(one.replicas),
+            members=_text(one.isr),
+        )
+        for topic in metadata.topics
+        for one in topic.partitions
+    ]
+    for role in roles.partitions:
+        key = directory.directory_name(role.topic, role.partition)
+        common: dict[str, Any] = {"key": key, "node": node.name, "log_end": role.log_end}
+        mark = role.high_watermark
+        found.append(Seen("role", **common, epoch=role.leader_epoch, high_watermark=mark, settings=role.settings))
+        if mark >= 0:
+            size = None if unsynced is None else unsynced.get(key, 0)
+            found.append(Seen("flushed", **common, flushed=role.flushed, flush_ms=role.flush_ms, unsynced=size))
+    return found
+
+
+async def _on_disk(node: Any, data: str, aged: Collection[str | None]) -> list[Seen]:
+    """Folders that stand under a partition's name; segments of these topics alone."""
+    found = []
+    for path in await node.find_files(f"{data}/*/{directory.INCARNATION}"):
+        key = path.split("/")[-2]
+        named = directory.parse_directory_name(key)
+        if named is None:
+            continue
+        try:
+            made_for = directory.parse_incarnation(path, await node.read_file(path))
+            segments = await _segments(node, f"{data}/{key}", key) if named[0] in aged else []
+        except FileNotFoundError:
+            continue  # gone in between
+        found += [Seen("folder", key=key, node=node.name, zxid=made_for), *segments]
+    return found
+
+
+async def _segments(node: Any, folder: str, key: str) -> list[Seen]:
+    """Of the last one, which may be preallocated, what was written counts. An empty file before the end of another is
+    none: a roll that failed may have left it, after which the segment before went on.
+    """
+    files = await node.find_files(f"{folder}/*")
+    sizes = {path: size for path, size in files.items() if path.endswith(LOG_SUFFIX)}
+    paths_by_base = {int(path.rpartition("/")[2].removesuffix(LOG_SUFFIX)): path for path in sizes}
+    bases = sorted(paths_by_base)
+    if len(filled := [base for base in bases if sizes[paths_by_base[base]]]) not in (0, len(bases)):
+        ends = [offset + 1 for _, offset, _ in await _entries(node, paths_by_base[filled[-1]])]
+        bases = [base for base in bases if base in filled or base >= max(ends, default=filled[-1])]
+    if bases and f"{folder}/{PREALLOCATED}" in files:
+        last = paths_by_base[bases[-1]]
+        sizes[last] = len(written(await node.read_file(last)))
+    found = []
+    for base, following in itertools.pairwise(bases):
+        times = [time for time, _, _ in await _entries(node, paths_by_base[base])]
+        found.append(
+            Seen(
+                "segment",
+                key=key,
+                node=node.name,
+                base_offset=base,
+                end_offset=following,
+                timestamp=max(times, default=NO_TIMESTAMP),
+                size=sizes[paths_by_base[base]],
+            )
+        )
+    return found + [
+        Seen("segment", key=key, node=node.name, base_offset=base, size=sizes[paths_by_base[base]])
+        for base in bases[-1:]
+    ]
+
+
+async def _entries(node: Any, path: str) -> list[tuple[int, int, int]]:
+    """Of each: the newest timestamp, the last offset, and where it ends in the file."""
+    return list(message_set.timestamps(written(await node.read_file(path))))
+
+
+def unsettled(seen: Sequence[Seen], wall_ms: int) -> int:
+    """How many things have not come to their end, as far as one look can say."""
+    by: dict[str, list[Seen]] = defaultdict(list)
+    for one in seen:
+        by[one.what].append(one)
+    ids = {one.node: one.broker for one in by["broker"]}
+    topics = {one.key: one for one in by["topic"]}
+    roles = {(one.node, one.key): one.epoch for one in by["role"]}
+    assigned = {one.key: _ids(one.replicas) for one in by["partition"]}
+    count = len(by["move"]) + len(by["deletion"])
+    count += sum(one.key not in topics for one in [*by["known"], *by["settings"]])
+    states = {one.key: (one.leader, one.replicas, one.members) for one in by["partition"]}
+    routed = {(one.node, one.key): (one.leader, one.replicas, one.members) for one in by["routed"]}
+    for answer in by["answer"]:
+        if answer.node not in ids:
+            count += 1
+            continue
+        count += sum(routed.get((answer.node, key)) != state for key, state in states.items())
+    for partition in by["partition"]:
+        replicas = assigned[partition.key]
+        count += set(replicas) != set(_ids(partition.members))
+        count += sum(roles.get((name, partition.key)) != partition.epoch for name in ids if ids[name] in replicas)
+    led = {(one.leader, one.key) for one in by["partition"]}
+    for role in by["role"]:
+        late = 0 <= _number(role.high_watermark) < _number(role.log_end) and (ids.get(role.node), role.key) in led
+        count += late
+        topic = topics.get(_topic_of(role.key))
+        count += topic is not None and topic.settings != role.settings
+    count += sum(_is_unflushed(one) for one in by["flushed"] if _number(one.flush_ms) < LONG_MS)
+    for folder in by["folder"]:
+        topic = topics.get(_topic_of(folder.key))
+        count += topic is None or topic.zxid != folder.zxid or ids[folder.node] not in assigned.get(folder.key, ())
+    return count + _due(by["segment"], topics, wall_ms)
+
+
+def _is_unflushed(replica: Seen) -> bool:
+    return _number(replica.flushed) < _number(replica.log_end) or _number(replica.unsynced) > 0
+
+
+def _due(segments: Sequence[Seen], topics: Mapping[str | None, Seen], wall_ms: int) -> int:
+    """How many logs have an oldest segment that retention does not cover."""
+    logs: dict[tuple[str | None, str | None], list[Seen]] = defaultdict(list)
+    for segment in segments:
+        logs[segment.node, segment.key].append(segment)
+    count = 0
+    for (_, key), (oldest, *others) in logs.items():
+        topic = topics.get(_topic_of(key))
+        if topic is None or not others:
+            continue
+        kept, time = _number(topic.retention_ms), _number(oldest.timestamp)
+        by_size = _number(topic.retention_bytes)
+        count += (kept >= 0 and 0 <= time < wall_ms - kept - _number(topic.retention_check_ms)) or (
+            0 <= by_size <= sum(_number(one.size) for one in others)
+        )
+    return count
+
+
+def _number(value: int | None) -> int:
+    return UNLIMITED if value is None else value
+
+
+def _topic_of(key: str | None) -> str:
+    return (key or "").rpartition("-")[0]
+
+
+def _ids(text: str | None) -> list[int]:
+    return [int(word) for word in text.split(",")] if text else []
+
+
+def _text(brokers: Sequence[int]) -> str:
+    return ",".join(map(str, brokers))

@@ -1,0 +1,242 @@
+"""One partition of the offsets topic, while this broker leads it: the groups that were loaded from it, and the way
+back into it.
+
+It is *ready* once all that former leaders wrote is known to be committed, and read. A record counts when all in-sync
+replicas have it. Where that is not known in time the outcome is unknown; the record takes effect if they get it later.
+"""
+
+import asyncio
+import errno
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from assay.system_under_test.config import BrokerConfig
+from assay.system_under_test.events import EventLog
+from assay.system_under_test.groups import records as formats
+from assay.system_under_test.groups.group import Group, GroupError, Spawn
+from assay.system_under_test.log.errors import CorruptLog, OffsetOutOfRange
+from assay.system_under_test.protocol.errors import ErrorCode
+from assay.system_under_test.protocol.groups import JoinGroupRequest, JoinGroupResponse
+from assay.system_under_test.protocol.schema import ProtocolError
+from assay.system_under_test.records import message_set
+from assay.system_under_test.records.message import MessageTooLarge
+from assay.system_under_test.records.produced import Produced, validate
+from assay.system_under_test.replication.errors import PartitionError
+from assay.system_under_test.replication.leader import LeaderTerm
+from assay.system_under_test.replication.partition import Partition
+
+_log = logging.getLogger("assay.groups")
+
+CHUNK: int = 256 * 1024
+"""Bytes that are read at a time while groups are loaded; other tasks run in between."""
+_ERRORS = {
+    ErrorCode.NOT_LEADER_FOR_PARTITION: ErrorCode.NOT_COORDINATOR_FOR_GROUP,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+}
+"""What members and committers get when the offsets topic answers this; else 15."""
+
+
+@dataclass(eq=False)
+class StoredGroups:
+    """See the module. ``wall_clock`` in seconds since the epoch. Its maker ends it when the term is over."""
+
+    partition: Partition
+    term: LeaderTerm
+    config: BrokerConfig
+    events: EventLog
+    spawn: Spawn
+    wall_clock: Callable[[], float]
+    groups: dict[str, Group] = field(default_factory=dict)
+    ready: bool = False
+    ended: bool = False
+
+    @property
+    def index(self) -> int:
+        return self.partition.index
+
+    # -- life ----------------------------------------------------------------------------------------------------
+
+    async def load(self) -> None:
+        """Reads what former leaders wrote, as soon as all of it is committed."""
+        partition, term = self.partition, self.term
+        while partition.high_watermark < term.start_offset:
+            if partition.leader is not term:
+                return
+            woken = asyncio.get_running_loop().create_future()
+            partition.commit_readers.add(woken)
+            await woken
+        try:
+            found = await self._read(partition.log.start_offset, term.start_offset)
+        except (CorruptLog, OffsetOutOfRange, OSError) as damage:
+            if isinstance(damage, OSError) and damage.errno != errno.EIO:
+                raise  # what the disk does not give is damage of the log by now, which is handed over
+            _log.error("%s: its groups cannot be loaded: %s", partition.key, damage)
+            return
+        if partition.leader is not term:
+            return
+        for record in found.values():
+            self._restore(record)
+        self.ready = True
+        self.events.emit(
+            "groups-loaded",
+            key=partition.key,
+            epoch=term.epoch,
+            value=len(self.groups),
+            detail={"fingerprint": self._fingerprint()},
+        )
+
+    async def _read(self, first: int, end: int) -> dict[bytes | None, formats.GroupRecord | formats.OffsetRecord]:
+        """The last record of each key."""
+        log = self.partition.log
+        found: dict[bytes | None, formats.GroupRecord | formats.OffsetRecord] = {}
+        offset = first
+        while offset < end and self.partition.leader is self.term:
+            data = log.read(offset, CHUNK, limit=end).read()
+            messages = message_set.decode(data)
+            if not messages:
+                break
+            for message in messages:
+                try:
+                    found.pop(message.key, None)
+                    found[message.key] = formats.parse(message.key, message.value)
+                except formats.UnknownRecord as error:
+                    _log.error("%s at %d: %s; it is ignored", self.partition.key, message.offset, error)
+            offset = messages[-1].offset + 1
+            await asyncio.sleep(0)
+        return found
+
+    def _restore(self, record: formats.GroupRecord | formats.OffsetRecord) -> None:
+        if record.value is None:
+            return
+        group = self.group(record.group)
+        if isinstance(record, formats.OffsetRecord):
+            group.offsets.put(record)
+        else:
+            assert isinstance(record, formats.GroupRecord)
+            assert record.value is not None
+            group.load(record.value)
+
+    def _fingerprint(self) -> int:
+        offsets = {
+            (name, *place): value.offset
+            for name, group in self.groups.items()
+            for place, value in group.offsets.values.items()
+        }
+        return formats.fingerprint({name: group.generation for name, group in self.groups.items()}, offsets)
+
+    def end(self) -> None:
+        """The term is over: clients that wait look for the new coordinator."""
+        self.ready, self.ended = False, True
+        self.end_groups(list(self.groups))
+
+    def end_groups(self, names: Sequence[str]) -> None:
+        """Clients that wait in these groups look for the new coordinator."""
+        for group_id in names:
+            self.groups.pop(group_id).end(ErrorCode.NOT_COORDINATOR_FOR_GROUP)
+
+    # -- groups ----------------------------------------------------------------------------------------------------
+
+    def serving(self) -> None:
+        """Raises :class:`GroupError`: 14 while loading, 16 when the term is over."""
+        if self.partition.leader is not self.term:
+            raise GroupError(ErrorCode.NOT_COORDINATOR_FOR_GROUP)
+        if not self.ready:
+            raise GroupError(ErrorCode.GROUP_LOAD_IN_PROGRESS)
+
+    def group(self, group_id: str) -> Group:
+        """The group, made when there is none."""
+        if group_id not in self.groups:
+            self.groups[group_id] = self._new_group(group_id)
+        return self.groups[group_id]
+
+    def _new_group(self, group_id: str) -> Group:
+        return Group(group_id, self._store_group, self.events, self.spawn)
+
+    async def join(self, request: JoinGroupRequest, client_id: str, client_host: str, new_id: str) -> JoinGroupResponse:
+        """As :meth:`Group.join`; a group begins with the first member that may join it."""
+        if sum(len(protocol.metadata) for protocol in request.protocols) > self.partition.config.max_message_bytes:
+            raise GroupError(ErrorCode.UNKNOWN)  # it could never be stored
+        known = self.groups.get(request.group_id)
+        group = known or self._new_group(request.group_id)
+        joined = group.join(request, client_id, client_host, new_id)
+        self.groups.setdefault(request.group_id, group)
+        return await joined
+
+    async def commit(self, group: Group, records: Sequence[formats.OffsetRecord]) -> ErrorCode:
+        """Fetches see the offsets as soon as they are committed, which may be after this has given up waiting."""
+        group.offsets.begin(records)
+
+        def settle(code: ErrorCode) -> None:
+            group.offsets.settle(records, committed=not code)
+
+        return await self._append([formats.encode_offset(record) for record in records], settle)
+
+    async def forget(self, group: Group) -> None:
+        """Ends a group that is no longer needed, here and in the offsets topic; its generations may begin again."""
+        del self.groups[group.group_id]
+        self.events.emit("group-forgotten", key=group.group_id, epoch=group.generation)
+        await self._append([formats.encode_group(formats.GroupRecord(group.group_id, None))])
+
+    async def _store_group(self, record: formats.GroupRecord) -> ErrorCode:
+        try:
+            encoded = formats.encode_group(record)
+        except ProtocolError as error:
+            _log.error("group %s cannot be stored: %s", record.group, error)
+            return ErrorCode.UNKNOWN
+        code = await self._append([encoded])
+        return ErrorCode.UNKNOWN if code is ErrorCode.INVALID_COMMIT_OFFSET_SIZE else code
+
+    # -- the log -----------------------------------------------------------------------------------------------------
+
+    async def _append(
+        self, records: Sequence[tuple[bytes, bytes | None]], on_outcome: Callable[[ErrorCode], None] = lambda code: None
+    ) -> ErrorCode:
+        """The answer for the client: NONE once all in-sync replicas have the records.
+
+        ``on_outcome`` is called with their outcome, once, however late.
+        """
+        partition = self.partition
+        now = int(self.wall_clock() * 1000)
+        data = message_set.build([(key, value, now) for key, value in records])
+        try:
+            if partition.leader is not self.term:
+                raise PartitionError(ErrorCode.NOT_LEADER_FOR_PARTITION)
+            produced = _validated(data, partition.config.max_message_bytes)
+            _, last, _ = partition.append(produced, wait_for_all=True)
+        except PartitionError as error:
+            on_outcome(error.code)
+            return _answer(error.code)
+        except OSError as error:
+            _log.error("%s: %s", partition.key, error)
+            on_outcome(ErrorCode.UNKNOWN)
+            return ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE
+        future = partition.wait_for_commit(last)
+        self._follow(future, last, on_outcome)
+        await asyncio.wait([future], timeout=self.config.offsets_commit_timeout_ms / 1000)
+        return _answer(future.result()) if future.done() else ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE
+
+    def _follow(self, future: asyncio.Future[ErrorCode], last: int, on_outcome: Callable[[ErrorCode], None]) -> None:
+        """Where too few are in sync the record stays in the log, and counts as soon as enough are again."""
+
+        def done(_: asyncio.Future[ErrorCode]) -> None:
+            code = ErrorCode.NOT_LEADER_FOR_PARTITION if future.cancelled() else future.result()
+            waits = code is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+            if waits and self.partition.leader is self.term:
+                self._follow(self.partition.wait_for_commit(last), last, on_outcome)
+            else:
+                on_outcome(code)
+
+        future.add_done_callback(done)
+
+
+def _validated(data: bytes, max_message_bytes: int) -> Produced:
+    try:
+        return validate(data, max_message_bytes)
+    except MessageTooLarge as error:
+        raise PartitionError(ErrorCode.MESSAGE_TOO_LARGE) from error
+
+
+def _answer(code: ErrorCode) -> ErrorCode:
+    return code if code is ErrorCode.NONE else _ERRORS.get(code, ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE)

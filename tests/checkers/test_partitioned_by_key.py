@@ -1,0 +1,145 @@
+"""What is asked of some keys after others is what is asked of all: verdicts, findings and numbers, to the last word."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pytest
+
+from assay.checkers.check import Answer
+from assay.checkers.engine import DuckDB
+from assay.checkers.engine.history_views import open_history, register_parts
+from assay.checkers.families import FAMILIES
+from assay.checkers.judging.contract import Contract
+from assay.checkers.judging.early_checks import may_have_lost
+from assay.checkers.judging.judge import judge
+from assay.checkers.partitioned_by_key import FEW_ROWS, Answers, Question, beyond, together
+
+from helpers.judging import without_times
+from helpers.log_histories import Row, SimulatedLog, broken, write
+from helpers.object_histories import broken as broken_object
+from helpers.object_histories import counter, max_register, queue, some_ids, some_set
+from helpers.parted import Parted
+from helpers.register_histories import SimulatedRegister
+from helpers.register_histories import broken as broken_register
+from helpers.statement_oracle import recorded
+
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+STORED = sorted(path.parent for path in FIXTURES.glob("format_*/**/ops") if path.is_dir())
+OBJECTS = {"counter": counter, "max-register": max_register, "queue": queue, "set": some_set, "unique-ids": some_ids}
+WITH: Final = {"log": ("statements",), "reported": ("statements",), "register-cas": ("register",),
+        "queue-false-empty": ("queue",), "set-fork": ("set",)}  # fmt: skip
+"""Families that are asked of the histories of others, too."""
+
+
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(path, marks=() if number % 8 == 0 else pytest.mark.long) for number, path in enumerate(STORED)],
+    ids=lambda path: "/".join(path.parts[-3:-1]),
+)
+def test_stored_runs_are_judged_by_key_as_ever(path: Path) -> None:
+    history = open_history(path)
+    contract = Contract(unflushed=9_999)
+    with DuckDB(threads=1, small=True) as duck:
+        expected = without_times(judge(history, contract, duck))
+        lost = may_have_lost(duck, contract)
+    with Parted(3) as parted:
+        assert without_times(judge(history, contract, parted)) == expected
+    assert not (lost and parted.answered), "what a loss of power may have taken is taken of all keys"
+
+
+def logs(*, said: bool) -> list[Row]:
+    """Of forty keys; ``said``: with all that clients say of records."""
+    rng, found = random.Random(21), []
+    for number in range(40):
+        compacted = number % 5 == 4
+        log = SimulatedLog(f"{'c' if compacted else 't'}-{number}", rng, number * 10_000, compacted=compacted).run(40)
+        log = broken(log, rng) if number % 3 else log
+        found += recorded(log, rng, number) if said and log else log
+    return found
+
+
+def registers() -> list[Row]:
+    rng, found = random.Random(22), []
+    for number in range(60):
+        one = SimulatedRegister(f"r-{number}", rng, number * 1000, versions=number % 2 == 0).run(rng.randint(3, 14))
+        found += broken_register(one, rng) if number % 3 else one
+    return found
+
+
+def objects(family: str) -> list[Row]:
+    rng, found = random.Random(23), []
+    for number in range(60):
+        one = OBJECTS[family](f"k-{number}", rng, number * 100)
+        found += broken_object(one, rng) if number % 3 else one
+    return found
+
+
+@pytest.mark.parametrize(
+    ("rows", "family"),
+    [
+        pytest.param(logs(said=False), "log", id="log"),
+        pytest.param(logs(said=True), "statements", id="statements"),
+        pytest.param(registers(), "register", id="register"),
+        *(pytest.param(objects(family), family, id=family) for family in OBJECTS),
+    ],
+)
+def test_random_histories_have_the_same_answers(tmp_path: Path, rows: Sequence[Row], family: str) -> None:
+    """They are none that could have happened, as their keys share the times, so no judge would take them."""
+    history = open_history(write(tmp_path / "history", rows))
+    compacted = tuple(f"c-{number}" for number in range(4, 40, 5))
+    contract = Contract(linearizable_ends=True, linearizable_queues=True, compacted=compacted)
+    families = tuple(
+        one.name for one in FAMILIES if one.by_key and (one.name == family or family in WITH.get(one.name, ()))
+    )
+    question = Question(contract, families, frozenset(row["kind"] for row in rows))
+    with Parted(1) as whole, Parted(3) as parted:
+        for engine in (whole, parted):
+            register_parts(engine, history)
+            engine.divided(history, question, lambda done, total: None)
+    (expected,) = whole.answered
+    assert len(parted.answered) == 3
+    answers = together(parted.answered)
+    assert answers.checks == expected.checks
+    for name, table in expected.tables.items():
+        assert _rows(answers.tables[name]) == _rows(table), name
+    found = [answer for answer in answers.checks.values() if answer.instances]
+    assert found, "none had anything to find"
+    assert all(answer.examined for answer in found)
+
+
+def _rows(table: pa.Table | None) -> list[str]:
+    assert table is not None
+    return sorted(map(str, table.to_pylist()))
+
+
+def test_what_is_put_together_is_a_sum_only_where_each_part_knows() -> None:
+    known, unknown = Answers({"duplicate": Answer(2, 1, [{"key": "y"}])}), Answers({"duplicate": Answer(3)})
+    assert together([known, known]).checks == {"duplicate": Answer(4, 2, [{"key": "y"}] * 2)}
+    assert together([known, unknown]).checks == {"duplicate": Answer(5)}
+    later = Answers({"duplicate": Answer(1, 30, [{"key": "x"}] * 20)})
+    assert together([known, later]).checks["duplicate"].first == [{"key": "x"}] * 20, (
+        "by key, and no more than are explained"
+    )
+
+
+def test_tables_of_many_rows_stay_where_they_are() -> None:
+    small, large = pa.table({"key": ["a"]}), pa.table({"key": ["b"] * (FEW_ROWS - 1)})
+    parts = [Answers(tables={"t": small}), Answers(tables={"t": large})]
+    whole = together(parts).tables["t"]
+    assert whole is not None
+    assert whole.num_rows == FEW_ROWS
+    assert together([*parts, parts[0]]).tables == {"t": None}
+    assert together([*parts, Answers(tables={"t": None})]).tables == {"t": None}
+
+
+def test_what_looks_at_other_keys_is_asked_of_all() -> None:
+    assert beyond("select * from ops")
+    assert beyond("select * from log_strays s join log_values v on s.key = v.key")
+    assert beyond("found_position_jump"), "by way of a view that reads operations"
+    assert not beyond("select * from found_lost_write")
+    assert not beyond("select 'ops' as name from log_values"), "a text"

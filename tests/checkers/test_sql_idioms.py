@@ -1,0 +1,125 @@
+"""The idioms of the checks' SQL say what their names say, by brute force over small tables."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from assay.checkers.check import MOST_FINDINGS
+from assay.checkers.engine import DuckDB
+from assay.checkers.engine.sql_idioms import (
+    first_rows,
+    greatest_before,
+    late_calls,
+    nearest_pairs,
+    order_by,
+    previous,
+    row_number,
+    sum_so_far,
+    total_of,
+)
+
+RNG = random.Random("idioms")
+ROWS = [
+    {"key": key, "place": place, "last_call": RNG.choice([None, *range(40)]), "first_ret": RNG.randrange(40)}
+    for key in "abc"
+    for place in RNG.sample(range(100), 25)
+]
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[DuckDB]:
+    with DuckDB() as duck:
+        duck.load("places", pa.Table.from_pylist(ROWS))
+        yield duck
+
+
+def before(row: dict[str, Any]) -> list[dict[str, Any]]:
+    """The rows of its key with smaller places, in order."""
+    smaller = [other for other in ROWS if other["key"] == row["key"] and other["place"] < row["place"]]
+    return sorted(smaller, key=lambda other: other["place"])
+
+
+def test_a_row_is_seen_with_the_rows_before_it(engine: DuckDB) -> None:
+    given = {"by": "key", "order": "place"}
+    found = engine.rows(
+        f"select key, place, {greatest_before('last_call', **given)} as greatest, "
+        f"{sum_so_far('first_ret', **given)} as total, {previous('first_ret', **given)} as former, "
+        f"{row_number(**given)} as number from places"
+    )
+    assert len(found) == len(ROWS)
+    rows = {(row["key"], row["place"]): row for row in ROWS}
+    for one in found:
+        row = rows[one["key"], one["place"]]
+        others = before(row)
+        assert one["greatest"] == max((other["last_call"] for other in others if other["last_call"] is not None),
+                                      default=None)  # fmt: skip
+        assert one["total"] == sum(other["first_ret"] for other in (*others, row))
+        assert one["former"] == (others[-1]["first_ret"] if others else None)
+        assert one["number"] == len(others) + 1
+
+
+def test_a_late_call_is_one_row_however_many_places_it_came_too_late_for(engine: DuckDB) -> None:
+    late: Counter[tuple[str, int]] = Counter()
+    earliest: dict[tuple[str, int], int] = {}
+    for row in ROWS:
+        call = max((other["last_call"] for other in before(row) if other["last_call"] is not None), default=-1)
+        if call > row["first_ret"]:
+            late[row["key"], call] += 1
+            earliest[row["key"], call] = min(row["first_ret"], earliest.get((row["key"], call), row["first_ret"]))
+    found = {(row["key"], row["before"]): row for row in engine.rows(late_calls("places", "place"))}
+    assert {at: row["overtaken"] for at, row in found.items()} == late
+    assert {at: row["first_ret"] for at, row in found.items()} == earliest
+    assert late
+
+
+def test_nulls_come_first_and_so_many_rows_are_explained(engine: DuckDB) -> None:
+    calls = [row["last_call"] for row in engine.rows(f"select last_call from places {order_by('last_call')}")]
+    assert calls == sorted(calls, key=lambda call: -1 if call is None else call)
+    assert calls[0] is None
+    rows = engine.rows(f"select f.last_call as last_call from {first_rows('places', 'last_call, place')} f")
+    assert sorted(row["last_call"] or -1 for row in rows) == sorted(call or -1 for call in calls[:MOST_FINDINGS])
+
+
+def test_a_sum_over_nothing_is_nought(engine: DuckDB) -> None:
+    (row,) = engine.rows(f"select {total_of('place')} as some from places where 1 = 0")
+    assert row["some"] == 0
+
+
+@pytest.mark.parametrize("rising", [False, True])
+def test_of_all_that_contradict_each_other_the_two_nearest_in_time_are_taken(engine: DuckDB, *, rising: bool) -> None:
+    rng = random.Random("pairs")
+    recorded = [
+        {"key": key, "side": rng.randrange(2 if rising else 3), "moment": rng.randrange(60), "op": op, "word": f"w{op}"}
+        for key in range(60)
+        for op in range(rng.randrange(1, 9))
+    ]
+    engine.load("recorded", pa.Table.from_pylist(recorded))
+    found = engine.rows(nearest_pairs("select * from recorded", "key", carry="word", rising=rising))
+
+    def distance(first: dict[str, Any], second: dict[str, Any]) -> tuple[bool, int]:
+        """Whether it is the less telling order, and how far apart; at one moment nothing precedes."""
+        return rising and not (first["side"] < second["side"] and first["moment"] < second["moment"]), abs(
+            second["moment"] - first["moment"]
+        )
+
+    near: dict[int, tuple[bool, int]] = {}
+    for first in recorded:
+        for second in recorded:
+            if first["key"] == second["key"] and first["side"] != second["side"] and (
+                first["moment"] <= second["moment"]
+            ):  # fmt: skip
+                key = first["key"]
+                near[key] = min(near.get(key, (True, 10**9)), distance(first, second))
+    assert {row["key"]: distance(former(row), row) for row in found} == near
+    assert all((row["word"], row["former_word"]) == (f"w{row['op']}", f"w{row['former_op']}") for row in found)
+    assert len(near) > 30
+
+
+def former(row: Any) -> dict[str, Any]:
+    return {name: row[f"former_{name}"] for name in ("side", "moment", "op")}

@@ -1,0 +1,72 @@
+"""A second copy of a real process: its command, its exit status, and what the shell leaves in a data folder."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from assay.cluster.ssh import data_folders
+from assay.cluster.ssh.node_processes import BESIDE, Program
+from assay.cluster.ssh.second_copy import STATUS, copy_of
+
+EVENTS = "/var/log/x/events.jsonl"
+
+
+def sh(command: str) -> str:
+    return subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True).stdout
+
+
+def tree(folder: Path) -> dict[str, str]:
+    return {str(path.relative_to(folder)): path.read_text() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def test_the_copy_has_the_same_command_but_for_the_event_log() -> None:
+    main = Program(["serve", "--events", EVENTS, "--port=1"], "/f", {"A": "1", "E": f"file:{EVENTS}"}, "me", ["/own"])
+    copy = copy_of(main, EVENTS)
+    assert copy.argv[4:] == ["serve", "--events", f"{EVENTS}.second", "--port=1"]
+    assert copy.environment == {"A": "1", "E": f"file:{EVENTS}.second", BESIDE: "1"}
+    assert (copy.folder, copy.user) == ("/f", "me")
+    assert copy.owned == ["/own", STATUS, f"{EVENTS}.second"]
+
+
+def test_the_copy_of_a_system_without_events_has_the_very_command() -> None:
+    assert copy_of(Program(["serve"], "/f", {}), None).argv[4:] == ["serve"]
+
+
+@pytest.mark.parametrize(("command", "status"), [(["sh", "-c", "exit 7"], "7"), (["sh", "-c", "kill -9 $$"], "137")])
+def test_the_exit_status_is_written_down(command: list[str], status: str, tmp_path: Path) -> None:
+    argv = [word.replace(STATUS, str(tmp_path / "status")) for word in copy_of(Program(command, "/", {}), None).argv]
+    subprocess.run(argv, check=True, capture_output=True)
+    assert (tmp_path / "status").read_text().strip() == status
+
+
+FILES: Mapping[str, str] = {".lock": "1", "a": "a", "d/e/f": "f", "d/.lock": "2", "d/[x]*": "3"}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "data"
+    for name, text in FILES.items():
+        (made / name).parent.mkdir(parents=True, exist_ok=True)
+        (made / name).write_text(text)
+    return made
+
+
+@pytest.mark.parametrize("kept", [[], [".lock"], ["d/.lock"], [".lock", "d/[x]*"], ["missing"]])
+def test_what_is_kept_is_neither_removed_nor_restored(folder: Path, kept: list[str]) -> None:
+    paths = [f"{folder}/{name}" for name in kept]
+    there = [name for name in kept if name in FILES]
+    inodes = {name: (folder / name).stat().st_ino for name in there}
+    copied = data_folders.sums(sh(data_folders.copy(str(folder), paths)), str(folder))
+    assert set(copied) == {f"{folder}/{name}" for name in FILES if name not in kept}
+    for name in FILES:
+        (folder / name).write_text("later")
+    sh(data_folders.remove(str(folder), paths))
+    assert tree(folder) == dict.fromkeys(sorted(there), "later")
+    sh(data_folders.restore(str(folder), paths))
+    assert tree(folder) == {name: "later" if name in kept else text for name, text in sorted(FILES.items())}
+    assert {name: (folder / name).stat().st_ino for name in there} == inodes
+    assert data_folders.sums(sh(data_folders.contents(str(folder), paths)), str(folder)) == copied

@@ -1,0 +1,30 @@
+"""What a system returns that it cannot mean is said with the method and the node, before anything depends on it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.cluster.checked_hooks import written
+from assay.cluster.hosts.attached import AttachedNode
+from assay.cluster.system import DeploymentError
+
+from helpers.echo_system import EVENTS, StoringEcho
+
+
+class Elsewhere(StoringEcho):
+    folder_of_data = "/data"
+
+    def data_folder(self, node: Any) -> str:
+        return self.folder_of_data
+
+
+@pytest.mark.parametrize("folder", ["/data/", "data", "/srv/../data", "//data", "", "/"])
+def test_a_folder_of_data_that_a_node_would_know_by_another_name_is_named(tmp_path: Path, folder: str) -> None:
+    system, node = Elsewhere(tmp_path), AttachedNode("n1", "broker", 1, "10.0.0.1")
+    assert written(system, node) == ["/data/", EVENTS, "/etc/echo/peers"]  # type: ignore[arg-type]
+    system.folder_of_data = folder
+    with pytest.raises(DeploymentError, match=r"^data_folder\(\) of n1 returned .* absolute path in its plain form"):
+        written(system, node)  # type: ignore[arg-type]

@@ -1,0 +1,187 @@
+"""What was noted and not ticked off is undone, latest first, no matter who crashed when."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import string
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from assay.cluster import journal, leftovers, owner
+from assay.cluster.journal import Journal, RemoveDisk, RemoveFile, RemoveNetwork, RunInContainer
+
+from helpers.examples import some_of
+from helpers.small_disk import small_disk
+
+DEAD = dataclasses.replace(owner.current(), started=1)
+
+
+@pytest.fixture(autouse=True)
+def no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent/docker.sock")
+
+
+def test_what_is_ticked_off_is_not_undone_again(tmp_path: Path) -> None:
+    one = Journal(tmp_path, "run")
+    one.append(RemoveFile("a"))
+    second = one.append(RunInContainer("c", ("iptables", "-F")))
+    one.append(RemoveNetwork("n"))
+    one.done(second)
+    assert [action for _, action in journal.read(one.path).actions] == [RemoveNetwork("n"), RemoveFile("a")]
+    one.close(finished=True)
+    assert not one.path.exists()
+
+
+names = st.text(string.ascii_letters + "-/'\" \n", max_size=12)
+actions = st.one_of(
+    st.builds(RemoveFile, names),
+    st.builds(RemoveNetwork, names),
+    st.builds(RemoveDisk, names),
+    st.builds(RunInContainer, names, st.lists(names, max_size=3).map(tuple)),
+)
+
+
+@settings(max_examples=some_of(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(deeds=st.lists(actions, max_size=8), undone=st.sets(st.integers(1, 8)), lost=st.integers(0, 400))
+def test_a_journal_cut_anywhere_still_undoes_every_deed_that_was_begun(
+    tmp_path: Path, deeds: list[journal.Action], undone: set[int], lost: int
+) -> None:
+    one = Journal(tmp_path, "run")
+    sizes = []
+    for deed in deeds:
+        one.append(deed)
+        sizes.append(one.path.stat().st_size)  # the deed begins here
+    ticked = sorted(undone & set(range(1, len(deeds) + 1)))
+    for entry in ticked:
+        one.done(entry)
+    one.close(finished=False)
+    whole = one.path.read_bytes()
+    cut = max(0, len(whole) - lost)
+    one.path.write_bytes(whole[:cut])
+
+    found = journal.read(one.path)
+    one.path.unlink()
+    begun = [(number, deed) for number, (deed, size) in enumerate(zip(deeds, sizes, strict=True), 1) if size <= cut]
+    must = [item for item in begun if item[0] not in ticked]
+    assert found.owner == owner.current()
+    assert [item for item in found.actions if item[0] not in ticked] == must[::-1]
+
+
+def test_an_entry_is_on_disk_before_append_returns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+    real = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda handle: (synced.append(os.fstat(handle).st_size), real(handle))[1])
+    one = Journal(tmp_path, "run")
+    one.append(RemoveFile("a"))
+    assert synced[-1] == one.path.stat().st_size
+    one.close(finished=True)
+
+
+def test_a_closed_journal_refuses_further_deeds(tmp_path: Path) -> None:
+    one = Journal(tmp_path, "run")
+    one.close(finished=True)
+    one.close(finished=True)
+    with pytest.raises(journal.JournalError, match="the run is over"):
+        one.append(RemoveFile("a"))
+
+
+def test_a_live_owners_journal_is_swept_by_no_one_and_a_dead_ones_is(tmp_path: Path) -> None:
+    live = Journal(tmp_path, "live", dataclasses.replace(owner.current(), pid=os.getppid(), started=_parent_start()))
+    dead = Journal(tmp_path, "dead", DEAD)
+    for one in (live, dead):
+        one.close(finished=False)
+    leftovers.sweep(tmp_path)
+    assert live.path.exists()
+    assert not dead.path.exists()
+    leftovers.heal(state=tmp_path)
+    assert live.path.exists(), "heal takes nothing from a session that goes on"
+    leftovers.heal(everything=True, state=tmp_path)
+    assert not live.path.exists()
+
+
+def test_without_an_engine_nothing_is_forgotten(tmp_path: Path) -> None:
+    one = Journal(tmp_path, "dead", DEAD)
+    one.append(RemoveNetwork("n"))
+    one.close(finished=False)
+    report = leftovers.sweep(tmp_path)
+    assert one.path.exists()
+    assert len(report.failed) == 1
+    assert "assay heal" in report.failed[0]
+
+
+def test_a_kept_run_survives_the_sweep_but_not_heal(tmp_path: Path) -> None:
+    one = Journal(tmp_path, "kept", DEAD)
+    one.keep()
+    one.close(finished=False)
+    leftovers.sweep(tmp_path)
+    assert one.path.exists()
+    leftovers.heal(state=tmp_path)
+    assert not one.path.exists()
+
+
+def test_an_unreadable_journal_is_reported_and_left(tmp_path: Path) -> None:
+    folder = tmp_path / journal.JOURNALS
+    folder.mkdir()
+    (folder / "strange.jsonl").write_text("not json\n")
+    report = leftovers.sweep(tmp_path)
+    assert (folder / "strange.jsonl").exists()
+    assert len(report.failed) == 1
+
+
+def test_the_state_folder_follows_the_users_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", "/somewhere")
+    assert leftovers.state_folder() == Path("/somewhere/assay")
+    monkeypatch.delenv("XDG_STATE_HOME")
+    assert leftovers.state_folder() == Path.home() / ".local/state/assay"
+
+
+def _parent_start() -> int:
+    started = owner._start_time(os.getppid())
+    assert started is not None
+    return started
+
+
+def test_what_a_full_disk_has_no_room_for_is_not_begun_and_spoils_nothing(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "small", "16k") as disk, contextlib.ExitStack() as stack:
+        one, begun = Journal(disk, "run"), list[journal.Action]()
+        stack.callback(one.close, finished=True)  # else the disk stays in use
+        (disk / "filler").write_bytes(b"x" * 4096)
+
+        def begin() -> None:
+            for number in range(1000):
+                one.append(RemoveFile(f"file {number}"))
+                begun.append(RemoveFile(f"file {number}"))
+
+        with pytest.raises(OSError, match="No space left"):
+            begin()
+        (disk / "filler").unlink()
+        one.append(RemoveFile("later"))
+        assert [action for _, action in journal.read(one.path).actions] == [RemoveFile("later"), *begun[::-1]]
+
+
+ELSEWHERE = dataclasses.replace(owner.current(), boot="another-boot")
+
+
+def test_what_a_session_on_another_machine_has_under_way_is_left_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A home that machines share has the journals of all of them, and another machine's processes are not seen."""
+    (tmp_path / "here").write_text("0123\n")
+    (tmp_path / "there").write_text("4567\n")
+    monkeypatch.setattr(owner, "MACHINE", tmp_path / "there")
+    there = Journal(tmp_path, "there", ELSEWHERE)
+    there.append(RemoveFile("a"))
+    monkeypatch.setattr(owner, "MACHINE", tmp_path / "here")
+    before_a_reboot = Journal(tmp_path, "before", ELSEWHERE)
+    assert leftovers.sweep(tmp_path).failed == leftovers.heal(state=tmp_path).failed == []
+    assert there.path.exists()
+    assert not before_a_reboot.path.exists()
+    (said,) = leftovers.heal(everything=True, state=tmp_path).failed
+    assert said.startswith("run there: no Docker engine answers")
+    for one in (there, before_a_reboot):
+        one.close(finished=True)

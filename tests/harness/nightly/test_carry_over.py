@@ -1,0 +1,134 @@
+"""What is carried to a store that begins empty is enough for its page, small, and never in the way of what is there."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from assay.harness.cli.command import Exit
+from assay.harness.cli.main import main
+from assay.harness.nightly.carry_over import carry
+from assay.harness.nightly.dataset import add
+from assay.harness.nightly.night_record import AttemptOutcome as Outcome
+from assay.harness.nightly.night_record import NightFolder, Small
+from assay.harness.nightly.rows import Run
+from assay.harness.nightly.store_index import read
+from assay.reports.index.failures import Failure, failures
+from assay.reports.index.known import Known
+
+from helpers.morning_store import LAST, Made, cell, night, result, write
+
+OF = cell("test_log", "kill")
+CRASH = cell("test_log", "stop")
+
+
+def one_night(root: Path, back: int) -> NightFolder:
+    """A failing run with all that a run has, and an attempt that left none."""
+    began = LAST - timedelta(days=back)
+    path = write(root, Made(began, verdict="fail", anomalies=("lost-write",), report=True, figures={"median_ms": 3.0}))
+    (path / "history" / "ops.parquet").write_bytes(b"large")
+    (path / "logs").mkdir()
+    (root / "latest").unlink(missing_ok=True)
+    (root / "latest").symlink_to(path)
+    (root / "found").mkdir(exist_ok=True)
+    (root / "found" / f"{path.name}-lost-write.json").write_text('{"steps": [{"fault": "stop"}]}')
+    results = [result(OF, Outcome.FAIL, f"{path.parent.name}/{path.name}", started=began.isoformat()),
+               result(CRASH, Outcome.CRASHED, log="logs/1.log", started=began.isoformat())]  # fmt: skip
+    made = night(root, began, [OF, CRASH], results)
+    (made.path / "logs").mkdir()
+    (made.path / "logs" / "1.log").write_text("large")
+    return made
+
+
+def only(root: Path) -> Failure:
+    (found,) = failures(read(root, {}), Known())
+    return found
+
+
+def test_a_page_of_what_was_carried_says_the_same_of_earlier_nights(tmp_path: Path) -> None:
+    first, past, second = tmp_path / "first", tmp_path / "past", tmp_path / "second"
+    one_night(first, 1)
+    assert carry(first, past) == (1, 1)
+    assert {path.name for path in past.rglob("*") if path.is_file()} == {
+        "run.json", "settings.json", "verdict.json", "schedule.json", "figures.json", "carried", "night.json",
+        "cells.jsonl",
+        *(path.name for path in (first / "found").iterdir()),
+    }  # fmt: skip
+    assert not list(past.rglob("history")), "what has no history is not taken for a run that can be judged"
+    one_night(second, 0)
+    assert only(second).new
+    carry(past, second)
+    found = only(second)
+    assert (found.new, found.nights, found.shape, found.entries[-1].started) == (
+        False, 2, ("stop",), only(first).entries[0].started,
+    )  # fmt: skip
+    for stored in (read(past, {}), read(second, {})):
+        addresses = [address for entry in stored.entries for _, address in entry.links]
+        assert all((tmp_path / stored.name / address).exists() for address in addresses), "no link leads nowhere"
+
+
+def test_what_is_there_already_stays(tmp_path: Path) -> None:
+    store, past = tmp_path / "store", tmp_path / "past"
+    made = one_night(store, 0)
+    carry(store, past)
+    for file in past.rglob("*.json"):
+        file.write_bytes(b"old")
+    (past / "nights" / made.path.name / "cells.jsonl").write_bytes(b"")
+    kept = {path: path.read_bytes() for path in store.rglob("*.json") if path.parent.name != "found"}
+    assert carry(past, store) == (0, 0)
+    assert {path: path.read_bytes() for path in kept} == kept
+    assert carry(store, past) == (1, 1), "a night that was gone on with, and its runs, take the place of what was known"
+    assert only(past).anomalies == ("lost-write",)
+    assert [one.cell for one in NightFolder(past / "nights" / made.path.name).results()] == [OF.name, CRASH.name]
+
+
+def test_what_a_night_learnt_after_its_last_cell_is_carried_as_well(tmp_path: Path) -> None:
+    """That it ended, and what was made small."""
+    store, past = tmp_path / "store", tmp_path / "past"
+    made = one_night(store, 0)
+    made.write(msgspec.structs.replace(made.read(), ended=msgspec.UNSET))
+    carry(store, past)
+    there = NightFolder(past / "nights" / made.path.name)
+    assert there.read().ended is msgspec.UNSET
+    made.write(msgspec.structs.replace(made.read(), ended="2026-11-24T05:00:00+00:00"))
+    small = Small(system="s", workload="w", anomalies=("lost-write",), run="t/1", started="", seconds=1.0)
+    made.append_shrunk(small)
+    assert carry(store, past) == (1, 1)
+    assert (there.read(), there.shrunk()) == (made.read(), [small])
+    assert carry(store, past) == (1, 0)
+
+
+def test_the_data_set_takes_runs_from_their_own_store_alone(tmp_path: Path) -> None:
+    store, past = tmp_path / "store", tmp_path / "past"
+    one_night(store, 1)
+    carry(store, past)
+    one_night(past, 0)
+    added: list[Run] = []
+    assert add([past], tmp_path / "nights", None, added.append) == 1
+    assert [run.started[:10] for run in added] == ["2026-11-24"]
+
+
+def test_links_out_of_a_store_are_not_followed(tmp_path: Path) -> None:
+    store, past = tmp_path / "store", tmp_path / "past"
+    path = write(store, Made())
+    (tmp_path / "secret").write_text("secret")
+    (path / "verdict.json").unlink()
+    (path / "verdict.json").symlink_to(tmp_path / "secret")
+    carry(store, past)
+    assert not (past / path.relative_to(store) / "verdict.json").exists()
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store, past = tmp_path / "store", tmp_path / "past"
+    assert main(["carry", str(past), f"--into={store}"]) == Exit.PASS
+    assert "0 runs and 0 nights" in capsys.readouterr().out, "the first night has nothing before it"
+    one_night(store, 0)
+    assert main(["carry", str(store), f"--into={past}"]) == Exit.PASS
+    assert "1 runs and 1 nights" in capsys.readouterr().out
+    assert main(["carry", str(store), f"--into={store / 'found' / 'x.json'}"]) == Exit.PASS
+    (tmp_path / "file").touch()
+    assert main(["carry", str(tmp_path / "file"), f"--into={past}"]) == Exit.USAGE
+    assert main(["carry", str(store), f"--into={tmp_path / 'file'}"]) == Exit.USAGE

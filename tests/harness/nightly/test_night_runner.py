@@ -1,0 +1,399 @@
+"""A night of processes that crash, hang, fill the disk and are interrupted: each end has its line."""
+
+from __future__ import annotations
+
+import errno
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from datetime import date
+from functools import partial
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assay.harness.cli.command import Exit
+from assay.harness.cli.main import main
+from assay.harness.nightly import night_record, night_runner
+from assay.harness.nightly.night_record import AttemptOutcome as Outcome
+from assay.harness.nightly.night_record import Kind, NightError, Result
+from assay.harness.nightly.rows import UNKNOWN
+from assay.harness.run.interrupt import Interrupt
+from assay.harness.run.settings import derive
+
+from helpers.night_cells import (
+    DRIVER,
+    PROGRAM,
+    alive,
+    begun,
+    cell,
+    environment,
+    gone_on_with,
+    performed,
+    recorded,
+    result,
+)
+from helpers.small_disk import small_disk
+
+ROOT = Path(__file__).parents[3]
+SOON = 20.0
+
+
+def until(there: Callable[[], bool]) -> None:
+    end = time.monotonic() + SOON
+    while not there():
+        assert time.monotonic() < end, "it did not come about"
+        time.sleep(0.02)
+
+
+def outcomes(results: list[Result]) -> list[str]:
+    return [one.outcome for one in results]
+
+
+def test_each_end_has_its_line_and_the_rest_goes_on(tmp_path: Path) -> None:
+    cells = [
+        cell("signal=9"), cell("signal=11", name="crash"), cell("sleep=600", name="hang", timeout=0.5),
+        cell("say=OSError: [Errno 28] No space left on device", "none", "exit=1", name="disk"),
+        cell("say=no Docker engine answers: gone", "exit=1", name="engine", cluster="docker"), cell("fail", "exit=1"),
+        cell("fail=phantom", "exit=1", name="canary", kind=Kind.CANARY, defect="d", expected=("phantom",)),
+        cell("say=ERROR: no such option", "exit=4", name="usage"), cell("unknown", "exit=1"), cell("pass"),
+    ]  # fmt: skip
+    results = performed(tmp_path / "store", cells, "n")
+    assert outcomes(results) == [
+        "crashed", "crashed", "hung", "no-disk", "no-engine", "fail", "detected", "broken", "unknown", "pass",
+    ]  # fmt: skip
+    folder = night_record.folder(tmp_path / "store", "n")
+    assert folder.results() == results
+    assert folder.read().ended
+    assert folder.running() is None
+    assert [one.detail for one in results[:3]] == [
+        "killed by SIGKILL", "killed by SIGSEGV", "no end after 0.5 s; its log ends with where it stood",
+    ]  # fmt: skip
+    assert len(results[5].runs) == 1
+    assert (tmp_path / "store" / results[5].runs[0] / "run.json").exists()
+    assert "No space" in (folder.path / results[3].log).read_text()
+    assert len({one.log for one in results}) == len(results)
+
+
+def test_what_hangs_says_where_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    (one,) = performed(store, [cell("leave", "deaf", timeout=1.0)], "n")
+    assert one.outcome is Outcome.HUNG
+    until(lambda: not alive(int((store / "left").read_text())))
+    (other,) = performed(store, [cell("sleep=600", timeout=1.0)], "m")
+    assert "fake_pytest.py" in (night_record.folder(store, "m").path / other.log).read_text()
+
+
+def test_what_a_cell_leaves_running_is_ended_with_it(tmp_path: Path) -> None:
+    (one,) = performed(tmp_path / "store", [cell("leave", "pass")])
+    assert one.outcome is Outcome.PASS
+    until(lambda: not alive(int((tmp_path / "store" / "left").read_text())))
+
+
+def test_a_full_disk_is_recorded_on_the_full_disk(tmp_path: Path) -> None:
+    cells = [cell("fill"), *(cell("pass", name=f"pass {number}") for number in range(9))]
+    with small_disk(tmp_path / "disk", "4m") as disk:
+        results = performed(disk, cells, "n")
+        assert outcomes(results) == ["no-disk"] * len(cells)
+        folder = night_record.folder(disk, "n")
+        assert folder.results() == results
+        assert folder.read().ended
+
+
+def test_a_night_whose_results_found_no_room_does_not_end_as_if_they_were_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, path = begun(tmp_path / "store", [cell("fail", "exit=1")], "n"), night_record.folder(tmp_path / "store", "n")
+    with monkeypatch.context() as full:
+        full.setattr(
+            night_record.NightFolder, "append", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full"))
+        )
+        with pytest.raises(NightError, match="is full, not recorded are: fail-exit=1 fail; make room"):
+            gone_on_with(tmp_path / "store", one)
+    assert path.read().ended is msgspec.UNSET
+    assert outcomes(gone_on_with(tmp_path / "store", one)) == ["fail"]
+
+
+def test_what_cannot_be_started_is_broken(tmp_path: Path) -> None:
+    one = begun(tmp_path / "store", [cell("pass")])
+    path = night_record.folder(tmp_path / "store", one.night)
+    (found,) = night_runner.Nightly(tmp_path / "store", path, one, 9.0, program=["/nowhere/pytest"]).run()
+    assert (found.outcome, found.detail.partition(":")[0]) == (Outcome.BROKEN, "it cannot be started")
+
+
+def test_repetitions_are_all_done_after_every_cell_was_done_once(tmp_path: Path) -> None:
+    results = performed(tmp_path / "store", [cell("fail", "exit=1", name="a", repeat=3), cell("pass", name="b")], "n")
+    assert [(one.cell, one.attempt, one.outcome) for one in results] == [
+        ("a", 1, "fail"), ("b", 1, "pass"), ("a", 2, "fail"), ("a", 3, "fail"),
+    ]  # fmt: skip
+    assert len({one.seed for one in results}) == len(results)
+
+
+def test_seeds_follow_from_the_names_of_the_night_and_the_cell_alone(tmp_path: Path) -> None:
+    (first,) = performed(tmp_path / "one", [cell("pass", name="a")], "2026-11-21")
+    _, second = performed(tmp_path / "two", [cell("pass", name="b"), cell("pass", name="a")], "2026-11-21")
+    (other,) = performed(tmp_path / "three", [cell("pass", name="a")], "2026-11-22")
+    assert first.seed == second.seed != other.seed
+    of_night = derive(0, "night", "2026-11-21") % 2**32
+    assert first.seed == derive(of_night, "a", 1) % 2**32
+    assert first.command == f"pytest pass --seed={first.seed}"
+
+
+def test_the_budget_ends_the_night_and_what_does_not_fit_is_left_out(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    recorded(store, "2026-11-20", [
+        result("long", Outcome.FAIL, seconds=900.0), result("wait", Outcome.PASS), result("a", Outcome.PASS),
+    ])  # fmt: skip
+    cells = [cell("pass", name="long"), cell("pass", name="a"), cell("wait", name="wait"), cell("pass", name="b")]
+    results = performed(store, cells, "2026-11-21", budget=3.0)
+    assert [(one.cell, one.outcome) for one in results] == [("b", "pass"), ("a", "pass"), ("wait", "interrupted")]
+    assert results[-1].detail == "the night's budget was over"
+    assert (store / "healed").exists()
+
+
+def test_nothing_begins_without_a_budget(tmp_path: Path) -> None:
+    assert performed(tmp_path / "store", [cell("pass")], budget=0.0) == []
+
+
+def driver(store: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", DRIVER, str(store), *PROGRAM], env=environment())
+
+
+def test_a_night_that_is_killed_is_gone_on_with(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    one = begun(store, [cell("pass", name="a"), cell("once", "wait", name="b"), cell("pass", name="c")], "n")
+    process = driver(store)
+    until(lambda: (store / "waits").exists() and (store / "waits").read_text() != "")
+    orphan = int((store / "waits").read_text())
+    with pytest.raises(NightError, match="another process"):
+        gone_on_with(store, one)
+    process.kill()
+    process.wait()
+    assert alive(orphan)
+    results = gone_on_with(store, night_runner.resumed(store, None))
+    assert not alive(orphan)
+    assert [(one.cell, one.attempt, one.outcome) for one in results] == [
+        ("a", 1, "pass"), ("b", 1, "interrupted"), ("b", 1, "pass"), ("c", 1, "pass"),
+    ]  # fmt: skip
+    assert results[1].detail == "the night itself was killed"
+    assert results[1].seed == results[2].seed
+    assert night_record.folder(store, "n").results() == results
+    assert gone_on_with(store, one) == results
+
+
+@pytest.mark.parametrize(
+    ("acts", "outcomes_then"),
+    [(("fail", "wait"), ["fail"]), (("pass", "wait"), ["interrupted", "pass"])],
+    ids=["a-run-had-failed", "none-had"],
+)
+def test_what_a_run_had_found_when_its_night_was_killed_is_recorded(
+    tmp_path: Path, acts: tuple[str, ...], outcomes_then: list[str]
+) -> None:
+    """It may not come again."""
+    store = tmp_path / "store"
+    begun(store, [cell(*acts, name="a")], "n")
+    process = driver(store)
+    until(lambda: (store / "waits").exists() and (store / "waits").read_text() != "")
+    process.kill()
+    process.wait()
+    again = msgspec.structs.replace(night_runner.resumed(store, None), cells=(cell("pass", name="a"),))
+    results = gone_on_with(store, again)  # now it would pass
+    assert outcomes(results) == outcomes_then
+    assert len(results[0].runs) == 1
+    found = "lost-write in 1 of 1 runs; then interrupted: " if acts[0] == "fail" else ""
+    assert results[0].detail == f"{found}the night itself was killed"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_ends_the_cell_as_ctrl_c_does_and_leaves_a_night_to_read(tmp_path: Path, number: int) -> None:
+    store = tmp_path / "store"
+    (tmp_path / "nightly.toml").write_text(
+        '[systems]\nx = "x:X"\n[[run]]\nworkloads = ["test_waits.py"]\nnemeses = ["none", "kill"]\n'
+    )
+    (tmp_path / "test_waits.py").write_text(
+        "import pathlib, time\n\ndef test_waits() -> None:\n    try:\n        pathlib.Path('waits').touch()\n"
+        "        time.sleep(600)\n    finally:\n        pathlib.Path('healed').touch()\n"
+    )
+    command = [sys.executable, "-m", "assay.harness.cli.main", "nightly", "--budget=60s", "--night=n"]
+    process = subprocess.Popen(
+        command, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    until((tmp_path / "waits").exists)
+    process.send_signal(number)
+    printed, said = process.communicate(timeout=SOON)
+    assert process.returncode == Exit.INTERRUPTED
+    assert (tmp_path / "healed").exists()
+    assert re.match(r"interrupted +run/test_waits/none/sim ", printed)
+    assert "interrupted, with the night: the cell heals, checks and reports" in said
+    assert f"`assay nightly --resume --night=n --store={store}` goes on" in said
+    folder = night_record.folder(store, "n")
+    assert outcomes(folder.results()) == ["interrupted"]
+    assert folder.read().ended
+
+
+def test_a_second_ctrl_c_ends_a_cell_at_once(tmp_path: Path) -> None:
+    twice = Interrupt()
+    one = begun(tmp_path / "store", [cell("deaf"), cell("pass")])
+    path = night_record.folder(tmp_path / "store", one.night)
+
+    def press() -> None:
+        until(lambda: path.running() is not None)
+        twice.request()
+        raise KeyboardInterrupt
+
+    asking = night_runner.Nightly(tmp_path / "store", path, one, 60.0, program=PROGRAM, grace=60.0, interrupt=twice)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("assay.harness.nightly.subprocess_runner._watch", lambda *given: press())
+        (found,) = asking.run()
+    assert (found.outcome, found.detail) == (Outcome.INTERRUPTED, "by a second Ctrl-C")
+
+
+def test_a_resumed_night_runs_cells_of_the_matrix_and_asks_for_all_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("assay.harness.nightly.night_runner.Nightly", partial(night_runner.Nightly, program=PROGRAM))
+    monkeypatch.setattr("signal.signal", lambda number, handler: None)
+    monkeypatch.chdir(tmp_path)
+    begun(tmp_path / "store", [cell("pass")], "n")
+    resume = ["nightly", "--resume", f"--store={tmp_path / 'store'}"]
+    results = night_record.folder(tmp_path / "store", "n").results
+    with monkeypatch.context() as patch:
+        for cells in ((), (cell("fail", name="pass"),)):  # there is none, or another command has its name
+            patch.setattr("assay.harness.nightly.matrix.plan", lambda path, cells=cells: (cells, 0.0))
+            assert main(resume) == Exit.UNKNOWN
+            assert results() == []
+            assert "not a cell of nightly.toml: pytest pass" in capsys.readouterr().err
+        patch.setattr("assay.harness.nightly.matrix.plan", lambda path: ((cell("pass"), cell("fail")), 0.0))
+        (tmp_path / "elsewhere").mkdir()
+        assert main([*resume, "--matrix=elsewhere/nightly.toml"]) == Exit.UNKNOWN, "pytest starts in another folder"
+        assert results() == []
+        assert main(resume) == Exit.PASS
+    assert outcomes(results()) == ["pass"]
+    begun(tmp_path / "store", [cell("pass")], "o")
+    assert main([*resume, "--yes"]) == Exit.PASS, "there is no matrix at all, and the user agrees"
+
+
+def test_a_night_has_a_name_of_its_own(tmp_path: Path) -> None:
+    names = [begun(tmp_path, [cell("pass")]).night for _ in range(3)]
+    assert date.fromisoformat(names[0])
+    assert names == [names[0], f"{names[0]}-2", f"{names[0]}-3"]
+    with pytest.raises(NightError, match="--resume"):
+        begun(tmp_path, [cell("pass")], names[0])
+    with pytest.raises(NightError, match="no name for a folder"):
+        begun(tmp_path, [cell("pass")], "../x")
+    with pytest.raises(NightError, match="no night"):
+        night_runner.resumed(tmp_path / "empty", None)
+
+
+def test_a_night_that_another_process_begins_meanwhile_keeps_its_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def meanwhile(*_: object) -> tuple[str, ...]:
+        monkeypatch.undo()
+        begun(tmp_path, [cell("pass", name="theirs")], "n")
+        return ()
+
+    monkeypatch.setattr(night_runner, "commits", meanwhile)
+    with pytest.raises(NightError, match="there is a night n in"):
+        begun(tmp_path, [cell("pass", name="ours")], "n")
+    assert [one.name for one in night_record.folder(tmp_path, "n").read().cells] == ["theirs"]
+
+
+@given(st.integers(0, 2**32), st.text(max_size=9), st.integers(1, 9))
+def test_a_seed_is_one_that_pytest_takes(of_night: int, name: str, attempt: int) -> None:
+    assert 0 <= derive(of_night, name, attempt) % 2**32 < 2**32
+
+
+@pytest.mark.parametrize(
+    ("acts", "code"),
+    [
+        ((("pass",),), Exit.PASS),
+        ((("pass",), ("fail", "exit=1"), ("exit=4",)), Exit.FAIL),
+        ((("pass",), ("exit=4",), ("unknown", "exit=1")), Exit.USAGE),
+        ((("pass",), ("unknown", "exit=1")), Exit.UNKNOWN),
+        ((("pass",), ("signal=9",)), Exit.UNKNOWN),
+        ((("say=SKIPPED [1] a:1: no",),), Exit.UNKNOWN),
+    ],
+)
+def test_exit_codes(
+    acts: tuple[tuple[str, ...], ...], code: Exit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.setattr("assay.harness.nightly.matrix.plan", lambda path: (tuple(cell(*one) for one in acts), 0.0))
+    faked = partial(night_runner.Nightly, program=PROGRAM)
+    monkeypatch.setattr("assay.harness.nightly.night_runner.Nightly", faked)
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        assert main(["nightly", "--budget=60s", f"--store={tmp_path}"]) == code
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    printed = capsys.readouterr().out
+    if code is Exit.FAIL:
+        assert re.search(
+            r"\nfail fail-exit=1, 1 of 1: lost-write in 1 of 1 runs\n  pytest fail exit=1 --seed=\d+\n", printed
+        )
+
+
+@pytest.mark.parametrize(
+    ("given", "expires", "code"),
+    [
+        (False, None, Exit.FAIL), (True, "2999-01-01", Exit.PASS), (False, "2999-01-01", Exit.PASS),
+        (True, "1999-01-01", Exit.FAIL),
+    ],
+)  # fmt: skip
+def test_a_night_whose_failures_are_all_marked_is_green_until_a_mark_is_over(
+    given: bool, expires: str | None, code: Exit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("assay.harness.nightly.matrix.plan", lambda path: ((cell("fail", "exit=1"),), 0.0))
+    monkeypatch.setattr("assay.harness.nightly.night_runner.Nightly", partial(night_runner.Nightly, program=PROGRAM))
+    monkeypatch.setattr("signal.signal", lambda number, handler: None)
+    monkeypatch.chdir(tmp_path)
+    name = "mine.toml" if given else "known-failures.toml"
+    if expires is not None:
+        (tmp_path / name).write_text(
+            f'[[failure]]\nsystem = "{UNKNOWN}"\nworkload = "t"\nanomalies = ["lost-write"]\nreason = "r"\n'
+            f"expires = {expires}\n"
+        )
+    options = [f"--known={tmp_path / name}"] * given
+    assert main(["nightly", "--budget=60s", f"--store={tmp_path / 'store'}", *options]) == code
+
+
+def test_the_command_line_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["nightly", f"--store={tmp_path}"]) == Exit.USAGE
+    assert main(["nightly", "--budget=5", f"--store={tmp_path}"]) == Exit.USAGE
+    assert main(["nightly", "--resume", f"--store={tmp_path}"]) == Exit.USAGE
+    said = capsys.readouterr().err
+    assert "--budget is missing" in said
+    assert "--budget='5' has no unit" in said
+    assert "no night" in said
+
+
+@pytest.mark.long
+def test_real_cells_in_the_simulation(tmp_path: Path) -> None:
+    """A run that passes, one that is ruled out, an option that is wrong, a defect that needs no fault."""
+    (tmp_path / "nightly.toml").write_text(
+        '[systems]\nbroker = "assay.system_under_test.deployment:Broker"\n'
+        '[[run]]\nworkloads = ["workloads/test_log.py"]\noptions = ["--time-limit=2", "--rate=50"]\n'
+        '[[run]]\nlabel = "wrong"\nworkloads = ["workloads/test_log.py"]\noptions = ["--rate=fast"]\n'
+        '[[run]]\nlabel = "blocks"\nworkloads = ["workloads/test_zookeeper.py"]\n'
+        '[[canary]]\ndefects = ["zombie-commit"]\noptions = ["--rate=100"]\n'
+    )
+    for name in ("workloads", "schedules"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    command = [sys.executable, "-m", "assay.harness.cli.main", "nightly", "--budget=10min", "--night=n"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False)
+    found = {one.cell: one for one in night_record.folder(tmp_path / "store", "n").results()}
+    assert {name: one.outcome for name, one in found.items()} == {
+        "run/test_log/none/sim": "pass", "run/wrong/test_log/none/sim": "broken",
+        "run/blocks/test_zookeeper/none/sim": "skipped", "canary/zombie-commit/sim": "detected",
+    }, done.stdout + done.stderr  # fmt: skip
+    assert done.returncode == Exit.USAGE
+    assert [len(one.runs) for one in found.values()].count(1) == 2
+    assert shlex.split(found["run/test_log/none/sim"].command)[:2] == ["pytest", "workloads/test_log.py"]

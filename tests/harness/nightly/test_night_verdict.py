@@ -1,0 +1,267 @@
+"""A night divided is the same night; its summary counts what no mark covers; what it writes is only text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assay.checkers.judging.verdict import Verdict
+from assay.harness.cli.command import Exit
+from assay.harness.cli.main import main
+from assay.harness.nightly import night_record, night_runner
+from assay.harness.nightly.junit import junit
+from assay.harness.nightly.markdown import code, markdown, text
+from assay.harness.nightly.night_record import AttemptOutcome as Outcome
+from assay.harness.nightly.night_record import Cell, Kind, NightError
+from assay.harness.nightly.night_verdict import Account, account
+from assay.harness.nightly.rows import UNKNOWN
+from assay.harness.nightly.store_index import read
+from assay.reports.index.known import Known, Mark
+
+from helpers.morning_store import HOSTILE, LAST
+from helpers.morning_store import night as recorded_night
+from helpers.morning_store import result as ended
+from helpers.night_cells import PROGRAM, cell
+
+TODAY = date(2026, 11, 24)
+CANARY: dict[str, Any] = {"kind": Kind.CANARY, "defect": "d", "expected": ("phantom",)}
+
+
+def known(*anomalies: str, expires: date = TODAY, workload: str = "t") -> Known:
+    if not anomalies:
+        return Known(today=TODAY)
+    mark = Mark(system=UNKNOWN, workload=workload, anomalies=anomalies, reason="being repaired", expires=expires)
+    return Known((mark,), TODAY)
+
+
+def performed(store: Path, cells: Sequence[Cell], name: str = "n", share: tuple[int, int] = (1, 1)) -> None:
+    one = night_runner.begin(store, name, cells, 100.0, store.parent, None, share)
+    night_runner.Nightly(store, night_record.folder(store, one.night), one, 100.0, program=PROGRAM, grace=5.0).run()
+
+
+def test_a_night_whose_record_is_damaged_is_not_hidden_by_an_older_one(tmp_path: Path) -> None:
+    begun = [night_runner.begin(tmp_path, name, [cell("pass")], 1.0, tmp_path, None) for name in ("n", "o")]
+    (tmp_path / "nights" / "unbegun").mkdir()
+    assert of_night(tmp_path).name == begun[-1].name
+    (tmp_path / "nights" / "o" / "night.json").write_text("{")
+    with pytest.raises(NightError, match=r"o/night.json is not the record of a night.*--night=ID"):
+        of_night(tmp_path)
+    assert account(tmp_path, "n", known()).name == "n"
+
+
+def of_night(store: Path, marked: Known | None = None) -> Account:
+    return account(store, None, marked or known())
+
+
+@given(st.integers(1, 9), st.integers(0, 20))
+def test_the_parts_of_a_night_are_the_whole_night_each_cell_once_with_its_seed(
+    tmp_path_factory: pytest.TempPathFactory, parts: int, more: int
+) -> None:
+    store = tmp_path_factory.mktemp("store")
+    cells = [cell("pass", name=f"cell {number}") for number in range(parts + more)]
+    whole = night_runner.begin(store, "n", cells, 1.0, store, None)
+    shares = [night_runner.begin(store, "m", cells, 1.0, store, None, (part, parts)) for part in range(1, parts + 1)]
+    assert sorted(one.name for share in shares for one in share.cells) == sorted(one.name for one in whole.cells)
+    assert max(len(one.cells) for one in shares) - min(len(one.cells) for one in shares) <= 1
+    assert {one.name for one in shares} == {"m"}
+    assert len({one.seed for one in shares}) == 1
+    assert len({one.night for one in shares}) == parts
+
+
+def test_a_part_has_the_seeds_of_the_whole_night(tmp_path: Path) -> None:
+    cells = [cell("pass", name=name) for name in "abcd"]
+    seeds = []
+    for folder, shares in (("whole", [(1, 1)]), ("parts", [(1, 3), (2, 3), (3, 3)])):
+        store = tmp_path / folder
+        for share in shares:
+            performed(store, cells, "n", share)
+        seeds.append(sorted((one.cell, one.seed) for path, _ in night_record.nights(store) for one in path.results()))
+    assert seeds[0] == seeds[1]
+    assert len(seeds[0]) == 4
+
+
+def test_more_parts_than_cells_are_an_error(tmp_path: Path) -> None:
+    with pytest.raises(NightError, match="too few for 3 parts"):
+        night_runner.begin(tmp_path, "n", [cell("pass"), cell("fail")], 1.0, tmp_path, None, (1, 3))
+
+
+def test_parts_are_one_night_for_the_page_and_the_summary(tmp_path: Path) -> None:
+    cells = [cell("pass"), cell("fail", "exit=1"), cell("unknown", "exit=1"), cell("signal=9")]
+    for part in (1, 2):
+        performed(tmp_path, cells, "n", (part, 2))
+    found = of_night(tmp_path)
+    assert (found.name, found.missing, found.parts) == ("n", (), 2)
+    assert sorted(one.cell.name for one in found.cells) == sorted(one.name for one in cells)
+    stored = read(tmp_path, {})
+    (one,) = stored.nights
+    assert (one.name, one.planned, one.done) == ("n", 4, 4)
+    assert {entry.night for entry in stored.entries} == {"n"}
+    crashed = next(entry for entry in stored.entries if entry.status == "crashed")
+    assert all((tmp_path / address).exists() for _, address in crashed.more)
+
+
+def test_a_part_without_a_record_is_no_pass(tmp_path: Path) -> None:
+    cells = [cell("pass", name=name) for name in "abc"]
+    for part in (1, 3):
+        performed(tmp_path, cells, "n", (part, 3))
+    found = of_night(tmp_path)
+    assert (found.missing, found.verdict) == ((2,), Verdict.UNKNOWN)
+    assert "No record of part 2 of 3" in markdown(found)
+    assert ET.fromstring(junit(found)).findall(".//error[@message='it has left no record']")
+    assert any("part 2 of 3" in one for one in read(tmp_path, {}).problems)
+    performed(tmp_path, cells, "n", (2, 3))
+    assert of_night(tmp_path).verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize(
+    ("acts", "marked", "verdict"),
+    [
+        (("fail",), known(), Verdict.FAIL),
+        (("fail",), known("lost-write"), Verdict.PASS),
+        (("fail",), known("lost-write", expires=date(2026, 11, 23)), Verdict.FAIL),
+        (("fail",), known("lost-write", workload="u"), Verdict.FAIL),
+        (("fail",), known("lost-write", "phantom"), Verdict.FAIL),
+        (("fail=phantom",), known("lost-write"), Verdict.FAIL),
+        (("fail", "fail=phantom"), known("lost-write"), Verdict.FAIL),
+        (("fail", "unknown"), known("lost-write"), Verdict.PASS),
+    ],
+)
+def test_marked_failures_do_not_count_and_all_others_do(
+    tmp_path: Path, acts: tuple[str, ...], marked: Known, verdict: Verdict
+) -> None:
+    performed(tmp_path, [cell(*acts, "exit=1", name="c")])
+    found = of_night(tmp_path, marked)
+    assert found.verdict is verdict
+    assert bool(found.cells[0].marks) is (verdict is Verdict.PASS)
+    assert len(found.failures) == sum(act.startswith("fail") for act in acts)
+
+
+def test_a_mark_covers_neither_a_missed_defect_nor_what_has_no_answer(tmp_path: Path) -> None:
+    performed(tmp_path / "missed", [cell("fail", "exit=1", **CANARY)])
+    assert of_night(tmp_path / "missed", known("lost-write")).verdict is Verdict.FAIL
+    performed(tmp_path / "crashed", [cell("fail", "exit=1", name="f"), cell("signal=9")])
+    assert of_night(tmp_path / "crashed", known("lost-write")).verdict is Verdict.UNKNOWN
+
+
+def test_a_failure_whose_run_is_gone_counts_in_spite_of_a_mark(tmp_path: Path) -> None:
+    performed(tmp_path, [cell("fail", "exit=1")])
+    for path in (tmp_path / "test_fake").iterdir():
+        (path / "run.json").unlink()
+    assert of_night(tmp_path, known("lost-write")).verdict is Verdict.FAIL
+
+
+def test_a_night_is_summed_up_as_it_was_when_it_was_the_newest(tmp_path: Path) -> None:
+    performed(tmp_path, [cell("fail", "exit=1", name="c")], "first")
+    performed(tmp_path, [cell("pass", name="c")], "second")
+    assert account(tmp_path, None, known()).verdict is Verdict.PASS
+    found = account(tmp_path, "first", known())
+    assert found.verdict is Verdict.FAIL
+    assert [one.new for one in found.failures] == [True]
+    with pytest.raises(NightError, match="There are: first, second"):
+        account(tmp_path, "third", known())
+
+
+def test_each_attempt_is_a_case_with_what_repeats_it(tmp_path: Path) -> None:
+    cells = [
+        cell("pass"), cell("fail", "exit=1"), cell("fail=phantom", "exit=1", name="marked"), cell("signal=9"),
+        cell("unknown", "exit=1"), cell("fail=phantom", "exit=1", name="canary", **CANARY),
+    ]  # fmt: skip
+    performed(tmp_path, cells)
+    for path in (tmp_path / "test_fake").iterdir():
+        if b'"lost-write": 1' in (path / "verdict.json").read_bytes():
+            (path / "report.html").touch()
+    found = of_night(tmp_path, known("phantom"))
+    suite = ET.fromstring(junit(found))[0]
+    assert [suite.get(key) for key in ("tests", "failures", "errors", "skipped")] == ["6", "1", "2", "1"]
+    cases = {str(case.get("name")): case for case in suite.findall("testcase")}
+    failed = cases["fail-exit=1"]
+    said = {one.get("name"): one.get("value") for one in failed.findall("properties/property")}
+    (result,) = next(one.results for one in found.cells if one.cell.name == "fail-exit=1")
+    assert said == {
+        "seed": str(result.seed), "nemesis": "none", "cluster": "sim", "outcome": "fail", "verdict": "fail",
+        "anomaly": "lost-write", "run": result.runs[0], "report": f"{result.runs[0]}/report.html",
+        "command": result.command,
+    }  # fmt: skip
+    assert (tmp_path / str(said["report"])).is_file()
+    others = [case.find("properties/property[@name='report']") for case in cases.values() if case is not failed]
+    assert others == [None] * 5, "a run without a page has none"
+    failure = failed.find("failure")
+    assert failure is not None
+    assert failure.get("message") == "lost-write"
+    assert result.command in str(failure.text)
+    skipped = cases["marked"].find("skipped")
+    assert skipped is not None
+    assert str(skipped.get("message")).startswith("known until 2026-11-24")
+    assert cases["signal=9"].find("error") is not None
+    assert cases["canary"].find("failure") is cases["canary"].find("error") is None
+
+
+def test_what_is_written_first_is_what_broke_and_how_to_repeat_it(tmp_path: Path) -> None:
+    performed(tmp_path, [cell("pass"), cell("fail", "exit=1"), cell("signal=9")])
+    said = markdown(of_night(tmp_path))
+    assert said.startswith("## ❌ Night n: fail\n")
+    assert said.index("### New failures") < said.index("### Without an answer")
+    assert f"**lost-write** in t of {UNKNOWN}" in said
+    assert ": 1 of 2 runs" in said  # the one that passed is of the same cell
+    assert "**crashed** signal=9: killed by SIGKILL" in said
+    assert "--seed=" in said
+
+
+@given(st.text())
+def test_nothing_that_a_run_says_is_markup(words: str) -> None:
+    assert "\n" not in text(words)
+    left = text(words).replace("\\\\", "")
+    assert all(left[place - 1] == "\\" for place, char in enumerate(left) if char in "`*_[]<>|~#&@!")
+    fence, line, end = code(words).split("\n")
+    assert fence == end
+    assert set(fence) == {"`"}
+    assert fence not in line
+
+
+@pytest.mark.parametrize("words", [HOSTILE, "\x00\x1b[31m]]>\u202e\uffff", "x" * 100_000])
+def test_hostile_words_leave_a_document_that_can_be_read(tmp_path: Path, words: str) -> None:
+    one, at = cell("pass"), LAST
+    made = recorded_night(tmp_path, at, [one], [ended(one, Outcome.CRASHED, detail=words)])
+    found = account(tmp_path, made.path.name, known())
+    assert ET.fromstring(junit(found))[0].get("errors") == "1"
+    assert "<" not in markdown(found).replace("\\<", "")
+
+
+def test_the_command_writes_both_and_has_the_exit_code_of_the_night(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store, marks = tmp_path / "store", tmp_path / "known.toml"
+    performed(store, [cell("pass"), cell("fail", "exit=1")])
+    assert main(["summary", str(store)]) == Exit.FAIL
+    assert "New failures" in capsys.readouterr().out
+    marks.write_text(
+        f'[[failure]]\nsystem = "{UNKNOWN}"\nworkload = "t"\nanomalies = ["lost-write"]\nreason = "r"\n'
+        "expires = 2999-01-01\n"
+    )
+    paths = [f"--markdown={tmp_path / 'm.md'}", f"--junit={tmp_path / 'j.xml'}", f"--known={marks}"]
+    assert main(["summary", str(store), *paths]) == Exit.PASS
+    assert capsys.readouterr().out == ""
+    assert "### Known failures" in (tmp_path / "m.md").read_text()
+    assert ET.parse(tmp_path / "j.xml").getroot().get("skipped") == "1"
+    marks.write_text(marks.read_text().replace("2999", "1999"))
+    assert main(["summary", str(store), f"--known={marks}"]) == Exit.FAIL
+    marks.write_text("[[failure]]\n")
+    assert main(["summary", str(store), f"--known={marks}"]) == Exit.USAGE
+    assert main(["summary", str(tmp_path)]) == Exit.USAGE
+    assert main(["summary", str(store), "--night=other"]) == Exit.USAGE
+    assert main(["summary", str(tmp_path / "none")]) == Exit.USAGE
+
+
+@pytest.mark.parametrize("share", ["0/2", "3/2", "2", "a/b", "1/0", "1/-2", "/"])
+def test_what_is_no_part_is_wrong_usage(share: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(["nightly", "--budget=1min", f"--split={share}"])
+    assert left.value.code == Exit.USAGE
+    assert "the second of five" in capsys.readouterr().err

@@ -1,0 +1,139 @@
+"""Packing a data set changes nothing that counts, wherever it is interrupted, and gives way to what is added later."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import tempfile
+from contextlib import suppress
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from unittest.mock import patch
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from assay.harness.cli.main import main
+from assay.harness.nightly import dataset
+from assay.harness.nightly.dataset import LOCK, PACKED, DataSetError, add, held, keep, pack, parts, singles
+from assay.harness.nightly.rows import SCHEMAS, Run
+
+from helpers.examples import some_of
+from helpers.night_runs import random_run, run_folder
+
+FIRST = date(2026, 11, 20)
+RUNS = [random_run(random.Random(number)) for number in range(6)]
+
+Counted = dict[str, tuple[str, Run]]
+
+
+def counted(place: Path) -> Counted:
+    """Each run with its night, as readers take it."""
+    own, found = set(singles(place)), {}
+    for part in parts(place):
+        for row in pq.ParquetFile(part).read().to_pylist():
+            if part.name != PACKED or row["run"] not in own:
+                assert row["run"] not in found, "it is there twice"
+                found[row["run"]] = (part.parent.name.removeprefix("night="), msgspec.convert(row, Run))
+    return found
+
+
+class Died(Exception):
+    """In the middle of packing."""
+
+
+def pack_until(place: Path, step: int) -> None:
+    """Dies before its ``step``-th change of the disk."""
+    left = [step]
+
+    def dying(real: object) -> object:
+        def act(*args: object, **more: object) -> object:
+            left[0] -= 1
+            if left[0] < 0:
+                raise Died
+            return real(*args, **more)  # type: ignore[operator]
+
+        return act
+
+    with patch.object(os, "replace", dying(os.replace)), patch.object(Path, "unlink", dying(Path.unlink)):
+        pack(place)
+
+
+KEPT = st.tuples(st.just("keep"), st.integers(0, 5), st.integers(0, 2))
+STEPS = st.lists(st.one_of(KEPT, KEPT, st.tuples(st.just("pack"), st.integers(0, 12), st.just(0))), max_size=14)
+
+
+@settings(max_examples=some_of(50), deadline=None)
+@given(STEPS)
+def test_runs_added_moved_and_packed_in_any_order_are_as_they_were_last_added(
+    steps: list[tuple[str, int, int]],
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        place, model, version = Path(folder), dict[str, tuple[str, Run]](), 0
+        for what, number, day in [("keep", 0, 0), *steps]:
+            if what == "keep":
+                version += 1
+                run, night = msgspec.structs.replace(RUNS[number], seed=version), FIRST + timedelta(days=day)
+                keep(place, night, run)
+                model[run.run] = (night.isoformat(), run)
+            else:
+                with suppress(Died):
+                    pack_until(place, number)
+            assert counted(place) == model
+        pack(place)
+        assert counted(place) == model
+        assert {part.name for part in parts(place)} == {PACKED}
+
+
+def test_adding_many_packs_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dataset, "MANY", 2)
+    for hours in range(3):
+        run_folder(tmp_path / "store", datetime(2026, 11, 21, hours, tzinfo=UTC))
+    add([tmp_path / "store"], tmp_path / "nights", None, lambda run: None)
+    (part,) = parts(tmp_path / "nights")
+    assert (part.name, len(counted(tmp_path / "nights"))) == (PACKED, 3)
+
+
+def test_parts_of_all_times_are_packed_together(tmp_path: Path) -> None:
+    for number, schema in enumerate(SCHEMAS):
+        keep(tmp_path, FIRST, RUNS[number])
+        part = tmp_path / f"night={FIRST}" / f"{RUNS[number].run}.parquet"
+        (row,) = pq.ParquetFile(part).read().to_pylist()
+        if "bit" in str(schema):
+            row["faults"] = [{**fault, "bit": fault["took_effect"]} for fault in row["faults"]]
+        pq.write_table(pa.Table.from_pylist([row], schema=schema), part)
+    before = {run: [fault.took_effect for fault in one.faults] for run, (_, one) in (
+        (run.run, ("", run)) for run in RUNS[: len(SCHEMAS)])}  # fmt: skip
+    assert main(["nights", "pack", str(tmp_path)]) == 0
+    assert {run: [fault.took_effect for fault in one.faults] for run, (_, one) in counted(tmp_path).items()} == before
+
+
+def test_a_damaged_part_is_named_and_nothing_is_lost(tmp_path: Path) -> None:
+    keep(tmp_path, FIRST, RUNS[0])
+    keep(tmp_path, FIRST, RUNS[1])
+    part = parts(tmp_path)[0]
+    whole = part.read_bytes()
+    footer = 8 + int.from_bytes(whole[-8:-4], "little")
+    part.write_bytes(whole[:4] + bytes(len(whole) - 4 - footer) + whole[-footer:])
+    with pytest.raises(DataSetError, match=f"{part.name}: its content is damaged"):
+        pack(tmp_path)
+    assert len(parts(tmp_path)) == 2
+
+
+def test_who_packs_waits_for_who_reads(tmp_path: Path) -> None:
+    keep(tmp_path, FIRST, RUNS[0])
+    with held(tmp_path, alone=False), held(tmp_path, alone=False):
+        command = [sys.executable, "-m", "assay.harness.cli.main", "nights", "pack", str(tmp_path)]
+        packing = subprocess.Popen(command, stdout=subprocess.PIPE)
+        with pytest.raises(subprocess.TimeoutExpired):
+            packing.wait(2.0)
+        assert parts(tmp_path)[0].name != PACKED
+    assert packing.communicate(timeout=60)[0].startswith(b"1 files")
+    assert parts(tmp_path)[0].name == PACKED
+    assert (tmp_path / LOCK).exists()

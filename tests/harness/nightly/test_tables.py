@@ -1,0 +1,341 @@
+"""Spark's tables against the same tables in plain Python, over random runs."""
+
+from __future__ import annotations
+
+import csv
+import json
+import random
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from assay.harness.cli.main import main
+from assay.harness.nightly import tables
+from assay.harness.nightly.dataset import DataSetError, keep, parts
+from assay.harness.nightly.rows import NONE, SCHEMAS, Run
+from assay.harness.nightly.table_output import as_json
+from assay.harness.nightly.tables import Tables, Zoo, compute_on
+from assay.system_under_test.defects import DEFECTS
+
+from helpers.night_runs import ZOO, random_run
+from helpers.standalone import WORKERS, Cluster
+
+pytestmark = pytest.mark.spark
+
+Night = tuple[str, Run]
+Rows = list[dict[str, Any]]
+NIGHTS = ("2026-11-19", "2026-11-20", "2026-11-21")
+
+
+def grouped(rows: Iterable[Any], key: Any) -> list[tuple[Any, list[Any]]]:
+    groups = defaultdict(list)
+    for row in rows:
+        groups[key(row)].append(row)
+    return sorted(groups.items())
+
+
+def percentile(values: Sequence[float], share: float) -> float | None:
+    """Between the two nearest, in proportion."""
+    if not values:
+        return None
+    ordered, place = sorted(values), share * (len(values) - 1)
+    low = int(place)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (place - low) * (ordered[high] - ordered[low])
+
+
+def hits(run: Run, zoo: Zoo) -> list[Any]:
+    if run.verdict != "fail" or run.defect == NONE:
+        return []
+    wanted = zoo.get(run.defect)
+    return [one for one in run.findings if one.forbidden and (wanted is None or one.anomaly in wanted)]
+
+
+def verdicts(runs: Sequence[Night]) -> Rows:
+    rows = []
+    for (night, workload, nemesis, defect), some in grouped(runs, lambda n: (n[0], *cell(n[1]))):
+        recorded = [run.verdict for _, run in some]
+        faults = [fault for _, run in some for fault in run.faults]
+        rows.append({
+            "night": night, "workload": workload, "nemesis": nemesis, "defect": defect, "runs": len(some),
+            "pass": recorded.count("pass"), "fail": recorded.count("fail"), "unknown": recorded.count("unknown"),
+            "unjudged": recorded.count(None), "pass_share": recorded.count("pass") / len(recorded),
+            "fail_share": recorded.count("fail") / len(recorded),
+            "unknown_share": recorded.count("unknown") / len(recorded),
+            "operations": sum(run.operations or 0 for _, run in some), "faults_meant": len(faults),
+            "faults_injected": sum(fault.injected is not None for fault in faults),
+            "faults_took_effect": sum(fault.took_effect for fault in faults),
+        })  # fmt: skip
+    return rows
+
+
+def cell(run: Run) -> tuple[str, str, str]:
+    return run.workload, run.nemesis, run.defect
+
+
+def first(times: Iterable[int | None]) -> float | None:
+    known = [time for time in times if time is not None]
+    return min(known) / 1e9 if known else None
+
+
+def detection(runs: Sequence[Night], zoo: Zoo) -> Rows:
+    rows = []
+    broken = [run for _, run in runs if run.defect != NONE]
+    for (defect, workload, nemesis), some in grouped(broken, lambda r: (r.defect, r.workload, r.nemesis)):
+        found = [hits(run, zoo) for run in some]
+        times = [t for one in found if (t := first(hit.time for hit in one)) is not None]
+        since = [t for one in found if (t := first(hit.since_fault for hit in one)) is not None]
+        caught = sum(bool(one) for one in found)
+        rows.append({
+            "defect": defect, "workload": workload, "nemesis": nemesis, "runs": len(some), "caught": caught,
+            "rate": caught / len(some),
+            "failed_otherwise": sum(run.verdict == "fail" and not one for run, one in zip(some, found, strict=True)),
+            "unjudged": sum(run.verdict is None for run in some),
+            "reported": ", ".join(sorted({one.anomaly for run in some for one in run.findings})),
+            "seconds_min": min(times, default=None), "seconds_median": percentile(times, 0.5),
+            "seconds_max": max(times, default=None), "since_fault_median": percentile(since, 0.5),
+        })  # fmt: skip
+    return rows
+
+
+def defects(runs: Sequence[Night], zoo: Zoo, newest: str) -> Rows:
+    rows = []
+    for defect in sorted({*zoo, *(run.defect for _, run in runs)} - {NONE}):
+        mine = [run for night, run in runs if night == newest and run.defect == defect]
+        caught = sum(bool(hits(run, zoo)) for run in mine)
+        rows.append({
+            "defect": defect, "expected": ", ".join(zoo[defect]) if defect in zoo else None, "runs": len(mine),
+            "caught": caught, "state": "caught" if caught else "missed" if mine else "not run",
+        })  # fmt: skip
+    return rows
+
+
+def recovery(runs: Sequence[Night]) -> Rows:
+    times = [
+        (night, back.fault, what, took)
+        for night, run in runs
+        if run.defect == NONE
+        for back in run.returns
+        for what, took in ((back.change, back.changed), (back.look, back.looked))
+    ]
+    rows: Rows = []
+    for (night, fault, what), some in grouped(times, lambda t: t[:3]):
+        known = [took / 1e9 for *_, took in some if took is not None]
+        earlier = [
+            row["median"]
+            for row in rows
+            if (row["fault"], row["what"]) == (fault, what) and row["median"] is not None
+        ]  # fmt: skip
+        median, before = (
+            percentile(known, 0.5),
+            sum(earlier) / len(earlier) if earlier else None,
+        )
+        rows.append({
+            "night": night, "fault": fault, "what": what, "times": len(some), "never": len(some) - len(known),
+            "median": median, "p95": percentile(known, 0.95), "longest": max(known, default=None),
+            "mean_before": before, "trend": median / before if before and median is not None else None,
+        })  # fmt: skip
+    return rows
+
+
+def changes(runs: Sequence[Night], newest: str, before: str | None) -> Rows:
+    if before is None:
+        return []
+    rows = []
+    cells = sorted({cell(run) for night, run in runs if night in (newest, before)})
+    for one in cells:
+        now, then = ([run for night, run in runs if night == n and cell(run) == one] for n in (newest, before))
+        fresh = {f.anomaly for r in now for f in r.findings} - {f.anomaly for r in then for f in r.findings}
+        if worst(now) != worst(then) or fresh:
+            rows.append({
+                "workload": one[0], "nemesis": one[1], "defect": one[2], "was": worst(then), "is_now": worst(now),
+                "new_anomalies": ", ".join(sorted(fresh)),
+            })  # fmt: skip
+    return rows
+
+
+def worst(runs: Sequence[Run]) -> str:
+    recorded = {run.verdict or "unjudged" for run in runs}
+    return next(
+        (one for one in ("fail", "unjudged", "unknown", "pass") if one in recorded),
+        "not run",
+    )
+
+
+def unjudged(runs: Sequence[Night]) -> Rows:
+    return [
+        {"night": night, "folder": run.folder, "workload": run.workload, "nemesis": run.nemesis, "defect": run.defect,
+         "status": run.status, "problem": run.problem or ""}
+        for night, run in sorted(runs, key=lambda n: (n[0], n[1].folder, n[1].run))
+        if run.verdict is None
+    ]  # fmt: skip
+
+
+def stored(place: Path, runs: Sequence[Night]) -> Path:
+    for night, run in runs:
+        keep(place, date.fromisoformat(night), run)
+    return place
+
+
+def some_runs(seed: int, number: int, nights: Sequence[str] = NIGHTS) -> list[Night]:
+    chance = random.Random(seed)
+    return [(chance.choice(nights), random_run(chance)) for _ in range(number)]
+
+
+def assert_equal(table: pa.Table, expected: Rows, name: str) -> None:
+    rows = table.to_pylist()
+    assert len(rows) == len(expected), (name, rows, expected)
+    for row, wanted in zip(rows, expected, strict=True):
+        assert list(row) == list(wanted), name
+        assert row == pytest.approx(wanted, nan_ok=False), (name, row, wanted)
+
+
+SOME = some_runs(1, 40)
+
+
+@pytest.fixture(scope="module")
+def computed(application: Any, tmp_path_factory: pytest.TempPathFactory) -> Tables:
+    """The tables of ``SOME``, of a folder whose name looks like a pattern."""
+    return compute_on(application, stored(tmp_path_factory.mktemp("computed") / "[nights]", SOME), ZOO)
+
+
+def test_the_tables_are_those_of_plain_python(computed: Tables) -> None:
+    check_tables(computed, SOME)
+
+
+@pytest.mark.parametrize(
+    ("seed", "number", "nights"),
+    [(2, 12, NIGHTS), (3, 9, NIGHTS[:1])],
+)
+@pytest.mark.long
+def test_the_tables_of_few_runs_are_those_of_plain_python(
+    application: Any, tmp_path: Path, seed: int, number: int, nights: tuple[str, ...]
+) -> None:
+    runs = some_runs(seed, number, nights)
+    check_tables(compute_on(application, stored(tmp_path / "nights", runs), ZOO), runs)
+
+
+def check_tables(computed: Tables, runs: Sequence[Night]) -> None:
+    newest, before = [*sorted({night for night, _ in runs}, reverse=True), None][:2]
+    assert newest is not None
+    assert (computed.night, computed.before) == (newest, before)
+    expected = {
+        "verdicts": verdicts(runs),
+        "detection": detection(runs, ZOO),
+        "defects": defects(runs, ZOO, newest),
+        "recovery": recovery(runs),
+        "changes": changes(runs, newest, before),
+        "unjudged": unjudged(runs),
+    }
+    assert list(computed.tables) == list(expected)
+    for name, rows in expected.items():
+        assert_equal(computed.tables[name], rows, name)
+    assert computed.missed == [row["defect"] for row in expected["defects"] if row["state"] != "caught"]
+
+
+@pytest.mark.long
+def test_added_in_another_order_and_twice_and_with_columns_of_other_names_the_tables_are_the_same(
+    application: Any, tmp_path: Path, computed: Tables
+) -> None:
+    """Half of the parts are from before, when a column had another name."""
+    place = stored(tmp_path / "mixed", [*SOME[5:], *reversed(SOME)])
+    for part in sorted(place.glob("*/*.parquet"))[::2]:
+        rows = pq.read_table(part).to_pylist()
+        for fault in rows[0]["faults"]:
+            fault["bit"] = fault.pop("took_effect")
+        pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMAS[-1]), part)
+    assert compute_on(application, place, ZOO) == computed
+
+
+def test_the_command_tells_writes_and_requires(
+    application: Any,
+    tmp_path: Path,
+    computed: Tables,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Without a Spark: to start one is what ``compute`` does besides."""
+    asked = []
+
+    def compute(place: Path, zoo: Zoo, master: str | None) -> Tables:
+        assert (set(zoo), master) == (set(DEFECTS), "local[1]")
+        asked.append(place)
+        return computed
+
+    monkeypatch.setattr(tables, "compute", compute)
+    place, out = stored(tmp_path / "nights", SOME[:3]), tmp_path / "out"
+    given = ["nights", "show", str(place), "--spark-master=local[1]"]
+    assert main([*given, "--json", f"--out={out}"]) == 0
+    recorded = json.loads(capsys.readouterr().out)
+    assert recorded == json.loads(as_json(computed))
+    assert "never-run" in recorded["missed"]
+    for name, rows in recorded["tables"].items():
+        assert pq.ParquetFile(out / f"{name}.parquet").read().to_pylist() == rows
+        with (out / f"{name}.csv").open() as file:
+            assert len(list(csv.DictReader(file))) == len(rows)
+    assert not list(out.glob(".*"))
+
+    assert main([*given, "--require-detection"]) == 1
+    shown = capsys.readouterr()
+    assert f"{recorded['night']} did not catch" in shown.err
+    assert "never-run" in shown.err
+    assert f"verdicts of {recorded['night']}" in shown.out
+    assert "acks-early" in shown.out
+    assert "…" not in shown.out
+    assert asked == [place, place]
+
+    night = []
+
+    def of_one_night(place: Path, zoo: Zoo, master: str | None) -> Tables:
+        night.append(compute_on(application, place, {}))
+        return night[-1]
+
+    monkeypatch.setattr(tables, "compute", of_one_night)
+    assert (
+        main(
+            [
+                "nights",
+                "show",
+                str(stored(tmp_path / "good", [("2026-11-21", sound())])),
+                "--require-detection",
+            ]
+        )
+        == 0
+    )
+    assert [(one.night, one.before, one.tables["changes"].num_rows) for one in night] == [("2026-11-21", None, 0)]
+
+
+@pytest.mark.long
+def test_a_standalone_cluster_computes_the_same_tables_on_all_its_workers(
+    application: Any, tmp_path: Path, cluster: Cluster
+) -> None:
+    place = stored(tmp_path / "nights", some_runs(7, 60))
+    code, recorded, done = cluster.asked("nights", "show", str(place))
+    here = compute_on(
+        application,
+        place,
+        {defect.name: defect.anomalies for defect in DEFECTS.values()},
+    )
+    assert code == 0
+    assert json.loads(recorded) == json.loads(as_json(here))
+    assert len(done) == WORKERS, done
+
+
+def sound() -> Run:
+    return next(run for seed in range(100) if (run := random_run(random.Random(seed))).defect == NONE)
+
+
+def test_a_damaged_part_is_named_instead_of_what_spark_says(application: Any, tmp_path: Path) -> None:
+    place = stored(tmp_path / "nights", some_runs(6, 3))
+    part = parts(place)[0]
+    whole = part.read_bytes()
+    footer = 8 + int.from_bytes(whole[-8:-4], "little")
+    part.write_bytes(whole[:4] + bytes(len(whole) - 4 - footer) + whole[-footer:])
+    with pytest.raises(DataSetError, match=f"{part.name}: its content is damaged"):
+        compute_on(application, place, ZOO)

@@ -1,0 +1,124 @@
+"""What searches reached is kept, summed up test by test, and shown with what they never reached."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from assay.harness.cli.command import Exit
+from assay.harness.cli.main import main
+from assay.harness.search.coverage_features import reached
+from assay.harness.search.coverage_page import page
+from assay.harness.search.coverage_report import Reached, keep, load, rarest, together
+
+TEST = "workloads/test_log.py::test_log[explore]"
+
+
+def event(time: int, name: str, node: str = "n1") -> dict[str, object]:
+    return {"time": time, "node": node, "seq": time, "event": name, "key": None, "epoch": None, "value": None}
+
+
+def fault(time: int, name: str, phase: str, number: int = 1) -> dict[str, object]:
+    return {"time": time, "id": number, "fault": name, "phase": phase, "targets": '["n1"]'}
+
+
+EVENTS = [event(1, "elected"), event(5, "deposed"), event(9, "elected")]
+FAULTS = [
+    fault(3, "kill", "intended"), fault(4, "kill", "injected"), fault(6, "kill", "healed"),
+    fault(7, "freeze", "intended", 2),
+]  # fmt: skip
+
+
+def one(states: dict[str, int] | None = None, test: str = TEST, examples: int = 1) -> Reached:
+    """By default what one example with the above came through."""
+    found = dict.fromkeys(reached(EVENTS, FAULTS), 1) if states is None else states
+    return Reached(
+        test=test, started="2026-01-02T03:04:05+00:00", seconds=2.5, examples=examples, verdicts={"pass": examples},
+        states=found, events=("elected", "deposed", "merged"), faults=("freeze", "kill"),
+    )  # fmt: skip
+
+
+def test_the_words_for_states_say_what_came_and_what_was_in_force() -> None:
+    """The words are made by one module and read by another."""
+    assert one().seen == {"elected": 1, "deposed": 1}
+    assert one().never_seen == ["merged"]
+    assert one().struck == {"kill": 1}
+    assert one().never_struck == ["freeze"], "it was only intended"
+    assert one().during == {"nothing": {"elected": 1}, "kill": {"deposed": 1}}
+    assert "elected > deposed > elected" in one().sequences
+
+
+def test_an_event_that_came_twice_in_one_example_counts_once() -> None:
+    both = together([one(), one({"elected x1": 3, "elected x2": 1}, examples=4)])
+    assert both.seen["elected"] == 5
+    assert (both.examples, both.searches, both.seconds) == (5, 2, 5.0)
+    assert both.verdicts == {"pass": 5}
+
+
+def test_an_event_during_two_faults_is_of_each_of_them() -> None:
+    found = one({"elected during freeze+kill": 2, "elected during kill": 1}).during
+    assert found == {"freeze": {"elected": 2}, "kill": {"elected": 2}}
+
+
+def test_the_rarest_come_first() -> None:
+    assert rarest({"b": 1, "a": 1, "c": 9}, 2) == [("a", 1), ("b", 1)]
+
+
+def test_the_searches_of_a_store_are_summed_up_by_test(tmp_path: Path) -> None:
+    keep(tmp_path, one())
+    keep(tmp_path, one())
+    alone = keep(tmp_path, one(test="workloads/test_group.py::test_group[explore]"))
+    group, log = load(tmp_path)
+    assert (group.searches, log.searches) == (1, 2)
+    assert load(alone) == [group]
+
+
+def test_the_table_names_what_was_never_reached(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    keep(tmp_path, one())
+    assert main(["search", "show", str(tmp_path)]) == Exit.PASS
+    printed = capsys.readouterr().out
+    assert "turning points that no example came to: merged" in printed
+    assert "faults that were never injected: freeze" in printed
+    (row,) = [line.split() for line in printed.splitlines() if line.startswith("  kill ")]
+    assert row == ["kill", "1", "1", "elected,", "merged"]
+
+
+def test_as_json_it_is_all_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    keep(tmp_path, one())
+    assert main(["search", "show", str(tmp_path), "--json"]) == Exit.PASS
+    assert msgspec.json.decode(capsys.readouterr().out, type=list[Reached]) == [together([one()])]
+
+
+def test_the_page_has_every_fault_and_every_event(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    keep(tmp_path, one())
+    target = tmp_path / "reached.html"
+    assert main(["search", "show", str(tmp_path), f"--html={target}"]) == Exit.PASS
+    assert capsys.readouterr().out.strip() == str(target)
+    text = target.read_text()
+    assert text == page([together([one()])])
+    for name in ("elected", "deposed", "merged", "kill", "freeze", "nothing"):
+        assert f">{name}<" in text
+    assert 'class="never">–<' in text
+
+
+def test_a_page_that_cannot_be_written_is_an_error_with_its_remedy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keep(tmp_path, one())
+    assert main(["search", "show", str(tmp_path), f"--html={tmp_path / 'no' / 'page.html'}"]) == Exit.USAGE
+    said = capsys.readouterr().err
+    assert "page.html cannot be written: No such file or directory; give a file in a folder that is there" in said
+
+
+@pytest.mark.parametrize("content", [None, "{}", "nonsense"])
+def test_where_there_is_nothing_that_is_said(
+    content: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if content is not None:
+        (tmp_path / "searches").mkdir()
+        (tmp_path / "searches" / "x.json").write_text(content)
+    assert main(["search", "show", str(tmp_path)]) == Exit.USAGE
+    error = capsys.readouterr().err
+    assert ("--explore=10min" if content is None else "x.json does not hold what a search has reached") in error

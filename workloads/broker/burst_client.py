@@ -1,0 +1,254 @@
+"""Bursts: what a client sends by an asynchronous producer, several message sets under way at a time.
+
+The argument of a ``burst`` is a list of values, one message each, or ``{"values", ...}`` with any of
+
+===============  =============================================================================================
+``habit``        the settings of the producer (``producer_profiles``); by default a set for each message
+``padding``      to how many bytes each value is filled up
+``then``         ``flush`` or ``close``: what is called as soon as all are on their way; else each is waited for
+``message_key``  of all of them; the producer chooses the partition, and the operation's is the one that must be chosen
+``each``         so many values go out by one call of ``Producer.send``, all or none, and all calls at once
+===============  =============================================================================================
+
+The result is ``{"sets": [{"outcome", "offset", "node", "error"}, ...], "reports": [[value, by whom, outcome, offset],
+...]}``: what the future of each message said, one for each value (offset, node and error are null where there is none);
+and what else the producer said of its messages, in that order, if it was not a plain list: by ``done``, the function
+given to each ``send``; by ``stages``, the callbacks of the producer; by ``account``, what ``flush`` or ``close``
+returned.
+
+The messages of a burst go to one partition, a little time apart, and none waits for the outcome of the one before.
+Those that are acknowledged must lie in the log in the order in which they were sent. A burst is ``ok`` where any of
+them is acknowledged, ``fail`` where all certainly failed; each message has an outcome of its own, too.
+"""
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from assay.harness.core.client import Endpoint
+from assay.harness.core.generator import Context, Generator, unfold
+from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
+from assay.system_under_test.client.callbacks import Callbacks, Envelope
+from assay.system_under_test.client.config import ProducerConfig
+from assay.system_under_test.client.delivery import SendResult
+from assay.system_under_test.client.errors import ClientError, SendFailed
+from assay.system_under_test.client.message_ledger import Account
+from assay.system_under_test.client.producer import Producer
+from assay.system_under_test.client.traits import client_traits
+from assay.workloads.broker.log_messages import records, size, values
+from assay.workloads.broker.log_names import described, node_name, split
+from assay.workloads.broker.producer_profiles import SINGLE, config, most_tries, waits_for_all
+
+BURST: Final = "burst"
+SHORTEST: Final = 4
+LONGEST: Final = 10
+PACE: Final = 0.01
+"""Seconds between two messages of a burst: shorter than the producer waits before it sends one again."""
+MOST_CALLS: Final = 100
+CLOSING_SECONDS: Final = 0.05
+"""That a producer which is closed waits for outcomes: some come in time, others do not."""
+
+OWED: Final = ("done", "stages")
+"""Who is informed of each message's outcome; accounts have those alone that were not appended."""
+
+Report = list[Any]
+"""A value, who says it, the outcome, the offset."""
+
+
+def bursts(keys: Sequence[str]) -> Generator:
+    """Bursts of fresh values to partitions by chance, for ever."""
+
+    def step(following: int, context: Context) -> tuple[Operation, int]:
+        count = SHORTEST + context.below(LONGEST - SHORTEST + 1, salt=1)
+        return Operation(
+            BURST, context.choose(keys, salt=2), list(range(following, following + count))
+        ), following + count
+
+    return unfold(step, 0)
+
+
+class Stages(Callbacks):
+    """Notes what a producer says at the end of a message's way."""
+
+    def __init__(self) -> None:
+        self.reports: list[Report] = []
+
+    def after_sending(self, envelope: Envelope, result: SendResult) -> None:
+        self.note("stages", envelope, result)
+
+    def on_drop(self, envelope: Envelope, error: ClientError) -> None:
+        self.note("stages", envelope, error)
+
+    def note(self, source: str, envelope: Envelope, known: SendResult | ClientError) -> None:
+        one = _known(known)
+        self.reports.append([int(envelope.value), source, one["outcome"], one["offset"]])
+
+    def account(self, account: Account) -> None:
+        for outcome, envelopes in ((Outcome.FAIL, account.failed), (Outcome.INFO, account.unknown)):
+            self.reports += [[int(envelope.value), "account", outcome, None] for envelope in envelopes]
+
+
+class Bursts:
+    """The asynchronous producers of one client: one for each habit, made when it is first needed."""
+
+    def __init__(self, endpoint: Endpoint, runtime: Any) -> None:
+        self._endpoint = endpoint
+        self._runtime = runtime
+        self._producers: dict[str, tuple[Producer, Stages]] = {}
+        self._plain: dict[str, Producer] = {}
+
+    async def close(self) -> None:
+        for producer, _ in self._producers.values():
+            await producer.close(0.0)
+        for plain in self._plain.values():
+            await plain.close()
+
+    def _made(self, chosen: ProducerConfig, callbacks: Stages | None = None) -> Producer:
+        traits = client_traits(self._endpoint.defects)
+        return Producer(list(self._endpoint.all), chosen, runtime=self._runtime, callbacks=callbacks, traits=traits)
+
+    async def invoke(self, key: str, argument: Any) -> Completion:
+        habit = _habit(argument)
+        if isinstance(argument, Mapping) and "each" in argument:
+            if habit not in self._plain:
+                self._plain[habit] = self._made(config(habit).without_queue())
+            return _completion(await _sets(self._plain[habit], key, argument))
+        if habit not in self._producers:
+            stages = Stages()
+            self._producers[habit] = self._made(config(habit), stages), stages
+        producer, stages = self._producers[habit]
+        reports: list[Report] = []
+        stages.reports = reports
+        futures = await _sent(producer, stages, key, argument)
+        then = argument.get("then") if isinstance(argument, Mapping) else None
+        if then == "flush":
+            stages.account(await producer.flush())
+        elif then == "close":
+            del self._producers[habit]
+            stages.account(await producer.close(CLOSING_SECONDS))
+        sets = [_known(found) for found in await asyncio.gather(*futures, return_exceptions=True)]
+        return _completion(sets, **({"reports": reports} if isinstance(argument, Mapping) else {}))
+
+
+def _completion(sets: Sequence[Mapping[str, Any]], **more: Any) -> Completion:
+    outcomes = {one["outcome"] for one in sets}
+    whole = next(one for one in (Outcome.OK, Outcome.INFO, Outcome.FAIL) if one in outcomes)
+    error = next((one["error"] for one in sets if one["error"]), None)
+    return Completion(whole, {"sets": sets, **more}, error=None if whole is Outcome.OK else error)
+
+
+async def _sets(producer: Producer, key: str, argument: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """What became of each message; those of one call have one outcome."""
+    topic, partition = split(key)
+    sent, each = records(argument), argument["each"]
+    calls = [producer.send_set(topic, partition, sent[first : first + each]) for first in range(0, len(sent), each)]
+    known = [_known(found) for found in await asyncio.gather(*calls, return_exceptions=True)]
+    return [_shifted(known[rank // each], rank % each) for rank in range(len(sent))]
+
+
+def _shifted(one: Mapping[str, Any], rank: int) -> Mapping[str, Any]:
+    return {**one, "offset": None if one["offset"] is None or one["offset"] < 0 else one["offset"] + rank}
+
+
+async def _sent(producer: Producer, stages: Stages, key: str, argument: Any) -> Sequence[asyncio.Future[SendResult]]:
+    """The outcomes to come; of those for which there was no room it is known already."""
+    topic, index = split(key)
+    message_key = argument.get("message_key") if isinstance(argument, Mapping) else None
+    # A message with a key goes where the partitioner says.
+    named, place = (None, index) if message_key is None else (message_key.encode(), None)
+    futures: list[asyncio.Future[SendResult]] = []
+    for _, value in records(argument):
+        if futures:
+            await asyncio.sleep(PACE)
+        try:
+            done = partial(stages.note, "done")
+            futures.append(await producer.send(topic, named, value, partition=place, on_done=done))
+        except SendFailed as error:
+            refused: asyncio.Future[SendResult] = asyncio.get_running_loop().create_future()
+            refused.set_exception(error)
+            futures.append(refused)
+    return futures
+
+
+def effects(completed: Completed) -> Sequence[Effect]:
+    """A row for each message, also where the fate of all of them is unknown, and for each time that it may have been
+    appended again; then what else was said of them.
+    """
+    return [*_appends(completed), *_reports(completed)]
+
+
+def _appends(completed: Completed) -> Iterator[Effect]:
+    operation = completed.operation
+    assert operation.key is not None, "a burst to no partition"
+    argument, habit = operation.argument, _habit(operation.argument)
+    settings, result = config(habit), completed.completion.result
+    packed = settings.codec, settings.message_format
+    sets = [_UNKNOWN] * len(values(argument)) if result is None else result["sets"]
+    named = argument if isinstance(argument, Mapping) else {}
+    each = named.get("each")
+    for rank, (value, record, one) in enumerate(zip(values(argument), records(argument), sets, strict=True)):
+        outcome = Outcome(one["outcome"])
+        stays = outcome is not Outcome.OK or waits_for_all(habit)
+        row = Effect(
+            "append",
+            operation.key,
+            position=one["offset"] if stays else None,
+            value=value,
+            request=None if each is None else _request(completed.index, rank // each),
+            message_key=named.get("message_key"),
+            size=size(record, packed) + len(named.get("message_key", "")),
+            node=one["node"],
+            outcome=outcome if stays else Outcome.INFO,
+            error=one["error"],
+        )
+        yield row
+        if outcome is not Outcome.FAIL:
+            for _ in range(most_tries(habit) - 1):
+                yield msgspec.structs.replace(row, position=None, request=None, node=None, outcome=Outcome.INFO)
+
+
+def _reports(completed: Completed) -> Iterator[Effect]:
+    key, argument = completed.operation.key, completed.operation.argument
+    assert key is not None
+    reports = (completed.completion.result or {}).get("reports")
+    if reports is None:
+        return
+    owed = {(value, source): None for value in values(argument) for source in OWED}
+    for value, source, outcome, offset in reports:
+        owed.pop((value, source), None)
+        unsure = outcome == Outcome.OK and not waits_for_all(_habit(argument))
+        yield Effect(
+            "reported",
+            key,
+            position=None if unsure else offset,
+            value=value,
+            source=source,
+            outcome=Outcome.INFO if unsure else Outcome(outcome),
+        )
+    for value, source in owed:
+        yield Effect("unreported", key, value=value, source=source)
+
+
+def _request(index: int, call: int) -> int:
+    """A number of its own for each set of a burst: those of other requests are operations' numbers."""
+    return -1 - (index * MOST_CALLS + call)
+
+
+_UNKNOWN: Final = {"outcome": Outcome.INFO, "offset": None, "node": None, "error": "timeout"}
+
+
+def _habit(argument: Any) -> str:
+    habit: str = argument.get("habit", SINGLE) if isinstance(argument, Mapping) else SINGLE
+    return habit
+
+
+def _known(found: SendResult | BaseException) -> dict[str, Any]:
+    if isinstance(found, SendResult):
+        return {"outcome": Outcome.OK, "offset": found.base_offset, "node": node_name(found.node), "error": None}
+    if not isinstance(found, ClientError):
+        raise found
+    outcome = Outcome.FAIL if isinstance(found, SendFailed) else Outcome.INFO
+    return {"outcome": outcome, "offset": None, "node": None, "error": described(found)}

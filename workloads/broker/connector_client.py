@@ -1,0 +1,355 @@
+"""Drives consumer groups of the old design; one client is one process of the history, and one member of each group.
+
+Operations and results are those of ``assay.workloads.broker.group_operations``, with these differences. ``poll`` and
+``commit`` say in ``mode`` where the group keeps its offsets; a member of another mode shuts down first and comes back
+with this one. A commit whose outcome is unknown is a trial that ended: the operation is ok, its effects are not, and
+the member goes on. Every result has ``commits`` besides ``ownership``: ``{"outcome", "positions": [[key, offset]]}`` of
+each commit that was tried in the operation, also of the one that a member makes when it has to let go of its
+partitions; and ``claims``: ``{"owner", "seen", "made", "shares": [[key, member]]}`` of each claim by which it acquired
+something, as ``Claim`` of the library has it; and ``effort``, what taking part has cost the member since its last
+result, as ``Effort`` of the library has it, without what is 0.
+
+A ``silence`` does nothing for so many seconds: a member holds on to what it has, and others wait for it.
+
+A member takes part in its group all the time, and not only while it is polled. But it begins to let go only while an
+operation is in hand, so that the history can say when: an operation that reports a release was called before it. What
+it gave up between two operations, because its session may have been over or it took too long, is not reported: that
+hold ended with the last operation under it. A generator finds them in ``over``, as ``[key, assignment]``. A commit that
+did not begin in the operation that reports it has an unknown outcome, for it was called earlier than that.
+"""
+
+import asyncio
+import contextlib
+import dataclasses
+import itertools
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import Any, Final
+
+from assay.harness.core.client import Endpoint
+from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
+from assay.system_under_test.client.config import DEFAULT_FETCH_BYTES
+from assay.system_under_test.client.errors import Certainty, ReadFailed
+from assay.system_under_test.client.membership import CommitFailed
+from assay.system_under_test.client.traits import client_traits
+from assay.system_under_test.client.zookeeper_groups.config import ConnectorConfig
+from assay.system_under_test.client.zookeeper_groups.connector import (
+    ChangeKind,
+    Claim,
+    ConsumerConnector,
+    OwnershipChange,
+)
+from assay.system_under_test.client.zookeeper_groups.streams import MessageStream
+from assay.system_under_test.client.zookeeper_groups.subscription import Filter
+from assay.workloads.broker import group_operations
+from assay.workloads.broker.group_operations import COMMIT, DRAIN, LEAVE, SESSION_SECONDS, SILENCE
+from assay.workloads.broker.log_client import FETCH_BYTES, LogClient
+from assay.workloads.broker.log_messages import seen
+from assay.workloads.broker.log_names import described, not_done
+from assay.workloads.broker.log_operations import END, POLL, SEND
+from assay.workloads.broker.members import KeepingMembers, topics_of
+from assay.workloads.broker.multi_fetch_operations import LARGEST
+
+CALL_SECONDS: Final = 1.5
+POLL_SECONDS: Final = 0.2
+CLASSIC: Final = "classic"
+"""An option of clients: whether members share out again as those of 0.10.2 do."""
+LEAVING_SECONDS: Final = 2.0
+"""That an operation waits for a member to let go: with the rest it ends within its own time (5 s)."""
+
+ZOOKEEPER: Final = "zookeeper"
+TO_TOPIC: Final = "to-topic"
+IN_TOPIC: Final = "in-topic"
+TO_ZOOKEEPER: Final = "to-zookeeper"
+MODES: Final = {
+    ZOOKEEPER: ("zookeeper", False),
+    TO_TOPIC: ("kafka", True),
+    IN_TOPIC: ("kafka", False),
+    TO_ZOOKEEPER: ("zookeeper", True),
+}
+"""``offsets.storage`` and ``dual.commit.enabled``, in the order in which a group migrates there and back."""
+
+
+class Member:
+    """A member of one group, and what there is to report of it. ``numbers`` gives each hold a number of its own."""
+
+    def __init__(self, endpoint: Endpoint, group: str, mode: str, runtime: Any, numbers: Iterator[int]) -> None:
+        storage, dual = MODES[mode]
+        self.mode = mode
+        self._topics = topics_of(endpoint)
+        self._commits_when_leaving = group != DRAIN
+        self._numbers = numbers
+        self._assignments: dict[int, int] = {}  # of each hold
+        self._held: dict[tuple[str, int], int] = {}  # the hold of each partition
+        self._notes: list[dict[str, Any]] = []
+        self._commits: list[dict[str, Any]] = []
+        self._claims: list[dict[str, Any]] = []
+        self._over: list[tuple[str, int]] = []
+        self._effort: Counter[str] = Counter()  # that has been reported
+        self._stream: MessageStream | None = None
+        self._in_hand = asyncio.Event()
+        self._operations = 0
+        self._settled = asyncio.Event()
+        self._settled.set()
+        config = ConnectorConfig(
+            zookeeper=",".join(endpoint.zookeeper),
+            bootstrap=endpoint.all,
+            group=group,
+            # Members share partitions in the order of their ids: of those by default the latest comer is the last.
+            consumer_id=f"{runtime.random.getrandbits(64):016x}",
+            session_timeout=SESSION_SECONDS,
+            connection_timeout=CALL_SECONDS,
+            offsets_storage=storage,
+            dual_commit=dual,
+            auto_commit=False,
+            reset="smallest",
+            classic=endpoint.options.get(CLASSIC, False),
+            timeout=CALL_SECONDS,
+            fetch_bytes=endpoint.options.get(FETCH_BYTES, DEFAULT_FETCH_BYTES),
+        )
+        self.connector = ConsumerConnector(
+            config,
+            runtime=runtime,
+            on_change=self._changed,
+            on_claim=self._claimed,
+            before_release=self._before_release,
+            traits=client_traits(endpoint.defects),
+        )
+
+    def go_on(self) -> None:
+        """As ``assay.workloads.broker.members`` has it."""
+        for partition, position in self.connector.positions.items():
+            hold = self._held[partition]
+            if self._assignments[hold] not in {note["assignment"] for note in self._notes}:
+                self._assignments[hold] = next(self._numbers)
+                self._notes.append(self._note("acquire", partition, hold) | {"begin": position, "offset": None})
+
+    def report(self) -> dict[str, Any]:
+        """What happened to it since this was last asked."""
+        notes, self._notes = self._notes, []
+        commits, self._commits = self._commits, []
+        claims, self._claims = self._claims, []
+        over, self._over = self._over, []
+        effort = Counter(dataclasses.asdict(self.connector.effort))
+        since, self._effort = effort - self._effort, effort
+        return {"ownership": notes, "commits": commits, "claims": claims, "over": over, "effort": since}
+
+    @contextlib.asynccontextmanager
+    async def operation(self) -> AsyncIterator[None]:
+        """Only inside it does the member let go of anything. It waits for a release that has begun."""
+        self._operations += 1
+        self._in_hand.set()
+        try:
+            yield
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LEAVING_SECONDS):
+                    await self._settled.wait()
+        finally:
+            self._in_hand.clear()
+
+    @property
+    def _operation_in_hand(self) -> int | None:
+        return self._operations if self._in_hand.is_set() else None
+
+    async def poll(self) -> list[dict[str, Any]]:
+        """Raises ``ReadFailed``, and ``ConnectionError`` without ZooKeeper."""
+        if self._stream is None:
+            self._stream = await self._created()
+        return [
+            {
+                "key": f"{chunk.topic}-{chunk.partition}",
+                "begin": chunk.begin,
+                "records": [seen(message) for message in chunk.messages],
+                "end": min(chunk.end, LARGEST),
+                "assignment": self._assignments[chunk.hold],
+            }
+            for chunk in await self._stream.receive(POLL_SECONDS)
+        ]
+
+    async def _created(self) -> MessageStream:
+        """One for all topics: of several it takes a filter, for other streams have one topic each."""
+        if len(self._topics) > 1:
+            (stream,) = await self.connector.create_streams_by_filter(Filter("|".join(self._topics), 1))
+            return stream
+        (topic,) = self._topics
+        return (await self.connector.create_streams({topic: 1}))[topic][0]
+
+    async def commit(self) -> None:
+        """Raises ``CommitFailed``; what is committed may move while it is, and then it is unknown which it was."""
+        before, began_in = self.connector.positions, self._operation_in_hand
+        try:
+            positions = await self.connector.commit_offsets()
+            in_time = began_in is not None and began_in == self._operation_in_hand
+            self._note_commit("ok" if in_time else "info", positions)
+        except CommitFailed as error:
+            known = not_done(error.outcome).value
+            for positions in (before, self.connector.positions):
+                self._note_commit(known, positions)
+            raise
+
+    def _note_commit(self, outcome: str, positions: dict[tuple[str, int], int]) -> None:
+        if positions:
+            committed = [[f"{topic}-{index}", offset] for (topic, index), offset in positions.items()]
+            self._commits.append({"outcome": outcome, "positions": committed})
+
+    async def _before_release(self) -> None:
+        await self._in_hand.wait()
+        if self.connector.owned:
+            self._settled.clear()
+            if self._commits_when_leaving:
+                with contextlib.suppress(CommitFailed):
+                    await self.commit()
+
+    def _claimed(self, claim: Claim) -> None:
+        shares = [[f"{topic}-{index}", member] for (topic, index), member in claim.shares.items()]
+        made = {"owner": self.connector.consumer_id, "seen": claim.seen, "made": claim.made}
+        self._claims.append(made | {"shares": shares})
+
+    def _changed(self, change: OwnershipChange) -> None:
+        partition = change.topic, change.partition
+        if change.kind is ChangeKind.ACQUIRED:
+            self._assignments[change.hold] = next(self._numbers)
+            self._held[partition] = change.hold
+        else:
+            self._settled.set()
+            del self._held[partition]
+        assignment = self._assignments[change.hold]
+        if change.kind is not ChangeKind.ACQUIRED and not self._in_hand.is_set():
+            self._notes = [note for note in self._notes if note["assignment"] != assignment]
+            self._over.append((f"{change.topic}-{change.partition}", assignment))
+            return
+        kinds = {ChangeKind.ACQUIRED: "acquire", ChangeKind.RELEASED: "release", ChangeKind.LOST: "lost"}
+        note = self._note(kinds[change.kind], partition, change.hold)
+        if change.kind is ChangeKind.ACQUIRED:
+            note |= {"begin": change.offset, "offset": change.offset, "number": None}
+        else:
+            note["end"] = change.offset
+        self._notes.append(note)
+
+    def _note(self, kind: str, partition: tuple[str, int], hold: int) -> dict[str, Any]:
+        topic, index = partition
+        return {
+            "kind": kind,
+            "key": f"{topic}-{index}",
+            "generation": None,
+            "owner": self.connector.consumer_id,
+            "assignment": self._assignments[hold],
+        }
+
+
+class ConnectorClient(KeepingMembers):
+    """Operations as above; sends and log ends are those of ``assay.workloads.broker.log_client``."""
+
+    holds_sessions = True
+    """At ZooKeeper itself, which faults of consumers may end."""
+
+    def __init__(self) -> None:
+        self._numbers = itertools.count(1)
+        self._log = LogClient(self._numbers)
+        self._members: dict[str, Member] = {}
+
+    async def close(self) -> None:
+        """All that it owned is free then, or when its session is over."""
+        for member in self._members.values():
+            await member.connector.shutdown()
+        await self._log.close()
+
+    async def carry_out(self, operation: Operation) -> Completion:
+        if operation.key is not None:
+            return await self._log.invoke(operation)
+        if operation.f == SILENCE:
+            await asyncio.sleep(operation.argument["seconds"])
+            return Completion(Outcome.OK)
+        if operation.f not in (POLL, COMMIT, LEAVE):
+            known = f"{SEND}, {END}, {POLL}, {COMMIT}, {LEAVE} and {SILENCE}"
+            raise ValueError(f"members of a group of the old design know {known}, not {operation.f!r}")
+        group, mode = operation.argument["group"], operation.argument.get("mode", ZOOKEEPER)
+        member = self._members.get(group)
+        if operation.f != POLL and member is None:
+            return Completion(Outcome.FAIL, error="no-member")
+        parting: dict[str, Any] = {"ownership": [], "commits": [], "claims": [], "over": [], "effort": Counter()}
+        if member is not None and (operation.f == LEAVE or member.mode != mode):
+            parting = await self._part(group, member)
+            if operation.f != POLL:
+                return Completion(Outcome.OK, parting)
+            member = None
+        if member is None:
+            member = Member(self._endpoint, group, mode, self._runtime, self._numbers)
+            self._members[group] = member
+        async with member.operation():
+            completion = await self._ask(operation.f, group, member)
+        result = (completion.result or {}) | {name: parting[name] + more for name, more in member.report().items()}
+        return Completion(completion.outcome, result, completion.error)
+
+    async def _ask(self, f: str, group: str, member: Member) -> Completion:
+        try:
+            if f == COMMIT:
+                await member.commit()
+                return Completion(Outcome.OK)
+            return Completion(Outcome.OK, {"reads": await member.poll()})
+        except ReadFailed as error:
+            await asyncio.sleep(POLL_SECONDS)  # or it would fail again at once, thousands of times
+            return Completion(Outcome.FAIL, error=described(error))
+        except ConnectionError as error:
+            del self._members[group]  # it never found ZooKeeper
+            await member.connector.shutdown()
+            return Completion(Outcome.FAIL, error=f"no-zookeeper: {error}")
+        except CommitFailed as error:
+            if error.outcome is Certainty.NOT_DONE:
+                return Completion(Outcome.FAIL, error=described(error))
+            # It was tried, and its rows say that it is indeterminate; the member goes on, as any consumer would.
+            return Completion(Outcome.OK, {"unknown": described(error)})
+
+    async def _part(self, group: str, member: Member) -> dict[str, Any]:
+        async with member.operation():
+            if group != DRAIN:
+                with contextlib.suppress(CommitFailed):
+                    await member.commit()
+            await member.connector.shutdown()
+        del self._members[group]
+        return member.report()
+
+    @staticmethod
+    def effects(completed: Completed) -> Sequence[Effect]:
+        """As ``group_operations`` has them, with a group's ``advance`` and ``resume``
+        (``assay.checkers.groups.offsets``), and its ``claim`` and ``share`` (``assay.checkers.groups.views``).
+        """
+        if completed.operation.key is not None:
+            return LogClient.effects(completed)
+        group = completed.operation.argument["group"]
+        result = completed.completion.result or {}
+        rows = [
+            row
+            for row in ([] if completed.operation.f == COMMIT else group_operations.effects(completed))
+            if row.kind != "fetched"
+        ]
+        if completed.operation.f == COMMIT:
+            rows += _owned(result, group)
+        for note in result.get("ownership", ()):
+            if note["kind"] == "acquire" and note["offset"] is not None and group != DRAIN:
+                register = f"{group}/{note['key']}"
+                rows.append(Effect("resume", register, position=note["begin"], group=group, outcome=Outcome.OK))
+        for commit in result.get("commits", ()):
+            for key, offset in commit["positions"]:
+                outcome = Outcome(commit["outcome"])
+                rows.append(Effect("advance", f"{group}/{key}", position=offset, group=group, outcome=outcome))
+        if not rows and "ownership" in result:
+            rows.append(Effect("idle", group, group=group, outcome=Outcome.OK))
+        return [*rows, *_claimed(result, group)]
+
+
+def _claimed(result: dict[str, Any], group: str) -> list[Effect]:
+    return [
+        Effect("claim" if member == claim["owner"] else "share", key, owner=member, version=claim["seen"],
+               value=claim["made"], group=group, outcome=Outcome.OK)
+        for claim in result.get("claims", ()) for key, member in claim["shares"]
+    ]  # fmt: skip
+
+
+def _owned(result: dict[str, Any], group: str) -> list[Effect]:
+    """A commit may find that something was acquired, or lost."""
+    return [
+        Effect(note["kind"], note["key"], position=note.get("end"), owner=note["owner"], group=group,
+               assignment=note["assignment"], outcome=Outcome.OK)
+        for note in result.get("ownership", ())
+    ]  # fmt: skip

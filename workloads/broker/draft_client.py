@@ -1,0 +1,46 @@
+"""Drives consumer groups of the draft's design: as ``assay.workloads.broker.group_client``, with other consumers."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from assay.harness.core.client import Endpoint
+from assay.system_under_test.client.assignors import Partition
+from assay.system_under_test.client.config import DEFAULT_FETCH_BYTES, DraftConfig
+from assay.system_under_test.client.draft_consumer import DraftConsumer
+from assay.system_under_test.client.group_consumer import GroupListener
+from assay.system_under_test.client.membership import Position
+from assay.workloads.broker.group_client import ASSIGNOR, CALL_SECONDS, GroupClient, Member
+from assay.workloads.broker.log_client import FETCH_BYTES
+from assay.workloads.broker.members import topics_of
+
+SESSION_SECONDS: Final = 1.2
+"""A join waits for those that are gone, and is answered within a call."""
+
+
+class NumberedDraft(DraftConsumer):
+    """Commits when it is asked to: what it commits by itself, before it joins again, bears no number."""
+
+    async def commit(self, metadata: str = "", *, offsets: Mapping[Partition, int | Position] | None = None) -> None:
+        if metadata:
+            await super().commit(metadata, offsets=offsets)
+
+
+class DraftMember(Member):
+    """One to which its coordinator assigns partitions."""
+
+    @staticmethod
+    def consumer(endpoint: Endpoint, group: str, runtime: Any, listener: GroupListener) -> DraftConsumer:
+        config = DraftConfig(
+            strategy=endpoint.options.get(ASSIGNOR, "range"),
+            session_timeout=SESSION_SECONDS,
+            join_timeout=CALL_SECONDS,
+            timeout=CALL_SECONDS,
+            fetch_bytes=endpoint.options.get(FETCH_BYTES, DEFAULT_FETCH_BYTES),
+        )
+        return NumberedDraft(endpoint.all, group, topics_of(endpoint), config, runtime=runtime, listener=listener)
+
+
+class DraftClient(GroupClient):
+    """One member of each group, of the draft's design."""
+
+    member = DraftMember

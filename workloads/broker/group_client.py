@@ -1,0 +1,296 @@
+"""Drives consumer groups through the client library; one client is one process of the history, and one member of each
+group that it polls.
+
+A member learns what it owns and owns no more while it polls, and reports it with that answer, or with the next one that
+it can give. Sends and log ends are those of ``assay.workloads.broker.log_client``.
+"""
+
+import asyncio
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from assay.harness.core.client import Endpoint
+from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
+from assay.system_under_test.client.assignors import Partition
+from assay.system_under_test.client.config import DEFAULT_FETCH_BYTES, ConsumerConfig
+from assay.system_under_test.client.errors import ReadFailed
+from assay.system_under_test.client.group_consumer import GroupConsumer, GroupListener, Received
+from assay.system_under_test.client.membership import CommitFailed, Generation, JoinFailed
+from assay.system_under_test.client.traits import client_traits
+from assay.workloads.broker import group_operations
+from assay.workloads.broker.group_operations import COMMIT, DIE, LEAVE, REWIND, SESSION_SECONDS, SILENCE
+from assay.workloads.broker.log_client import FETCH_BYTES, LogClient
+from assay.workloads.broker.log_messages import number, text
+from assay.workloads.broker.log_names import described, not_done
+from assay.workloads.broker.log_operations import POLL
+from assay.workloads.broker.members import KeepingMembers, topics_of
+from assay.workloads.broker.multi_fetch_operations import LARGEST
+
+REBALANCE_SECONDS: Final = 1.5
+"""A member that does not join again within it is left out."""
+CALL_SECONDS: Final = 2.0
+"""Longer than a rebalance, so that a join is answered; to join, to learn what is committed and to read fit into an
+operation's time (5 s) unless all three go wrong."""
+ASSIGNOR: Final = "assignor"
+"""How partitions are shared; ``range`` if it is not there."""
+DREAMY_SECONDS: Final = 0.5
+"""One that wakes works on for so long before its first heartbeat shows that it was taken for dead."""
+POLL_SECONDS: Final = 0.1
+"""Short, for a member has other things to do than to wait at the end of its partitions. One that has failed rests for
+as long, or it would fail again at once, thousands of times.
+"""
+
+
+@dataclass
+class Hold:
+    """Of one partition, from when the member learned that it owns it.
+
+    ``position``: the offset that is read next; ``chain``: the assignment that reads bear, another one after a reset.
+    """
+
+    generation: int
+    owner: str
+    assignment: int
+    position: int
+    chain: int
+
+
+class Member:
+    """A member of one group, and what there is to report of it. ``numbers`` gives each hold a number of its own."""
+
+    def __init__(self, endpoint: Endpoint, group: str, runtime: Any, numbers: Iterator[int]) -> None:
+        self._numbers = numbers
+        self._holds: dict[Partition, Hold] = {}
+        self._resets: dict[Partition, int] = {}
+        """Where reading goes on in partitions whose place was gone, until it is reported."""
+        self._notes: list[dict[str, Any]] = []
+        self._parting = "lost"
+        listener = GroupListener(self._assigned, self._revoked, on_reset=self._resets.__setitem__)
+        self._consumer = self.consumer(endpoint, group, runtime, listener)
+
+    @staticmethod
+    def consumer(endpoint: Endpoint, group: str, runtime: Any, listener: GroupListener) -> GroupConsumer:
+        """What an application would have."""
+        return GroupConsumer(
+            endpoint.all,
+            group,
+            topics_of(endpoint),
+            ConsumerConfig(
+                assignors=(endpoint.options.get(ASSIGNOR, "range"),),
+                session_timeout=SESSION_SECONDS,
+                rebalance_timeout=REBALANCE_SECONDS,
+                timeout=CALL_SECONDS,
+                fetch_bytes=endpoint.options.get(FETCH_BYTES, DEFAULT_FETCH_BYTES),
+            ),
+            runtime=runtime,
+            listener=listener,
+            traits=client_traits(endpoint.defects),
+        )
+
+    def go_on(self) -> None:
+        """As ``assay.workloads.broker.members`` has it."""
+        for partition, hold in self._holds.items():
+            if hold.assignment not in {note["assignment"] for note in self._notes}:
+                hold.assignment = hold.chain = next(self._numbers)
+                self._notes.append(_note("acquire", partition, hold) | {"begin": hold.position, "offset": None})
+
+    def ownership(self) -> list[dict[str, Any]]:
+        """What happened to it since this was last asked."""
+        notes, self._notes = self._notes, []
+        return notes
+
+    async def poll(self) -> list[dict[str, Any]]:
+        """What is new, of each partition. Raises ``JoinFailed``, ``ReadFailed``."""
+        received = await self._consumer.poll(POLL_SECONDS)
+        reads: list[dict[str, Any]] = []
+        for partition, hold in self._holds.items():
+            found = [record for record in received if (record.topic, record.partition) == partition]
+            begin, hold.position = hold.position, min(self._consumer.position(partition), LARGEST)
+            if (start := self._resets.pop(partition, None)) is not None:
+                reads.append({"key": _key(partition), "reset": start, "from": begin, "assignment": next(self._numbers)})
+                hold.chain, begin = reads[-1]["assignment"], start
+            reads.append(
+                {
+                    "key": _key(partition),
+                    "begin": begin,
+                    "records": [
+                        [record.offset, number(record.value), _created(record), text(record.key)] for record in found
+                    ],
+                    "end": hold.position,
+                    "assignment": hold.chain,
+                }
+            )
+        return reads
+
+    def standing(self, behind: int) -> dict[str, Any] | None:
+        """What a commit says: generation, owner and positions; None without any."""
+        if not self._holds:
+            return None
+        first = next(iter(self._holds.values()))
+        positions = [[_key(one), self._behind(hold, behind), hold.chain] for one, hold in self._holds.items()]
+        return {"generation": first.generation, "owner": first.owner, "positions": positions}
+
+    async def commit(self, number: int, behind: int) -> None:
+        """So many records behind what was read. Raises ``CommitFailed``."""
+        if behind:
+            offsets = {one: self._behind(hold, behind) for one, hold in self._holds.items()}
+            await self._consumer.commit(str(number), offsets=offsets)
+        else:
+            await self._consumer.commit(str(number))
+
+    def rewind(self, back: int) -> list[list[Any]]:
+        """Has it read these many records of each partition again; where each goes on, and under which number."""
+        sought: list[list[Any]] = []
+        for partition, hold in self._holds.items():
+            hold.position, hold.chain = max(0, hold.position - back), next(self._numbers)
+            self._consumer.seek(partition, hold.position)
+            sought.append([_key(partition), hold.position, hold.chain])
+        return sought
+
+    @staticmethod
+    def _behind(hold: Hold, records: int) -> int:
+        return max(0, hold.position - records)
+
+    async def silence(self, seconds: float) -> None:
+        self._consumer.fall_silent(seconds + DREAMY_SECONDS)
+        await asyncio.sleep(seconds)
+
+    async def leave(self) -> None:
+        """And notifies the group."""
+        self._parting = "release"
+        await self._consumer.close()
+
+    async def die(self) -> None:
+        self._drop()
+        await self._consumer.close(leave=False)
+
+    def _assigned(self, partitions: Sequence[Partition]) -> None:
+        generation = self._consumer.generation
+        assert generation is not None, "assigned without a generation"
+        for partition in partitions:
+            committed, position = self._consumer.found(partition), self._consumer.position(partition)
+            hold = self._holds[partition] = self._hold(generation, position)
+            about = {"begin": position, "offset": committed.offset, "number": number(committed.metadata.encode())}
+            self._notes.append(_note("acquire", partition, hold) | about)
+        if not partitions:
+            self._notes.append(_note("acquire", None, self._hold(generation, -1)))
+
+    def _hold(self, generation: Generation, position: int) -> Hold:
+        assignment = next(self._numbers)
+        return Hold(generation.number, generation.member_id, assignment, position, assignment)
+
+    def _revoked(self, partitions: Sequence[Partition]) -> None:
+        self._drop()
+
+    def _drop(self) -> None:
+        self._notes += [_note(self._parting, partition, hold) for partition, hold in self._holds.items()]
+        self._holds.clear()
+        self._resets.clear()
+
+
+class GroupClient(KeepingMembers):
+    """Operations as in ``assay.workloads.broker.group_operations``."""
+
+    member: type[Member] = Member
+
+    def __init__(self) -> None:
+        self._numbers = itertools.count(1)
+        self._log = LogClient(self._numbers)
+        self._members: dict[str, Member] = {}
+        self._dead: set[str] = set()
+        """Groups in which this process has died for good."""
+
+    async def close(self) -> None:
+        """As one that dies: the groups are not notified."""
+        for member in self._members.values():
+            await member.die()
+        await self._log.close()
+
+    async def carry_out(self, operation: Operation) -> Completion:
+        if operation.key is not None:
+            return await self._log.invoke(operation)
+        match operation.f:
+            case "poll":
+                return await self._poll(operation.argument["group"])
+            case "commit":
+                return await self._commit(**{"behind": 0} | operation.argument)
+            case "rewind":
+                return self._rewind(operation.argument["group"], operation.argument["back"])
+            case "leave" | "die":
+                return await self._part(operation.f, **operation.argument)
+            case "silence":
+                return await self._silence(operation.argument["group"], operation.argument["seconds"])
+        known = f"{POLL}, {COMMIT}, {REWIND}, {LEAVE}, {DIE} and {SILENCE}"
+        raise ValueError(f"members of a group know {known}, not {operation.f!r}")
+
+    async def _poll(self, group: str) -> Completion:
+        if group in self._dead:
+            await asyncio.sleep(POLL_SECONDS)
+            return Completion(Outcome.FAIL, error="dead")
+        if group not in self._members:
+            self._members[group] = self.member(self._endpoint, group, self._runtime, self._numbers)
+        member = self._members[group]
+        try:
+            reads = await member.poll()
+        except (JoinFailed, ReadFailed) as error:
+            await asyncio.sleep(POLL_SECONDS)
+            return Completion(Outcome.FAIL, {"ownership": member.ownership()}, error=described(error))
+        return Completion(Outcome.OK, {"ownership": member.ownership(), "reads": reads})
+
+    async def _commit(self, group: str, number: int, behind: int, keys: Sequence[str]) -> Completion:
+        member = self._members.get(group)
+        standing = None if member is None else member.standing(behind)
+        if member is None or standing is None:
+            return Completion(Outcome.FAIL, error="owns-nothing")
+        try:
+            await member.commit(number, behind)
+        except CommitFailed as error:
+            return Completion(not_done(error.outcome), standing, error=described(error))
+        return Completion(Outcome.OK, standing)
+
+    def _rewind(self, group: str, back: int) -> Completion:
+        member = self._members.get(group)
+        if member is None:
+            return Completion(Outcome.FAIL, error="no-member")
+        return Completion(Outcome.OK, {"sought": member.rewind(back)})
+
+    async def _part(self, f: str, group: str, for_good: bool = False) -> Completion:
+        if for_good:
+            self._dead.add(group)
+        member = self._members.pop(group, None)
+        if member is None:
+            return Completion(Outcome.FAIL, error="no-member")
+        await (member.leave() if f == LEAVE else member.die())
+        return Completion(Outcome.OK, {"ownership": member.ownership()})
+
+    async def _silence(self, group: str, seconds: float) -> Completion:
+        member = self._members.get(group)
+        if member is None:
+            return Completion(Outcome.FAIL, error="no-member")
+        await member.silence(seconds)
+        return Completion(Outcome.OK)
+
+    @staticmethod
+    def effects(completed: Completed) -> Sequence[Effect]:
+        of_log = completed.operation.key is not None
+        return LogClient.effects(completed) if of_log else group_operations.effects(completed)
+
+
+def _created(record: Received) -> int | None:
+    return None if record.is_append_time else record.timestamp
+
+
+def _key(partition: Partition) -> str:
+    return f"{partition[0]}-{partition[1]}"
+
+
+def _note(kind: str, partition: Partition | None, hold: Hold) -> dict[str, Any]:
+    return {
+        "kind": kind,
+        "key": None if partition is None else _key(partition),
+        "generation": hold.generation,
+        "owner": hold.owner,
+        "assignment": hold.assignment,
+    }

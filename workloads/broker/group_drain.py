@@ -1,0 +1,177 @@
+"""The end of a run of a consumer group: a sentinel in every partition, then a fresh group reads everything.
+
+As ``assay.workloads.broker.log_drain``, but the reading is done as the workload does it, by all processes together as
+members of a group. Nothing is committed in it, so the owner of a partition reads it from the beginning. It is over when
+some member was past each sentinel, or at the deadline; what could not be drained then is for the checks to judge
+(``unseen``).
+
+A fresh group shows what the log holds, and nothing of the members that worked: one that had stopped to read is not in
+it. So they have to catch up afterwards. One of them leaves and comes back, so that the one that keeps a partition is
+set back to what was committed; when they have settled there is one more sentinel in every partition, for them alone,
+which they reach from where they stand. One that they never read is ``unseen``, although the rest was drained.
+
+A member that comes or goes has the group share out everything again. So what it must notice by itself, that its topic
+has grown, shows only while all stay: see :func:`grown`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from assay.harness.core.generator import (
+    EXHAUSTED,
+    PENDING,
+    Answer,
+    Context,
+    Generator,
+    Invoke,
+    OperationEvent,
+    Pending,
+    Source,
+    in_phase,
+    limit,
+    phases,
+    sequence,
+    stagger,
+    time_limit,
+)
+from assay.harness.core.operation import Operation, Outcome, Phase
+from assay.harness.core.timestamps import NANOSECONDS
+from assay.workloads.broker.group_operations import DIE, DRAIN, LEAVE, WORKERS, poll
+from assay.workloads.broker.log_drain import PAUSE
+from assay.workloads.broker.log_operations import POLL, SEND
+
+SETTLING_SECONDS: Final = 3.0
+"""Twice what members have to join again."""
+STEADY_SECONDS: Final = 9.0
+"""With what :func:`catch_up` takes from where a member left, half of a group's deadline and some rebalances more."""
+STEADY_EVERY: Final = 0.05
+MOST_ATTEMPTS: Final = 1_000_000
+"""More than a drain makes: sentinels of different drains have different values."""
+
+
+class Partition(msgspec.Struct, frozen=True):
+    """How far the drain of one partition is. ``sentinel``: its offset once it is there."""
+
+    key: str
+    attempts: int = 0
+    sentinel: int | None = None
+    open: bool = False
+    not_before: int = 0
+    done: bool = False
+
+
+class GroupDrain(Generator, frozen=True):
+    """See :func:`drain`. ``until`` is set by the first question: the deadline counts from the drain's beginning."""
+
+    partitions: tuple[Partition, ...]
+    group: str
+    seconds: float
+    until: int | None = None
+
+    def op(self, context: Context) -> tuple[Answer, Generator]:
+        until = self.until if self.until is not None else context.time + int(self.seconds * NANOSECONDS)
+        following = self._with(self.partitions, until)
+        if all(partition.done for partition in self.partitions) or context.time >= until:
+            return EXHAUSTED, following
+        if not context.free:
+            return PENDING, following
+        missing = [partition for partition in self.partitions if partition.sentinel is None]
+        if not missing:
+            sentinels = {partition.key: partition.sentinel for partition in self.partitions}
+            argument = {"group": self.group, "until": sentinels}
+            return Invoke(Operation(POLL, argument=argument, phase=Phase.DRAIN), context.pick()), following
+        for partition in missing:
+            if not partition.open and partition.not_before <= context.time:
+                attempt = partition.attempts + 1
+                operation = Operation(SEND, partition.key, [-attempt], Phase.SENTINEL)
+                changed = msgspec.structs.replace(partition, attempts=attempt, open=True)
+                return Invoke(operation, context.pick()), self._changed(changed, until)
+        later = [partition.not_before for partition in missing if not partition.open]
+        return Pending(min([until, *later])), following
+
+    def update(self, context: Context, event: OperationEvent) -> Generator:
+        if event.completed is None:
+            return self
+        completion = event.completed.completion
+        if event.operation.phase is Phase.SENTINEL:
+            sent = next(partition for partition in self.partitions if partition.key == event.operation.key)
+            sentinel = completion.result["offset"] if completion.outcome is Outcome.OK else None
+            return self._changed(
+                msgspec.structs.replace(sent, open=False, sentinel=sentinel, not_before=event.time + PAUSE), self.until
+            )
+        if event.operation.phase is not Phase.DRAIN or completion.outcome is not Outcome.OK:
+            return self
+        ends = {read["key"]: read["end"] for read in completion.result["reads"] if "end" in read}
+        partitions = tuple(
+            msgspec.structs.replace(
+                partition,
+                done=partition.done
+                or (partition.sentinel is not None and ends.get(partition.key, 0) > partition.sentinel),
+            )
+            for partition in self.partitions
+        )
+        return self._with(partitions, self.until)
+
+    def _changed(self, changed: Partition, until: int | None) -> GroupDrain:
+        return self._with(tuple(changed if changed.key == one.key else one for one in self.partitions), until)
+
+    def _with(self, partitions: tuple[Partition, ...], until: int | None) -> GroupDrain:
+        return GroupDrain(partitions, self.group, self.seconds, until)
+
+
+def drain(keys: Sequence[str], *, seconds: float) -> Generator:
+    """Sentinels and a whole read of every partition by the members of a fresh group, within ``seconds``."""
+    return GroupDrain(tuple(Partition(key) for key in keys), DRAIN, seconds)
+
+
+def bereaved(keys: Sequence[str], *, seconds: float, group: str, dying: int, meanwhile: Source) -> Generator:
+    """``dying`` of the members die for good, all at once, while ``meanwhile`` happens; no one else comes or goes, so
+    nothing but the end of their sessions gives their partitions to the others, who reach sentinels within ``seconds``.
+    """
+    argument = {"group": group, "for_good": True}
+    deaths = limit(dying, lambda context: Operation(DIE, argument=argument, phase=Phase.DRAIN))
+    return phases(
+        time_limit(SETTLING_SECONDS, in_phase(Phase.DRAIN, poll(group))),
+        sequence(deaths, in_phase(Phase.DRAIN, meanwhile)),
+        _sentinels(keys, 2, group, seconds),
+    )
+
+
+def grown(keys: Sequence[str], late: Sequence[str], *, seconds: float, group: str, growth: Source) -> Generator:
+    """``growth`` adds the partitions ``late`` once ``group`` has read all others and settled. No one comes or goes from
+    then on, so nothing but a look at the topic gives them to members, who reach sentinels in them within ``seconds``.
+    """
+    return phases(
+        _sentinels(keys, 3, group, seconds),
+        time_limit(SETTLING_SECONDS, in_phase(Phase.DRAIN, poll(group))),
+        growth,
+        _sentinels(late, 3, group, seconds),
+    )
+
+
+def reached(keys: Sequence[str], *, seconds: float, group: str) -> Generator:
+    """Sentinels that the members of ``group`` reach within ``seconds``, however far behind they are."""
+    return _sentinels(keys, 4, group, seconds)
+
+
+def _sentinels(keys: Sequence[str], time: int, group: str, seconds: float) -> Generator:
+    """Those of the ``time``-th drain of these partitions in a run; no value comes twice."""
+    return GroupDrain(tuple(Partition(key, attempts=time * MOST_ATTEMPTS) for key in keys), group, seconds)
+
+
+def catch_up(keys: Sequence[str], *, seconds: float, group: str = WORKERS) -> Generator:
+    """After the drain, when no one reads for it any longer: a rebalance of ``group``, then sentinels that its members
+    reach within ``seconds`` from where they stand.
+    """
+    leave = Operation(LEAVE, argument={"group": group}, phase=Phase.DRAIN)
+    settling = time_limit(SETTLING_SECONDS, in_phase(Phase.DRAIN, poll(group)))
+    return phases(leave, settling, _sentinels(keys, 1, group, seconds))
+
+
+def steady(group: str = WORKERS) -> Generator:
+    """All members of ``group`` stay and poll, now and then: it stays in its generation (``restless-group``)."""
+    return time_limit(STEADY_SECONDS, in_phase(Phase.DRAIN, stagger(STEADY_EVERY, poll(group))))

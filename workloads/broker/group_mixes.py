@@ -1,0 +1,274 @@
+"""The mixes of workloads with consumer groups; see ``assay.workloads.broker.mixes``."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+import msgspec
+
+from assay.checkers.groups import expiry
+from assay.checkers.groups.views import SPLITS
+from assay.checkers.judging.contract import Contract
+from assay.cluster.system import System
+from assay.harness.core.generator import Context, Generator, Source, mix, sequence, stagger, time_limit, unfold
+from assay.harness.core.operation import Operation
+from assay.harness.run.experiment import experiment
+from assay.harness.run.settings import Settings
+from assay.harness.run.workload_mix import Shares, WorkloadMix
+from assay.system_under_test.deployment import Broker
+from assay.workloads.broker import expiring_groups, mixed_traffic, topic_changes
+from assay.workloads.broker.connector_client import CLASSIC
+from assay.workloads.broker.expiring_groups import BRIEF
+from assay.workloads.broker.group_client import ASSIGNOR
+from assay.workloads.broker.group_drain import bereaved, reached
+from assay.workloads.broker.group_operations import (
+    COMMIT,
+    DIE,
+    LEAVE,
+    OPERATION_SECONDS,
+    REWIND,
+    SILENCE,
+    WORKERS,
+    by_owners,
+    commit,
+    poll,
+)
+from assay.workloads.broker.log_client import KEEPS
+from assay.workloads.broker.mixed_traffic import FOREIGN, REWOUND
+from assay.workloads.broker.mixes import BACKLOGS, LOADING, PURSUIT_SECONDS, loaded, progressing, small_segments
+from assay.workloads.broker.offsets_client import GUISES, MEMBERS, RETENTION, STRANGER, TOOLS, TOOLS_RETENTION
+from assay.workloads.broker.topic_mixes import CROWDED, GROWTH, SHARED_CROWD, growing_for, owned, subscribed
+
+member_experiment = partial(experiment, client_nodes=True, operation_timeout=OPERATION_SECONDS)
+"""Clients with members live on nodes of their own, where a join, or a leave, has its time."""
+
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+OFFSETS_PARTITIONS: Final = 8
+STAYING: Final = "staying"
+"""A second group: its members stay, until one dies."""
+LATECOMERS: Final = "latecomers"
+"""A group that begins when there is much to read."""
+OFFSETS: Final = 1_000
+MOST_AGAIN: Final = 12
+"""Records: a compressed set has up to eight."""
+EAGER: Final = 30
+DRAIN_SECONDS: Final = 30.0
+PAUSE_SECONDS: Final = 1.2
+"""Shorter than a session, and than an operation may take."""
+LEAVING_SECONDS: Final = 0.3
+EXPIRY_SECONDS: Final = 8.0
+"""In which an offset is gone that may go: several times the longest interval at which brokers look."""
+
+
+def coordinated_by(group: str) -> str:
+    """The partition whose leader coordinates the group, by the hash that Java has for text."""
+    code = 0
+    for letter in group:
+        code = (31 * code + ord(letter)) & 0xFFFFFFFF
+    return f"{OFFSETS_TOPIC}-{(code & 0x7FFFFFFF) % OFFSETS_PARTITIONS}"
+
+
+def _staying(system: System, settings: Settings) -> Shares:
+    shifts = topic_changes.handovers([coordinated_by(STAYING)], settings.nodes)
+    return [
+        (40, poll(STAYING)),
+        (20, by_owners(STAYING, commit(STAYING, owned(system, settings)))),
+        (EAGER, stagger(0.6, shifts)),
+        (EAGER, stagger(2.0, lambda context: Operation(DIE, argument={"group": STAYING}))),
+    ]
+
+
+def _bereaved(system: System, settings: Settings) -> Source:
+    """Most die, for those beyond the partitions own nothing."""
+    return bereaved(
+        subscribed(system, settings),
+        seconds=DRAIN_SECONDS,
+        group=STAYING,
+        dying=settings.concurrency - settings.concurrency // 3,
+        meanwhile=topic_changes.changeover([coordinated_by(STAYING)], settings.nodes, back=True),
+    )
+
+
+def _far_behind(system: System, settings: Settings) -> Shares:
+    """Its members begin when there is a backlog."""
+    work = mix(poll(LATECOMERS), by_owners(LATECOMERS, commit(LATECOMERS, owned(system, settings))), weights=(2, 1))
+    return [*small_segments(system, settings), (LOADING, sequence(loaded(system, settings), work))]
+
+
+FAR_BEHIND: Final = replace(
+    BACKLOGS,
+    adds=_far_behind,
+    closes=lambda system, settings: reached(subscribed(system, settings), seconds=DRAIN_SECONDS, group=LATECOMERS),
+)
+"""The same for workloads with groups: a group more, which begins far behind and gets to the end."""
+
+
+def with_members(mixes: Sequence[WorkloadMix], group: str | None = None) -> tuple[WorkloadMix, ...]:
+    """The same mixes, of a workload with groups; ``group``: whose members poll all the time."""
+    others = {BACKLOGS.name: FAR_BEHIND, CROWDED.name: SHARED_CROWD}
+    others |= {} if group is None else {GROWTH.name: growing_for(group)}
+    return tuple(others.get(one.name, one) for one in mixes)
+
+
+NEIGHBOURS: Final = WorkloadMix(
+    "neighbours",
+    "a second group, whose members stay until they die, while its coordinator changes from broker to broker",
+    adds=_staying,
+    closes=_bereaved,
+)
+
+
+def rewinds(group: str, keys: Sequence[str]) -> Generator:
+    """Commits by members that have not got as far as they have read, and such as read something again, for ever."""
+
+    def step(number: int, context: Context) -> tuple[Operation, int]:
+        records = 1 + context.below(MOST_AGAIN, salt=54)
+        if context.below(2, salt=55):
+            return Operation(REWIND, argument={"group": group, "back": records}), number
+        argument = {"group": group, "number": number, "keys": list(keys), "behind": records}
+        return Operation(COMMIT, argument=argument), number + 1
+
+    return unfold(step, REWOUND)
+
+
+def _again(system: System, settings: Settings) -> Shares:
+    return [(20, mixed_traffic.sets(system.keys())), (25, rewinds(WORKERS, owned(system, settings)))]
+
+
+REWINDS: Final = WorkloadMix(
+    "rewinds",
+    "members that read again, and commit what they have got done: places in the middle of compressed sets",
+    adds=_again,
+)
+
+
+def _coordinators(system: System, settings: Settings) -> Shares:
+    groups = tuple(dict.fromkeys(coordinated_by(group) for group in (MEMBERS, TOOLS)))
+    return [(EAGER, stagger(0.7, topic_changes.handovers(groups, settings.nodes)))]
+
+
+COORDINATORS: Final = WorkloadMix(
+    "coordinators", "the groups' coordinators change from broker to broker, and back within seconds", adds=_coordinators
+)
+
+
+def strangers(partitions: Sequence[str]) -> Generator:
+    """Commits by those who are no members, for ever."""
+
+    def step(number: int, context: Context) -> tuple[Operation, int]:
+        argument = {
+            "number": number,
+            "offset": context.below(OFFSETS, salt=51),
+            "guise": context.choose(GUISES, salt=52),
+        }
+        return Operation(STRANGER, f"{MEMBERS}/{context.choose(partitions, salt=53)}", argument), number + 1
+
+    return unfold(step, FOREIGN)
+
+
+STRANGERS: Final = WorkloadMix(
+    "strangers",
+    "commits by no one, by members that there are not, and by members of another group",
+    adds=lambda system, settings: [(20, strangers(list(system.keys())))],
+)
+
+
+def committers(partitions: Sequence[str], *, closing: bool = False) -> Generator:
+    """Commits by clients that are no members and live on, and by newcomers, for ever."""
+
+    def ask(number: int, key: str, client: str) -> Operation:
+        return Operation(COMMIT, key, {"number": number, "offset": number % OFFSETS, "client": client})
+
+    return mixed_traffic.loyal([f"{TOOLS}/{partition}" for partition in partitions], ask, closing=closing)
+
+
+def _pursuit(system: System, settings: Settings) -> Source:
+    """Their coordinator changes once more, none dies, and they have to find the next one."""
+    shifts = topic_changes.changeover([coordinated_by(TOOLS)], settings.nodes)
+    return time_limit(PURSUIT_SECONDS, mix(shifts, stagger(0.05, committers(system.keys(), closing=True))))
+
+
+COMMITTERS: Final = WorkloadMix(
+    "committers",
+    "clients that commit without being members, and go on with their connections, next to newcomers",
+    adds=lambda system, settings: [(40, committers(system.keys()))],
+    closes=_pursuit,
+    client={KEEPS: (0.5, 1.0)},
+    contract=progressing,
+)
+
+
+def _brief(system: System, settings: Settings) -> Shares:
+    assert isinstance(system, Broker), f"a mix of the broker's workloads, on {system.name}"
+    kept = expiring_groups.traffic(list(system.keys())[:2], system.offsets_retention_ms)
+    shifts = topic_changes.handovers([coordinated_by(group) for group in BRIEF], settings.nodes)
+    renewed = expiring_groups.renewals(list(system.keys()))
+    return [(100, kept), (100, renewed), (EAGER, stagger(1.0, shifts))]
+
+
+def _expiring(contract: Contract, system: System) -> Contract:
+    needed = contract.need(*expiry.EXPIRY.anomalies)
+    return msgspec.structs.replace(needed, retention_deadline=EXPIRY_SECONDS).tolerate_under(
+        "early-expiry",
+        "overdue-offset",
+        faults=["clock"],
+        because="the time of an offset is that of its coordinators' wall clocks",
+    )
+
+
+EXPIRY: Final = WorkloadMix(
+    "expiry",
+    "groups that come and go, whose offsets are kept for a moment only, while their coordinators change",
+    adds=_brief,
+    closes=lambda system, settings: expiring_groups.farewell(list(system.keys())[:2]),
+    settings={
+        "offsets.retention.ms": ("500", "1200"),
+        "offsets.retention.check.interval.ms": ("10", "30", "100", "400", "2500"),
+    },
+    contract=_expiring,
+    # Of those whose members may all be away for a moment, nothing is to go.
+    client={RETENTION: (TOOLS_RETENTION,)},
+)
+
+
+SHARES: Final = WorkloadMix(
+    "shares", "partitions that are shared out in turn, not in ranges", client={ASSIGNOR: ("roundrobin",)}
+)
+
+
+def _pauses(system: System, settings: Settings) -> Shares:
+    argument = {"group": WORKERS, "seconds": PAUSE_SECONDS}
+    return [(EAGER, stagger(0.2, lambda context: Operation(SILENCE, argument=argument)))]
+
+
+PAUSES: Final = WorkloadMix(
+    "pauses", "members that do nothing for a while, and hold on to partitions that others claim", adds=_pauses
+)
+
+
+def _leaves(system: System, settings: Settings) -> Shares:
+    return [(EAGER, stagger(LEAVING_SECONDS, lambda context: Operation(LEAVE, argument={"group": WORKERS})))]
+
+
+def _split(contract: Contract, system: System) -> Contract:
+    return contract.tolerate(
+        SPLITS.checks[0].anomaly,
+        because=(
+            "members of the old design agree on nothing: each claims by what it has read of its group, also when that "
+            "has changed by then, and others have claimed by what is new"
+        ),
+    )
+
+
+CLASSICS: Final = WorkloadMix(
+    "classic",
+    "members of the old design that let go of everything at each change, claim by what they have read, and often leave",
+    adds=_leaves,
+    client={CLASSIC: (True,)},
+    contract=_split,
+)
+
+ZOOKEEPER_MIXES: Final = (PAUSES, CLASSICS)
+GROUP_MIXES: Final = (NEIGHBOURS, REWINDS, SHARES)
+OFFSETS_MIXES: Final = (COORDINATORS, STRANGERS, COMMITTERS, EXPIRY)

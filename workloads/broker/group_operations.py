@@ -1,0 +1,267 @@
+"""The operations of members of consumer groups, their effects, and the traffic that they make.
+
+Operations, by ``f``, of those without a key; the others are on a log (``assay.workloads.broker.log_client``):
+
+============  ==================================  ====================================================================
+f             argument                            result
+============  ==================================  ====================================================================
+``poll``      ``{"group", "until"?}``             ``{"ownership": [...], "reads": [...]}``
+``commit``    ``{"group", "number", "keys"}``     ``{"generation", "owner", "positions": [[key, offset, assignment]]}``
+``rewind``    ``{"group", "back"}``               ``{"sought": [[key, offset, assignment], ...]}``
+``leave``     ``{"group"}``                       ``{"ownership": [...]}``
+``die``       ``{"group", "for_good"?}``          ``{"ownership": [...]}``
+``silence``   ``{"group", "seconds"}``            none
+============  ==================================  ====================================================================
+
+A **poll** joins the group first, if the member has to, and then asks once for what is new in each partition owned.
+``reads`` has ``{"key", "begin", "records", "end", "assignment"}`` of each (records as a log's polls have them), and
+before it ``{"key", "reset": offset, "from", "assignment"}`` where the place to read from was gone, with the number that
+reads have from then on. ``until`` has each sentinel's offset, in the drain.
+
+``ownership`` is what happened to what the member owns since its last answer, in order: ``{"kind": "acquire", "key",
+"generation", "owner", "assignment", "begin", "offset", "number"}`` (it reads from ``begin`` on; ``offset`` with
+``number`` is what the group had committed; ``offset`` is null for a hold that it had already as the process before, of
+which it kept all), ``key`` and those after ``assignment`` null for a generation in which it owns nothing; ``lost`` and
+``release`` with the same columns up to ``assignment``, and ``end``, where the hold ended, if that is known. A hold,
+from an acquire on, has an assignment number of its own. An answer that failed reports ownership, too.
+
+A **commit** is of all positions of the member, with its number as metadata: offsets repeat, numbers do not. ``keys``
+are all that it may concern, for when it is unknown which it did; with ``behind`` it is of positions so many records
+before, as by one that has not got further with its work. One that **rewinds** reads so many records again. A member
+that **leaves** notifies the group; one that **dies** does not; both join again, as another member, with their next
+poll, unless it died for good. One that is **silent** sends no heartbeat and does nothing else for so long, and goes on
+then as if nothing had happened, until a heartbeat or a commit is rejected.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from assay.harness.core.generator import (
+    PENDING,
+    Answer,
+    Context,
+    Generator,
+    OperationEvent,
+    as_generator,
+    mix,
+    stagger,
+    unfold,
+)
+from assay.harness.core.operation import Completed, Effect, Operation, Outcome, Phase
+from assay.workloads.broker import log_operations
+from assay.workloads.broker.log_operations import POLL, end, send
+
+COMMIT: Final = "commit"
+LEAVE: Final = "leave"
+DIE: Final = "die"
+SILENCE: Final = "silence"
+REWIND: Final = "rewind"
+
+WORKERS: Final = "workers"
+"""The group that reads while faults come and go."""
+DRAIN: Final = "drain"
+"""The group that reads everything at the end; no one commits in it, so each of its members starts at the beginning."""
+
+SESSION_SECONDS: Final = 2.0
+SILENT_SECONDS: Final = 3.0
+"""Longer than a session, shorter than an operation may take."""
+OPERATION_SECONDS: Final = 5.0
+"""What a member's operation may take: it waits for a rebalance, and for those that are gone, and goes on. A member that
+were given up before, without leaving, would be one more to wait for, and a group of many would never agree."""
+CHURN_SECONDS: Final = 1.2
+"""Between two members that leave, die or fall silent, on average."""
+
+
+def poll(group: str) -> Generator:
+    """Polls of the group's members, for ever."""
+    return as_generator(lambda context: Operation(POLL, argument={"group": group}))
+
+
+ANYONE: Final = 8
+"""Of so many operations of owners one is by any member."""
+
+
+class ByOwners(Generator, frozen=True):
+    """See :func:`by_owners`. ``owners`` has a bit for each worker whose member owned something in its last poll."""
+
+    group: str
+    source: Generator
+    owners: int = 0
+
+    def op(self, context: Context) -> tuple[Answer, Generator]:
+        if not context.below(ANYONE, salt=58):
+            answer, after = self.source.op(context)
+        elif context.free & self.owners:
+            answer, after = self.source.op(context.restrict(self.owners))
+        else:
+            return PENDING, self
+        return answer, ByOwners(self.group, after, self.owners)
+
+    def update(self, context: Context, event: OperationEvent) -> Generator:
+        worker, completed = 1 << event.worker, event.completed
+        if completed is None:
+            return self
+        if completed.completion.outcome is Outcome.INFO:
+            return ByOwners(self.group, self.source, self.owners & ~worker)
+        argument = completed.operation.argument
+        if completed.operation.key is not None or not isinstance(argument, dict) or argument.get("group") != self.group:
+            return self
+        reads = (completed.completion.result or {}).get("reads")
+        if reads is None and completed.operation.f not in (LEAVE, DIE):
+            return self
+        return ByOwners(self.group, self.source, self.owners | worker if reads else self.owners & ~worker)
+
+
+def by_owners(group: str, source: Generator) -> Generator:
+    """Has operations of a group wait for members that own something: with more members than partitions most own
+    nothing, and have nothing to commit. Of :data:`ANYONE`, one goes to any member.
+    """
+    return ByOwners(group, source)
+
+
+def commit(group: str, keys: Sequence[str]) -> Generator:
+    """Commits of the members' positions, for ever."""
+
+    def step(number: int, context: Context) -> tuple[Operation, int]:
+        return Operation(COMMIT, argument={"group": group, "number": number, "keys": list(keys)}), number + 1
+
+    return unfold(step, 0)
+
+
+def churn(group: str) -> Generator:
+    """Members that leave, die and fall silent, in turn, for ever."""
+
+    def step(turn: int, context: Context) -> tuple[Operation, int]:
+        f = (LEAVE, SILENCE, DIE)[turn % 3]
+        argument: dict[str, Any] = {"group": group}
+        return Operation(f, argument=argument | ({"seconds": SILENT_SECONDS} if f == SILENCE else {})), turn + 1
+
+    return unfold(step, 0)
+
+
+def traffic(keys: Sequence[str], group: str = WORKERS, *, owned: Sequence[str] = ()) -> Generator:
+    """The usual mix: as many polls as sends, a commit for each by those that own something, and members that come and
+    go. ``owned``: all that members may own, if it is more.
+    """
+    return mix(
+        send(keys),
+        poll(group),
+        by_owners(group, commit(group, owned or keys)),
+        end(keys),
+        stagger(CHURN_SECONDS, churn(group)),
+        weights=(8, 8, 8, 1, 4),
+    )
+
+
+def effects(completed: Completed) -> Sequence[Effect]:
+    """The ``effects`` rows of one operation, in order; see ``assay.checkers.log.family`` and
+    ``assay.checkers.groups.family``.
+    """
+    match completed.operation.f:
+        case "poll":
+            return [*_ownership(completed), *_reads(completed)] or list(_idle(completed))
+        case "leave" | "die":
+            return list(_ownership(completed))
+        case "commit":
+            return list(_commits(completed))
+        case "rewind":
+            return list(_sought(completed))
+        case "silence":
+            return ()
+        case other:
+            raise ValueError(f"members of a group know no operation {other!r}")
+
+
+def _idle(completed: Completed) -> Iterator[Effect]:
+    """A member that owns nothing reports that, too: otherwise no partition could count as orphaned."""
+    if "ownership" in (completed.completion.result or {}):
+        group = _group(completed)
+        yield Effect("idle", group, group=group, outcome=Outcome.OK)
+
+
+def _ownership(completed: Completed) -> Iterator[Effect]:
+    """It happened, also if the operation in which the member learned of it failed."""
+    group = _group(completed)
+    for note in (completed.completion.result or {}).get("ownership", ()):
+        key = note["key"] if note["key"] is not None else group
+        assignment = note["assignment"]
+        yield Effect(
+            note["kind"],
+            key,
+            position=note.get("end"),
+            generation=note["generation"],
+            owner=note["owner"],
+            group=group,
+            assignment=assignment,
+            outcome=Outcome.OK,
+        )
+        if note["kind"] == "acquire" and note["key"] is not None:
+            if note["offset"] is not None:
+                yield Effect(
+                    "fetched",
+                    _register(group, key),
+                    position=note["offset"],
+                    value=note["number"],
+                    group=group,
+                    outcome=Outcome.OK,
+                )
+                if note["offset"] < 0:
+                    yield Effect("start", key, position=note["begin"], group=group, outcome=Outcome.OK)
+            yield Effect("seek", key, position=note["begin"], group=group, assignment=assignment, outcome=Outcome.OK)
+
+
+def _reads(completed: Completed) -> Iterator[Effect]:
+    group = _group(completed)
+    until: Mapping[str, int] = completed.operation.argument.get("until") or {}
+    for read in (completed.completion.result or {}).get("reads", ()):
+        key, assignment = read["key"], read["assignment"]
+        if "reset" in read:
+            yield log_operations.refused(key, read["from"], group)
+            yield Effect("start", key, position=read["reset"], group=group)  # members begin at the earliest
+            yield Effect("reset", key, position=read["reset"], group=group, assignment=assignment)
+            continue
+        yield Effect("observe-begin", key, position=read["begin"], group=group, assignment=assignment)
+        for offset, value, *more in read["records"]:
+            about = log_operations.columns(more)
+            yield Effect("observe", key, position=offset, value=value, group=group, assignment=assignment, **about)
+        yield Effect("observe-end", key, position=read["end"], group=group, assignment=assignment)
+        if completed.operation.phase is Phase.DRAIN and key in until and read["end"] > until[key]:
+            yield Effect("drained", key, position=until[key] + 1, group=group)
+
+
+def _sought(completed: Completed) -> Iterator[Effect]:
+    group = _group(completed)
+    for key, position, assignment in (completed.completion.result or {}).get("sought", ()):
+        yield Effect("seek", key, position=position, group=group, assignment=assignment)
+
+
+def _commits(completed: Completed) -> Iterator[Effect]:
+    """One row for each partition; without an answer, one for each that it may have been."""
+    group, number = _group(completed), completed.operation.argument["number"]
+    result = completed.completion.result
+    if result is None:
+        if completed.completion.outcome is Outcome.INFO:
+            for key in completed.operation.argument["keys"]:
+                yield Effect("commit", _register(group, key), value=number, group=group)
+        return
+    for key, offset, assignment in result["positions"]:
+        yield Effect(
+            "commit",
+            _register(group, key),
+            position=offset,
+            value=number,
+            generation=result["generation"],
+            owner=result["owner"],
+            group=group,
+            assignment=assignment,
+        )
+
+
+def _group(completed: Completed) -> str:
+    group: str = completed.operation.argument["group"]
+    return group
+
+
+def _register(group: str, key: str) -> str:
+    """What a group has committed in a partition."""
+    return f"{group}/{key}"

@@ -1,0 +1,126 @@
+"""The end of a run on a log: a sentinel in every partition, then everything is read from the beginning.
+
+A record that no poll has shown is lost only if a reader was past its place. So after the last heal each partition gets
+one more record with acks=all, the sentinel, and is read from its earliest offset until past the sentinel. Both are
+tried again, as operations of their own, until they succeed or the deadline is over; what could not be drained then
+is for the checks to judge (``unseen``).
+
+A partition that is to be left alone can be drained in silence: it is read to the end that its leader reports, since a
+sentinel would be something new to be flushed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from assay.harness.core.generator import EXHAUSTED, Answer, Context, Generator, Invoke, OperationEvent, Pending
+from assay.harness.core.operation import Operation, Outcome, Phase
+from assay.harness.core.timestamps import NANOSECONDS
+from assay.workloads.broker.log_operations import EARLIEST, END, POLL, SEND
+
+PAUSE: Final = NANOSECONDS // 5
+"""Between two attempts at one partition."""
+
+
+class Partition(msgspec.Struct, frozen=True):
+    """How far the drain of one partition is. ``sentinel``: the offset past which to read; ``reader``: the process whose
+    position counts.
+    """
+
+    key: str
+    keyed: bool = False
+    silent: bool = False
+    attempts: int = 0
+    sentinel: int | None = None
+    reader: int | None = None
+    open: bool = False
+    not_before: int = 0
+    done: bool = False
+
+
+class Drain(Generator, frozen=True):
+    """See :func:`drain`. ``until`` is set by the first question: the deadline counts from the drain's beginning."""
+
+    partitions: tuple[Partition, ...]
+    seconds: float
+    until: int | None = None
+
+    def op(self, context: Context) -> tuple[Answer, Generator]:
+        until = self.until if self.until is not None else context.time + int(self.seconds * NANOSECONDS)
+        waiting = [partition for partition in self.partitions if not partition.done]
+        if not waiting or (context.time >= until and not any(partition.open for partition in waiting)):
+            return EXHAUSTED, self
+        if context.time < until:
+            for partition in waiting:
+                worker = self._worker(partition, context)
+                if worker is not None:
+                    operation, after = self._next(partition, context.processes[worker])
+                    return Invoke(operation, worker), self._with(after, until)
+        # Asked again when something completes, when the first pause is over, or at the deadline.
+        times = [until, *(partition.not_before for partition in waiting if not partition.open)]
+        later = [time for time in times if time > context.time]
+        return Pending(min(later, default=None)), Drain(self.partitions, self.seconds, until)
+
+    def update(self, context: Context, event: OperationEvent) -> Generator:
+        if event.completed is None or event.operation.phase is Phase.MAIN:
+            return self
+        for partition in self.partitions:
+            if partition.key == event.operation.key and partition.open:
+                return self._with(_after(partition, event), self.until)
+        return self
+
+    def _worker(self, partition: Partition, context: Context) -> int | None:
+        """The worker that already reads this partition if it is free, else any free one; None: not now."""
+        if partition.open or not context.free or partition.not_before > context.time:
+            return None
+        for worker in context.free_in_turn():
+            if context.processes[worker] == partition.reader:
+                return worker
+        if partition.reader is not None and partition.reader in context.processes:
+            return None
+        return context.pick()
+
+    def _next(self, partition: Partition, process: int) -> tuple[Operation, Partition]:
+        change = msgspec.structs.replace
+        if partition.sentinel is None and partition.silent:
+            return Operation(END, partition.key, phase=Phase.DRAIN), change(partition, open=True)
+        if partition.sentinel is None:
+            attempt = partition.attempts + 1
+            argument: Any = {"values": [-attempt], "keys": [f"sentinel{attempt}"]} if partition.keyed else [-attempt]
+            operation = Operation(SEND, partition.key, argument, Phase.SENTINEL)
+            return operation, change(partition, attempts=attempt, open=True)
+        argument = {"start": EARLIEST, "seek": partition.reader != process}
+        if not partition.silent:
+            argument["until"] = partition.sentinel
+        return Operation(POLL, partition.key, argument, Phase.DRAIN), change(partition, reader=process, open=True)
+
+    def _with(self, changed: Partition, until: int | None) -> Drain:
+        partitions = tuple(changed if changed.key == one.key else one for one in self.partitions)
+        return Drain(partitions, self.seconds, until)
+
+
+def _after(partition: Partition, event: OperationEvent) -> Partition:
+    change = msgspec.structs.replace
+    assert event.completed is not None
+    completion = event.completed.completion
+    if completion.outcome is not Outcome.OK:
+        # An ended-info process is gone, and its position with it; a failed poll's position is not to be trusted.
+        return change(partition, open=False, reader=None, not_before=event.time + PAUSE)
+    if event.operation.f == SEND:
+        return change(partition, open=False, sentinel=completion.result["offset"])
+    if event.operation.f == END:
+        return change(partition, open=False, sentinel=completion.result["offset"] - 1)
+    end = completion.result["end"]
+    assert partition.sentinel is not None
+    stuck = end == completion.result["begin"]
+    return change(partition, open=False, done=end > partition.sentinel, not_before=event.time + PAUSE if stuck else 0)
+
+
+def drain(keys: Sequence[str], *, seconds: float, keyed: bool = False, silent: bool = False) -> Generator:
+    """Sentinels, with a key each where records need one, or none, and a whole read of every partition, within
+    ``seconds``.
+    """
+    return Drain(tuple(Partition(key, keyed, silent) for key in keys), seconds)

@@ -1,0 +1,240 @@
+"""The operations on a log, their effects, and the generators that make them.
+
+Operations, by ``f``; results are what a client answers when the operation was ok:
+
+========  =============================================  ==========================================================
+f         argument                                       result
+========  =============================================  ==========================================================
+``send``  list of values, one message set, or more       ``{"offset"?: of the first, "timestamp"?, "epoch"?,
+                                                         "node"?}``
+``poll``  ``{"start", "seek"?, "until"?, "reader"?}``    ``{"begin", "records": [record, ...], "end",
+                                                         "assignment", "sought"?, "start"?, "node"?}``
+``glance`` ``{"thousandths", "steps"?}``                  as of a poll; with steps ``{"polls"}``, one of each
+``end``   none                                           ``{"offset": log end, "start"?: log start, "epoch"?,
+                                                         "node"?, "incarnation"?}``
+``look-up`` ``{"age"}``                                  ``{"timestamp", "offset": null if there is none}``
+========  =============================================  ==========================================================
+
+A record is ``[offset, value, timestamp?, key?]``: its create time, in milliseconds, and the message's key. A send whose
+outcome is unknown has a ``timestamp``, too, unless it took too long.
+
+``assay.workloads.broker.log_messages`` says what else a send's argument may be.
+
+A poll reads on from its client's position in the partition. Where there is none, or with ``seek``, it begins at
+``start`` (``earliest`` or ``latest``), and that is a new ``assignment`` (``sought`` in the result; ``start`` there is
+the log start as it was reported). ``until`` is the sentinel's offset, in the drain. ``reader`` names another reader of
+the same client, with a position of its own.
+
+A glance is the poll of another reader: one that begins in the middle of the log, so many thousandths of the way from
+its start to its end as far as the client knows it, as a consumer does that goes on where it once was. It reads a few
+records, and the client's own position stays as it is. Readers that go from one end to the other ask a broker for the
+beginning of a segment or for what it has just appended, and never for a place that it must look up. With ``steps`` it
+asks for as many offsets in turn, as each of them may be one that a broker takes for known.
+
+A poll or glance that was answered with what are no messages has failed with the result ``{"illegible": the offset asked
+for}``: what stands there is a record that cannot be decoded.
+
+A look-up asks for the first message that is at most ``age`` milliseconds old, by its create time.
+
+Values are whole numbers, unique in the run, and are never derived from a clock or from who sends them: the generator
+counts. The values of sentinels, which end each partition after the last heal, are below zero.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import product
+from typing import Any, Final
+
+from assay.harness.core.generator import Context, Generator, as_generator, mix, time_limit, unfold
+from assay.harness.core.operation import Completed, Effect, Operation, Outcome, Phase
+from assay.workloads.broker.log_messages import Record, packing, places, plain, records, size, text, values
+
+SEND: Final = "send"
+POLL: Final = "poll"
+END: Final = "end"
+GLANCE: Final = "glance"
+LOOK_UP: Final = "look-up"
+
+EARLIEST: Final = "earliest"
+LATEST: Final = "latest"
+
+LONGEST_SET: Final = 3
+TAIL_READERS: Final = 3
+"""Of four clients that start to read a partition, so many begin at its end; the others read all of it."""
+
+THOUSAND: Final = 1000
+
+
+def send(keys: Sequence[str], *, longest: int = LONGEST_SET) -> Generator:
+    """Message sets of one to ``longest`` fresh values to partitions by chance, for ever."""
+
+    def step(following: int, context: Context) -> tuple[Operation, int]:
+        count = 1 + context.below(longest, salt=1)
+        values = list(range(following, following + count))
+        return Operation(SEND, context.choose(keys, salt=2), values), following + count
+
+    return unfold(step, 0)
+
+
+def poll(keys: Sequence[str]) -> Generator:
+    """Reads on from the client's own position in partitions by chance, for ever."""
+
+    def read(context: Context) -> Operation:
+        start = EARLIEST if context.below(TAIL_READERS + 1, salt=3) == 0 else LATEST
+        return Operation(POLL, context.choose(keys, salt=4), {"start": start})
+
+    return as_generator(read)
+
+
+def end(keys: Sequence[str]) -> Generator:
+    """Asks for log ends, for ever."""
+    return as_generator(lambda context: Operation(END, context.choose(keys, salt=5)))
+
+
+def glance(keys: Sequence[str], *, last: int = THOUSAND) -> Generator:
+    """Looks into the middle of partitions, anywhere in the ``last`` thousandths of them, for ever."""
+
+    def look(context: Context) -> Operation:
+        place = THOUSAND - last + context.below(last, salt=7)
+        return Operation(GLANCE, context.choose(keys, salt=6), {"thousandths": place})
+
+    return as_generator(look)
+
+
+def walk(keys: Sequence[str], *, steps: int, last: int = THOUSAND) -> Generator:
+    """Looks at so many places after each other, anywhere in the ``last`` thousandths of partitions, for ever."""
+
+    def look(context: Context) -> Operation:
+        argument = {"thousandths": THOUSAND - last + context.below(last, salt=7), "steps": steps}
+        return Operation(GLANCE, context.choose(keys, salt=6), argument)
+
+    return as_generator(look)
+
+
+def glances(keys: Sequence[str], *, each: int, seconds: float) -> Generator:
+    """Looks at so many places of each partition, evenly spread, for the end of a run; after ``seconds`` it gives up."""
+
+    def step(number: int, context: Context) -> tuple[Operation | None, int]:
+        place, key = divmod(number, len(keys))
+        if place >= each:
+            return None, number
+        argument = {"thousandths": (2 * place + 1) * THOUSAND // (2 * each)}
+        return Operation(GLANCE, keys[key], argument, Phase.DRAIN), number + 1
+
+    return time_limit(seconds, unfold(step, 0))
+
+
+def traffic(keys: Sequence[str]) -> Generator:
+    """The usual mix: as many polls as sends, one look at the log end in twenty."""
+    return mix(send(keys), poll(keys), end(keys), weights=(9, 10, 1))
+
+
+def effects(completed: Completed, default: Callable[[Sequence[int]], Sequence[Record]] = plain) -> Sequence[Effect]:
+    """The ``effects`` rows of one operation on a log, in order; ``assay.checkers.log.family`` says what they mean.
+
+    ``default``: what is sent for a list of values.
+    """
+    if completed.operation.f != SEND and (completed.operation.argument or {}).get("adrift"):
+        return ()  # it is not known of which life it speaks
+    match completed.operation.f:
+        case "send":
+            return list(_appends(completed, records(completed.operation.argument, default)))
+        case "poll" | "glance":
+            return list(_observations(completed))
+        case "end" | "list":
+            return list(_ends(completed))
+        case "look-up":
+            return list(_look_ups(completed))
+        case other:
+            raise ValueError(f"a log knows no operation {other!r}")
+
+
+def _appends(completed: Completed, sent: Sequence[Record]) -> Iterator[Effect]:
+    """One row per value, with every outcome: a value whose send failed must never be read."""
+    result: Mapping[str, Any] = completed.completion.result or {}
+    first = result.get("offset") if completed.completion.outcome is Outcome.OK else None
+    argument = completed.operation.argument
+    keys, outcome = places(argument, _key(completed), completed.completion.outcome)
+    for key, (rank, (value, record)) in product(keys, enumerate(zip(values(argument), sent, strict=True))):
+        yield Effect(
+            kind="append",
+            key=key,
+            outcome=outcome,
+            position=None if first is None or outcome is not Outcome.OK else first + rank,
+            value=value,
+            request=completed.index,
+            leader_epoch=result.get("epoch"),
+            node=result.get("node"),
+            message_key=text(record[0]),
+            tombstone=record[1] is None,
+            # a tombstone's is its number, also where the client did not live to say so
+            timestamp=value if record[1] is None else result.get("timestamp"),
+            size=size(record, packing(argument)),
+        )
+
+
+def _observations(completed: Completed) -> Iterator[Effect]:
+    result = completed.completion.result
+    if result is not None and "refused" in result:
+        yield refused(_key(completed), result["refused"])
+        return
+    if result is not None and "illegible" in result:
+        yield Effect("observe", _key(completed), position=result["illegible"])
+        return
+    until = completed.operation.argument.get("until") if completed.operation.phase is Phase.DRAIN else None
+    for poll in () if result is None else result.get("polls", [result]):
+        yield from observed(_key(completed), poll, until)
+
+
+def refused(key: str, position: int, group: str | None = None) -> Effect:
+    """The answer itself is certain, whatever became of the operation."""
+    return Effect("out-of-range", key, position=position, group=group, outcome=Outcome.OK)
+
+
+def observed(key: str, result: Mapping[str, Any], until: int | None = None) -> Iterator[Effect]:
+    """The rows of one poll; ``until``: the sentinel's offset."""
+    node, assignment = result.get("node"), result["assignment"]
+
+    def row(kind: str, position: int, **more: Any) -> Effect:
+        return Effect(kind=kind, key=key, position=position, assignment=assignment, node=node, **more)
+
+    if result.get("start") is not None:
+        yield row("start", result["start"])
+    if result.get("sought"):
+        yield row("seek", result["begin"])
+    yield row("observe-begin", result["begin"])
+    for offset, value, *more in result["records"]:
+        yield row("observe", offset, value=value, **columns(more))
+    yield row("observe-end", result["end"])
+    if until is not None and result["end"] > until:
+        yield row("drained", until + 1)
+
+
+def columns(more: Sequence[Any]) -> dict[str, Any]:
+    """What a record says besides its offset and value, as columns."""
+    return dict(zip(("timestamp", "message_key"), more, strict=False))
+
+
+def _ends(completed: Completed) -> Iterator[Effect]:
+    result = completed.completion.result
+    if result is not None:
+        for kind, position in (("end", result["offset"]), ("start", result.get("start"))):
+            if position is not None:
+                yield Effect(
+                    kind=kind,
+                    key=_key(completed),
+                    position=position,
+                    leader_epoch=result.get("epoch"),
+                    node=result.get("node"),
+                    incarnation=result.get("incarnation"),
+                )
+
+
+def _look_ups(completed: Completed) -> Iterator[Effect]:
+    result = completed.completion.result
+    if result is not None:
+        yield Effect("look-up", _key(completed), timestamp=result["timestamp"], position=result["offset"])
+
+
+def _key(completed: Completed) -> str:
+    assert completed.operation.key is not None, f"operation {completed.index} on a log without a partition"
+    return completed.operation.key

@@ -1,0 +1,148 @@
+"""A live group that migrates: the generator of rolling steps, from ZooKeeper to the offsets topic and back, for ever.
+
+In each step every worker's member in turn takes on the step's mode, with a poll. One worker at a time rolls; the others
+poll and commit in the mode that they are in. The next step begins only when no member is left in another mode than this
+one's, and every partition is held by a member in it: that is what an operator has to see to, for while both stores are
+written only those who write both may have owned a partition last. Now and then the operator thinks better of it
+half-way, and rolls back: members are in the same two modes as before.
+
+Few workers have a member: as many as there are partitions at first, so that each holds something, a step takes seconds
+only, and partitions pass between members of both modes. The others send.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from assay.harness.core.generator import (
+    PENDING,
+    Answer,
+    Context,
+    Generator,
+    Invoke,
+    OperationEvent,
+    each_process,
+    repeat,
+)
+from assay.harness.core.generator.context import bits
+from assay.harness.core.operation import Operation, Outcome, Phase
+from assay.workloads.broker.connector_client import MODES, TO_TOPIC
+from assay.workloads.broker.group_operations import COMMIT, LEAVE
+from assay.workloads.broker.log_operations import POLL
+
+GROUP: Final = "migrants"
+STEPS: Final = tuple(MODES)
+LEAVE_ONE_IN: Final = 20
+COMMIT_ONE_IN: Final = 3
+REPENT_ONE_IN: Final = 60
+"""Of the operations while members are rolled."""
+MEMBERS: Final = 4
+LAST_POLLS: Final = 15
+"""Of each worker: they take some 0.2 s each, and a rebalance is over by then."""
+
+
+class Rolled(msgspec.Struct, frozen=True):
+    """A worker's member, as far as it is known: its process, and the step whose mode it is in; None before any, and
+    from the call that has it take on another until that is answered: it is in one of the two.
+    """
+
+    process: int
+    step: int | None = None
+
+
+class Migration(Generator, frozen=True):
+    """``holders``: per partition the holds reported and not given up, as (process, assignment) -> step; ``before``: the
+    step that members come from.
+    """
+
+    keys: tuple[str, ...]
+    step: int = 0
+    before: int = 0
+    members: Mapping[int, Rolled] = {}
+    holders: Mapping[str, Mapping[tuple[int, int], int]] = {}
+
+    def op(self, context: Context) -> tuple[Answer, Generator]:
+        context = context.restrict(sum(1 << worker for worker in list(bits(context.workers))[:MEMBERS]))
+        if not context.free:
+            return PENDING, self
+        step, before = self.step, self.before
+        if self._finished(context):
+            step, before = step + 1, step
+        elif not context.below(REPENT_ONE_IN, salt=3):
+            step, before = before, step
+        worker = context.pick()
+        known = self.members.get(worker)
+        if known is None or known.process != context.processes[worker]:
+            known = Rolled(context.processes[worker])
+        target = step if known.step is None or self._may_roll(context, worker, step) else known.step
+        entered = known if target == known.step else Rolled(known.process)
+        following = self._with(step=step, before=before, members={**self.members, worker: entered})
+        argument = {"group": GROUP, "mode": STEPS[target % len(STEPS)], "step": target}
+        if target == known.step and not context.below(COMMIT_ONE_IN, salt=1):
+            return Invoke(Operation(COMMIT, argument=argument), worker), following
+        if target == known.step and not context.below(LEAVE_ONE_IN, salt=2):
+            return Invoke(Operation(LEAVE, argument=argument), worker), following
+        return Invoke(Operation(POLL, argument=argument), worker), following
+
+    def update(self, context: Context, event: OperationEvent) -> Generator:
+        if event.completed is None:
+            return self
+        argument, completion = event.operation.argument, event.completed.completion
+        if completion.outcome is Outcome.INFO:  # the process is gone, with all that it held: the next one reports again
+            return self._with(
+                members={worker: known for worker, known in self.members.items() if worker != event.worker},
+                holders={
+                    key: {hold: step for hold, step in held.items() if hold[0] != event.process}
+                    for key, held in self.holders.items()
+                },
+            )
+        if event.operation.f not in (POLL, COMMIT, LEAVE) or (argument or {}).get("group") != GROUP:
+            return self  # a send, or a reader without a group, of what a mix adds
+        members, holders = dict(self.members), {key: dict(held) for key, held in self.holders.items()}
+        if completion.outcome is Outcome.OK and event.operation.f == POLL:
+            members[event.worker] = Rolled(event.process, argument["step"])
+        for note in (completion.result or {}).get("ownership", ()):
+            held = holders.setdefault(note["key"], {})
+            if note["kind"] == "acquire":
+                held[event.process, note["assignment"]] = argument["step"]
+            else:
+                held.pop((event.process, note["assignment"]), None)
+        for key, assignment in (completion.result or {}).get("over", ()):
+            holders.setdefault(key, {}).pop((event.process, assignment), None)
+        return self._with(members=members, holders=holders)
+
+    @property
+    def listens(self) -> bool:
+        return True
+
+    def _may_roll(self, context: Context, worker: int, step: int) -> bool:
+        """One after the other, in the workers' order; a new one begins in the present mode anyway."""
+        if any(known.step is None and context.busy >> one & 1 for one, known in self.members.items()):
+            return False
+        behind = [one for one, known in sorted(self.members.items()) if known.step is not None and known.step != step]
+        return bool(behind) and behind[0] == worker
+
+    def _finished(self, context: Context) -> bool:
+        members = [self.members.get(worker) for worker in bits(context.workers)]
+        if not all(known is not None and known.step == self.step for known in members):
+            return False
+        # Those that were added to the topic count as soon as a member has held them, and may have committed there.
+        return all(set(self.holders.get(key, {}).values()) == {self.step} for key in {*self.keys, *self.holders})
+
+    def _with(self, **changes: Any) -> Migration:
+        return msgspec.structs.replace(self, **changes)
+
+
+def migration(keys: Sequence[str]) -> Generator:
+    """Members of the group ``migrants``, and their rolling steps, for ever."""
+    return Migration(tuple(keys))
+
+
+def farewell() -> Generator:
+    """All leave, and come back as members that read both stores: what each partition begins at is the last word."""
+    leave = Operation(LEAVE, argument={"group": GROUP}, phase=Phase.DRAIN)
+    last = Operation(POLL, argument={"group": GROUP, "mode": TO_TOPIC, "step": 1}, phase=Phase.DRAIN)
+    return each_process([leave, repeat(last, LAST_POLLS), leave])

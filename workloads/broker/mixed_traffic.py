@@ -1,0 +1,349 @@
+"""Generators of operations that mixes add to a log's usual traffic.
+
+Their values lie far above those of the workload's own sends, each generator's in a range of its own: a value is sent
+once in a run.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from assay.harness.core.generator import Context, Generator, as_generator, mix, reserve, stagger, unfold
+from assay.harness.core.operation import Operation
+from assay.workloads.broker.burst_client import BURST
+from assay.workloads.broker.log_messages import LARGE_REQUESTS, NEWCOMER, REGULAR
+from assay.workloads.broker.log_operations import EARLIEST, LOOK_UP, POLL, SEND, end, glance, poll
+from assay.workloads.broker.multi_fetch_operations import LIST, SWEEP, WAIT, WAIT_MS
+from assay.workloads.broker.multi_partition_requests import WIDE
+
+RANGE: Final = 100_000_000
+"""Values of each generator; some are create times in milliseconds, all of them of January 1970."""
+(
+    STAMPED,
+    PACKED,
+    KEYED,
+    TOMBSTONES,
+    PASSING,
+    FOREIGN,
+    CROWDED,
+    GROWN,
+    HASTY,
+    HABITUAL,
+    WIDELY,
+    REWOUND,
+    TOGETHER,
+    AWAITED,
+    LOYAL,
+    ARRIVED,
+    STRICTLY,
+    BULKY,
+    GUSTY,
+    BROKEN,
+    LOADED,
+) = (RANGE * number for number in range(1, 22))
+
+OLDEST: Final = 2_000
+YOUNGEST: Final = -2_000
+"""Milliseconds of age of what is sent; below zero is in the future."""
+LOOKED_BACK: Final = 16_000
+"""Milliseconds, from a time that no message has yet."""
+KEYS: Final = 6
+"""Of messages, in a compacted partition."""
+BRIEF: Final = 6
+"""So many values make keys of their own, which are used no more soon after: their last value has to stay for good."""
+CODECS: Final = (0, 1, 2, 3)
+HASTY_CODECS: Final = (0, 0, 0, 1)
+LARGE: Final = 30_000
+"""Bytes of a value: with three of them a request is larger than what a broker reads at once."""
+LARGE_MESSAGES: Final = 3
+LARGER_MESSAGES: Final = 6
+"""With half of them a request is larger than that, too."""
+RESERVED: Final = 10
+"""Values for a large request, of which it has a few."""
+BROKEN_AT: Final = (300, 500, 800, 800, 950, 950, 1000)
+"""Thousandths of a large request that are sent."""
+TRY_SECONDS: Final = 0.15
+"""Between two small ones, on average."""
+JAVA_HASHES: Final = {
+    "a": 584102524, "ab": 316155434, "abc": 479470107, "abcd": 823834100, "order": 1818166172, "orders": 1117641372,
+    "1234567": 1542273222, "customer": 1227902208, "customers": 1783848922,
+}  # fmt: skip
+"""What Java's producer makes of these keys: the rest by the number of partitions is where a message goes."""
+AWAITED_SECONDS: Final = 0.1
+"""Between two sends, on average: a partition has one within a wait, as often as not early in it."""
+WIDEST: Final = 6
+"""Partitions in one request."""
+FORMATS: Final = (0, 1, 1)
+GUST: Final = 4
+"""Volleys to one partition, before it is left alone."""
+VOLLEY: Final = 3
+"""Messages of each."""
+BULK_MESSAGES: Final = 30
+"""In a set, at most."""
+SLOW: Final = "slow"
+"""A client's reader that polls seldom."""
+
+
+def sends(keys: Sequence[str], first: int, shape: Callable[[Context], dict[str, Any]], longest: int = 3) -> Generator:
+    """Sets of fresh values from ``first`` on, with what ``shape`` says of each, for ever."""
+
+    def step(following: int, context: Context) -> tuple[Operation, int]:
+        count = 1 + context.below(longest, salt=1)
+        argument = {"values": list(range(following, following + count))} | shape(context)
+        if "keys" in argument:
+            argument["keys"] = [f"k{context.below(argument['keys'], salt=30 + rank)}" for rank in range(count)]
+        elif "brief" in argument:
+            now = following // argument.pop("brief")
+            argument["keys"] = [f"b{now - context.below(3, salt=30 + rank)}" for rank in range(count)]
+        return Operation(SEND, context.choose(keys, salt=2), argument), following + count
+
+    return unfold(step, first)
+
+
+def stamped(keys: Sequence[str]) -> Generator:
+    """Sends whose create times are out of order."""
+    return sends(keys, STAMPED, lambda context: {"age": YOUNGEST + context.below(OLDEST - YOUNGEST, salt=11)})
+
+
+def look_ups(keys: Sequence[str]) -> Generator:
+    """Look-ups by time, for ever; now and then of a time that no message has reached."""
+
+    def look_up(context: Context) -> Operation:
+        age = 2 * YOUNGEST + context.below(LOOKED_BACK, salt=12)
+        return Operation(LOOK_UP, context.choose(keys, salt=13), {"age": age})
+
+    return as_generator(look_up)
+
+
+def loyal_sends(keys: Sequence[str], *, closing: bool = False) -> Generator:
+    """Each client sends to a partition of its own; every third message is a newcomer's, to any. For ever."""
+
+    def ask(number: int, key: str, client: str) -> Operation:
+        return Operation(SEND, key, {"values": [number], "client": client})
+
+    return loyal(keys, ask, closing=closing)
+
+
+def loyal(keys: Sequence[str], ask: Callable[[int, str, str], Operation], *, closing: bool = False) -> Generator:
+    """What ``ask`` makes of a fresh number, a key and the client who asks, for ever. ``closing``: of other numbers.
+
+    Each worker has a key of its own, which it tries as a ``regular``; a ``newcomer`` shows meanwhile that it can be
+    done, of any key.
+    """
+
+    def regular(number: int, context: Context) -> tuple[Operation, int]:
+        return ask(number, keys[context.pick() % len(keys)], REGULAR), number + 1
+
+    def newcomer(number: int, context: Context) -> tuple[Operation, int]:
+        return ask(number, context.choose(keys, salt=81), NEWCOMER), number + 1
+
+    first = RANGE // 2 if closing else 0
+    return mix(unfold(regular, LOYAL + first), unfold(newcomer, ARRIVED + first), weights=(2, 1))
+
+
+def backlog(key: str, sets: int, longest: int) -> Generator:
+    """So many sets of so many messages each to one partition, more than readers get through for a while."""
+
+    def step(number: int, context: Context) -> tuple[Operation | None, int]:
+        first = LOADED + number * longest
+        return Operation(SEND, key, list(range(first, first + longest))) if number < sets else None, number + 1
+
+    return unfold(step, 0)
+
+
+def slow_polls(keys: Sequence[str]) -> Generator:
+    """Polls of readers that begin at the start of a partition, one of each client, for ever."""
+
+    def read(context: Context) -> Operation:
+        return Operation(POLL, keys[context.pick() % len(keys)], {"start": EARLIEST, "reader": SLOW})
+
+    return as_generator(read)
+
+
+def packed(keys: Sequence[str], paddings: Sequence[int]) -> Generator:
+    """Sends of all codecs, both formats and these sizes."""
+
+    def shape(context: Context) -> dict[str, Any]:
+        return {
+            "codec": context.choose(CODECS, salt=14),
+            "format": context.choose(FORMATS, salt=15),
+            "padding": context.choose(paddings, salt=16),
+        }
+
+    return sends(keys, PACKED, shape)
+
+
+def hasty(keys: Sequence[str], paddings: Sequence[int]) -> Generator:
+    """Sends of these sizes that only the leader acknowledges: one that is cut off takes more and more of them.
+
+    Most have one message, so that a broker appends what its follower, cut and caught up, appends at once.
+    """
+
+    def shape(context: Context) -> dict[str, Any]:
+        return {"acks": 1, "codec": context.choose(HASTY_CODECS, salt=17), "padding": context.choose(paddings, salt=18)}
+
+    return mix(sends(keys, HASTY, shape, longest=1), sends(keys, HASTY + RANGE // 2, shape), weights=(3, 1))
+
+
+def gusts(keys: Sequence[str], made: Operation) -> Generator:
+    """Volleys to one partition after the other: some to each, and then none until all others have had theirs.
+
+    The messages of a volley are sent at once, so that each comes while something is done for the one before. ``made``:
+    creates their topic; asked for more than once, as an answer may be lost.
+    """
+
+    def step(number: int, context: Context) -> tuple[Operation, int]:
+        place, turn = divmod(number, GUST + 1)
+        first = GUSTY + number * VOLLEY
+        volley = {"values": list(range(first, first + VOLLEY)), "each": 1}
+        return Operation(BURST, keys[place % len(keys)], volley) if turn else made, number + 1
+
+    return unfold(step, 0)
+
+
+def bulky(keys: Sequence[str], paddings: Sequence[int]) -> Generator:
+    """Sets of many messages of these sizes."""
+    return sends(keys, BULKY, lambda context: {"padding": context.choose(paddings, salt=18)}, longest=BULK_MESSAGES)
+
+
+def sets(keys: Sequence[str]) -> Generator:
+    """Compressed sets of some messages each."""
+    return sends(keys, TOGETHER, lambda context: {"codec": context.choose(CODECS[1:], salt=17)}, longest=8)
+
+
+def habitual(keys: Sequence[str], habits: Sequence[str], *, settled: bool) -> Generator:
+    """Bursts by producers of these habits. ``settled``: ``keys`` are all partitions that the topic will ever have."""
+
+    def step(following: int, context: Context) -> tuple[Operation, int]:
+        count = 3 + context.below(8, salt=61)
+        argument: dict[str, Any] = {
+            "values": list(range(following, following + count)),
+            "habit": context.choose(habits, salt=62),
+            "padding": context.choose((0, 0, 0, 20, 300, LARGE), salt=63),
+        }
+        key, way = context.choose(keys, salt=65), context.below(4, salt=66)
+        if way == 0:
+            argument["each"] = 1 + context.below(3, salt=67)
+        else:
+            argument["then"] = context.choose(("wait", "wait", "wait", "flush", "close"), salt=64)
+        if way == 1 and settled:
+            argument["message_key"] = context.choose(tuple(JAVA_HASHES), salt=68)
+            key = keys[JAVA_HASHES[argument["message_key"]] % len(keys)]
+        return Operation(BURST, key, argument), following + count
+
+    return unfold(step, HABITUAL)
+
+
+def wide(keys: Sequence[str]) -> Generator:
+    """Produce requests for several partitions, some parts of which must be rejected."""
+
+    def step(following: int, context: Context) -> tuple[Operation, int]:
+        parts: list[dict[str, Any]] = []
+        first = context.below(len(keys), salt=71)
+        for rank in range(min(WIDEST, len(keys))):
+            count = 1 + context.below(3, salt=80 + rank)
+            part: dict[str, Any] = {
+                "key": keys[(first + rank) % len(keys)],
+                "values": list(range(following, following + count)),
+            }
+            following += count
+            parts.append(part | {"damaged": not context.below(8, salt=90 + rank)})
+        argument = {
+            "parts": parts,
+            "acks": context.choose((-1, -1, -1, -1, 1, 2), salt=73),
+            "codec": context.choose(CODECS, salt=74),
+            "version": context.below(3, salt=75),
+            "strange": not context.below(4, salt=76),
+            "astray": not context.below(3, salt=77),
+        }
+        return Operation(WIDE, parts[0]["key"], argument), following
+
+    return unfold(step, WIDELY)
+
+
+def broken_off(keys: Sequence[str], first: int) -> Generator:
+    """Large requests of fresh values from ``first`` on that their clients break off, one partition after the other, for
+    ever. Of some all bytes are sent.
+    """
+
+    def step(following: int, context: Context) -> tuple[Operation, int]:
+        count = LARGER_MESSAGES + context.below(LARGE_MESSAGES, salt=91)
+        how = {"broken_off": context.choose(BROKEN_AT, salt=92), "silent": not context.below(3, salt=93)}
+        key = keys[following // RESERVED % len(keys)]
+        return _alone(key, list(range(following, following + count)), **how), following + RESERVED
+
+    return unfold(step, first)
+
+
+def bulky_tries(keys: Sequence[str], first: int) -> Generator:
+    """A worker for each partition sends large requests to it; newcomers send small messages to any. For ever.
+
+    More workers would have too few tries each to accuse a broker.
+    """
+
+    def bulky(number: int, context: Context) -> tuple[Operation, int]:
+        fresh = list(range(number, number + LARGE_MESSAGES))
+        return _alone(keys[context.pick() % len(keys)], fresh, client=LARGE_REQUESTS), number + RESERVED
+
+    def newcomer(number: int, context: Context) -> tuple[Operation, int]:
+        return Operation(SEND, context.choose(keys, salt=94), {"values": [number], "client": NEWCOMER}), number + 1
+
+    large, small = stagger(2 * TRY_SECONDS, unfold(bulky, first)), unfold(newcomer, first + RANGE // 4)
+    return reserve((len(keys), large), default=stagger(TRY_SECONDS, small))
+
+
+def _alone(key: str, fresh: Sequence[int], **more: Any) -> Operation:
+    """A large request about one partition."""
+    parts = [{"key": key, "values": fresh, "padding": LARGE}]
+    argument = {"parts": parts, "acks": -1, "codec": 0, "version": 2, "strange": False, "astray": False}
+    return Operation(WIDE, key, argument | more)
+
+
+def sweeps(keys: Sequence[str]) -> Generator:
+    """Reads of several partitions in one request, for ever."""
+
+    def sweep(context: Context) -> Operation:
+        first, count = context.below(len(keys), salt=31), 1 + context.below(len(keys), salt=32)
+        chosen = [keys[(first + rank) % len(keys)] for rank in range(count)]
+        back = {key: context.below(30, salt=40 + rank) for rank, key in enumerate(chosen)}
+        argument = {
+            "keys": chosen,
+            "back": {key: far for key, far in back.items() if far % 3 == 1},
+            "version": context.choose((0, 1, 2, 3, 3, 3), salt=33),
+            "max_bytes": context.choose((1, 60, 500, 1 << 20), salt=34),
+            "min_bytes": context.choose((1, 1, 200), salt=35),
+            "wait": context.choose((0.0, 0.05, 0.3), salt=36),
+        }
+        if not context.below(6, salt=37):
+            return Operation(LIST, chosen[0], {"count": 1 + context.below(4, salt=38)})
+        return Operation(SWEEP, chosen[0], argument)
+
+    return as_generator(sweep)
+
+
+def waits(keys: Sequence[str]) -> Generator:
+    """Fetches that wait at the ends of partitions, and sends that end their waiting, for ever. Not all workers wait."""
+    wait = as_generator(lambda context: Operation(WAIT, context.choose(keys, salt=39), {"wait": WAIT_MS}))
+    sent = sends(keys, AWAITED, lambda context: {})
+    return mix(stagger(2 * AWAITED_SECONDS, wait), stagger(AWAITED_SECONDS, sent), weights=(1, 1))
+
+
+def ledger(keys: Sequence[str]) -> Generator:
+    """Traffic on compacted partitions: few keys again and again, keys that are soon done with, tombstones, readers."""
+
+    def packed(context: Context) -> dict[str, Any]:
+        return {"codec": context.choose(CODECS, salt=19), "format": context.choose(FORMATS, salt=20)}
+
+    return mix(
+        sends(keys, KEYED, lambda context: {"keys": KEYS} | packed(context)),
+        sends(keys, KEYED + RANGE // 2, lambda context: {"brief": BRIEF} | packed(context)),
+        sends(keys, TOMBSTONES, lambda context: {"keys": KEYS, "tombstones": True}, longest=1),
+        poll(keys),
+        glance(keys),
+        end(keys),
+        weights=(6, 6, 2, 8, 2, 1),
+    )
+
+
+def usual(keys: Sequence[str], first: int) -> Generator:
+    """The usual traffic, on other topics, with values from ``first`` on."""
+    return mix(sends(keys, first, lambda context: {}), poll(keys), end(keys), weights=(9, 10, 1))

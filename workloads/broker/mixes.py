@@ -1,0 +1,239 @@
+"""The mixes of the broker's workloads: ``--workload-mix`` chooses among them, docs/mixes.md says what each is for."""
+
+from random import Random
+from typing import Final
+
+from assay.checkers.judging.contract import Contract
+from assay.checkers.liveness.client_progress import PROGRESS
+from assay.cluster.system import System
+from assay.harness.core.generator import Generator, Source, limit, mix, phases, stagger, time_limit
+from assay.harness.run.settings import Settings, derive
+from assay.harness.run.workload_mix import Shares, WorkloadMix
+from assay.system_under_test.client.producer import ENTRY_OVERHEAD
+from assay.workloads.broker import mixed_traffic, topic_changes
+from assay.workloads.broker.log_client import FETCH_BYTES, KEEPS
+from assay.workloads.broker.log_operations import end, glance, walk
+from assay.workloads.broker.mixed_traffic import BROKEN, RANGE
+from assay.workloads.broker.producer_profiles import HABITS
+from assay.workloads.broker.topic_mixes import (
+    COMPACTION,
+    CROWDED,
+    EAGER,
+    GROWTH,
+    LIVES,
+    STRICTNESS,
+    WRITTEN_SELDOM,
+    broker_of,
+)
+
+MOST_BYTES: Final = 1500
+"""Of a message, on the disk."""
+LOADED_SETS: Final = 20
+LOADED_EACH: Final = 25
+"""Messages of each set: packed again as one, they are within the limit."""
+LOADING: Final = 60
+"""Weight of the backlog, which is there within seconds."""
+SLOW_SECONDS: Final = 0.15
+"""Between two polls of slow readers, on average: each client's come seconds after each other."""
+LATELY: Final = 300
+"""Thousandths of a log, from its end."""
+TAIL_PADDINGS: Final = (0, 0, 30, 90, 250)
+TAIL_STEPS: Final = 10
+TURN_SECONDS: Final = 0.3
+"""Between two orders to give a partition's lead on, which takes two."""
+BULK_PADDINGS: Final = (0, 60, 200)
+QUEUED_BYTES: Final = 1_500_000
+"""Memory of a broker for large requests: six of those that are broken off, if all bytes arrive, or sixteen others."""
+BREAKING_SECONDS: Final = 2.0
+"""Between two requests that are broken off, on average: their clients are other ones from then on."""
+BROKEN_EACH: Final = 24
+WAITING_SECONDS: Final = 4.0
+PURSUIT_SECONDS: Final = 9.0
+"""Longer than the contract's ``progress_deadline``, with what the changes take."""
+
+
+def small_segments(system: System, settings: Settings) -> Shares:
+    near = MOST_BYTES - ENTRY_OVERHEAD
+    paddings = (0, 0, 60, 400, near - 60, near - 13, near - 12, near, near + 12, near + 13)
+    return [
+        (10, glance(system.keys())),
+        (30, mixed_traffic.packed(system.keys(), paddings)),
+        (EAGER, stagger(SLOW_SECONDS, mixed_traffic.slow_polls(system.keys()))),
+    ]
+
+
+def loaded(system: System, settings: Settings) -> Generator:
+    """A backlog, in one of the partitions."""
+    keys = system.keys()
+    return mixed_traffic.backlog(keys[settings.seed % len(keys)], LOADED_SETS, LOADED_EACH)
+
+
+BACKLOGS: Final = WorkloadMix(
+    "backlogs",
+    "messages of all codecs and formats up to the limit, small segments, readers that take little at a time, or seldom",
+    adds=lambda system, settings: [*small_segments(system, settings), (LOADING, loaded(system, settings))],
+    settings={
+        "segment.bytes": ("512", "2048"),
+        "index.interval.bytes": ("128", "1024"),
+        "max.message.bytes": (str(MOST_BYTES),),
+        "compression.type": ("producer", "producer", "uncompressed", "gzip", "snappy", "lz4"),
+        "message.format.version": ("0.10.2", "0.10.2", "0.9.0"),
+        "message.timestamp.type": ("CreateTime", "CreateTime", "LogAppendTime"),
+        "preallocate": ("false", "true"),
+    },
+    client={FETCH_BYTES: (100, 700, 1 << 20)},
+)
+
+
+def _settings(system: System, settings: Settings) -> Shares:
+    return [(EAGER, stagger(0.25, topic_changes.settings(broker_of(system).topic)))]
+
+
+def _look(system: System, settings: Settings) -> Source:
+    return topic_changes.looks(broker_of(system).topic)
+
+
+SETTINGS: Final = WorkloadMix(
+    "settings",
+    "an administrator who changes settings under load, and asks for what must be rejected",
+    adds=_settings,
+    closes=_look,
+)
+
+
+def _handovers(system: System, settings: Settings) -> Shares:
+    return [(EAGER, stagger(0.4, topic_changes.handovers(system.keys(), settings.nodes)))]
+
+
+HANDOVERS: Final = WorkloadMix(
+    "handovers",
+    "partitions given to other replicas and other leaders, and taken back within a second",
+    adds=_handovers,
+    closes=_look,
+)
+
+
+def _look_ups(system: System, settings: Settings) -> Shares:
+    return [(20, mixed_traffic.stamped(system.keys())), (25, mixed_traffic.look_ups(system.keys()))]
+
+
+LOOK_UPS: Final = WorkloadMix(
+    "look-ups",
+    "create times out of order, and look-ups of offsets by time",
+    adds=_look_ups,
+    settings={"segment.bytes": ("512", "4096"), "index.interval.bytes": ("1", "256")},
+)
+
+
+RETENTION: Final = WorkloadMix(
+    "retention",
+    "old segments are deleted within seconds, by age and by size, while readers are still in them",
+    adds=lambda system, settings: [
+        (10, glance(system.keys())),
+        (EAGER, stagger(SLOW_SECONDS, mixed_traffic.slow_polls(system.keys()))),
+    ],
+    closes=lambda system, settings: topic_changes.keeping(broker_of(system).topic),
+    settings={
+        "retention.ms": ("1500", "4000"),
+        "retention.bytes": ("-1", "1500"),
+        "segment.bytes": ("256", "1024", "8192"),
+        "segment.ms": ("700", "604800000"),
+        "file.delete.delay.ms": ("0", "1000"),
+        "log.retention.check.interval.ms": ("200", "1000"),
+    },
+    client={FETCH_BYTES: (60, 150)},
+)
+
+
+def _pursuit(system: System, settings: Settings) -> Source:
+    """All leaders change once more, none of them dies, and clients have to follow them."""
+    keys = system.keys()
+    changes = topic_changes.changeover(keys, settings.nodes)
+    return time_limit(PURSUIT_SECONDS, mix(changes, stagger(0.05, mixed_traffic.loyal_sends(keys, closing=True))))
+
+
+def progressing(contract: Contract, system: System) -> Contract:
+    """Clients that live on get what others get."""
+    return contract.need(*PROGRESS.anomalies)
+
+
+CLINGING: Final = WorkloadMix(
+    "clinging",
+    "clients that go on with their connections and their metadata, after an unknown outcome too, next to newcomers",
+    adds=lambda system, settings: [(60, mixed_traffic.loyal_sends(system.keys()))],
+    closes=_pursuit,
+    client={KEEPS: (0.5, 1.0)},
+    contract=progressing,
+)
+
+
+def _tails(system: System, settings: Settings) -> Shares:
+    keys = system.keys()
+    return [
+        (80, mixed_traffic.hasty(keys, TAIL_PADDINGS)),
+        (20, walk(keys, steps=TAIL_STEPS, last=LATELY)),
+        (EAGER, stagger(TURN_SECONDS, topic_changes.rotations(keys, settings.nodes, broker_of(system).replication))),
+    ]
+
+
+TAILS: Final = WorkloadMix(
+    "tails",
+    "records that the leader alone acknowledges, so that one cut off has much to cut; each replica leads in turn",
+    adds=_tails,
+    closes=lambda system, settings: topic_changes.turns(system.keys(), settings.nodes, broker_of(system).replication),
+)
+
+
+def _habits(system: System, settings: Settings) -> Shares:
+    """A third of all habits in each run: a client of one of them has many connections."""
+    habits = Random(derive(settings.seed, "habits")).sample(sorted(HABITS), len(HABITS) // 3)
+    keys = system.keys()
+    return [
+        (25, mixed_traffic.habitual(keys, habits, settled=GROWTH.name not in settings.workload_mix)),
+        (15, mixed_traffic.wide(keys)),
+        (25, mixed_traffic.sweeps(keys)),
+    ]
+
+
+HABITUAL: Final = WorkloadMix(
+    "habits",
+    "producers of other settings and what they say of each message, requests about many partitions, old versions",
+    adds=_habits,
+    closes=lambda system, settings: time_limit(WAITING_SECONDS, mixed_traffic.waits(system.keys())),
+)
+
+
+def _bulk(system: System, settings: Settings) -> Shares:
+    keys = system.keys()
+    return [
+        (12, mixed_traffic.bulky(keys, BULK_PADDINGS)),
+        (40, end(keys)),
+        (EAGER, stagger(BREAKING_SECONDS, mixed_traffic.broken_off(keys, BROKEN))),
+    ]
+
+
+def _largest(system: System, settings: Settings) -> Source:
+    """So many requests are broken off that their brokers could read no more, did they keep memory for one of them."""
+    keys = system.keys()
+    broken = limit(BROKEN_EACH * len(keys), mixed_traffic.broken_off(keys, BROKEN + RANGE // 4))
+    tries = mixed_traffic.bulky_tries(keys, BROKEN + RANGE // 2)
+    return phases(broken, time_limit(PURSUIT_SECONDS, tries))
+
+
+BULK: Final = WorkloadMix(
+    "bulk",
+    "sets many times as large as a follower's fetch, looks at where partitions end, large requests that are broken off",
+    adds=_bulk,
+    closes=_largest,
+    settings={"replica.fetch.max.bytes": ("512", "2048"), "queued.max.request.bytes": (str(QUEUED_BYTES),)},
+    contract=progressing,
+)
+
+
+LOG_MIXES: Final = (
+    BACKLOGS, SETTINGS, HANDOVERS, TAILS, LOOK_UPS, RETENTION, LIVES, COMPACTION, STRICTNESS, CROWDED, GROWTH,
+    CLINGING, HABITUAL, BULK, WRITTEN_SELDOM,
+)  # fmt: skip
+"""For workloads whose clients do what is done to a log."""
+OLD_GROUP_MIXES: Final = tuple(one for one in LOG_MIXES if one is not RETENTION)
+"""A consumer of the old design does not say when its place was gone, and it began elsewhere."""

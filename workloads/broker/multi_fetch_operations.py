@@ -1,0 +1,157 @@
+"""Reads of many partitions in one request, by brokers' oldest and newest versions of it, now and then from somewhere
+behind where the reader stood: in the middle of a compressed set as often as not.
+
+``sweep``: the argument is ``{"keys": which, "back": {key: by how many offsets}, "version", "max_bytes", "min_bytes",
+"wait": seconds}``; the result is ``{"reads": [...]}``, each as that of a poll with its ``key``. The places are the
+reader's own; it has nothing to do with the polls of its client. ``refusals``: places of which it was said that they are
+not in the log.
+
+``wait``: a fetch at the log's end that waits for a record; the argument is ``{"wait": milliseconds}``, and the result
+that of a poll, with ``slept``, how many milliseconds it was until the answer.
+
+``list``: where segments begin and where the log ends, as the oldest version of the request has it. The argument is
+``{"count"}``; the result is that of an ``end``.
+"""
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from assay.harness.core.client import Endpoint
+from assay.harness.core.operation import Completed, Completion, Effect, Outcome
+from assay.system_under_test.client.consumer import EARLIEST, LATEST, Fetched, SimpleConsumer
+from assay.system_under_test.protocol.errors import ErrorCode
+from assay.workloads.broker.log_messages import seen
+from assay.workloads.broker.log_names import error_name, node_name, split
+from assay.workloads.broker.log_operations import observed, refused
+
+SWEEP: Final = "sweep"
+LIST: Final = "list"
+WAIT: Final = "wait"
+WAIT_MS: Final = 1500
+"""Within the shortest time of an operation (2 s)."""
+PATIENT_SECONDS: Final = 3.2
+"""A consumer has its broker wait for no more than half of the time that it has itself."""
+NEWEST: Final = 3
+"""Version of the request to read."""
+SWEEP_SECONDS: Final = 1.6
+LARGEST: Final = 2**63 - 1
+"""A damaged record may claim any offset, and positions are 64 bits wide."""
+
+
+class Sweeps:
+    """Those of one client. ``numbers`` are those of its assignments."""
+
+    def __init__(self, endpoint: Endpoint, runtime: Any, numbers: Iterator[int]) -> None:
+        self._bootstrap = list(endpoint.all)
+        self._runtime = runtime
+        self._numbers = numbers
+        self._consumers: dict[int, SimpleConsumer] = {}
+        self._places: dict[str, tuple[int, int]] = {}
+        """Position and assignment."""
+        self._starts: dict[str, int] = {}
+        self._patient: SimpleConsumer | None = None
+
+    async def close(self) -> None:
+        for consumer in (*self._consumers.values(), self._patient):
+            if consumer is not None:
+                await consumer.close()
+
+    async def invoke(self, argument: Mapping[str, Any]) -> Completion:
+        """Raises ``ReadFailed``."""
+        consumer = self._consumer(argument["version"])
+        sought = [key for key in argument["keys"] if key not in self._places or key in argument["back"]]
+        for key in sought:
+            await self._seek(consumer, key, argument["back"].get(key, 0))
+        begins = {key: self._places[key] for key in argument["keys"]}
+        found = await consumer.multi_fetch(
+            {split(key): position for key, (position, _) in begins.items()},
+            argument["max_bytes"],
+            max_wait=argument["wait"],
+            min_bytes=argument["min_bytes"],
+        )
+        reads: list[dict[str, Any]] = []
+        refusals: list[list[Any]] = []
+        for key, (begin, assignment) in begins.items():
+            fetched = found[split(key)]
+            if fetched.error is ErrorCode.OFFSET_OUT_OF_RANGE:
+                del self._places[key]
+                refusals.append([key, begin])
+            if fetched.error is ErrorCode.NONE:
+                reads.append(self._read(key, begin, assignment, fetched, key in sought))
+        if not reads:
+            problem = error_name(next(iter(found.values())).error)
+            return Completion(Outcome.FAIL, {"refusals": refusals}, error=problem)
+        return Completion(Outcome.OK, {"reads": reads, "refusals": refusals})
+
+    async def listed(self, key: str, count: int) -> Completion:
+        """Raises ``ReadFailed``."""
+        found = await self._consumer(NEWEST).offsets_before(*split(key), LATEST, count)
+        return Completion(Outcome.OK, {"offset": found[0]}) if found else Completion(Outcome.FAIL, error="empty")
+
+    async def waited(self, key: str, milliseconds: int) -> Completion:
+        """Raises ``ReadFailed``."""
+        loop = asyncio.get_running_loop()
+        if self._patient is None:
+            self._patient = SimpleConsumer(
+                self._bootstrap, runtime=self._runtime, timeout=PATIENT_SECONDS, check_crcs=False
+            )
+        consumer = self._patient
+        begin = await consumer.offsets(*split(key), LATEST)
+        asked = loop.time()
+        fetched = await consumer.fetch(*split(key), begin, max_wait=milliseconds / 1000)
+        if fetched.error is not ErrorCode.NONE:
+            return Completion(Outcome.FAIL, error=error_name(fetched.error))
+        slept = round(1000 * (loop.time() - asked))
+        return Completion(Outcome.OK, seen_from(begin, fetched, next(self._numbers)) | {"sought": True, "slept": slept})
+
+    def _consumer(self, version: int) -> SimpleConsumer:
+        if version not in self._consumers:
+            self._consumers[version] = SimpleConsumer(
+                self._bootstrap, runtime=self._runtime, timeout=SWEEP_SECONDS, fetch_version=version, check_crcs=False
+            )
+        return self._consumers[version]
+
+    async def _seek(self, consumer: SimpleConsumer, key: str, back: int) -> None:
+        """Behind where it stood; to the log's start where it is not known, or no longer."""
+        if key not in self._places:
+            self._starts[key] = await consumer.offsets(*split(key), EARLIEST)
+        position = self._places[key][0] if key in self._places else self._starts[key]
+        self._places[key] = max(self._starts[key], position - back), next(self._numbers)
+
+    def _read(self, key: str, begin: int, assignment: int, fetched: Fetched, sought: bool) -> dict[str, Any]:
+        read = seen_from(begin, fetched, assignment)
+        self._places[key] = read["end"], assignment
+        return read | {"sought": sought, "key": key}
+
+
+def seen_from(begin: int, fetched: Fetched, assignment: int) -> dict[str, Any]:
+    """What a poll from ``begin`` reports."""
+    return {
+        "begin": begin,
+        "records": [seen(message) for message in fetched.messages],
+        "end": min(fetched.messages[-1].offset + 1, LARGEST) if fetched.messages else begin,
+        "assignment": assignment,
+        "node": node_name(fetched.node),
+    }
+
+
+def effects(completed: Completed) -> Sequence[Effect]:
+    """Those of a poll, for each partition that was read."""
+    result, key = completed.completion.result or {}, completed.operation.key
+    if completed.operation.f == WAIT:
+        assert key is not None
+        return [*observed(key, result), _waited(completed, result)] if result else []
+    rows = [row for read in result.get("reads", ()) for row in observed(read["key"], read)]
+    return rows + [refused(key, position) for key, position in result.get("refusals", ())]
+
+
+def _waited(completed: Completed, result: Mapping[str, Any]) -> Effect:
+    return Effect(
+        "waited",
+        str(completed.operation.key),
+        position=result["begin"],
+        max_wait_ms=completed.operation.argument["wait"],
+        waited_ms=result["slept"],
+        empty=not result["records"],
+    )

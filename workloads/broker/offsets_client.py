@@ -1,0 +1,266 @@
+"""Drives a group's coordinator: members that come and go, commits in their generation and on purpose in an older one,
+and fetches. One client is one process of the history, and one member of the group ``members``; to the group ``tools``,
+which has none, any client may commit.
+
+============  ========================  ======================================================================
+f             argument                  result
+============  ========================  ======================================================================
+``enter``     none                      ``{"generation", "owner", "partitions"}``
+``leave``     none                      none
+``commit``    ``{"number", "offset",    ``{"generation", "owner"}``, null for one that is no member
+              "client"?}``
+``zombie``    the same                  as of a commit; it says to be in the generation before the present one
+``stranger``  and ``{"guise"}``         as of a commit
+``fetch``     none                      ``{"number", "offset"}``, null and -1 where nothing is committed
+============  ========================  ======================================================================
+
+``key`` is a group and a partition: ``members/orders-0``. A commit's number is unique and lies in its metadata, since
+offsets may repeat. A member that has to join again does so before it commits, in the same operation, so that the group
+is not kept waiting; if that fails the commit certainly did not happen. A stranger commits as no one at all
+(``no-one``), as a member that there is not (``unknown``), or in the group ``tools`` as a member of the other
+(``neighbour``). A commit with a ``client``, to the group ``tools``, is a try that is never refused, by the client that
+goes on (``regular``) or another, for this alone (``newcomer``). Besides these there are an administrator's operations,
+and those of ``assay.workloads.broker.expiring_groups``.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from assay.harness.core.client import Endpoint
+from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
+from assay.system_under_test.client.config import MemberConfig
+from assay.system_under_test.client.errors import ReadFailed
+from assay.system_under_test.client.membership import CommitFailed, Generation, JoinFailed, Membership, Position
+from assay.workloads.broker import expiring_groups, topic_admin
+from assay.workloads.broker.expiring_groups import BriefGroups
+from assay.workloads.broker.log_client import KEEPS, tried
+from assay.workloads.broker.log_messages import NEWCOMER, client_of
+from assay.workloads.broker.log_names import described, not_done, split
+from assay.workloads.broker.topic_admin import ADMIN, TopicAdmin
+
+ENTER: Final = "enter"
+LEAVE: Final = "leave"
+COMMIT: Final = "commit"
+ZOMBIE: Final = "zombie"
+FETCH: Final = "fetch"
+STRANGER: Final = "stranger"
+GUISES: Final = ("no-one", "unknown", "neighbour")
+UNKNOWN: Final = "stranger-00000000-0000-0000-0000-000000000000"
+
+MEMBERS: Final = "members"
+TOOLS: Final = "tools"
+SESSION_SECONDS: Final = 1.5
+REBALANCE_SECONDS: Final = 1.5
+CALL_SECONDS: Final = 2.0
+"""Two of them, to join and to commit, fit into an operation's time (5 s). Longer than a session and a rebalance, so
+that a join is answered while the coordinator waits for members that have given up."""
+RETENTION: Final = "retention"
+"""Among the client's options: for how many seconds the group ``members`` has its offsets kept; else the brokers say."""
+TOOLS_RETENTION: Final = 24 * 3600.0
+"""Seconds: a group without members would be forgotten where brokers are set to keep offsets for a moment only."""
+
+
+class OffsetsClient:
+    """Operations as above."""
+
+    async def open(self, endpoint: Endpoint, runtime: Any) -> None:
+        bootstrap = list(endpoint.all)
+        self.keeps = KEEPS in endpoint.options and runtime.random.random() < endpoint.options[KEEPS]
+        self._present: Generation | None = None
+        self._former: Generation | None = None
+        self._groups = {
+            group: Membership(
+                bootstrap,
+                group,
+                topics,
+                MemberConfig(
+                    session_timeout=SESSION_SECONDS,
+                    rebalance_timeout=REBALANCE_SECONDS,
+                    timeout=CALL_SECONDS,
+                    retention=retention,
+                ),
+                runtime=runtime,
+            )
+            for group, topics, retention in (
+                (MEMBERS, ("orders",), endpoint.options.get(RETENTION)),
+                (TOOLS, (), TOOLS_RETENTION),
+            )
+        }
+        config = MemberConfig(timeout=CALL_SECONDS, retention=TOOLS_RETENTION)
+
+        def outsider(group: str) -> Membership:
+            return Membership(bootstrap, group, (), config, runtime=runtime)
+
+        self._outsider = outsider
+        self._outsiders = {group: outsider(group) for group in self._groups}
+        self._regular = outsider(TOOLS)
+        self._brief = BriefGroups(endpoint, runtime)
+        self._admin = TopicAdmin(bootstrap, runtime)
+
+    async def close(self) -> None:
+        for membership in (*self._groups.values(), *self._outsiders.values(), self._regular):
+            await membership.close()
+        await self._brief.close()
+        await self._admin.close()
+
+    async def invoke(self, operation: Operation) -> Completion:
+        if operation.f in ADMIN:
+            return await self._admin.invoke(operation)
+        member = self._groups[MEMBERS]
+        self._said: int | None = None
+        self._entered: dict[str, Any] | None = None
+        try:
+            match operation.f:
+                case "enter":
+                    return Completion(Outcome.OK, await self._enter(member))
+                case "leave":
+                    await member.leave()
+                    return Completion(Outcome.OK)
+                case "commit" if (client := client_of(operation.argument)) is not None:
+                    return await self._try(operation, client)
+                case "commit" | "zombie":
+                    return await self._commit(operation)
+                case "stranger":
+                    return await self._intrude(operation)
+                case "fetch":
+                    return await self._fetch(operation)
+                case f if f in expiring_groups.OPERATIONS:
+                    return await self._brief.invoke(operation)
+        except (JoinFailed, ReadFailed) as error:
+            return Completion(Outcome.FAIL, error=described(error))
+        except CommitFailed as error:
+            return Completion(
+                not_done(error.outcome), {"generation": self._said, "entered": self._entered}, error=described(error)
+            )
+        raise ValueError(
+            f"a group knows {ENTER}, {LEAVE}, {COMMIT}, {ZOMBIE}, {STRANGER} and {FETCH}, not {operation.f!r}"
+        )
+
+    async def _enter(self, member: Membership) -> dict[str, Any]:
+        entered = await member.enter()
+        self._note(entered)
+        return {
+            "generation": entered.number,
+            "owner": entered.member_id,
+            "partitions": [f"{topic}-{index}" for topic, index in entered.partitions],
+        }
+
+    def _note(self, generation: Generation) -> None:
+        """The one before the present is that of a zombie."""
+        if self._present is not None and self._present != generation:
+            self._former = self._present
+        self._present = generation
+
+    async def _commit(self, operation: Operation) -> Completion:
+        assert operation.key is not None
+        group, partition = _named(operation.key)
+        membership = self._groups[group]
+        generation: Generation | None = None
+        if operation.f == ZOMBIE:
+            if self._former is None:
+                return Completion(Outcome.FAIL, error="no-former-generation")
+            generation = self._former
+        elif group == MEMBERS:
+            if membership.generation is None:
+                self._entered = await self._enter(membership)
+            generation = membership.generation
+            if generation is None:
+                return Completion(Outcome.FAIL, {"entered": self._entered}, error="not-a-member")
+            self._note(generation)
+        self._said = None if generation is None else generation.number
+        argument = operation.argument
+        await membership.commit({partition: Position(argument["offset"], str(argument["number"]))}, generation)
+        return Completion(Outcome.OK, {"generation": self._said, "entered": self._entered})
+
+    async def _try(self, operation: Operation, client: str) -> Completion:
+        assert operation.key is not None
+        argument = operation.argument
+        position = Position(argument["offset"], str(argument["number"]))
+        committer = self._outsider(TOOLS) if client == NEWCOMER else self._regular
+        try:
+            await committer.commit({_named(operation.key)[1]: position})
+        finally:
+            if client == NEWCOMER:
+                await committer.close()
+        return Completion(Outcome.OK, {"generation": None})
+
+    async def _intrude(self, operation: Operation) -> Completion:
+        assert operation.key is not None
+        argument = operation.argument
+        group, partition = _named(operation.key)
+        said: Generation | None = None
+        if argument["guise"] == "unknown":
+            said = Generation(1 if self._present is None else self._present.number, UNKNOWN, ())
+        elif argument["guise"] == "neighbour":
+            said = self._present or Generation(1, UNKNOWN, ())
+            group = TOOLS
+        self._said = None if said is None else said.number
+        position = Position(argument["offset"], str(argument["number"]))
+        await self._outsiders[group].commit({partition: position}, said)
+        return Completion(Outcome.OK, {"generation": self._said})
+
+    async def _fetch(self, operation: Operation) -> Completion:
+        assert operation.key is not None
+        group, partition = _named(operation.key)
+        found = (await self._groups[group].committed([partition]))[partition]
+        number = int(found.metadata) if found.metadata.lstrip("-").isdigit() else None
+        return Completion(Outcome.OK, {"number": number, "offset": found.offset})
+
+    @staticmethod
+    def effects(completed: Completed) -> Sequence[Effect]:
+        """Those of an ``enter`` that a commit needed are its own."""
+        operation, result = completed.operation, completed.completion.result or {}
+        if operation.f in ADMIN:
+            return topic_admin.effects(completed)
+        if operation.f in expiring_groups.OPERATIONS:
+            return expiring_groups.effects(completed)
+        rows: list[Effect] = []
+        entered = result if operation.f == ENTER else result.get("entered")
+        if entered and completed.ret is not None:  # it was in, also if the commit failed
+            rows += _acquired(entered)
+        if operation.f in (COMMIT, ZOMBIE, STRANGER):
+            assert operation.key is not None
+            rows.append(
+                Effect(
+                    "commit",
+                    _register(operation),
+                    position=operation.argument["offset"],
+                    value=operation.argument["number"],
+                    generation=result.get("generation"),
+                    group=_named(_register(operation))[0],
+                )
+            )
+            rows += tried(completed)
+        if operation.f == FETCH and result:
+            assert operation.key is not None
+            rows.append(
+                Effect(
+                    "fetched",
+                    operation.key,
+                    position=result["offset"],
+                    value=result["number"],
+                    group=_named(operation.key)[0],
+                )
+            )
+        return rows
+
+
+def _acquired(entered: dict[str, Any]) -> list[Effect]:
+    return [
+        Effect(
+            "acquire", key, generation=entered["generation"], owner=entered["owner"], group=MEMBERS, outcome=Outcome.OK
+        )
+        for key in entered["partitions"] or [MEMBERS]
+    ]
+
+
+def _register(operation: Operation) -> str:
+    """Which one a commit is of; a neighbour commits to its neighbours' group."""
+    key = operation.key or ""
+    return f"{TOOLS}/{key.partition('/')[2]}" if (operation.argument or {}).get("guise") == "neighbour" else key
+
+
+def _named(key: str) -> tuple[str, tuple[str, int]]:
+    """``members/orders-3``: group, and topic with partition."""
+    group, _, partition = key.partition("/")
+    return group, split(partition)

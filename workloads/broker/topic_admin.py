@@ -1,0 +1,171 @@
+"""What an administrator does to topics and partitions, and what a later look finds.
+
+============  ======================================================  ==================================================
+f             argument                                                result
+============  ======================================================  ==================================================
+``create``    ``{"partitions", "replication", "configs"?}``           none
+``delete``    none                                                    none
+``grow``      ``{"partitions": in all}``                              none
+``alter``     ``{"name", "value"}``, null: back to the default        none
+``move``      ``{"replicas"}``                                        none; ``key`` is ``topic-partition``
+``elect``     none                                                    none; ``key`` is ``topic-partition``
+``describe``  none                                                    ``{"controller", "partitions": [{"leader",
+                                                                      "replicas"}, ...], null without the topic}``
+``settings``  none                                                    ``{"settings"}``: those that the topic has of its
+                                                                      own; null without the topic
+============  ======================================================  ==================================================
+
+``key`` is a topic, where nothing else is said. A topic that is deleted and created again has another key each time:
+``orders``, ``orders#2``, ``orders#3``, while the brokers know it by one name. A change that is rejected certainly did
+not happen; one whose outcome is unknown may come at any time later.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
+from assay.system_under_test.client.admin import Admin, NewTopic, TopicOutcome
+from assay.system_under_test.client.errors import Certainty, ReadFailed
+from assay.system_under_test.client.metadata import Node
+from assay.system_under_test.protocol.errors import ErrorCode
+from assay.workloads.broker.log_names import described, error_name, node_name, not_done, split, topic_name
+
+CREATE: Final = "create"
+DELETE: Final = "delete"
+GROW: Final = "grow"
+ALTER: Final = "alter"
+MOVE: Final = "move"
+ELECT: Final = "elect"
+DESCRIBE: Final = "describe"
+SETTINGS: Final = "settings"
+ADMIN: Final = (CREATE, DELETE, GROW, ALTER, MOVE, ELECT, DESCRIBE, SETTINGS)
+
+ADMIN_SECONDS: Final = 4.0
+
+
+class TopicAdmin:
+    """Operations as above."""
+
+    def __init__(self, bootstrap: Sequence[str], runtime: Any) -> None:
+        self._admin = Admin(bootstrap, runtime=runtime, timeout=ADMIN_SECONDS)
+
+    async def close(self) -> None:
+        await self._admin.close()
+
+    async def invoke(self, operation: Operation) -> Completion:
+        assert operation.key is not None, f"{operation.f} without a topic"
+        topic = topic_name(operation.key)
+        argument: Mapping[str, Any] = operation.argument or {}
+        try:
+            match operation.f:
+                case "create":
+                    wanted = NewTopic(
+                        topic, argument["partitions"], argument["replication"], configs=argument.get("configs", {})
+                    )
+                    return changed((await self._admin.create_topics([wanted]))[topic])
+                case "delete":
+                    return changed((await self._admin.delete_topics([topic]))[topic])
+                case "grow":
+                    return changed(await self._admin.create_partitions(topic, argument["partitions"]))
+                case "alter":
+                    return changed(await self._admin.alter_config(topic, {argument["name"]: argument["value"]}))
+                case "move":
+                    partition = split(operation.key)
+                    return changed((await self._admin.reassign({partition: argument["replicas"]}))[partition])
+                case "elect":
+                    partition = split(operation.key)
+                    return changed((await self._admin.elect_preferred([partition]))[partition])
+                case "describe":
+                    return await self._describe(topic)
+                case "settings":
+                    return await self._settings(topic)
+        except ReadFailed as error:
+            return Completion(Outcome.FAIL, error=described(error))
+        raise ValueError(f"an administrator knows {', '.join(ADMIN)}, not {operation.f!r}")
+
+    async def _describe(self, topic: str) -> Completion:
+        view = await self._admin.describe([topic])
+        found = view.topics.get(topic)
+        missing = found is None or found.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if found is not None and not missing and found.error is not ErrorCode.NONE:
+            return Completion(Outcome.FAIL, error=error_name(found.error))
+        partitions = None
+        if found is not None and not missing:
+            partitions = [
+                {"leader": _named(one.leader), "replicas": list(one.replicas)}
+                for _, one in sorted(found.partitions.items())
+            ]
+        return Completion(Outcome.OK, {"controller": _named(view.controller), "partitions": partitions})
+
+    async def _settings(self, topic: str) -> Completion:
+        try:
+            return Completion(Outcome.OK, {"settings": await self._admin.describe_config(topic)})
+        except ReadFailed as error:
+            if error.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                return Completion(Outcome.OK, {"settings": None})
+            raise
+
+
+def effects(completed: Completed) -> Sequence[Effect]:
+    """The ``effects`` rows of one such operation; docs/history.md has the kinds."""
+    key, argument = completed.operation.key, completed.operation.argument
+    assert key is not None, f"operation {completed.index} on no topic"
+    match completed.operation.f:
+        case "create":
+            return [Effect("topic-create", key, value=argument["partitions"])]
+        case "delete":
+            return [Effect("topic-delete", key)]
+        case "grow":
+            return [Effect("partitions-add", key, value=argument["partitions"])]
+        case "alter":
+            return [Effect("setting", key, name=argument["name"], value=_number(argument["value"]))]
+        case "move":
+            return [Effect("move", key, replicas=_list(argument["replicas"]))]
+        case "describe":
+            return list(_described(key, completed.completion.result))
+        case "settings":
+            return list(_settings(key, completed.completion.result))
+        case _:
+            return ()
+
+
+def _described(topic: str, result: Mapping[str, Any] | None) -> Iterator[Effect]:
+    if result is None:
+        return
+    partitions = result["partitions"]
+    yield Effect("topic-seen", topic, value=None if partitions is None else len(partitions))
+    for index, one in enumerate(partitions or ()):
+        yield Effect("replicas-seen", f"{topic}-{index}", replicas=_list(one["replicas"]))
+
+
+def _settings(topic: str, result: Mapping[str, Any] | None) -> Iterator[Effect]:
+    if result is None:
+        return
+    if result["settings"] is None:
+        yield Effect("topic-seen", topic)
+        return
+    yield Effect("setting-seen", topic)  # these are all: any other is at its default
+    for name, value in sorted(result["settings"].items()):
+        yield Effect("setting-seen", topic, name=name, value=_number(value))
+
+
+def changed(known: TopicOutcome) -> Completion:
+    """A rejection is ``fail``; where it is unknown, the change may come at any time later: ``info``."""
+    if known.outcome is Certainty.DONE:
+        return Completion(Outcome.OK)
+    named = "no-answer" if known.error is None else error_name(known.error)
+    error = named if known.message is None else f"{named}: {known.message}"
+    return Completion(not_done(known.outcome), error=error)
+
+
+def _named(node: Node | None) -> str | None:
+    return None if node is None else node_name(node.id)
+
+
+def _list(replicas: Sequence[int]) -> str:
+    return ",".join(str(one) for one in replicas)
+
+
+def _number(value: str | None) -> int | None:
+    """Null for a setting that is no number, and for one that went back to its default."""
+    return int(value) if value is not None and value.removeprefix("-").isdigit() else None

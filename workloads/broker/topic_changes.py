@@ -1,0 +1,160 @@
+"""Generators of an administrator's changes to topics that stay, while records come and go.
+
+What is changed is changed back soon, since a change in each direction has its own way to go wrong. Now and then
+something is asked for that must be rejected, and looked at afterwards.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from assay.harness.core.generator import (
+    Context,
+    Generator,
+    in_phase,
+    limit,
+    mix,
+    phases,
+    sequence,
+    stagger,
+    time_limit,
+    unfold,
+)
+from assay.harness.core.operation import Operation, Phase
+from assay.workloads.broker.log_operations import end, walk
+from assay.workloads.broker.mixed_traffic import look_ups
+from assay.workloads.broker.topic_admin import ALTER, DESCRIBE, ELECT, MOVE, SETTINGS
+
+CHANGES: Final = (
+    ("segment.bytes", ("256", "1024")),
+    ("index.interval.bytes", ("1", "64")),
+    ("retention.ms", ("3600000", "-1")),
+    ("retention.bytes", ("1000000000", "-1")),
+    ("flush.messages", ("1",)),
+    ("flush.ms", ("0", "50")),
+    ("preallocate", ("true",)),
+    ("max.message.bytes", ("100",)),  # into which a number fits, however it is packed
+)
+"""None lets go of a record, or of a promise."""
+INVALID: Final = (
+    ("min.insync.replicas", "0"),
+    ("retention.ms", "-2"),
+    ("retention.bytes", "-2"),
+    ("segment.bytes", "0"),
+    ("max.message.bytes", "-1"),
+    ("flush.messages", "-1"),
+    ("segment.bytes", "many"),
+    ("cleanup.policy", "burn"),
+)
+LIMITS: Final = ("retention.ms", "retention.bytes")
+CHANGE_SECONDS: Final = 0.15
+LOOKS: Final = 4
+LOOK_SECONDS: Final = 1.5
+TURN_LOOKS: Final = 32
+"""How often readers look into each partition in a turn."""
+TURN_STEPS: Final = 25
+"""Offsets at which each of them looks."""
+TURN_SECONDS: Final = 5.0
+
+
+def settings(topic: str) -> Generator:
+    """Settings of the topic changed and changed back to the brokers' default; wrong ones, and looks at all."""
+
+    def step(turn: int, context: Context) -> tuple[Operation, int]:
+        match turn % 6:
+            case 2:
+                name, value = context.choose(INVALID, salt=1)
+                return Operation(ALTER, topic, {"name": name, "value": value}), turn + 1
+            case 3:
+                return Operation(SETTINGS, topic), turn + 1
+            case half:
+                name, values = CHANGES[turn // 6 % len(CHANGES)] if half < 2 else CHANGES[-1 - turn // 6 % len(CHANGES)]
+                there = half in (0, 4)
+                wanted = context.choose(values, salt=2) if there else None
+                return Operation(ALTER, topic, {"name": name, "value": wanted}), turn + 1
+
+    return unfold(step, 0)
+
+
+def handovers(keys: Sequence[str], brokers: int) -> Generator:
+    """One partition after the other is given to other replicas, led by their first, and taken back at once."""
+
+    def step(turn: int, context: Context) -> tuple[Operation, int]:
+        place = turn // 4 % len(keys)
+        if turn % 2:
+            return Operation(ELECT, keys[place]), turn + 1
+        away = turn % 4 == 0
+        first = place + (1 + context.below(max(1, brokers - 1), salt=1) if away else 0)
+        number = min(3, brokers) - (context.below(2, salt=2) if away and brokers > 1 else 0)
+        replicas = [1 + (first + rank) % brokers for rank in range(number)]
+        return Operation(MOVE, keys[place], {"replicas": replicas}), turn + 1
+
+    return unfold(step, 0)
+
+
+def changeover(keys: Sequence[str], brokers: int, *, back: bool = False) -> Generator:
+    """All partitions are led by another broker than usually, and with ``back`` as usually again: one of the two changes
+    the leader, whichever broker it is at first. Elections are asked for more than once, since a move takes a moment
+    before there is someone to elect.
+    """
+
+    def led(first: int) -> Generator:
+        orders = [
+            [1 + (place + first + rank) % brokers for rank in range(min(3, brokers))] for place in range(len(keys))
+        ]
+        moves = [Operation(MOVE, key, {"replicas": order}) for key, order in zip(keys, orders, strict=True)]
+        return sequence(*moves, *[Operation(ELECT, key) for key in keys] * 3)
+
+    return stagger(CHANGE_SECONDS / len(keys), sequence(led(1), led(0)) if back else led(1))
+
+
+def rotations(keys: Sequence[str], brokers: int, replication: int) -> Generator:
+    """One partition after the other is given to its next replica to lead: who has led, or was cut, soon leads again."""
+    number = min(replication, brokers)
+
+    def step(turn: int, context: Context) -> tuple[Operation, int]:
+        place = turn // 2 % len(keys)
+        if turn % 2:
+            return Operation(ELECT, keys[place]), turn + 1
+        first = turn // (2 * len(keys))
+        replicas = [1 + (place + (first + rank) % number) % brokers for rank in range(number)]
+        return Operation(MOVE, keys[place], {"replicas": replicas}), turn + 1
+
+    return unfold(step, 0)
+
+
+def keeping(topic: str) -> Generator:
+    """Retention ends, so that something is left to be read; asked for more than once, as an answer may be lost."""
+    ends = [Operation(ALTER, topic, {"name": name, "value": "-1"}, Phase.DRAIN) for name in LIMITS]
+    return stagger(0.1, sequence(*ends * 3))
+
+
+def looks(*topics: str) -> Generator:
+    """What became of them, some seconds long, once everything is healed."""
+
+    def step(turn: int, context: Context) -> tuple[Operation, int]:
+        f = (DESCRIBE, SETTINGS)[turn // len(topics) % 2]
+        return Operation(f, topics[turn % len(topics)], phase=Phase.DRAIN), turn + 1
+
+    return stagger(LOOK_SECONDS / (2 * len(topics)), limit(2 * LOOKS * len(topics), unfold(step, 0)))
+
+
+def turns(keys: Sequence[str], brokers: int, replication: int) -> Generator:
+    """Each replica leads in turn, and readers look all over what it has: what only it has got wrong shows then, be it
+    in its files or in what its process remembers.
+    """
+    number = min(replication, brokers)
+
+    def turn(first: int) -> Generator:
+        orders = [[1 + (place + first + rank) % brokers for rank in range(number)] for place in range(len(keys))]
+        moves = [
+            Operation(MOVE, key, {"replicas": order}, Phase.DRAIN) for key, order in zip(keys, orders, strict=True)
+        ]
+        elections = [Operation(ELECT, key, phase=Phase.DRAIN) for key in keys]
+        looks = mix(walk(keys, steps=TURN_STEPS), look_ups(keys), end(keys), weights=(4, 2, 1))
+        return phases(
+            stagger(0.02, sequence(*moves)),
+            stagger(0.1, sequence(*elections * 3)),
+            time_limit(TURN_SECONDS, in_phase(Phase.DRAIN, limit(TURN_LOOKS * len(keys), looks))),
+        )
+
+    return phases(*(turn(first) for first in range(brokers)))

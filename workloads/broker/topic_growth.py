@@ -1,0 +1,75 @@
+"""A topic that grows while it is written to, read, and perhaps subscribed to: partitions that come in the middle."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from assay.harness.core.generator import EXHAUSTED, PENDING, Answer, Context, Generator, Invoke, OperationEvent, Pending
+from assay.harness.core.operation import Operation, Outcome, Phase
+from assay.harness.core.timestamps import NANOSECONDS
+from assay.workloads.broker.log_operations import EARLIEST, END, LATEST, POLL, SEND
+from assay.workloads.broker.mixed_traffic import GROWN
+from assay.workloads.broker.topic_admin import GROW
+
+EVERY: Final = 2 * NANOSECONDS
+AGAIN: Final = NANOSECONDS // 2
+MOST_TRIES: Final = 20
+
+
+class Growth(Generator, frozen=True):
+    """Grows ``topic`` from ``first`` partitions to ``most``, with traffic on those that have come; ``closing``: does
+    only what is left of that, without traffic, and ends. After each growth it is asked to shrink, and must refuse.
+    """
+
+    topic: str
+    first: int
+    most: int
+    closing: bool = False
+    partitions: int = 0
+    asked: bool = False
+    asking: bool = False
+    rejecting: bool = False
+    tries: int = 0
+    value: int = GROWN
+    later: int = EVERY
+
+    def op(self, context: Context) -> tuple[Answer, Generator]:
+        have = max(self.partitions, self.first)
+        done = have == self.most and not self.asking
+        if self.closing and (done or self.tries == MOST_TRIES):
+            return EXHAUSTED, self
+        if not context.free:
+            return PENDING, self
+        if not self.asking and context.time >= self.later and (self.rejecting or have < self.most):
+            wanted = have - 1 if self.rejecting else self.most if self.closing else have + 1
+            phase = Phase.DRAIN if self.closing else Phase.MAIN
+            operation = Operation(GROW, self.topic, {"partitions": wanted}, phase)
+            return Invoke(operation, context.pick()), self._with(asking=True, tries=self.tries + 1)
+        if self.closing or have == self.first:
+            return Pending(self.later) if context.time < self.later else PENDING, self
+        key = f"{self.topic}-{self.first + context.below(have - self.first, salt=61)}"
+        verb = context.choose((SEND, SEND, POLL, POLL, POLL, END), salt=62)
+        argument: Any = {"start": EARLIEST if context.below(2, salt=63) else LATEST} if verb == POLL else None
+        if verb == SEND:
+            argument = {"values": [self.value, self.value + 1]}
+        return Invoke(Operation(verb, key, argument), context.pick()), self._with(value=self.value + 2)
+
+    def update(self, context: Context, event: OperationEvent) -> Generator:
+        operation = event.operation
+        if event.completed is None or operation.f != GROW or operation.key != self.topic:
+            return self
+        completion, wanted = event.completed.completion, operation.argument["partitions"]
+        if self.rejecting:
+            return self._with(asking=False, rejecting=False, later=context.time + EVERY)
+        known = (completion.error or "").startswith("invalid-partitions") and (self.asked or self.closing)
+        if completion.outcome is Outcome.OK or known:
+            return self._with(
+                asking=False, asked=False, rejecting=not self.closing, partitions=wanted, later=context.time + AGAIN
+            )
+        asked = self.asked or completion.outcome is Outcome.INFO
+        return self._with(asking=False, asked=asked, later=context.time + AGAIN)
+
+    def _with(self, **changes: Any) -> Growth:
+        return msgspec.structs.replace(self, **changes)

@@ -1,0 +1,217 @@
+"""Mixes that have topics of their own, or make the workload's larger; see ``assay.workloads.broker.mixes``."""
+
+from dataclasses import replace
+from typing import Final
+
+import msgspec
+
+from assay.checkers.judging.contract import Contract
+from assay.cluster.system import System
+from assay.harness.core.generator import Source, phases, stagger
+from assay.harness.core.operation import Operation
+from assay.harness.run.settings import Settings
+from assay.harness.run.workload_mix import Shares, WorkloadMix
+from assay.system_under_test.deployment import Broker, FirstTopic
+from assay.workloads.broker import mixed_traffic, topic_changes
+from assay.workloads.broker.group_drain import grown
+from assay.workloads.broker.log_drain import drain
+from assay.workloads.broker.log_operations import glance
+from assay.workloads.broker.members import TOPICS
+from assay.workloads.broker.topic_admin import CREATE
+from assay.workloads.broker.topic_growth import Growth
+from assay.workloads.broker.topic_recreation import TopicLives
+
+LEDGER: Final = FirstTopic(
+    "ledger",
+    2,
+    (
+        ("cleanup.policy", "compact"),
+        ("min.cleanable.dirty.ratio", "0.01"),
+        ("segment.bytes", "250"),
+        ("file.delete.delay.ms", "100"),
+        ("message.timestamp.type", "CreateTime"),  # a tombstone's number is its create time
+        ("message.format.version", "0.10.2"),  # before that there was none
+    ),
+)
+STRICT: Final = FirstTopic("strict", 3)
+CROWD: Final = tuple(FirstTopic(f"crowd{number}", 1 + number % 3) for number in range(1, 9))
+CROWD_KEYS: Final = tuple(key for topic in CROWD for key in topic.partition_keys)
+SHARED: Final = CROWD[:4]
+"""Those that members of groups subscribe to, too, and drain."""
+_SHARED_KEYS: Final = sum(topic.partitions for topic in SHARED)
+NEW_PARTITIONS: Final = 2
+LATE_PARTITIONS: Final = 2
+"""More of them, for a group that has settled."""
+DRAIN_SECONDS: Final = 30.0
+DAY_MS: Final = 24 * 3600 * 1000
+SELDOM: Final = FirstTopic("seldom", 20)
+GUST_SECONDS: Final = 0.25
+"""Between two volleys, on average."""
+EAGER: Final = 30
+"""Weight of what keeps to a pace of its own."""
+
+
+def broker_of(system: System) -> Broker:
+    assert isinstance(system, Broker), f"a mix of the broker's workloads, on {system.name}"
+    return system
+
+
+def _with_ledger(system: System) -> System:
+    broker = broker_of(system)
+    return broker.with_topic(
+        replace(LEDGER, configs=(*LEDGER.configs, ("min.insync.replicas", str(broker.min_insync))))
+    )
+
+
+def _compaction(system: System, settings: Settings) -> Shares:
+    return [(80, mixed_traffic.ledger(LEDGER.partition_keys))]
+
+
+def _audit(system: System, settings: Settings) -> Source:
+    keys = LEDGER.partition_keys
+    return phases(
+        topic_changes.turns(keys, settings.nodes, broker_of(system).replication),
+        drain(keys, seconds=DRAIN_SECONDS, keyed=True),
+    )
+
+
+def _compacted(contract: Contract, system: System) -> Contract:
+    lasting = broker_of(system).topic_config.delete_retention_ms >= DAY_MS
+    return msgspec.structs.replace(
+        contract, compacted=(*contract.compacted, *LEDGER.partition_keys), lasting_tombstones=lasting
+    )
+
+
+COMPACTION: Final = WorkloadMix(
+    "compaction",
+    "a compacted topic next to the workload's: keys again and again, tombstones, and a cleaner that hardly rests",
+    adds=_compaction,
+    closes=_audit,
+    settings={"log.cleaner.backoff.ms": ("50", "300"), "delete.retention.ms": ("300", "86400000")},
+    system=_with_ledger,
+    contract=_compacted,
+)
+
+
+def _lives(system: System, settings: Settings) -> Shares:
+    broker = broker_of(system)
+    return [(60, TopicLives(broker.replication, broker.min_insync))]
+
+
+LIVES: Final = WorkloadMix(
+    "lives",
+    "a topic that is deleted and created again under its name, and grows, while clients go on writing to it",
+    adds=_lives,
+)
+
+
+def _seldom(system: System, settings: Settings) -> Shares:
+    broker = broker_of(system)
+    configs = {"min.insync.replicas": str(broker.min_insync)}
+    argument = {"partitions": SELDOM.partitions, "replication": broker.replication, "configs": configs}
+    made = Operation(CREATE, SELDOM.name, argument)
+    keys = SELDOM.partition_keys
+    return [(EAGER, stagger(GUST_SECONDS, mixed_traffic.gusts(keys, made))), (5, glance(keys))]
+
+
+WRITTEN_SELDOM: Final = WorkloadMix(
+    "seldom",
+    "partitions that are written to for a moment, and then left alone for the rest of the run",
+    adds=_seldom,
+    closes=lambda system, settings: drain(SELDOM.partition_keys, seconds=DRAIN_SECONDS, silent=True),
+)
+
+
+def _with_crowd(system: System) -> System:
+    broker = broker_of(system)
+    for topic in CROWD:
+        broker = broker.with_topic(replace(topic, configs=(("min.insync.replicas", str(broker.min_insync)),)))
+    return broker
+
+
+CROWDED: Final = WorkloadMix(
+    "crowd",
+    "many topics of few partitions next to the workload's own",
+    adds=lambda system, settings: [(80, mixed_traffic.usual(CROWD_KEYS, mixed_traffic.CROWDED))],
+    closes=lambda system, settings: drain(CROWD_KEYS, seconds=DRAIN_SECONDS),
+    system=_with_crowd,
+)
+
+
+def _with_strict(system: System) -> System:
+    """Fewer than all replicas are never enough, so that each one that goes stays eligible (KIP-966)."""
+    broker = broker_of(system)
+    return broker.with_topic(replace(STRICT, configs=(("min.insync.replicas", str(broker.replication)),)))
+
+
+STRICTNESS: Final = WorkloadMix(
+    "strict",
+    "a topic that takes records only while all of its replicas are in sync, next to the workload's own",
+    adds=lambda system, settings: [(50, mixed_traffic.usual(STRICT.partition_keys, mixed_traffic.STRICTLY))],
+    closes=lambda system, settings: drain(STRICT.partition_keys, seconds=DRAIN_SECONDS),
+    system=_with_strict,
+)
+
+
+def _beyond(broker: Broker, first: int, count: int) -> tuple[str, ...]:
+    """So many partitions of the workload's topic, from the ``first`` that it has not got in the beginning."""
+    return tuple(f"{broker.topic}-{broker.partitions + first + more}" for more in range(count))
+
+
+def _growing(broker: Broker, first: int, count: int) -> Growth:
+    """As many more, at the end of a run."""
+    have = broker.partitions + first
+    return Growth(broker.topic, have, have + count, closing=True, later=0)
+
+
+def _growth(system: System, settings: Settings) -> Shares:
+    broker = broker_of(system)
+    return [(50, Growth(broker.topic, broker.partitions, broker.partitions + NEW_PARTITIONS))]
+
+
+def _all_grown(system: System, settings: Settings) -> Source:
+    broker = broker_of(system)
+    rest = _growing(broker, 0, NEW_PARTITIONS)
+    return phases(rest, drain(_beyond(broker, 0, NEW_PARTITIONS), seconds=DRAIN_SECONDS))
+
+
+GROWTH: Final = WorkloadMix(
+    "growth",
+    "partitions added to the workload's topic, with traffic on them from then on",
+    adds=_growth,
+    closes=_all_grown,
+)
+
+
+def growing_for(group: str) -> WorkloadMix:
+    """The same for a workload whose members of ``group`` poll: at last its topic grows when they have settled."""
+
+    def closes(system: System, settings: Settings) -> Source:
+        broker = broker_of(system)
+        known = (*subscribed(system, settings), *_beyond(broker, 0, NEW_PARTITIONS))
+        late = _beyond(broker, NEW_PARTITIONS, LATE_PARTITIONS)
+        growth = _growing(broker, NEW_PARTITIONS, LATE_PARTITIONS)
+        settled = grown(known, late, seconds=DRAIN_SECONDS, group=group, growth=growth)
+        return phases(_all_grown(system, settings), settled)
+
+    return replace(GROWTH, closes=closes)
+
+
+SHARED_CROWD: Final = replace(
+    CROWDED,
+    closes=lambda system, settings: drain(CROWD_KEYS[_SHARED_KEYS:], seconds=DRAIN_SECONDS),
+    client={TOPICS: (tuple(topic.name for topic in SHARED),)},
+)
+"""The same for workloads with groups, whose members have some of the topics besides the workload's own."""
+
+
+def subscribed(system: System, settings: Settings) -> list[str]:
+    """The partitions that groups share in such a run, from its beginning on."""
+    return [*system.keys(), *(CROWD_KEYS[:_SHARED_KEYS] if CROWDED.name in settings.workload_mix else ())]
+
+
+def owned(system: System, settings: Settings) -> list[str]:
+    """The same, with those by which the workload's topic grows in the run: all that a member may ever commit."""
+    grows = GROWTH.name in settings.workload_mix
+    late = _beyond(broker_of(system), 0, NEW_PARTITIONS + LATE_PARTITIONS) if grows else ()
+    return [*subscribed(system, settings), *late]

@@ -1,0 +1,165 @@
+"""A topic that is deleted and created again under its name, all through a run, with traffic in each of its lives.
+
+The history keeps the lives apart: ``brief-0``, ``brief#2-0``, ``brief#3-0``. That is possible only where it is known
+which life an operation met. So before a deletion is asked for, all operations on this life have ended, and it is read
+once more; those of the time from then on until the next creation is acknowledged are *adrift*: brokers have to cope
+with them, and they say nothing of any life (a send may have reached each that follows). The same is true of a send
+whose outcome is unknown, which a broker may get late. And where a deletion or a creation had no answer at all, it may
+come at any time: then the name is given up, and another one begins its first life.
+
+Nothing of this topic is drained at the end: most of its lives are over by then.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from assay.harness.core.generator import PENDING, Answer, Context, Generator, Invoke, OperationEvent, Pending
+from assay.harness.core.operation import Operation, Outcome
+from assay.harness.core.timestamps import NANOSECONDS
+from assay.workloads.broker.log_names import life, topic_name
+from assay.workloads.broker.log_operations import EARLIEST, END, LATEST, POLL, SEND
+from assay.workloads.broker.mixed_traffic import PASSING
+from assay.workloads.broker.topic_admin import CREATE, DELETE, GROW, SETTINGS
+
+NAME: Final = "brief"
+PARTITIONS: Final = 2
+LIVES: Final = 10
+"""A send that comes late may reach so many lives after its own."""
+SHORTEST_LIFE: Final = NANOSECONDS
+PAUSE: Final = NANOSECONDS // 4
+"""Between two changes that are asked for, or two looks."""
+ADRIFT_PACE: Final = NANOSECONDS // 5
+MOST_ADRIFT: Final = 2
+"""At a time: without a topic they take long."""
+UNANSWERED: Final = ("no-answer", "timeout")
+
+
+class Stage:
+    """What the topic is in. ``READING``: all operations have ended, and it is read once more."""
+
+    CREATED, LIVING, ENDING, READING, DELETED, LOOKING = range(6)
+
+
+class TopicLives(Generator, frozen=True):
+    """See the module. ``asked``: this change has been answered before, without being done yet; ``open``: operations on
+    this life that have not ended; ``until``: when the present stage may end; ``later``: when something may come next.
+    """
+
+    replication: int
+    min_insync: int
+    name: int = 1
+    life: int = 1
+    stage: int = Stage.CREATED
+    partitions: int = PARTITIONS
+    asked: bool = False
+    changing: bool = False
+    open: int = 0
+    adrift: int = 0
+    read: int = 0
+    value: int = PASSING
+    until: int = 0
+    later: int = 0
+
+    @property
+    def topic(self) -> str:
+        return life(f"{NAME}{self.name}", self.life)
+
+    def op(self, context: Context) -> tuple[Answer, Generator]:
+        if not context.free:
+            return PENDING, self
+        if self.stage == Stage.LIVING and context.time >= self.until:
+            return self._with(stage=Stage.ENDING).op(context)
+        if self.stage == Stage.ENDING and not self.open:
+            return self._with(stage=Stage.READING).op(context)
+        if self.stage == Stage.READING and self.read == self.partitions and not self.open:
+            return self._with(stage=Stage.DELETED).op(context)
+        if self.stage == Stage.LIVING:
+            return self._live(context)
+        if self.stage == Stage.READING and self.read < self.partitions:
+            argument = {"start": EARLIEST, "seek": True}
+            operation = Operation(POLL, f"{self.topic}-{self.read}", argument)
+            return Invoke(operation, context.pick()), self._with(read=self.read + 1, open=self.open + 1)
+        if self.stage in (Stage.CREATED, Stage.DELETED, Stage.LOOKING) and not self.changing:
+            if context.time < self.later:
+                return Pending(self.later), self
+            return Invoke(self._change(), context.pick()), self._with(changing=True)
+        if self.stage != Stage.READING and self.adrift < MOST_ADRIFT:
+            if context.time < self.later:
+                return Pending(self.later), self
+            operation = self._traffic(context, adrift=True)
+            later = context.time + ADRIFT_PACE
+            return Invoke(operation, context.pick()), self._with(
+                adrift=self.adrift + 1, value=self.value + 1, later=later
+            )
+        return PENDING, self
+
+    def _live(self, context: Context) -> tuple[Answer, Generator]:
+        if self.partitions == PARTITIONS and not context.below(20, salt=41):
+            operation = Operation(GROW, self.topic, {"partitions": PARTITIONS + 1})
+            return Invoke(operation, context.pick()), self._with(open=self.open + 1)
+        operation = self._traffic(context, adrift=False)
+        return Invoke(operation, context.pick()), self._with(open=self.open + 1, value=self.value + 3)
+
+    def _traffic(self, context: Context, *, adrift: bool) -> Operation:
+        key = f"{self.topic}-{context.below(self.partitions, salt=42)}"
+        lives = [f"{life(topic_name(self.topic), self.life + more)}-{key.rpartition('-')[2]}" for more in range(LIVES)]
+        verb = context.choose((SEND, SEND, SEND, POLL, POLL, POLL, END), salt=43)
+        mark: dict[str, Any] = {"adrift": True} if adrift else {}
+        if verb == SEND:
+            count = 1 if adrift else 1 + context.below(3, salt=44)
+            values = list(range(self.value, self.value + count))
+            return Operation(SEND, key, {"values": values, "lives": lives} | mark)
+        if verb == POLL:
+            start = EARLIEST if context.below(2, salt=45) else LATEST
+            return Operation(POLL, key, {"start": start} | mark)
+        return Operation(END, key, mark or None)
+
+    def _change(self) -> Operation:
+        if self.stage == Stage.CREATED:
+            configs = {"min.insync.replicas": str(self.min_insync)}
+            shape = {"partitions": PARTITIONS, "replication": self.replication, "configs": configs}
+            return Operation(CREATE, self.topic, shape)
+        return Operation(DELETE if self.stage == Stage.DELETED else SETTINGS, self.topic)
+
+    def update(self, context: Context, event: OperationEvent) -> Generator:
+        operation = event.operation
+        if event.completed is None or operation.key is None or not operation.key.startswith(NAME):
+            return self
+        if isinstance(operation.argument, dict) and operation.argument.get("adrift"):
+            return self._with(adrift=self.adrift - 1)
+        completion = event.completed.completion
+        if operation.f in (CREATE, DELETE, SETTINGS):
+            error = (completion.error or "").partition(":")[0]
+            lost = completion.outcome is Outcome.INFO and error in UNANSWERED
+            return self._changed(context, operation.f, completion.outcome, completion.result, error, lost=lost)
+        grown = operation.f == GROW and completion.outcome is Outcome.OK
+        return self._with(open=self.open - 1, partitions=PARTITIONS + 1 if grown else self.partitions)
+
+    def _changed(self, context: Context, f: str, outcome: Outcome, result: Any, error: str, *, lost: bool) -> Generator:
+        again = self._with(changing=False, later=context.time + PAUSE)
+        if lost and f != SETTINGS:
+            return again._with(name=self.name + 1, life=1, stage=Stage.CREATED, asked=False)
+        if f == CREATE:
+            if outcome is Outcome.OK or (error == "topic-already-exists" and self.asked):
+                lasts = SHORTEST_LIFE + context.below(2 * NANOSECONDS, salt=46)
+                return self._with(
+                    changing=False,
+                    asked=False,
+                    stage=Stage.LIVING,
+                    partitions=PARTITIONS,
+                    read=0,
+                    until=context.time + lasts,
+                )
+        elif (f == DELETE and (outcome is Outcome.OK or (error == "unknown-topic-or-partition" and self.asked))) or (
+            f == SETTINGS and outcome is Outcome.OK and result["settings"] is None
+        ):
+            return self._with(changing=False, asked=False, stage=Stage.CREATED, life=self.life + 1)
+        elif f == DELETE and outcome is Outcome.INFO:
+            return again._with(stage=Stage.LOOKING)
+        return again._with(asked=self.asked or outcome is Outcome.INFO)
+
+    def _with(self, **changes: Any) -> TopicLives:
+        return msgspec.structs.replace(self, **changes)

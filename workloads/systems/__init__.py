@@ -1,0 +1,10 @@
+"""Other people's systems: how they start, and how clients connect.
+
+- ``etcd`` with ``etcd_gateway`` and ``etcd_lock_client``
+- ``redis`` and ``redis_cluster``, with the protocol in ``resp``
+- ``postgresql``, ``patroni`` with ``postgresql_primary``, ``mariadb``, ``galera``; ``sql`` has the client
+- ``nats``, ``rabbitmq``
+- ``kafka_log``: the log through librdkafka, for any broker that speaks Kafka's protocol
+
+Imports ``cluster``, the harness and ``workloads.generic``; the tests in the folder above import it.
+"""

@@ -1,0 +1,63 @@
+"""A set that lies in one key of etcd, changed by reading and writing it under etcd's lock (its v3lock API).
+
+The lock is held by a lease, which ends when its client has not been heard of for ``LEASE`` seconds. A client that
+sleeps meanwhile does not know, and writes, unless it is ``fenced``. The lease is taken before the wait for the lock and
+may end during it, and etcd 3.4 grants the lock all the same: so the client renews it first, and has the lock only then.
+"""
+
+import json
+from base64 import b64decode
+from contextlib import suppress
+from typing import Any, Final
+
+from assay.harness.core.client import Endpoint
+from assay.workloads.generic import locks, sets
+from assay.workloads.systems.etcd_gateway import TROUBLE, ask, text
+
+LEASE: Final = 2
+"""Seconds."""
+PATIENCE: Final = 2.5
+"""Seconds for which a client waits for the lock."""
+FENCED: Final = "fenced"
+
+
+class LeaseEnded(OSError):
+    """During the wait for the lock: another may have it."""
+
+
+class LockedSet(locks.LockedSet):
+    """Asks its own member."""
+
+    errors = TROUBLE
+
+    def open(self, endpoint: Endpoint, runtime: Any) -> None:
+        self.address, self.fenced = endpoint.address, FENCED in endpoint.options
+        self.load()
+
+    def acquire(self) -> tuple[str, str]:
+        """The lease, and the key that etcd made for this holder, and deletes with the lease."""
+        lease = str(ask(self.address, "lease/grant", TTL=LEASE)["ID"])
+        try:
+            key = ask(self.address, "lock/lock", seconds=PATIENCE, name=text("lock"), lease=lease)["key"]
+            if "TTL" not in ask(self.address, "lease/keepalive", ID=lease)["result"]:
+                raise LeaseEnded
+            return lease, key
+        except BaseException:
+            with suppress(*TROUBLE):
+                self.release((lease, ""))
+            raise
+
+    def release(self, lock: tuple[str, str]) -> None:
+        ask(self.address, "lease/revoke", ID=lock[0])
+
+    def load(self) -> list[int]:
+        found = ask(self.address, "kv/range", key=text(sets.KEY)).get("kvs")
+        return list(json.loads(b64decode(found[0]["value"]))) if found else []
+
+    def store(self, elements: list[int], lock: tuple[str, str] | None) -> bool:
+        there = [{"key": lock[1], "target": "CREATE", "result": "GREATER", "createRevision": 0}] if lock else []
+        put = {"requestPut": {"key": text(sets.KEY), "value": text(json.dumps(elements))}}
+        return bool(ask(self.address, "kv/txn", compare=there, success=[put]).get("succeeded", False))
+
+    def close(self) -> None:
+        """Each request has a connection of its own."""

@@ -1,0 +1,141 @@
+"""The log workload through librdkafka, for any broker that speaks Kafka's protocol.
+
+Sends are of one record each. librdkafka does not say of a send that failed whether it may have been appended, so its
+fate is unknown. And it sends again by itself when the leader changes, however few retries it is given
+(https://github.com/confluentinc/librdkafka/blob/master/INTRODUCTION.md), so a record may stand in the log twice.
+"""
+
+import itertools
+from collections.abc import Sequence
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from assay import Completed, Completion, Effect, Endpoint, Generator, Operation, Outcome
+from assay.harness.core.generator import mix
+from assay.workloads.broker import log_operations
+from assay.workloads.broker.log_drain import drain
+from assay.workloads.broker.log_operations import EARLIEST, END, SEND
+
+SECONDS: Final = 3.0
+"""For one request, and for a send until its outcome counts as unknown."""
+POLL_SECONDS: Final = 0.1
+AT_ONCE: Final = 0.01
+AT_MOST: Final = 0.1
+"""Seconds of one wait for the report of a send."""
+MOST: Final = 500
+"""Records of one poll."""
+
+
+def traffic(keys: Sequence[str], *, seconds: float) -> Generator:
+    """Sends and polls of all partitions, a look at the end now and then; then all is read, within ``seconds``."""
+    main = mix(log_operations.send(keys, longest=1), log_operations.poll(keys), log_operations.end(keys),
+               weights=(9, 10, 1))  # fmt: skip
+    return main | drain(keys, seconds=seconds)
+
+
+class KafkaLog:
+    """One producer and one consumer without a group; positions are its own."""
+
+    blocking = True
+    first_alone = False
+    """Whether all go to one and the same node: where nodes are no cluster."""
+
+    def __init__(self) -> None:
+        self._assignments = itertools.count(1)
+        self._positions: dict[str, tuple[int, int]] = {}
+        """By partition, the next offset and the number of the assignment."""
+        self._assigned: tuple[str, int] | None = None
+        """What librdkafka reads, and the offset that it gives next."""
+
+    def open(self, endpoint: Endpoint, runtime: object) -> None:
+        brokers = sorted(endpoint.all)[:1] if self.first_alone else endpoint.all
+        common = {"bootstrap.servers": ",".join(brokers), "socket.timeout.ms": int(SECONDS * 1000)}
+        common |= {"topic.metadata.refresh.interval.ms": 1000, "log_level": 0}
+        self._producer = Producer(
+            common | {"acks": "all", "retries": 0, "linger.ms": 0, "message.timeout.ms": int(SECONDS * 1000)}
+        )
+        self._consumer = Consumer(
+            common | {"group.id": "none", "enable.auto.commit": False, "auto.offset.reset": "error"}
+        )
+
+    def close(self) -> None:
+        self._consumer.close()
+        self._producer.purge()
+
+    def invoke(self, operation: Operation) -> Completion:
+        assert operation.key is not None
+        try:
+            if operation.f == SEND:
+                return self._send(operation.key, operation.argument)
+            if operation.f == END:
+                low, high = self._ends(operation.key)
+                return Completion(Outcome.OK, {"offset": high, "start": low})
+            return self._poll(operation.key, operation.argument)
+        except KafkaException as error:
+            return Completion(Outcome.FAIL, error=_name(error.args[0]))
+
+    def _send(self, key: str, values: Sequence[int]) -> Completion:
+        done: list[tuple[KafkaError | None, Message]] = []
+        place = _place(key)
+        self._producer.produce(
+            place.topic, str(values[0]).encode(), partition=place.partition, on_delivery=lambda *said: done.append(said)
+        )
+        for _ in range(int(2 * SECONDS / AT_MOST)):
+            if not done:
+                self._producer.poll(AT_MOST)
+        if not done:
+            return Completion(Outcome.INFO, error="no delivery report")
+        ((error, message),) = done
+        return (
+            Completion(Outcome.INFO, error=_name(error))
+            if error
+            else Completion(Outcome.OK, {"offset": message.offset()})
+        )
+
+    def _ends(self, key: str) -> tuple[int, int]:
+        found: tuple[int, int] = self._consumer.get_watermark_offsets(_place(key), timeout=SECONDS)
+        return found
+
+    def _poll(self, key: str, argument: dict[str, Any]) -> Completion:
+        sought = argument.get("seek", False) or key not in self._positions
+        start = None
+        if sought:
+            self._positions.pop(key, None)
+            low, high = self._ends(key)
+            start = low if argument["start"] == EARLIEST else None
+            self._positions[key] = high if start is None else low, next(self._assignments)
+        begin, assignment = self._positions[key]
+        if self._assigned != (key, begin):
+            self._consumer.assign([_place(key, begin)])
+        self._assigned = None  # until it is known how far it is
+        records: list[list[int]] = []
+        first = self._consumer.poll(POLL_SECONDS)  # the next ones are there already, or it is the last
+        more = [] if first is None else self._consumer.consume(MOST, AT_ONCE)
+        for message in [] if first is None else [first, *more]:
+            if message.error() is not None:
+                del self._positions[key]
+                raise KafkaException(message.error())
+            records.append([message.offset() or 0, int(message.value() or b""), message.timestamp()[1]])
+        end = records[-1][0] + 1 if records else begin
+        self._positions[key] = end, assignment
+        self._assigned = key, end
+        result = {"begin": begin, "records": records, "end": end, "assignment": assignment}
+        return Completion(Outcome.OK, result | ({"sought": True} if sought else {}) | _given("start", start))
+
+    @staticmethod
+    def effects(completed: Completed) -> Sequence[Effect]:
+        return log_operations.effects(completed)
+
+
+def _given(name: str, value: int | None) -> dict[str, int]:
+    return {} if value is None else {name: value}
+
+
+def _place(key: str, offset: int = 0) -> TopicPartition:
+    topic, _, partition = key.rpartition("-")
+    return TopicPartition(topic, int(partition), offset)
+
+
+def _name(error: KafkaError) -> str:
+    return str(error.name()).lower().replace("_", "-")

@@ -1,0 +1,72 @@
+"""Redis with Sentinel: how both start, and who leads. In Docker, from Debian."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from assay import Cluster, Node, Software, System, by_role
+from assay.workloads.generic import sets
+from assay.workloads.systems.resp import ask
+
+PORTS = {"server": 6379, "sentinel": 26379}
+VARIANTS = {"min-replicas-to-write": ("0", "1"), "min-replicas-max-lag": ("1", "10")}
+
+
+@dataclass(frozen=True)
+class Redis(System):
+    name: str = "redis"
+    roles: Sequence[str] = ("server", "sentinel")
+    client_roles: Sequence[str] = ("server",)
+    variants: Mapping[str, Sequence[str]] = field(default_factory=lambda: VARIANTS)
+    chosen: tuple[str, ...] = ()
+
+    def with_setting(self, name: str, value: str) -> System:
+        if name not in self.variants:
+            raise ValueError(f"{self.name} has no setting {name} here; it has {', '.join(self.variants)}")
+        return replace(self, chosen=(*self.chosen, f"{name} {value}"))
+
+    def software(self, role: str) -> Software:
+        return Software(packages=(f"redis-{role}",))
+
+    def port(self, role: str) -> int:
+        return PORTS[role]
+
+    def argv(self, node: Node) -> Sequence[str]:
+        return [f"redis-{node.role}", f"/etc/assay-{node.role}.conf"]
+
+    def files(self, node: Node, cluster: Cluster) -> Mapping[str, bytes]:
+        first, sentinels = by_role(cluster, "server")[0], by_role(cluster, "sentinel")
+        primary = f"{first.address} {PORTS['server']}"
+        lines = [f"port {PORTS[node.role]}", "protected-mode no", "dir /var/tmp"]
+        if node.role == "sentinel":
+            lines += [f"sentinel monitor main {primary} {len(sentinels) // 2 + 1}"]
+            lines += ["sentinel down-after-milliseconds main 1000", "sentinel failover-timeout main 3000"]
+        else:
+            lines += ["appendonly yes", *self.chosen, *([] if node is first else [f"replicaof {primary}"])]
+        return {f"/etc/assay-{node.role}.conf": "\n".join(lines).encode() + b"\n"}
+
+    async def ready(self, node: Node) -> bool:
+        if node.role == "server":
+            return "master_link_status:down" not in await ask(
+                f"{node.address}:{PORTS['server']}", "INFO", "replication"
+            )
+        said = await ask(f"{node.address}:{PORTS['sentinel']}", "SENTINEL", "MASTER", "main")
+        known = dict(zip(said[::2], said[1::2], strict=True))
+        return int(known["num-other-sentinels"]) > 0 and int(known["num-slaves"]) > 0
+
+    async def find(self, cluster: Cluster, what: str, key: str | None = None) -> Node | None:
+        sentinels = [f"{node.address}:{PORTS['sentinel']}" for node in by_role(cluster, "sentinel")]
+        primary = (await leader(sentinels)).partition(":")[0]
+        return next((node for node in by_role(cluster, "server") if node.address == primary), None)
+
+    def keys(self) -> Sequence[str]:
+        return [sets.KEY]
+
+
+async def leader(sentinels: Sequence[str]) -> str:
+    """The primary's address, as the first sentinel that answers knows it. Raises ``OSError``."""
+    for sentinel in sentinels:
+        try:
+            return ":".join(await ask(sentinel, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", "main"))
+        except (OSError, EOFError, ValueError, TypeError):
+            continue
+    raise OSError("no sentinel answers")

@@ -1,0 +1,98 @@
+"""Redis Cluster: how nodes become one, and who has a key. In Docker, from Debian.
+
+Each ``server`` is a master at first, with a third of the slots where there are three, and each ``replica`` follows one.
+Later a node may be either: when a master has not answered for a node timeout, the other masters elect its replica.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+
+from assay import Cluster, Node, Software, by_role
+from assay.workloads.systems.redis import VARIANTS, Redis
+from assay.workloads.systems.resp import ask
+
+PORT, DATA, CONFIG, SLOTS = 6379, "/var/lib/redis-assay", "/etc/assay-redis.conf", 16384
+KEYS = ("elements-0", "elements-1", "elements-2")
+"""Sets in slots of different masters, where there are three."""
+TIMEOUT, MILLISECONDS = "cluster-node-timeout", 2000
+SETTINGS = VARIANTS | {TIMEOUT: ("1000", str(MILLISECONDS)), "appendfsync": ("everysec", "always")}
+
+
+async def owner(address: str, key: str) -> str | None:
+    """Who has the key's slot, as this node knows it; None where it does not say."""
+    try:
+        await ask(address, "SCARD", key, seconds=0.5)
+    except ValueError as error:
+        return str(error).split()[-1] if str(error).startswith("MOVED") else None
+    except (OSError, EOFError):
+        return None
+    return address
+
+
+async def until(done: Callable[[], Awaitable[object]]) -> None:
+    """For as long as the harness lets a set-up take."""
+    while True:
+        with suppress(ValueError, OSError, EOFError):  # it does not know that node yet, or loads what it was sent
+            if await done():
+                return
+        await asyncio.sleep(0.1)
+
+
+@dataclass(frozen=True)
+class RedisCluster(Redis):
+    name: str = "redis-cluster"
+    roles: Sequence[str] = ("server", "replica")
+    client_roles: Sequence[str] = ("server", "replica")
+    failover: float = 6.0
+    """Seconds: a master is missed by all after at most two node timeouts, and an election takes one or two seconds."""
+    variants: Mapping[str, Sequence[str]] = field(default_factory=lambda: SETTINGS)
+
+    def software(self, role: str) -> Software:
+        return Software(packages=("redis-server",))
+
+    def port(self, role: str) -> int:
+        return PORT
+
+    def data_folder(self, node: Node) -> str:
+        return DATA
+
+    def argv(self, node: Node) -> Sequence[str]:
+        return ["sh", "-ec", f"mkdir -p {DATA} && exec redis-server {CONFIG}"]
+
+    def files(self, node: Node, cluster: Cluster) -> Mapping[str, bytes]:
+        lines = [f"port {PORT}", "protected-mode no", f"dir {DATA}", "appendonly yes", "repl-diskless-sync-delay 0"]
+        lines += ["cluster-enabled yes", f"{TIMEOUT} {MILLISECONDS}", *self.chosen]
+        return {CONFIG: "\n".join(lines).encode() + b"\n"}
+
+    async def ready(self, node: Node) -> bool:
+        """Before ``set_up`` it is alone; after it, it knows who has each slot, and has what its master has."""
+        said = await ask(f"{node.address}:{PORT}", "CLUSTER", "INFO")
+        follows = await ask(f"{node.address}:{PORT}", "INFO", "replication")
+        joined = "cluster_state:ok" in said and "master_link_status:down" not in follows
+        return joined or "cluster_known_nodes:1\r" in said
+
+    async def set_up(self, cluster: Cluster) -> None:
+        masters, replicas = ([f"{node.address}:{PORT}" for node in by_role(cluster, role)] for role in self.roles)
+        for number, master in enumerate(masters):
+            low, high = (SLOTS * bound // len(masters) for bound in (number, number + 1))
+            await ask(master, "CLUSTER", "ADDSLOTSRANGE", low, high - 1)
+        for other in (*masters[1:], *replicas):
+            await ask(masters[0], "CLUSTER", "MEET", *other.split(":"))
+        for number, replica in enumerate(replicas):
+            master = await ask(masters[number % len(masters)], "CLUSTER", "MYID")
+            await until(partial(ask, replica, "CLUSTER", "REPLICATE", master))
+        for node in cluster.nodes:
+            await until(partial(self.ready, node))
+
+    async def find(self, cluster: Cluster, what: str, key: str | None = None) -> Node | None:
+        """Whom most nodes name: a master that is cut off names itself."""
+        said = await asyncio.gather(*(owner(f"{node.address}:{PORT}", key or KEYS[0]) for node in cluster.nodes))
+        most = Counter(filter(None, said)).most_common(1)
+        return next((node for node in cluster.nodes if most and f"{node.address}:{PORT}" == most[0][0]), None)
+
+    def keys(self) -> Sequence[str]:
+        return KEYS
