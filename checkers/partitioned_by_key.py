@@ -1,10 +1,10 @@
 """What can be asked of some keys at a time, and the answers for all keys put together.
 
 Families that say so (``Family.by_key``) judge each key by that key's effects alone, so the rows of their tables for all
-keys are those for some keys and those for the others. An engine that shares out the effects by key (``Dividing``) is
-asked nothing that was answered so. What of such a family looks beyond its key, as its texts say (``beyond``), is asked
-of all as ever; the tables that it reads are brought along where they have few rows, as nearly all that may accuse
-someone do.
+keys are those for some keys and those for the others. An engine that shares out the effects by key
+(``SupportsPartitioning``) is asked nothing that was answered so. What of such a family looks beyond its key, as its
+texts say (``beyond``), is asked of all as ever; the tables that it reads are brought along where they have few rows, as
+nearly all that may accuse someone do.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _COVERAGE: Final = ("log_settled", "register_rows", "log_sends")
 
 
 @runtime_checkable
-class Dividing(Protocol):
+class SupportsPartitioning(Protocol):
     """An engine that can share out a history by key."""
 
     def divided(

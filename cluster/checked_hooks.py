@@ -12,7 +12,14 @@ from signal import Signals
 from typing import Final
 
 from assay.cluster.node import Cluster, Node, NodeError
-from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, DeploymentError, Durable, StopSignalNamed, System
+from assay.cluster.system import (
+    CLIENT_ROLE,
+    ZOOKEEPER_ROLE,
+    DeploymentError,
+    SupportsDataFolder,
+    SupportsStopSignal,
+    System,
+)
 
 NO_REQUESTS: Final = (Signals.SIGKILL, Signals.SIGSTOP, Signals.SIGCONT)
 """Signals that no process ends by itself for."""
@@ -45,7 +52,7 @@ def is_command(argv: object) -> bool:
 
 def stop_signal(system: System, role: str) -> Signals:
     """By which a node's main process is asked to end. Raises :class:`DeploymentError`."""
-    if role in (ZOOKEEPER_ROLE, CLIENT_ROLE) or not isinstance(system, StopSignalNamed):
+    if role in (ZOOKEEPER_ROLE, CLIENT_ROLE) or not isinstance(system, SupportsStopSignal):
         return Signals.SIGTERM
     with asked("stop_signal"):
         found = system.stop_signal(role)
@@ -80,7 +87,11 @@ def written(system: System, node: Node) -> list[str]:
     Raises :class:`DeploymentError`.
     """
     events = system.event_log(node)
-    data = [f"{_data_folder(system, node)}/"] if isinstance(system, Durable) and node.role != CLIENT_ROLE else []
+    data = (
+        [f"{_data_folder(system, node)}/"]
+        if isinstance(system, SupportsDataFolder) and node.role != CLIENT_ROLE
+        else []
+    )
     logs = [*([] if events is None else [events]), *_logs(system, node)]
     return [*data, *(log for log in logs if not log.startswith(tuple(data)))]  # in there it makes what it needs
 
@@ -93,7 +104,7 @@ def _logs(system: System, node: Node) -> Sequence[str]:
         return ()
 
 
-def _data_folder(system: Durable, node: Node) -> str:
+def _data_folder(system: SupportsDataFolder, node: Node) -> str:
     """In the one form in which a node's kernel names it, too: by that a mount and the files in there are known."""
     found = system.data_folder(node)
     if not _is_text(found) or found == "/" or "/" + posixpath.normpath(found).lstrip("/") != found:

@@ -16,7 +16,7 @@ class CommandResult:
     errors: str = ""
 
 
-class RunsCommands(Protocol):
+class SupportsCommands(Protocol):
     """The part of :class:`assay.cluster.node.Node` that runs commands."""
 
     async def run(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from assay.cluster import zookeeper
 from assay.cluster.checked_hooks import asked
-from assay.cluster.node import Cluster, Node, NodeError, ProcessState, Several, by_role
+from assay.cluster.node import Cluster, Node, NodeError, ProcessState, SupportsParts, by_role
 from assay.cluster.system import ZOOKEEPER_ROLE, DeploymentError, System
 
 MISTAKES = (AttributeError, ImportError, NameError)
@@ -59,7 +59,7 @@ async def _until_ready(system: System, cluster: Cluster, waiting: _Waiting, node
     while asyncio.get_running_loop().time() < waiting.end:
         if (await node.process()).state is ProcessState.DEAD:
             raise _ended(cluster, node)
-        if isinstance(node, Several):
+        if isinstance(node, SupportsParts):
             for named in node.beside:
                 if (await node.part(named).process()).state is ProcessState.DEAD:
                     raise DeploymentError(f"{node.name} ({node.role}): its process {named} ended before it was ready")

@@ -15,7 +15,7 @@ SeenAtRest = Mapping[str, Any]
 
 
 @runtime_checkable
-class Observable(Protocol):
+class SupportsSnapshots(Protocol):
     """A system that can be looked at once it is at rest: has everything that was begun come to its end?"""
 
     async def look(self, cluster: Cluster, runtime: Any) -> Sequence[SeenAtRest]:
@@ -38,7 +38,7 @@ class Inspector(Protocol):
 
 
 @runtime_checkable
-class Inspectable(Protocol):
+class SupportsInspection(Protocol):
     """A system whose servers can be seen into."""
 
     def inspector(self, cluster: Cluster) -> Inspector | None:
@@ -63,7 +63,7 @@ class Invariants(Protocol):
 
 
 @runtime_checkable
-class Asserting(Protocol):
+class SupportsInvariants(Protocol):
     """A system that says what must hold at every instant."""
 
     def invariants(self, cluster: Cluster) -> Invariants | None:

@@ -7,7 +7,7 @@ from assay.cluster.node import Cluster
 
 
 @runtime_checkable
-class HandingOver(Protocol):
+class SupportsHandover(Protocol):
     """A system whose processes have others lead before they end, and say so."""
 
     def handed_over(self, line: Mapping[str, Any]) -> tuple[int, Mapping[str, str]] | None:
@@ -17,7 +17,7 @@ class HandingOver(Protocol):
         """
 
 
-class Standing(Protocol):
+class MembershipState(Protocol):
     """The servers that are members of the cluster, and which of them have what; each by its index."""
 
     @property
@@ -32,8 +32,8 @@ class Standing(Protocol):
 
 
 @runtime_checkable
-class Membered(Protocol):
+class SupportsMembership(Protocol):
     """A system whose servers come and go while it runs."""
 
-    async def standing(self, cluster: Cluster) -> Standing | None:
+    async def standing(self, cluster: Cluster) -> MembershipState | None:
         """As the system says at present; None when it does not say."""

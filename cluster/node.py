@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from assay.cluster.commands import RunsCommands
+from assay.cluster.commands import SupportsCommands
 
 
 class ProcessState(enum.StrEnum):
@@ -50,7 +50,7 @@ class Flow:
         return f"{':' if self.answers else '>'}{self.port}" + (f"/{self.every}" if self.every > 1 else "")
 
 
-class Node(RunsCommands, Protocol):
+class Node(SupportsCommands, Protocol):
     """One machine with an address and one main process of the system under test."""
 
     @property
@@ -162,7 +162,7 @@ class Part(Protocol):
 
 
 @runtime_checkable
-class Several(Protocol):
+class SupportsParts(Protocol):
     """A node that may run processes beside its main one. What a :class:`Node` does, it does to all of them, but for
     ``process``, which is the main one's.
     """
@@ -176,7 +176,7 @@ class Several(Protocol):
 
 
 @runtime_checkable
-class Powered(Protocol):
+class SupportsPowerLoss(Protocol):
     """A node whose power can be cut; its process must be started again afterwards."""
 
     def own_disk_unavailable(self) -> str | None:
@@ -187,7 +187,7 @@ class Powered(Protocol):
 
 
 @runtime_checkable
-class Fillable(Protocol):
+class SupportsDiskFull(Protocol):
     """A node of which the disk with the system's data can be filled."""
 
     def own_disk_unavailable(self) -> str | None:
@@ -213,7 +213,7 @@ class Exhaustion:
 
 
 @runtime_checkable
-class Exhaustible(Protocol):
+class SupportsMemoryLimit(Protocol):
     """A node that can run out of memory."""
 
     async def memory_unavailable(self) -> str | None:
@@ -241,7 +241,7 @@ class Slowed:
 
 
 @runtime_checkable
-class Slowable(Protocol):
+class SupportsSlowDisk(Protocol):
     """A node whose disk can be made slow for its main process."""
 
     def slowness_unavailable(self) -> str | None:
@@ -286,7 +286,7 @@ class Broken:
 
 
 @runtime_checkable
-class Breakable(Protocol):
+class SupportsDiskErrors(Protocol):
     """A node whose disk can fail its main process at a chosen change."""
 
     def slowness_unavailable(self) -> str | None:
@@ -323,7 +323,7 @@ class Traffic:
 
 
 @runtime_checkable
-class Restorable(Protocol):
+class SupportsDataRestore(Protocol):
     """A node whose data, in a folder, can be removed or put back. ``kept``: files that stay, and are in no copy."""
 
     async def contents(self, folder: str, kept: Collection[str] = ()) -> Mapping[str, str]:
@@ -346,7 +346,7 @@ class Restorable(Protocol):
 
 
 @runtime_checkable
-class Shaped(Protocol):
+class SupportsPacketShaping(Protocol):
     """A node that can be made to send its packets otherwise than at once, all of them, and once."""
 
     async def shaping_unavailable(self) -> str | None:
@@ -360,7 +360,7 @@ class Shaped(Protocol):
 
 
 @runtime_checkable
-class Clocked(Protocol):
+class SupportsClockShift(Protocol):
     """A node whose wall clock can be made wrong; its monotonic clock stays right."""
 
     async def shift_clock(self, seconds: float) -> None:

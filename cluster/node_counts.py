@@ -8,7 +8,7 @@ NodeCounts = Mapping[str, int | Sequence[int]]
 
 
 @runtime_checkable
-class NodesDeclared(Protocol):
+class SupportsNodeCounts(Protocol):
     """A system that declares how many nodes its roles can have; one that has a single node needs no ``--nodes``."""
 
     @property

@@ -24,7 +24,7 @@ class SecondStatus:
 
 
 @runtime_checkable
-class SupportsSecond(Protocol):
+class SupportsSecondCopy(Protocol):
     """A node that can run a second copy of its main process."""
 
     def second_unavailable(self) -> str | None:

@@ -34,7 +34,7 @@ class Sidecar:
 
 
 @runtime_checkable
-class Accompanied(Protocol):
+class SupportsSidecars(Protocol):
     """A system with nodes that run more than one process. Real nodes alone do; such a system is not simulated."""
 
     def sidecars(self, node: Node) -> Mapping[str, Sidecar]:
@@ -43,7 +43,7 @@ class Accompanied(Protocol):
 
 def sidecars(system: System, node: Node) -> Mapping[str, Sidecar]:
     """Of a node; none where the system has none. Raises :class:`DeploymentError` for what is none."""
-    if node.role in (ZOOKEEPER_ROLE, CLIENT_ROLE) or not isinstance(system, Accompanied):
+    if node.role in (ZOOKEEPER_ROLE, CLIENT_ROLE) or not isinstance(system, SupportsSidecars):
         return {}
     with asked("sidecars", node):
         found = system.sidecars(node)

@@ -109,7 +109,7 @@ class Software:
 
 
 @runtime_checkable
-class Provisioned(Protocol):
+class SupportsSoftware(Protocol):
     """A system that says what its nodes need."""
 
     def software(self, role: str) -> Software:
@@ -117,7 +117,7 @@ class Provisioned(Protocol):
 
 
 @runtime_checkable
-class ClientsProvisioned(Protocol):
+class SupportsClientSoftware(Protocol):
     """A system with nodes for its clients, and that says what those need."""
 
     @property
@@ -125,7 +125,7 @@ class ClientsProvisioned(Protocol):
 
 
 @runtime_checkable
-class ClientRoles(Protocol):
+class SupportsClientRoles(Protocol):
     """A system whose clients do not talk to nodes of every role: to a server, but not to what watches over it."""
 
     @property
@@ -134,7 +134,7 @@ class ClientRoles(Protocol):
 
 
 @runtime_checkable
-class Switchable(Protocol):
+class SupportsDefects(Protocol):
     """A system with built-in defects."""
 
     def with_defect(self, name: str) -> System:
@@ -166,7 +166,7 @@ class Defect(Protocol):
 
 
 @runtime_checkable
-class DefectsDescribed(Protocol):
+class SupportsDefectDescriptions(Protocol):
     """A system that describes its built-in defects."""
 
     @property
@@ -174,7 +174,7 @@ class DefectsDescribed(Protocol):
 
 
 @runtime_checkable
-class Standalone(Protocol):
+class SupportsStandalone(Protocol):
     """A system that other programs can use: ``assay up`` starts it."""
 
     def standalone(self, partitions: int) -> System:
@@ -182,7 +182,7 @@ class Standalone(Protocol):
 
 
 @runtime_checkable
-class StrikePoints(Protocol):
+class SupportsStrikePoints(Protocol):
     """A system that names events of its event logs at which a fault is worth trying (``--nemesis-list`` lists them)."""
 
     @property
@@ -191,7 +191,7 @@ class StrikePoints(Protocol):
 
 
 @runtime_checkable
-class ZooKeeperClients(Protocol):
+class SupportsZooKeeperClient(Protocol):
     """A system that brings the ZooKeeper client that its own clients get from their runtime on real machines."""
 
     @property
@@ -200,7 +200,7 @@ class ZooKeeperClients(Protocol):
 
 
 @runtime_checkable
-class Configurable(Protocol):
+class SupportsSettings(Protocol):
     """A system with settings of its own that a run, or a search, may vary."""
 
     @property
@@ -215,7 +215,7 @@ class Configurable(Protocol):
 
 
 @runtime_checkable
-class CodeNamed(Protocol):
+class SupportsCodePackages(Protocol):
     """A system that says which Python code is its own; else that is the package that its class lies in."""
 
     @property
@@ -227,7 +227,7 @@ class CodeNamed(Protocol):
 
 
 @runtime_checkable
-class StopSignalNamed(Protocol):
+class SupportsStopSignal(Protocol):
     """A system that says by which signal a process of it is asked to end; else that is SIGTERM."""
 
     def stop_signal(self, role: str) -> Signals:
@@ -235,7 +235,7 @@ class StopSignalNamed(Protocol):
 
 
 @runtime_checkable
-class Retaining(Protocol):
+class SupportsRetention(Protocol):
     """A system whose logs delete what is old, and what is too much: its contract then knows the limits."""
 
     @property
@@ -247,7 +247,7 @@ class Retaining(Protocol):
 
 
 @runtime_checkable
-class FailingOver(Protocol):
+class SupportsFailover(Protocol):
     """A system in which others take over from a server that is gone: its contract then knows how soon."""
 
     @property
@@ -256,7 +256,7 @@ class FailingOver(Protocol):
 
 
 @runtime_checkable
-class PromisingMore(Protocol):
+class SupportsStrongerPromises(Protocol):
     """A system that with some of its settings promises more than its contracts say."""
 
     @property
@@ -265,7 +265,7 @@ class PromisingMore(Protocol):
 
 
 @runtime_checkable
-class Eventful(Protocol):
+class SupportsTurningPoints(Protocol):
     """A system that says which events of its event logs are turning points."""
 
     @property
@@ -283,7 +283,7 @@ StoredRecord = Mapping[str, Any]
 
 
 @runtime_checkable
-class Replicated(Protocol):
+class SupportsReplicas(Protocol):
     """A system whose replicas can be read off its nodes' disks, and compared."""
 
     async def replicas(self, cluster: Cluster) -> Sequence[StoredRecord]:
@@ -295,7 +295,7 @@ class Replicated(Protocol):
 
 
 @runtime_checkable
-class Durable(Protocol):
+class SupportsDataFolder(Protocol):
     """A system that says where its data are as a whole; a real node needs that to have its power cut."""
 
     def data_folder(self, node: Node) -> str:
@@ -316,7 +316,7 @@ class SupportsLockFiles(Protocol):
 
 
 @runtime_checkable
-class Replicating(Protocol):
+class SupportsSoleReplica(Protocol):
     """A system that knows which of its servers have all of something; faults that take a server's data ask, and others
     until that one serves again.
     """
@@ -328,7 +328,7 @@ class Replicating(Protocol):
 
 
 @runtime_checkable
-class Damageable(Protocol):
+class SupportsDataFiles(Protocol):
     """A system that says where its data are; the faults that damage files need it."""
 
     def data_files(self, node: Node) -> Sequence[str]:
@@ -343,7 +343,7 @@ class Damageable(Protocol):
 
 
 @runtime_checkable
-class Grouped(Protocol):
+class SupportsGroups(Protocol):
     """A system whose clients form groups; ``find(cluster, "coordinator", group)`` says who coordinates one."""
 
     @property
@@ -352,7 +352,7 @@ class Grouped(Protocol):
 
 
 @runtime_checkable
-class ClientSessions(Protocol):
+class SupportsClientSessions(Protocol):
     """A system whose clients, on nodes of their own, hold sessions at ZooKeeper themselves."""
 
     @property
@@ -360,7 +360,7 @@ class ClientSessions(Protocol):
 
 
 @runtime_checkable
-class Holdable(Protocol):
+class SupportsHold(Protocol):
     """A system whose processes stop themselves on request (SIGSTOP) right after an event of their event log."""
 
     @property
@@ -375,7 +375,7 @@ class Holdable(Protocol):
 
 
 @runtime_checkable
-class Movable(Protocol):
+class SupportsMove(Protocol):
     """A system whose replicas can be moved from node to node while it runs."""
 
     async def replicas_of(self, cluster: Cluster, key: str) -> Sequence[Node] | None:

@@ -28,7 +28,7 @@ from assay.checkers.judging.unknown_reasons import silent, too_busy, unheard_of
 from assay.checkers.judging.validate import validate
 from assay.checkers.judging.verdict import Examined, Finding, Judgement, Verdict
 from assay.checkers.objects import kinds as objects
-from assay.checkers.partitioned_by_key import Answers, Dividing, Question, divisible, together
+from assay.checkers.partitioned_by_key import Answers, Question, SupportsPartitioning, divisible, together
 from assay.checkers.servers.invariants import CUT
 from assay.harness.core.history.kinds import UNRECORDED
 
@@ -201,7 +201,11 @@ class _Judging:
 
     def _divide(self) -> None:
         """Has answered by key what can be, where the engine shares out such a history."""
-        if not isinstance(self.engine, Dividing) or self.going_on or may_have_lost(self.engine, self.contract):
+        if (
+            not isinstance(self.engine, SupportsPartitioning)
+            or self.going_on
+            or may_have_lost(self.engine, self.contract)
+        ):
             return  # what the log's checks read is made of all keys where power was lost
         families = [family for family in divisible(self.families) if self._has(family)]
         if not families:

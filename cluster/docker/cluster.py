@@ -28,7 +28,7 @@ from assay.cluster.ssh import disk_slowness
 from assay.cluster.ssh.connection import Login, SshConnection
 from assay.cluster.ssh.node import Disk, SshNode
 from assay.cluster.ssh.node_processes import Program, beside
-from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, Durable, System
+from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, SupportsDataFolder, System
 
 HOME = f"/{code_archive.ROOT}"
 SSH_WITHIN = 30.0
@@ -139,7 +139,7 @@ class DockerCluster(SshCluster):
         """A loop device for each server, by name, or why there are none."""
         if not self._own_disks:
             return "this cluster was made without disks of its nodes' own"
-        if not isinstance(self._system, Durable):
+        if not isinstance(self._system, SupportsDataFolder):
             return f"{self._system.name} does not say where its data are (`data_folder`)"
         devices = {}
         for item in self._plans:
@@ -155,7 +155,7 @@ class DockerCluster(SshCluster):
 
     def _make_preloads(self) -> list[bytes]:
         """An archive of each library; where one is missing, why."""
-        if self._lacking[preload.SLOWNESS] is None and not isinstance(self._system, Durable):
+        if self._lacking[preload.SLOWNESS] is None and not isinstance(self._system, SupportsDataFolder):
             self._lacking[preload.SLOWNESS] = f"{self._system.name} does not say where its data are (`data_folder`)"
         archives = []
         for one in [one for one, lack in self._lacking.items() if lack is None]:
@@ -239,7 +239,7 @@ class DockerCluster(SshCluster):
         if libraries:
             theirs = environment.get("LD_PRELOAD")
             environment["LD_PRELOAD"] = ":".join([*libraries, *([theirs] if theirs else [])])
-        if disk_slowness.LIBRARY in libraries and isinstance(self._system, Durable):
+        if disk_slowness.LIBRARY in libraries and isinstance(self._system, SupportsDataFolder):
             environment[disk_slowness.FOLDER] = self._system.data_folder(node)
         owned = [*self._files[node.name], *written(self._system, node)]
         main = Program(command(self._system, node), found.folder or HOME, environment, found.user, owned)
@@ -254,7 +254,7 @@ class DockerCluster(SshCluster):
         """Or the reason why it has none."""
         if isinstance(disks, str):
             node.lacks_disk(disks)
-        elif node.name in disks and isinstance(self._system, Durable):
+        elif node.name in disks and isinstance(self._system, SupportsDataFolder):
             await node.give_disk(Disk(disk.NODE_DEVICE, self._system.data_folder(node)))
 
     def _describe(self, images: Mapping[str, software.NodeImage], net: network.RunNetwork) -> dict[str, str]:

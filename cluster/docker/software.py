@@ -21,10 +21,10 @@ from assay.cluster.sidecars import USER
 from assay.cluster.system import (
     CLIENT_ROLE,
     ZOOKEEPER_ROLE,
-    ClientsProvisioned,
     DeploymentError,
-    Provisioned,
     Software,
+    SupportsClientSoftware,
+    SupportsSoftware,
     System,
 )
 
@@ -63,8 +63,8 @@ class NodeImage:
 def needed(system: System, role: str) -> Software:
     """By the nodes of a role. Raises :class:`DeploymentError` for what cannot be meant."""
     if role == CLIENT_ROLE:
-        software = system.client_software if isinstance(system, ClientsProvisioned) else Software()
-    elif role == ZOOKEEPER_ROLE or not isinstance(system, Provisioned):
+        software = system.client_software if isinstance(system, SupportsClientSoftware) else Software()
+    elif role == ZOOKEEPER_ROLE or not isinstance(system, SupportsSoftware):
         software = Software()
     else:
         software = system.software(role)

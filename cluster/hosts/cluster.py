@@ -27,7 +27,7 @@ from assay.cluster.ssh.connection import PART, SshConnection
 from assay.cluster.ssh.node import SshNode
 from assay.cluster.ssh.node_processes import Program, beside
 from assay.cluster.ssh.ssh_address import Reach
-from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_PORT, ZOOKEEPER_ROLE, Durable, Holdable, System
+from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_PORT, ZOOKEEPER_ROLE, SupportsDataFolder, SupportsHold, System
 
 HOME = f"/{code_archive.ROOT}"
 SSH_WITHIN = 15.0
@@ -157,9 +157,9 @@ class HostCluster(SshCluster):
             return [*beside, zookeeper.DATA]
         events = self._system.event_log(node)
         more = [] if events is None else [events, second_log(events)]
-        if isinstance(self._system, Durable) and node.role != CLIENT_ROLE:
+        if isinstance(self._system, SupportsDataFolder) and node.role != CLIENT_ROLE:
             more.append(self._system.data_folder(node))
-        if isinstance(self._system, Holdable):
+        if isinstance(self._system, SupportsHold):
             more.append(self._system.hold_file(node))
         return [*beside, *self._system.logs(node), *more]
 

@@ -69,10 +69,10 @@ def _sized(system: System, arguments: argparse.Namespace) -> Settings:
 
 def _system(arguments: argparse.Namespace) -> System:
     """Raises ``SettingsError``, ``InputError``."""
-    from assay.cluster.system import Standalone
+    from assay.cluster.system import SupportsStandalone
 
     system = system_named(arguments.system)
-    if isinstance(system, Standalone):
+    if isinstance(system, SupportsStandalone):
         system = system.standalone(arguments.partitions)
     if arguments.defect is not None and arguments.defect not in system.defects:
         raise InputError(f"no defect {arguments.defect!r}; there are {', '.join(system.defects)}")

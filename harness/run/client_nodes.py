@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from assay.cluster.addresses import at
 from assay.cluster.node import Cluster, Node, by_role
-from assay.cluster.system import CLIENT_ROLE, Software, System, ZooKeeperClients
+from assay.cluster.system import CLIENT_ROLE, Software, SupportsZooKeeperClient, System
 from assay.harness.core.client import Endpoint, Home
 from assay.harness.remote import PORT, server
 from assay.harness.run.packages import packages_of
@@ -39,7 +39,7 @@ class WithClientNodes:
         self._system = system
         self._client = importable(client)
         self._argv = server.argv(
-            self._client, system.zookeeper_client if isinstance(system, ZooKeeperClients) else None
+            self._client, system.zookeeper_client if isinstance(system, SupportsZooKeeperClient) else None
         )
         # Not by __getattr__: whether a protocol is satisfied is seen by the attributes that are really there.
         for name in dir(system):

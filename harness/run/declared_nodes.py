@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from assay.cluster.node_counts import NodesDeclared
+from assay.cluster.node_counts import SupportsNodeCounts
 from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, System
 from assay.harness.run.settings import Settings
 
@@ -26,7 +26,7 @@ def declared(system: System, more: NodeCounts | None = None) -> Declared:
 
     Raises ``ValueError`` for what cannot be meant.
     """
-    found = read(system, system.node_counts, "node_counts") if isinstance(system, NodesDeclared) else {}
+    found = read(system, system.node_counts, "node_counts") if isinstance(system, SupportsNodeCounts) else {}
     return found if more is None else {**found, **read(system, more, "node_counts of the experiment")}
 
 

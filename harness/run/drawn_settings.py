@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from assay.cluster.system import Configurable, System
+from assay.cluster.system import SupportsSettings, System
 from assay.harness.run.settings import derive
 
 LEFT_ALONE: Final = 0.3
@@ -16,7 +16,7 @@ LEFT_ALONE: Final = 0.3
 def drawn_configuration(system: System, given: Sequence[str], seed: int) -> tuple[str, ...]:
     """What is given, and of the settings that the system varies some more, each from the seed and its name alone."""
     configuration = {text.partition("=")[0]: text for text in given}
-    for name, values in (system.variants if isinstance(system, Configurable) else {}).items():
+    for name, values in (system.variants if isinstance(system, SupportsSettings) else {}).items():
         rng = random.Random(derive(seed, "variant", name))
         if rng.random() >= LEFT_ALONE and name not in configuration:
             configuration[name] = f"{name}={_drawn(rng.choice(list(values)), rng)}"

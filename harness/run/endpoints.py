@@ -6,7 +6,7 @@ from typing import Any
 
 from assay.cluster.addresses import at
 from assay.cluster.node import Cluster, by_role
-from assay.cluster.system import ZOOKEEPER_PORT, ZOOKEEPER_ROLE, ClientRoles, System
+from assay.cluster.system import ZOOKEEPER_PORT, ZOOKEEPER_ROLE, SupportsClientRoles, System
 from assay.harness.core.client import Endpoint
 from assay.nemesis.schedule.target import servers
 
@@ -16,7 +16,7 @@ def endpoints(
 ) -> list[Endpoint]:
     """One per server that clients belong to: its own address first; with all of ZooKeeper's, and what is on."""
     everyone = servers(cluster, system)
-    wanted = system.client_roles if isinstance(system, ClientRoles) else system.roles
+    wanted = system.client_roles if isinstance(system, SupportsClientRoles) else system.roles
     nodes = [node for node in everyone if node.role in wanted]
     addresses = [at(node.address, system.port(node.role)) for node in nodes]
     roles = {

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from assay.cluster.node import Cluster, NodeError
 from assay.cluster.rng import Chance
-from assay.cluster.system import ZOOKEEPER_ROLE, System, ZooKeeperClients
+from assay.cluster.system import ZOOKEEPER_ROLE, SupportsZooKeeperClient, System
 from assay.harness.core.abandoned_tasks import awaited, leave_behind
 from assay.harness.remote.runtime import ClientRuntime
 from assay.harness.run.faults import node_counts
@@ -222,7 +222,7 @@ class RealWorld:
         return list(asyncio.all_tasks(self.loop))
 
     def runtime(self) -> Any:
-        zookeeper = self._system.zookeeper_client if isinstance(self._system, ZooKeeperClients) else None
+        zookeeper = self._system.zookeeper_client if isinstance(self._system, SupportsZooKeeperClient) else None
         return ClientRuntime(self.chance.source("client", derive(self._settings.seed, "client")), zookeeper)
 
     async def save_logs(self, folder: Path) -> list[str]:

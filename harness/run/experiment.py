@@ -20,7 +20,7 @@ import pytest
 
 from assay.checkers.judging.contract import Contract
 from assay.cluster.node_counts import NodeCounts
-from assay.cluster.sidecars import Accompanied
+from assay.cluster.sidecars import SupportsSidecars
 from assay.cluster.system import System
 from assay.harness.core.blocking import BlockingClient
 from assay.harness.core.client import Client
@@ -88,7 +88,7 @@ class Experiment:
             return f"{self.client.__name__} blocks; the simulation has no threads"
         if getattr(type(self.system), "entry", None) is System.entry:
             return f"{self.system.name} has no `entry`, so there is nothing to simulate"
-        if isinstance(self.system, Accompanied):
+        if isinstance(self.system, SupportsSidecars):
             return f"{self.system.name} has processes beside a node's main one (`sidecars`), and they have no `entry`"
         return None
 

@@ -5,7 +5,14 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from assay.cluster.naming import node_name
-from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, ClientSessions, Eventful, StrikePoints, System
+from assay.cluster.system import (
+    CLIENT_ROLE,
+    ZOOKEEPER_ROLE,
+    SupportsClientSessions,
+    SupportsStrikePoints,
+    SupportsTurningPoints,
+    System,
+)
 from assay.harness.core.files import read_file
 from assay.harness.run.limits import too_many_nodes
 from assay.harness.run.settings import NONE, Settings, SettingsError, derive
@@ -147,7 +154,7 @@ def schedule(
         tuple(system.keys()),
         nodes.get(CLIENT_ROLE, 0),
         groups(system),
-        isinstance(system, ClientSessions),
+        isinstance(system, SupportsClientSessions),
         spares([faults[name] for name in possible(system, settings, faults)]),
         tuple(own),
         tuple(node_name(system.roles, role, index) for role in own for index in range(1, own[role] + 1)),
@@ -161,7 +168,7 @@ def schedule(
             interval=settings.nemesis_interval,
             time_limit=settings.time_limit,
             everywhere=everywhere,
-            events=tuple(system.turning_points) if isinstance(system, Eventful) else (),
+            events=tuple(system.turning_points) if isinstance(system, SupportsTurningPoints) else (),
         )
     return draw(
         derive(settings.seed, "nemesis"),
@@ -193,7 +200,7 @@ def listing(faults: Catalogue, systems: Iterable[System]) -> str:
     """What ``--nemesis-list`` prints: one line per fault, and per event at which a system is worth striking."""
     parts = [_columns(faults.descriptions())]
     for system in systems:
-        if isinstance(system, StrikePoints) and system.strike_points:
+        if isinstance(system, SupportsStrikePoints) and system.strike_points:
             how = "--nemesis-trigger=hold:EVENT:KEY --nemesis-target=origin"
             parts.append(f"events of the {system.name}, exactly at which a fault can strike: {how}")
             parts[-1] += "\n" + _columns(system.strike_points)

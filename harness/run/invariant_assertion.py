@@ -8,7 +8,7 @@ each was looked at, as rows ``asserted``. What they mean is said in ``assay.chec
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from assay.cluster.inspection import Asserting, Invariants, SeenAtRest
+from assay.cluster.inspection import Invariants, SeenAtRest, SupportsInvariants
 from assay.cluster.node import Cluster
 from assay.cluster.system import System
 from assay.harness.core.history import History
@@ -27,7 +27,7 @@ class Assertions:
         self, system: System, cluster: Cluster, history: History, stamps: Stamps, on_broken: Callable[[], None]
     ) -> None:
         """Does nothing where the system has no invariants, or cannot be looked at. ``on_broken`` is called once."""
-        self._invariants = system.invariants(cluster) if isinstance(system, Asserting) else None
+        self._invariants = system.invariants(cluster) if isinstance(system, SupportsInvariants) else None
         if self._invariants is None:
             return
         self._history, self._stamps, self._on_broken = history, stamps, on_broken

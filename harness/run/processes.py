@@ -7,7 +7,7 @@ Rows of ``looks`` with look 0; what they mean is said where they are judged, in
 from collections.abc import Sequence
 from typing import Final
 
-from assay.cluster.node import Cluster, Node, NodeError, Part, ProcessState, Several
+from assay.cluster.node import Cluster, Node, NodeError, Part, ProcessState, SupportsParts
 from assay.harness.core.history import History
 from assay.harness.core.timestamps import Stamps
 
@@ -30,7 +30,7 @@ async def record_processes(cluster: Cluster, servers: Sequence[Node], history: H
             history.look(look=0, time=moment, ended=moment, what="crashed", node=crash.node)
     for server in servers:
         parts: dict[str, Node | Part] = {server.name: server}
-        if isinstance(server, Several):
+        if isinstance(server, SupportsParts):
             parts |= {f"{server.name}/{named}": server.part(named) for named in server.beside}
         for name, part in parts.items():
             begun = stamps.now()

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from assay.checkers.liveness.snapshots import STALL
-from assay.cluster.inspection import Observable
+from assay.cluster.inspection import SupportsSnapshots
 from assay.cluster.node import Cluster, NodeError
 from assay.cluster.system import DeploymentError
 from assay.harness.core.history import History
@@ -29,7 +29,7 @@ MOST_TIMES: Final = 3
 class Watch:
     """Of one run."""
 
-    system: Observable
+    system: SupportsSnapshots
     cluster: Cluster
     runtime: Any
     history: History

@@ -40,21 +40,21 @@ def _lacking(one: object) -> list[str]:
 
 def described_defects(name: str = DEFAULT) -> Sequence[Defect]:
     """The defects built into a system, with what each does. Raises ``SettingsError`` when it describes none."""
-    from assay.cluster.system import DefectsDescribed
+    from assay.cluster.system import SupportsDefectDescriptions
 
     system = system_named(name)
-    if not isinstance(system, DefectsDescribed):
+    if not isinstance(system, SupportsDefectDescriptions):
         raise SettingsError(f"--system={name} describes no defects: it has no described_defects")
     return system.described_defects
 
 
 def with_defect(system: System, name: str | None) -> System:
     """The system with one of its defects switched on. Raises ``TypeError`` for one that cannot switch them."""
-    from assay.cluster.system import Switchable
+    from assay.cluster.system import SupportsDefects
 
     if name is None:
         return system
-    if not isinstance(system, Switchable):
+    if not isinstance(system, SupportsDefects):
         raise TypeError(f"{system.name} lists defects, but has no with_defect(name) that switches one on")
     return system.with_defect(name)
 
@@ -63,14 +63,14 @@ def with_limits(contract: Contract, system: System) -> Contract:
     """The contract with what the system says of itself, where it does not say so: what its logs may delete at first,
     and how long a failover takes; and with what it rules out by its settings.
     """
-    from assay.cluster.system import FailingOver, PromisingMore, Retaining
+    from assay.cluster.system import SupportsFailover, SupportsRetention, SupportsStrongerPromises
 
-    if isinstance(system, Retaining) and contract.retention_ms is None:
+    if isinstance(system, SupportsRetention) and contract.retention_ms is None:
         kept = {"retention_ms": system.retention_ms, "retention_bytes": system.retention_bytes}
         contract = msgspec.structs.replace(contract, **kept)
-    if isinstance(system, FailingOver) and contract.failover is None:
+    if isinstance(system, SupportsFailover) and contract.failover is None:
         contract = msgspec.structs.replace(contract, failover=system.failover)
-    if isinstance(system, PromisingMore):
+    if isinstance(system, SupportsStrongerPromises):
         contract = contract.tolerate_no_more(*system.rules_out)
     return contract
 
@@ -80,11 +80,11 @@ def configured(system: System, configuration: Sequence[str]) -> System:
 
     Raises ``SettingsError`` for a setting that it does not have, or a value of another type.
     """
-    from assay.cluster.system import Configurable
+    from assay.cluster.system import SupportsSettings
 
     for text in configuration:
         name, _, value = text.partition("=")
-        if not isinstance(system, Configurable):
+        if not isinstance(system, SupportsSettings):
             raise SettingsError(f"--set={text}: {system.name} has no settings to be set here")
         try:
             system = system.with_setting(name, value)

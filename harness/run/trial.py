@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from assay.cluster.deploy import start_system
-from assay.cluster.inspection import Inspectable, Observable
+from assay.cluster.inspection import SupportsInspection, SupportsSnapshots
 from assay.cluster.node import Cluster, Node, NodeError
-from assay.cluster.system import ZOOKEEPER_ROLE, DeploymentError, Replicated, System
+from assay.cluster.system import ZOOKEEPER_ROLE, DeploymentError, SupportsReplicas, System
 from assay.harness.core.client import Endpoint
 from assay.harness.core.generator import Generator, phases, rate, split_phases, time_limit
 from assay.harness.core.history import History, worker_nodes
@@ -218,7 +218,7 @@ class Trial:
             if completed.completion.outcome is Outcome.OK:
                 conductor.acknowledged()
 
-        inspector = self.system.inspector(self.cluster) if isinstance(self.system, Inspectable) else None
+        inspector = self.system.inspector(self.cluster) if isinstance(self.system, SupportsInspection) else None
         recorder = Inspecting(history, inspector, stamps, self._assertions.acknowledged)
         records, stop = NewRecords(recorder), asyncio.Event()
         ticker = asyncio.get_running_loop().create_task(self._tick(stamps, stop), name="progress and interrupt")
@@ -322,7 +322,7 @@ class Trial:
 
     async def _come_to_rest(self, history: History, stamps: Stamps) -> None:
         """Has a system looked at until it is at rest, or until all deadlines for that are over."""
-        if isinstance(self.system, Observable):
+        if isinstance(self.system, SupportsSnapshots):
             self.tally.stage = "coming to rest"
             watch = Watch(self.system, self.cluster, self.world.runtime(), history, stamps)
             trouble = await watch.until_at_rest(self.experiment.contract.rest, lambda: self._cut_short)
@@ -331,7 +331,7 @@ class Trial:
 
     async def _read_replicas(self, history: History) -> None:
         """What lies on the nodes' disks, of a system that can read them; all of it or, with a reason to doubt, none."""
-        if not isinstance(self.system, Replicated):
+        if not isinstance(self.system, SupportsReplicas):
             return
         self.tally.stage = "reading the replicas"
         try:

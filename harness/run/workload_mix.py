@@ -13,7 +13,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 from assay.checkers.judging.contract import Contract
-from assay.cluster.system import Configurable, System
+from assay.cluster.system import SupportsSettings, System
 from assay.harness.core.generator import Generator, Source, as_generator, mix, split_phases
 from assay.harness.run.settings import ALL, NONE, Settings, SettingsError, derive
 
@@ -145,7 +145,7 @@ def mixed(experiment: Experiment, settings: Settings) -> Experiment:
 
 
 def _set(system: System, one: WorkloadMix, name: str, value: str) -> System:
-    if not isinstance(system, Configurable):
+    if not isinstance(system, SupportsSettings):
         raise SettingsError(f"the mix {one.name} sets {name}, and {system.name} has no settings to be set here")
     try:
         return system.with_setting(name, value)

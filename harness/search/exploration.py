@@ -13,7 +13,14 @@ from typing import Final
 
 from assay.checkers.engine import Engines
 from assay.checkers.judging.verdict import Verdict
-from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, ClientSessions, Configurable, Eventful, System
+from assay.cluster.system import (
+    CLIENT_ROLE,
+    ZOOKEEPER_ROLE,
+    SupportsClientSessions,
+    SupportsSettings,
+    SupportsTurningPoints,
+    System,
+)
 from assay.harness.run.attempt import Attempt, InfrastructureError, Reports
 from assay.harness.run.drawn_settings import few
 from assay.harness.run.experiment import Experiment
@@ -112,7 +119,7 @@ class Exploration:
             examples=tally.examples,
             verdicts=tally.verdicts,
             states=dict(result.reached),
-            events=tuple(system.turning_points) if isinstance(system, Eventful) else (),
+            events=tuple(system.turning_points) if isinstance(system, SupportsTurningPoints) else (),
             faults=terrain(system, self.settings, self.registry.faults).faults,
             code=reached_code(self._modules, result.code),
         )
@@ -256,19 +263,19 @@ def terrain(system: System, base: Settings, catalogue: Catalogue) -> Terrain:
         name for name in sorted({*catalogue.all, *mixable(catalogue)}) if unsuited(catalogue[name], system) is None
     ]
     asked = () if base.nemesis == (MIX,) else base.nemesis
-    variants = system.variants if isinstance(system, Configurable) else {}
+    variants = system.variants if isinstance(system, SupportsSettings) else {}
     everything = Terrain(
         catalogue=catalogue,
         base=Example.of(base, Schedule(0)),
         faults=asked or tuple(suited),
         keys=tuple(system.keys()),
-        turning_points=tuple(system.turning_points) if isinstance(system, Eventful) else (),
+        turning_points=tuple(system.turning_points) if isinstance(system, SupportsTurningPoints) else (),
         variants=tuple((name, few(values)) for name, values in variants.items()),
         ensemble=ZOOKEEPER_ROLE in system.roles,
         clients=lambda nodes: replace(base, nodes=nodes).client_node_count if CLIENT_ROLE in system.roles else 0,
         groups=groups(system),
         resizable=not base.role_nodes,
-        sessions=isinstance(system, ClientSessions),
+        sessions=isinstance(system, SupportsClientSessions),
     )
     if asked:
         return everything

@@ -103,7 +103,7 @@ class Plays(Protocol):
 
 
 @runtime_checkable
-class Leaving(Protocol):
+class SupportsBranching(Protocol):
     """A player that can leave runs that it has played."""
 
     def branch(
@@ -199,7 +199,7 @@ class Explorer:
 
     def _branches(self, number: int) -> tuple[Example, Example] | None:
         """Some runs that leave those that were played before. The first that fails, as :meth:`_batch` has it."""
-        if not isinstance(self._player, Leaving) or self._over():
+        if not isinstance(self._player, SupportsBranching) or self._over():
             return None
         chance = Random(derive(self._terrain.base.seed, "branches", number))
         first = self._take(self._player.branch(chance, self._further, self._left(BRANCHES), self._over))

@@ -14,7 +14,7 @@ from random import Random
 from typing import Final
 
 from assay.checkers.judging.verdict import Judgement, Verdict
-from assay.cluster.system import Eventful
+from assay.cluster.system import SupportsTurningPoints
 from assay.harness.core.history.memory_reader import HandedOver
 from assay.harness.run.attempt import Reports
 from assay.harness.run.judging import Unjudged, judge_together
@@ -76,7 +76,7 @@ class QuickPlayer:
         self._player = player
         self._patience = patience
         system = player.experiment.deployed()
-        self._turning_points = frozenset(system.turning_points if isinstance(system, Eventful) else ())
+        self._turning_points = frozenset(system.turning_points if isinstance(system, SupportsTurningPoints) else ())
         self._stages = Stages(
             lambda end: Stage(
                 player.experiment, player.base, player.registry, end, counter(modules) if modules else None

@@ -5,7 +5,7 @@ stops itself (SIGSTOP) in the very step that wrote it; once its line has been re
 that as its last event, the step acts, the order is withdrawn, and every other process that stands still goes on. A line
 that is read while no process stands stopped at it was written before the order came, and does not count.
 
-The file of orders (:class:`assay.cluster.system.Holdable`) is that of the fault ``hold``, so the two exclude each
+The file of orders (:class:`assay.cluster.system.SupportsHold`) is that of the fault ``hold``, so the two exclude each
 other.
 """
 
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from assay.cluster.node import Node, NodeError, ProcessState
-from assay.cluster.system import Holdable, System
+from assay.cluster.system import SupportsHold, System
 from assay.nemesis.faults.fault import on_each
 from assay.nemesis.schedule.trigger import OnEvent
 
@@ -43,7 +43,7 @@ class Ambush:
         """Raises ``NodeError``: no such orders here, or another step's stands."""
         if self._trigger is not None:
             raise NodeError(f"another step has the processes stop at {self._trigger.event}: one at a time can")
-        if not isinstance(self.system, Holdable):
+        if not isinstance(self.system, SupportsHold):
             raise NodeError(f"{self.system.name} cannot stop itself after an event (hold_file)")
         self.step, self._trigger = step, trigger
         order = trigger.event if trigger.key is None else f"{trigger.event} {trigger.key}"
@@ -93,7 +93,7 @@ class Ambush:
         A node that cannot be reached keeps no other from going on; it is still to be asked then, by another call.
         """
         system = self.system
-        if self._trigger is None or not isinstance(system, Holdable):
+        if self._trigger is None or not isinstance(system, SupportsHold):
             return
         errors: list[NodeError] = []
 

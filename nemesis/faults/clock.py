@@ -11,7 +11,7 @@ import asyncio
 import random
 from typing import cast
 
-from assay.cluster.node import Clocked, Cluster, Node, NodeError
+from assay.cluster.node import Cluster, Node, NodeError, SupportsClockShift
 from assay.cluster.system import System
 from assay.nemesis.faults.fault import LINGER_SECONDS, Census, Injection, Proof, Scope
 from assay.nemesis.faults.impact import Impact
@@ -41,7 +41,7 @@ class Clock(ServerFault):
         if not nodes:
             return "there is no server to do it to (--nodes=3)"
         for node in nodes:
-            if not isinstance(node, Clocked):
+            if not isinstance(node, SupportsClockShift):
                 return f"a {cluster.kind} node's clock cannot be set; the simulation's can (--cluster=sim)"
             try:
                 await node.clock_shift()
@@ -58,7 +58,7 @@ class Clock(ServerFault):
             injection.background = asyncio.get_running_loop().create_task(_strobe(injection, seconds, strobe))
 
     async def strike(self, injection: Injection, node: Node) -> None:
-        await cast(Clocked, node).shift_clock(_parameter(injection, "seconds"))
+        await cast(SupportsClockShift, node).shift_clock(_parameter(injection, "seconds"))
         injection.evidence[node.name] = {"changes": 1}
         await self.look(injection, node)
 
@@ -66,7 +66,7 @@ class Clock(ServerFault):
         """Once it was seen to be wrong by so much, that is what was seen."""
         seen, seconds = injection.evidence[node.name], _parameter(injection, "seconds")
         if seen.get("shift") != seconds:
-            seen["shift"] = await cast(Clocked, node).clock_shift()
+            seen["shift"] = await cast(SupportsClockShift, node).clock_shift()
 
     async def observe(self, injection: Injection) -> None:
         for node in injection.targets:
@@ -77,7 +77,7 @@ class Clock(ServerFault):
         await super().heal(injection)
 
     async def undo(self, injection: Injection, node: Node) -> None:
-        if isinstance(node, Clocked):
+        if isinstance(node, SupportsClockShift):
             await node.shift_clock(0.0)
 
     def proof(self, injection: Injection) -> Proof:
@@ -93,7 +93,7 @@ async def _strobe(injection: Injection, seconds: float, period: float) -> None:
         await asyncio.sleep(period)
         wrong = not wrong
         for node in injection.targets:
-            await cast(Clocked, node).shift_clock(seconds if wrong else 0.0)
+            await cast(SupportsClockShift, node).shift_clock(seconds if wrong else 0.0)
             injection.evidence[node.name]["changes"] += 1
 
 

@@ -19,7 +19,14 @@ from collections.abc import Sequence
 from typing import Final
 
 from assay.cluster.node import Cluster, Flow
-from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_PORT, ZOOKEEPER_ROLE, ClientSessions, Grouped, System
+from assay.cluster.system import (
+    CLIENT_ROLE,
+    ZOOKEEPER_PORT,
+    ZOOKEEPER_ROLE,
+    SupportsClientSessions,
+    SupportsGroups,
+    System,
+)
 from assay.nemesis.engine.cut_ledger import Drop, Manner, both_ways
 from assay.nemesis.faults.cut_fault import Cutting, probe_counters
 from assay.nemesis.faults.fault import Census, Injection, Scope, with_key
@@ -93,7 +100,7 @@ class CutConsumer(_CutsOfClients, Partition):
 class ConsumerFromZooKeeper(_CutsOfClients, Partition):
     """Client nodes from every ZooKeeper node."""
 
-    capabilities: Sequence[type] = (ClientSessions,)
+    capabilities: Sequence[type] = (SupportsClientSessions,)
 
     def __init__(self) -> None:
         super().__init__(Shape.FROM_ZOOKEEPER)
@@ -107,7 +114,7 @@ class ConsumerFromCoordinator(_CutsOfClients, Cutting):
 
     name = "consumer-from-coordinator"
     description = "a consumer's node cut from the server that coordinates its group, not from the others"
-    capabilities: Sequence[type] = (Grouped,)
+    capabilities: Sequence[type] = (SupportsGroups,)
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
         whom = _whom(self.name, rng, census, target)

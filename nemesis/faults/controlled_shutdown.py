@@ -11,7 +11,7 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from assay.cluster.membership import HandingOver
+from assay.cluster.membership import SupportsHandover
 from assay.cluster.node import Node
 from assay.nemesis.faults.fault import Census, Injection, Proof
 from assay.nemesis.faults.process import draw_target, proved
@@ -25,14 +25,14 @@ class ControlledShutdown(Restart):
 
     name = "controlled-shutdown"
     description = "a leader is ended cleanly (SIGTERM), others lead before it ends; started again at the heal"
-    capabilities: Sequence[type] = (HandingOver,)
+    capabilities: Sequence[type] = (SupportsHandover,)
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
         return draw_target(rng, census, target, (Kind.ONE,) if census.keys == () else (Kind.LEADER,))
 
     async def inject(self, injection: Injection) -> None:
         system = injection.context.system
-        if not isinstance(system, HandingOver):
+        if not isinstance(system, SupportsHandover):
             raise TargetError(f"{system.name} does not say what a process led when it ended (handed_over)")
         nodes: Mapping[str, Node] = {node.name: node for node in injection.targets}
 

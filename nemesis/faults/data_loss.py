@@ -8,12 +8,12 @@
 
 Unlike damage (:mod:`assay.nemesis.faults.file_damage`), what was fsynced goes, too, and nothing in what is left says
 so. No replicated system survives that everywhere, so one server suffers it at a time, and the same one all through a
-run: the one that was hit first. Where a system can say that a server alone has all of something (``Replicating``), the
-fault waits until another has it as well, and fails where none gets it; one that does not serve yet after another fault
-does not count, as it may be in sync in its former life alone. It fails at once where those that have it are held by
-other faults: one that is cut off may be taken out of an in-sync set before the server that lost its data is, which then
-is the last of it. For the same reason no fault takes the last of the others away before that server serves again
-(:mod:`assay.nemesis.engine.active_faults`).
+run: the one that was hit first. Where a system can say that a server alone has all of something
+(``SupportsSoleReplica``), the fault waits until another has it as well, and fails where none gets it; one that does not
+serve yet after another fault does not count, as it may be in sync in its former life alone. It fails at once where
+those that have it are held by other faults: one that is cut off may be taken out of an in-sync set before the server
+that lost its data is, which then is the last of it. For the same reason no fault takes the last of the others away
+before that server serves again (:mod:`assay.nemesis.engine.active_faults`).
 
 Proof: that of the kill, and the files as they were read back: none is left, or they are those of the copy and not those
 of before.
@@ -24,8 +24,8 @@ import random
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, cast
 
-from assay.cluster.node import Cluster, Node, Restorable
-from assay.cluster.system import Durable, Replicating, SupportsLockFiles, System
+from assay.cluster.node import Cluster, Node, SupportsDataRestore
+from assay.cluster.system import SupportsDataFolder, SupportsLockFiles, SupportsSoleReplica, System
 from assay.nemesis.faults.fault import NOT_READY_ERRORS, Census, FaultContext, Injection, Proof, on_each
 from assay.nemesis.faults.impact import Impact
 from assay.nemesis.faults.kill import Kill
@@ -49,7 +49,7 @@ class Wipe(Kill):
 
     name = "wipe"
     description = "the process is killed and all its data are removed; started again with nothing at the heal"
-    capabilities: Sequence[type] = (Durable,)
+    capabilities: Sequence[type] = (SupportsDataFolder,)
     impact = Impact(ends_process=True, damages_files=True)
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
@@ -64,7 +64,7 @@ class Wipe(Kill):
         everyone = servers(cluster, system)
         if len(everyone) == 1:
             return "it needs a second server, which keeps what the first loses (--nodes=3)"
-        if not all(isinstance(node, Restorable) for node in everyone):
+        if not all(isinstance(node, SupportsDataRestore) for node in everyone):
             return f"a {cluster.kind} node's data cannot be removed and put back"
         return await probe_processes(everyone)
 
@@ -110,7 +110,7 @@ class Wipe(Kill):
             await self._aim(injection)  # it may have taken a while, and others have left the in-sync sets
         else:
             await super().end(injection, node)
-        folder, disk = _folder(injection, node), cast(Restorable, node)
+        folder, disk = _folder(injection, node), cast(SupportsDataRestore, node)
         kept = lock_files(injection.context.system, node)
         before = await disk.contents(folder, kept)
         await disk.remove_contents(folder, kept)
@@ -152,7 +152,7 @@ class Rollback(Wipe):
         folder = _folder(injection, node)
         if copied == STOPPED:
             await node.terminate()
-        copy = await cast(Restorable, node).save(folder, lock_files(injection.context.system, node))
+        copy = await cast(SupportsDataRestore, node).save(folder, lock_files(injection.context.system, node))
         seen_of(injection, node).update({"copied": copied, "copy": dict(copy)})
         if copied == STOPPED:
             await node.start()
@@ -173,7 +173,7 @@ class Rollback(Wipe):
 
     async def end(self, injection: Injection, node: Node) -> None:
         await Kill.end(self, injection, node)
-        folder, disk, seen = _folder(injection, node), cast(Restorable, node), seen_of(injection, node)
+        folder, disk, seen = _folder(injection, node), cast(SupportsDataRestore, node), seen_of(injection, node)
         kept = lock_files(injection.context.system, node)
         copy, before = seen.pop("copy"), await disk.contents(folder, kept)
         await disk.restore(folder, kept)
@@ -185,7 +185,7 @@ class Rollback(Wipe):
     async def heal(self, injection: Injection) -> None:
         async def tidy(node: Node) -> None:
             seen_of(injection, node).pop("copy", None)
-            if isinstance(node, Restorable):
+            if isinstance(node, SupportsDataRestore):
                 await node.discard(_folder(injection, node))
 
         await injection.end_background()
@@ -201,7 +201,7 @@ class Rollback(Wipe):
 
 def _folder(injection: Injection, node: Node) -> str:
     system = injection.context.system
-    if not isinstance(system, Durable):
+    if not isinstance(system, SupportsDataFolder):
         raise TargetError(f"{system.name} does not say where its data are (`data_folder`)")
     return system.data_folder(node)
 
@@ -224,7 +224,7 @@ def ended_cleanly(step: Step) -> bool:
 async def alone_with(context: FaultContext, node: Node, away: Collection[Node] = ()) -> str | None:
     """Of what no other server is known to have all; None also where the system never says."""
     system = context.system
-    if not isinstance(system, Replicating):
+    if not isinstance(system, SupportsSoleReplica):
         return None
     try:
         return await system.alone_with(context.cluster, node, away)

@@ -14,7 +14,7 @@ import random
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, Final, cast
 
-from assay.cluster.node import Breakable, Cluster, DiskChange, Node, ProcessState
+from assay.cluster.node import Cluster, DiskChange, Node, ProcessState, SupportsDiskErrors
 from assay.cluster.system import System
 from assay.nemesis.faults.fault import LINGER_SECONDS, Census, Injection, Scope, on_each
 from assay.nemesis.faults.impact import Impact
@@ -50,20 +50,20 @@ class DiskError(ServerFault):
         return {**drawn(rng), "errors": rng.choice(ERRORS)}
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
-        return not_here(cluster, system, Breakable, TO_FAIL) or await super().probe(cluster, system)
+        return not_here(cluster, system, SupportsDiskErrors, TO_FAIL) or await super().probe(cluster, system)
 
     async def inject(self, injection: Injection) -> None:
         errors = counted(injection, "errors", 1)
 
         async def note(node: Node) -> None:
-            seen_of(injection, node)["before"] = (await cast(Breakable, node).broken()).errors
+            seen_of(injection, node)["before"] = (await cast(SupportsDiskErrors, node).broken()).errors
 
         await on_each(injection.targets, note)
         await broken_at_chosen(injection, lambda: _struck(injection), errors)
 
     async def look(self, injection: Injection, node: Node) -> None:
         seen = seen_of(injection, node)
-        seen["errors"] = (await cast(Breakable, node).broken()).errors - seen["before"]
+        seen["errors"] = (await cast(SupportsDiskErrors, node).broken()).errors - seen["before"]
         seen["process"] = await status(node)
 
     async def undo(self, injection: Injection, node: Node) -> None:
@@ -86,14 +86,14 @@ async def broken_at_chosen(
 ) -> None:
     """The targets' disks fail at the change of the step's parameters, or at any, if that one does not come soon.
 
-    ``struck``: has any failed? ``errors`` and ``made``: as ``Breakable.break_disk`` takes them. Raises ``TargetError``
-    for parameters that are none.
+    ``struck``: has any failed? ``errors`` and ``made``: as ``SupportsDiskErrors.break_disk`` takes them. Raises
+    ``TargetError`` for parameters that are none.
     """
     change, after = _chosen(injection), counted(injection, "after", 0)
 
     async def broken(changes: Collection[DiskChange], after: int) -> None:
         await on_each(
-            injection.targets, lambda node: cast(Breakable, node).break_disk(changes, after, errors, made=made)
+            injection.targets, lambda node: cast(SupportsDiskErrors, node).break_disk(changes, after, errors, made=made)
         )
 
     await broken((change,), after)
@@ -132,7 +132,7 @@ def _chosen(injection: Injection) -> DiskChange:
 
 async def as_before(node: Node) -> None:
     """No change that a node's process makes fails any more."""
-    if isinstance(node, Breakable):
+    if isinstance(node, SupportsDiskErrors):
         await node.break_disk(())
 
 
@@ -143,7 +143,7 @@ async def _struck(injection: Injection) -> bool:
 async def _struck_at(injection: Injection, node: Node) -> bool:
     """Was a change of the node's rejected?"""
     before = seen_of(injection, node).get("before")
-    return before is not None and (await cast(Breakable, node).broken()).errors > before
+    return before is not None and (await cast(SupportsDiskErrors, node).broken()).errors > before
 
 
 async def _is_dead(node: Node) -> bool:

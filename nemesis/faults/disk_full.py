@@ -10,7 +10,7 @@ the process has ended meanwhile, which may have left some space.
 from collections.abc import Mapping
 from typing import Any, cast
 
-from assay.cluster.node import Cluster, Fillable, Node
+from assay.cluster.node import Cluster, Node, SupportsDiskFull
 from assay.cluster.system import System
 from assay.nemesis.faults.fault import Injection, Scope
 from assay.nemesis.faults.impact import Impact
@@ -30,12 +30,12 @@ class DiskFull(ServerFault):
     ends_late = True
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
-        lacking = not_here(cluster, system, Fillable, "filled")
+        lacking = not_here(cluster, system, SupportsDiskFull, "filled")
         return lacking or await super().probe(cluster, system)
 
     async def strike(self, injection: Injection, node: Node) -> None:
         seen_of(injection, node)["before"] = await status(node)
-        await cast(Fillable, node).fill_disk()
+        await cast(SupportsDiskFull, node).fill_disk()
         await _look(injection, node, "filled")
 
     async def look(self, injection: Injection, node: Node) -> None:
@@ -43,7 +43,7 @@ class DiskFull(ServerFault):
         await _look(injection, node, "at_heal")
 
     async def undo(self, injection: Injection, node: Node) -> None:
-        if isinstance(node, Fillable):
+        if isinstance(node, SupportsDiskFull):
             await node.free_disk()
         await started_if_dead(injection, node)
 
@@ -56,5 +56,5 @@ class DiskFull(ServerFault):
 
 
 async def _look(injection: Injection, node: Node, moment: str) -> None:
-    free, refused = await cast(Fillable, node).room()
+    free, refused = await cast(SupportsDiskFull, node).room()
     seen_of(injection, node)[moment] = {"free": free, "refused": refused}

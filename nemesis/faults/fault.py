@@ -21,7 +21,7 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from assay.cluster.node import Cluster, Node, NodeError
-from assay.cluster.system import ClientSessions, DeploymentError, System
+from assay.cluster.system import DeploymentError, SupportsClientSessions, System
 from assay.nemesis.engine.cut_ledger import Cuts
 from assay.nemesis.faults.impact import Impact
 from assay.nemesis.schedule.schedule import Parameter, ScheduleError, Step
@@ -91,7 +91,7 @@ def census(cluster: Cluster, system: System) -> Census:
         tuple(system.keys()),
         len(clients(cluster)),
         groups(system),
-        isinstance(system, ClientSessions),
+        isinstance(system, SupportsClientSessions),
         len(cluster.spares),
         named=tuple(node.name for node in everyone),
     )

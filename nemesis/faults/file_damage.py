@@ -5,7 +5,7 @@
 ``garbage-tail``   up to 4 KiB of nonsense are added: random bytes, zeros, or a copy of the file's own last bytes
 
 The process is killed first and started again at the heal: files are damaged on a stopped process only. The active file
-is the last by name in its folder (``System.data_files``, see :class:`assay.cluster.system.Damageable`).
+is the last by name in its folder (``System.data_files``, see :class:`assay.cluster.system.SupportsDataFiles`).
 
 Two rules make that a fair test, of a promise that systems give. *A survivor*: at most a minority of the servers is
 damaged, and no file (by path) on two of them, so everything that a majority acknowledged is whole somewhere. *The
@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from assay.cluster.node import Cluster, Node
-from assay.cluster.system import Damageable, System
+from assay.cluster.system import SupportsDataFiles, System
 from assay.nemesis.faults.fault import Census, Injection, Proof, on_each
 from assay.nemesis.faults.impact import Impact
 from assay.nemesis.faults.kill import Kill
@@ -64,7 +64,7 @@ DESCRIPTIONS = {
 class Damage(Kill):
     """A kill, and in the time in which the process is dead, damage."""
 
-    capabilities: Sequence[type] = (Damageable,)
+    capabilities: Sequence[type] = (SupportsDataFiles,)
     impact = Impact(ends_process=True, damages_files=True)
 
     def __init__(self, way: Way) -> None:
@@ -81,7 +81,7 @@ class Damage(Kill):
         return whom, {"region": UNFLUSHED}
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
-        if not isinstance(system, Damageable):
+        if not isinstance(system, SupportsDataFiles):
             return f"{system.name} does not say where its data are (data_files, durable_size)"
         count = len(servers(cluster, system))
         if count and size(Kind.MINORITY, count) < 1:
@@ -90,7 +90,7 @@ class Damage(Kill):
 
     async def inject(self, injection: Injection) -> None:
         system, region = injection.context.system, injection.step.parameters.get("region", UNFLUSHED)
-        if not isinstance(system, Damageable):
+        if not isinstance(system, SupportsDataFiles):
             raise TargetError(f"{system.name} does not say where its data are (data_files, durable_size)")
         if region not in (UNFLUSHED, FILE):
             raise TargetError(f"{self.name} of unknown region {region!r}; {UNFLUSHED} or {FILE}")
@@ -118,7 +118,7 @@ class Damage(Kill):
         await on_each(injection.targets, damage)
 
     async def _damageable(
-        self, injection: Injection, system: Damageable, region: Parameter
+        self, injection: Injection, system: SupportsDataFiles, region: Parameter
     ) -> dict[str, dict[str, _Region]]:
         """By node, the files that have something to be damaged."""
         found = {}
@@ -194,7 +194,7 @@ class _Region:
         return self.end - self.low
 
 
-async def _active(system: Damageable, node: Node, *, whole: bool) -> dict[str, _Region]:
+async def _active(system: SupportsDataFiles, node: Node, *, whole: bool) -> dict[str, _Region]:
     """The last file of each folder."""
     files: dict[str, int] = {}
     for pattern in system.data_files(node):

@@ -1,7 +1,7 @@
 """Hold: a process stops itself (SIGSTOP) right after an event of its event log, and goes on at the heal.
 
 SSH needs 40 to 70 ms, too slow for "exactly after step X"; the process itself is not. The order is a line in a file
-(:class:`assay.cluster.system.Holdable`) that the process looks into whenever it has written an event. Parameters:
+(:class:`assay.cluster.system.SupportsHold`) that the process looks into whenever it has written an event. Parameters:
 ``event``, ``key`` (any, when left out), and ``restart``: the targets are killed and started after the order was given,
 so that they pass the events of a start (registered, recovered, became-follower). The random nemesis always does
 that, since other events may never come; by hand leave it out, and let another step provoke the event.
@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from assay.cluster.node import Cluster, Node, NodeError, ProcessState
-from assay.cluster.system import Holdable, System
+from assay.cluster.system import SupportsHold, System
 from assay.nemesis.faults.fault import LINGER_SECONDS, Census, Injection, Proof, on_each
 from assay.nemesis.faults.impact import Impact
 from assay.nemesis.faults.process import ServerFault, seen_of, status
@@ -37,7 +37,7 @@ class Hold(ServerFault):
 
     name = "hold"
     description = "the process stops itself right after an event of its event log, and goes on at the heal"
-    capabilities: Sequence[type] = (Holdable,)
+    capabilities: Sequence[type] = (SupportsHold,)
     impact = Impact(ends_process=True, pauses_process=True, gradual=True)
     """With ``restart`` the process ends before it comes to the event."""
     lingers = LINGER_SECONDS
@@ -47,7 +47,7 @@ class Hold(ServerFault):
         return {"restart": True}
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
-        if not isinstance(system, Holdable):
+        if not isinstance(system, SupportsHold):
             return f"{system.name} cannot stop itself after an event (hold_file, start_events)"
         return await super().probe(cluster, system)
 
@@ -63,7 +63,11 @@ class Hold(ServerFault):
         await injection.end_background()
         await super().observe(injection)
         last = injection.evidence.get(injection.names[0], {}).get("last_event")
-        if "fell_back" in injection.evidence and last is not None and isinstance(injection.context.system, Holdable):
+        if (
+            "fell_back" in injection.evidence
+            and last is not None
+            and isinstance(injection.context.system, SupportsHold)
+        ):
             at_start = last["event"] in injection.context.system.start_events
             injection.evidence["event"] = last["event"] if at_start else "an event of a start"
 
@@ -78,7 +82,7 @@ class Hold(ServerFault):
 
     async def undo(self, injection: Injection, node: Node) -> None:
         system = injection.context.system
-        if not isinstance(system, Holdable):
+        if not isinstance(system, SupportsHold):
             return
         await node.write_file(system.hold_file(node), b"")
         state = (await node.process()).state
@@ -100,10 +104,10 @@ class Hold(ServerFault):
         return Proof(False, injection.evidence, "; ".join(reasons))
 
 
-def _order(injection: Injection) -> tuple[Holdable, str, str | None]:
+def _order(injection: Injection) -> tuple[SupportsHold, str, str | None]:
     """The system, the event and its key."""
     system, parameters = injection.context.system, injection.step.parameters
-    if not isinstance(system, Holdable):
+    if not isinstance(system, SupportsHold):
         raise TargetError(f"{system.name} cannot stop itself after an event (hold_file, start_events)")
     event, key = parameters.get("event"), parameters.get("key")
     if event is None and parameters.get("seen", False):
@@ -118,7 +122,7 @@ def _order(injection: Injection) -> tuple[Holdable, str, str | None]:
     return system, str(event), None if key is None else str(key)
 
 
-async def _give(injection: Injection, system: Holdable, nodes: Sequence[Node], order: str, restart: bool) -> None:
+async def _give(injection: Injection, system: SupportsHold, nodes: Sequence[Node], order: str, restart: bool) -> None:
     async def give(node: Node) -> None:
         seen = seen_of(injection, node)
         seen["before"] = await status(node)
@@ -130,7 +134,7 @@ async def _give(injection: Injection, system: Holdable, nodes: Sequence[Node], o
     await on_each(nodes, give)
 
 
-async def _fall_back(injection: Injection, system: Holdable) -> None:
+async def _fall_back(injection: Injection, system: SupportsHold) -> None:
     """Half of the time is over: does no target stand, one is to pass the events of a start."""
     await asyncio.sleep(injection.step.duration / 2)
     try:

@@ -13,7 +13,7 @@ import asyncio
 import random
 from typing import Final, cast
 
-from assay.cluster.node import Cluster, Node, Slowable
+from assay.cluster.node import Cluster, Node, SupportsSlowDisk
 from assay.cluster.system import System
 from assay.nemesis.faults.fault import Census, Injection, Proof, on_all, on_each
 from assay.nemesis.faults.kill import Kill
@@ -42,7 +42,7 @@ class KillInFsync(Kill):
         return {"seconds": rng.choice(LONG), "slow_for": rng.choice(SLOW_FOR), "part": rng.choice(PARTS)}
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
-        return not_here(cluster, system, Slowable, "made slow") or await super().probe(cluster, system)
+        return not_here(cluster, system, SupportsSlowDisk, "made slow") or await super().probe(cluster, system)
 
     async def inject(self, injection: Injection) -> None:
         """Of several machines, which lose power together, one is enough to be in an fsync."""
@@ -53,13 +53,13 @@ class KillInFsync(Kill):
         began = loop.time()
 
         async def slow(node: Node) -> None:
-            disk = cast(Slowable, node)
+            disk = cast(SupportsSlowDisk, node)
             seen_of(injection, node)["halts"] = (await disk.slowed()).halts
             await disk.slow_disk(seconds)
 
         await on_each(injection.targets, slow)
         await asyncio.sleep(slow_for)
-        await on_each(injection.targets, lambda node: cast(Slowable, node).halt_in_fsync(midway))
+        await on_each(injection.targets, lambda node: cast(SupportsSlowDisk, node).halt_in_fsync(midway))
         caught: list[str] = []
         while not caught and loop.time() <= began + slow_for + PATIENCE:
             await asyncio.sleep(LOOK_EVERY)
@@ -93,7 +93,7 @@ async def _halted(injection: Injection) -> list[str]:
     """The targets that stand still in an fsync, or of which a process does that the main one has started."""
     halted = []
     for node in injection.targets:
-        slowed = await cast(Slowable, node).slowed()
+        slowed = await cast(SupportsSlowDisk, node).slowed()
         if slowed.halts > seen_of(injection, node)["halts"] and slowed.standing:
             halted.append(node.name)
     return halted
@@ -101,6 +101,6 @@ async def _halted(injection: Injection) -> list[str]:
 
 async def _as_before(node: Node) -> None:
     """Its process stands still in no fsync, nor will it, and its disk is as fast as ever."""
-    if isinstance(node, Slowable):
+    if isinstance(node, SupportsSlowDisk):
         await node.halt_in_fsync(0.0)
     await as_before(node)

@@ -12,7 +12,7 @@ those of :mod:`assay.nemesis.faults.disk_error`. Proof: that it ended so, and th
 import random
 from typing import Final, cast
 
-from assay.cluster.node import Breakable, Cluster, Node, ProcessState
+from assay.cluster.node import Cluster, Node, ProcessState, SupportsDiskErrors
 from assay.cluster.system import System
 from assay.nemesis.faults.disk_error import TO_FAIL, as_before, broken_at_chosen, drawn, within
 from assay.nemesis.faults.fault import Census, Injection, Proof, on_all, on_each
@@ -38,7 +38,7 @@ class KillInWrite(Kill):
         return {**drawn(rng), "side": rng.choice(SIDES)}
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
-        return not_here(cluster, system, Breakable, TO_FAIL) or await super().probe(cluster, system)
+        return not_here(cluster, system, SupportsDiskErrors, TO_FAIL) or await super().probe(cluster, system)
 
     async def inject(self, injection: Injection) -> None:
         """Of several machines, which lose power together, one is enough to end so."""
@@ -46,7 +46,7 @@ class KillInWrite(Kill):
         async def note(node: Node) -> None:
             seen = seen_of(injection, node)
             seen["before"] = await status(node)
-            seen["ends"] = (await cast(Breakable, node).broken()).ends
+            seen["ends"] = (await cast(SupportsDiskErrors, node).broken()).ends
 
         await on_each(injection.targets, note)
         await broken_at_chosen(injection, lambda: _any(injection), made=_side(injection) == "after")
@@ -97,7 +97,7 @@ async def _ended(injection: Injection) -> list[str]:
     return [
         node.name
         for node in injection.targets
-        if (await cast(Breakable, node).broken()).ends > seen_of(injection, node)["ends"]
+        if (await cast(SupportsDiskErrors, node).broken()).ends > seen_of(injection, node)["ends"]
     ]
 
 

@@ -29,9 +29,9 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from assay.cluster.membership import Membered
-from assay.cluster.node import Cluster, ProcessState, Restorable
-from assay.cluster.system import Durable, Movable, System
+from assay.cluster.membership import SupportsMembership
+from assay.cluster.node import Cluster, ProcessState, SupportsDataRestore
+from assay.cluster.system import SupportsDataFolder, SupportsMove, System
 from assay.nemesis.faults.fault import Census, Injection, Proof, Scope
 from assay.nemesis.faults.impact import Impact
 from assay.nemesis.faults.membership_actions import MOVE_SECONDS as RETURN_SECONDS
@@ -61,7 +61,7 @@ DESCRIPTIONS = {
 class Membership(Restart):
     """See the module."""
 
-    capabilities: Sequence[type] = (Movable, Membered, Durable)
+    capabilities: Sequence[type] = (SupportsMove, SupportsMembership, SupportsDataFolder)
     scope = Scope.NODE
     impact = Impact(ends_process=True, gradual=True, moves_replicas=True)
     lingers = MOVE_SECONDS
@@ -89,7 +89,7 @@ class Membership(Restart):
             return "there are not two other servers to move to (--nodes=3)"
         if len(cluster.spares) < self.spares:
             return "no node waits to join"
-        if not all(isinstance(node, Restorable) for node in (*everyone, *cluster.spares)):
+        if not all(isinstance(node, SupportsDataRestore) for node in (*everyone, *cluster.spares)):
             return f"a {cluster.kind} node's data cannot be removed"
         return await super().probe(cluster, system)
 

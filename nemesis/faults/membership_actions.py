@@ -14,8 +14,8 @@ import random
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any, Final, cast
 
-from assay.cluster.membership import Standing
-from assay.cluster.node import Node, NodeError, ProcessState, Restorable
+from assay.cluster.membership import MembershipState
+from assay.cluster.node import Node, NodeError, ProcessState, SupportsDataRestore
 from assay.nemesis.faults.data_loss import lock_files
 from assay.nemesis.faults.fault import NOT_READY_ERRORS, Injection
 from assay.nemesis.faults.move import ASK_EVERY, elsewhere
@@ -91,7 +91,7 @@ class Member:
         else:
             kept = ", ".join(self.evidence["kept"])
             raise NodeError(f"{self.node.name} was given replicas again and again: {kept}")
-        folder, disk = self.system.data_folder(self.node), cast(Restorable, self.node)
+        folder, disk = self.system.data_folder(self.node), cast(SupportsDataRestore, self.node)
         locks = lock_files(self.system, self.node)
         self.seen["files"] = len(await disk.contents(folder, locks))
         await disk.remove_contents(folder, locks)
@@ -102,11 +102,11 @@ class Member:
 
     async def until_none(
         self,
-        left: Callable[[Standing], Collection[str]],
-        order: Callable[[str, Sequence[str], Standing], Awaitable[object]],
+        left: Callable[[MembershipState], Collection[str]],
+        order: Callable[[str, Sequence[str], MembershipState], Awaitable[object]],
         what: str,
-        standing: Standing | None = None,
-    ) -> Standing:
+        standing: MembershipState | None = None,
+    ) -> MembershipState:
         """Orders what is ``left`` to be moved, again and again until nothing is; how things stand then. ``order``
         takes a key, the names of those that have it, and all else. Raises ``NodeError`` when it takes too long.
         """
@@ -125,7 +125,7 @@ class Member:
             await asyncio.sleep(ASK_EVERY)
             standing = None
 
-    async def order_away(self, key: str, before: Sequence[str], standing: Standing) -> None:
+    async def order_away(self, key: str, before: Sequence[str], standing: MembershipState) -> None:
         """The replica that it has of a key goes to another member, or goes."""
         after = elsewhere(before, self.node.name, self.names(standing.members), self.rng)
         if await self.order(key, after):
@@ -139,7 +139,7 @@ class Member:
                 return await self.system.move(self.injection.context.cluster, key, nodes) is None
         return False
 
-    def held(self, standing: Standing) -> set[str]:
+    def held(self, standing: MembershipState) -> set[str]:
         """The keys of which it has, gets or gives up a replica."""
         everything: dict[str, Collection[int]] = {**standing.replicas, **standing.moving}
         return {key for key, indexes in everything.items() if self.node.index in indexes}
@@ -149,14 +149,14 @@ class Member:
         return [self._nodes[index].name for index in ordered if index in self._nodes]
 
     async def standing(
-        self, fits: Callable[[Standing], bool] = lambda found: True, trouble: str = "does not say who has what"
-    ) -> Standing:
+        self, fits: Callable[[MembershipState], bool] = lambda found: True, trouble: str = "does not say who has what"
+    ) -> MembershipState:
         """Asks until the answer fits. Raises ``NodeError`` when none does in time."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(ASK_SECONDS):
                 while True:
                     with contextlib.suppress(*NOT_READY_ERRORS):
-                        found: Standing | None = await self.system.standing(self.injection.context.cluster)
+                        found: MembershipState | None = await self.system.standing(self.injection.context.cluster)
                         if found is not None and fits(found):
                             return found
                     await asyncio.sleep(ASK_EVERY)
@@ -193,13 +193,13 @@ class Joining(Member):
         number = min(len(keys), self.rng.randint(1, MOST_KEYS)) - len(first)
         return first + self.rng.sample(rest, max(0, number))
 
-    async def _order_here(self, key: str, before: Sequence[str], standing: Standing) -> None:
+    async def _order_here(self, key: str, before: Sequence[str], standing: MembershipState) -> None:
         place = self.rng.randrange(len(before))
         after = [self.node.name if at == place else name for at, name in enumerate(before)]
         if await self.order(key, after):
             self.evidence["moved"][key] = [list(before), after]
 
-    def _is_missing(self, key: str, standing: Standing) -> bool:
+    def _is_missing(self, key: str, standing: MembershipState) -> bool:
         """Is it to come, or on its way? Not one that was deleted, or moved on by someone else."""
         if key in standing.moving:
             return True
@@ -214,7 +214,7 @@ class Joining(Member):
         await self.leave()
         self.evidence["back"] = sorted(self.evidence["moved"])
 
-    async def order_away(self, key: str, before: Sequence[str], standing: Standing) -> None:
+    async def order_away(self, key: str, before: Sequence[str], standing: MembershipState) -> None:
         was = self.evidence["moved"].get(key)
         if was is None or list(before) != was[1] or not await self.order(key, was[0]):
             await super().order_away(key, before, standing)
@@ -256,7 +256,7 @@ class Leaving(Member):
         )
         self.evidence["back"] = [key for key in moved if key in self.held(standing)]
 
-    def _is_missing(self, key: str, standing: Standing) -> bool:
+    def _is_missing(self, key: str, standing: MembershipState) -> bool:
         """Is it to come back, or on its way? Not one that was deleted, or moved by someone else."""
         if key in standing.moving:
             return True

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, cast
 
-from assay.cluster.node import Cluster, Exhaustible, Node
+from assay.cluster.node import Cluster, Node, SupportsMemoryLimit
 from assay.cluster.system import System
 from assay.nemesis.faults.fault import Injection, Proof
 from assay.nemesis.faults.kill import Kill
@@ -30,14 +30,14 @@ class Memory(Kill):
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
         for node in servers(cluster, system):
-            if not isinstance(node, Exhaustible):
+            if not isinstance(node, SupportsMemoryLimit):
                 return f"a {cluster.kind} node cannot run out of memory; the simulation's can (--cluster=sim)"
             if (reason := await node.memory_unavailable()) is not None:
                 return f"{node.name} cannot run out of memory: {reason}"
         return await super().probe(cluster, system)
 
     async def end(self, injection: Injection, node: Node) -> None:
-        seen_of(injection, node)["memory"] = asdict(await cast(Exhaustible, node).exhaust_memory())
+        seen_of(injection, node)["memory"] = asdict(await cast(SupportsMemoryLimit, node).exhaust_memory())
 
     def proof(self, injection: Injection) -> Proof:
         killed = super().proof(injection)

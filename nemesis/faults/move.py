@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from assay.cluster.node import Cluster, Node, NodeError
-from assay.cluster.system import Movable, System
+from assay.cluster.system import SupportsMove, System
 from assay.nemesis.faults.fault import Census, Injection, Proof, Scope
 from assay.nemesis.faults.impact import Impact
 from assay.nemesis.faults.process import ServerFault, draw_target
@@ -44,7 +44,7 @@ class MoveReplicas(ServerFault):
 
     name = "move-replicas"
     description = "a key's replica moves from one server to another; it is healed when it has"
-    capabilities: Sequence[type] = (Movable,)
+    capabilities: Sequence[type] = (SupportsMove,)
     scope = Scope.REPLICAS
     impact = Impact(moves_replicas=True)
     lingers = MOVE_SECONDS
@@ -59,7 +59,7 @@ class MoveReplicas(ServerFault):
         return draw_target(rng, census, target, (Kind.LEADER, Kind.FOLLOWER))
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
-        if not isinstance(system, Movable):
+        if not isinstance(system, SupportsMove):
             return f"{system.name} cannot move replicas (replicas_of, move)"
         if not system.keys():
             return f"{system.name} has no keys"
@@ -153,9 +153,9 @@ def elsewhere(before: Sequence[str], target: str, nodes: Sequence[str], rng: ran
     return [name for name in before if name != target]
 
 
-def _movable(injection: Injection) -> Movable:
+def _movable(injection: Injection) -> SupportsMove:
     system = injection.context.system
-    if not isinstance(system, Movable):
+    if not isinstance(system, SupportsMove):
         raise TargetError(f"{system.name} cannot move replicas (replicas_of, move)")
     return system
 

@@ -18,7 +18,7 @@ import random
 from collections.abc import Sequence
 from typing import Final, cast
 
-from assay.cluster.node import Cluster, Node, Shaped, Traffic
+from assay.cluster.node import Cluster, Node, SupportsPacketShaping, Traffic
 from assay.cluster.system import System
 from assay.nemesis.faults.fault import LINGER_SECONDS, Census, Injection, Proof, Scope
 from assay.nemesis.faults.process import ServerFault, chosen
@@ -93,7 +93,7 @@ class Packets(ServerFault):
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
         for node in servers(cluster, system):
-            if not isinstance(node, Shaped):
+            if not isinstance(node, SupportsPacketShaping):
                 return f"what a {cluster.kind} node sends cannot be made late; the simulation's can (--cluster=sim)"
             if (reason := await node.shaping_unavailable()) is not None:
                 return f"the packets of {node.name} cannot be queued: {reason}"
@@ -107,13 +107,13 @@ class Packets(ServerFault):
 
     async def strike(self, injection: Injection, node: Node) -> None:
         injection.evidence[node.name] = {}
-        await cast(Shaped, node).shape(self._traffic(injection), self._peers(injection))
+        await cast(SupportsPacketShaping, node).shape(self._traffic(injection), self._peers(injection))
 
     async def look(self, injection: Injection, node: Node) -> None:
-        injection.evidence[node.name] = dict(await cast(Shaped, node).shaped())
+        injection.evidence[node.name] = dict(await cast(SupportsPacketShaping, node).shaped())
 
     async def undo(self, injection: Injection, node: Node) -> None:
-        if isinstance(node, Shaped):
+        if isinstance(node, SupportsPacketShaping):
             await node.shape(None)
 
     def proof(self, injection: Injection) -> Proof:

@@ -9,7 +9,7 @@ each loss whether bytes that were not are gone, and fails when they are not.
 
 from typing import cast
 
-from assay.cluster.node import Cluster, Node, Powered
+from assay.cluster.node import Cluster, Node, SupportsPowerLoss
 from assay.cluster.system import System
 from assay.nemesis.faults.fault import Injection, on_all
 from assay.nemesis.faults.impact import Impact
@@ -29,8 +29,8 @@ class PowerLoss(Kill):
     """One after the other, the last would have had time to flush what it alone still had."""
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
-        return not_here(cluster, system, Powered, "cut", "power") or await super().probe(cluster, system)
+        return not_here(cluster, system, SupportsPowerLoss, "cut", "power") or await super().probe(cluster, system)
 
     async def end(self, injection: Injection, node: Node) -> None:
-        lost = dict(await cast(Powered, node).power_loss())
+        lost = dict(await cast(SupportsPowerLoss, node).power_loss())
         injection.evidence[node.name] |= {"lost": lost, "lost_bytes": sum(lost.values()), "lost_files": len(lost)}

@@ -7,17 +7,17 @@ from functools import partial
 from typing import Any, TypeVar, cast
 
 from assay.cluster.node import (
-    Breakable,
     Cluster,
-    Fillable,
     Node,
     NodeError,
     Part,
-    Powered,
     ProcessState,
     ProcessStatus,
-    Several,
-    Slowable,
+    SupportsDiskErrors,
+    SupportsDiskFull,
+    SupportsParts,
+    SupportsPowerLoss,
+    SupportsSlowDisk,
 )
 from assay.cluster.system import System
 from assay.nemesis.faults.fault import Census, Injection, Proof, Scope, on_each, with_key
@@ -70,7 +70,7 @@ def acted_on(injection: Injection, node: Node) -> Node | Part:
     process = injection.step.target.process
     if process is None:
         return node
-    if not isinstance(node, Several):
+    if not isinstance(node, SupportsParts):
         raise NodeError(
             f"{node.name} has one process alone, so there is no {process} to be named: leave out @{process}"
         )
@@ -159,7 +159,7 @@ async def go_on(one: Node | Part) -> None:
     """Continues what stands still of it: also processes beside a main one that has ended or was started again since."""
     if (await one.process()).state is ProcessState.STOPPED:
         await one.resume()
-    elif isinstance(one, Several):
+    elif isinstance(one, SupportsParts):
         for part in map(one.part, one.beside):
             if (await part.process()).state is ProcessState.STOPPED:
                 await part.resume()
@@ -181,7 +181,7 @@ def unseen(seen: Mapping[str, Any], *moments: str) -> str | None:
 def not_here(
     cluster: Cluster,
     system: System,
-    kind: type[Powered] | type[Fillable] | type[Slowable] | type[Breakable],
+    kind: type[SupportsPowerLoss] | type[SupportsDiskFull] | type[SupportsSlowDisk] | type[SupportsDiskErrors],
     done: str,
     what: str = "disk",
 ) -> str | None:
@@ -189,8 +189,12 @@ def not_here(
     for node in servers(cluster, system):
         if not isinstance(node, kind):
             return f"a {cluster.kind} node's {what} cannot be {done}; the simulation's can (--cluster=sim)"
-        of_call = kind in (Slowable, Breakable)
-        why = cast(Slowable, node).slowness_unavailable if of_call else cast(Powered, node).own_disk_unavailable
+        of_call = kind in (SupportsSlowDisk, SupportsDiskErrors)
+        why = (
+            cast(SupportsSlowDisk, node).slowness_unavailable
+            if of_call
+            else cast(SupportsPowerLoss, node).own_disk_unavailable
+        )
         if (reason := why()) is not None:
             return f"the {what} of {node.name} cannot be {done}: {reason}"
     return None

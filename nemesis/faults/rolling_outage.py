@@ -19,8 +19,8 @@ import random
 from collections.abc import Sequence
 from typing import Final, cast
 
-from assay.cluster.node import Cluster, Node, NodeError, Powered, ProcessState
-from assay.cluster.system import Holdable, System
+from assay.cluster.node import Cluster, Node, NodeError, ProcessState, SupportsPowerLoss
+from assay.cluster.system import SupportsHold, System
 from assay.nemesis.faults.fault import Census, Injection, on_each
 from assay.nemesis.faults.impact import Impact
 from assay.nemesis.faults.kill import Kill
@@ -121,14 +121,14 @@ class Outage(Kill):
 
         async def start(node: Node) -> None:
             if (await node.process()).state is ProcessState.DEAD:
-                if node is faltering and isinstance(system, Holdable):
+                if node is faltering and isinstance(system, SupportsHold):
                     await node.write_file(system.hold_file(node), f"{system.start_events[0]}\n".encode())
                 await node.start()
             injection.evidence.setdefault(node.name, {})["after"] = await status(node)
             await asyncio.sleep(rng.choice(PAUSES))
 
         await on_each(order, start)
-        if faltering is not None and isinstance(system, Holdable):
+        if faltering is not None and isinstance(system, SupportsHold):
             await _falter(faltering, rng.uniform(*FALTER))
             await _go_on(faltering, system)
 
@@ -161,7 +161,7 @@ async def _falter(node: Node, seconds: float) -> None:
 
 async def _go_on(node: Node, system: System) -> None:
     """Also after an injection, or a heal, that failed midway."""
-    if isinstance(system, Holdable):
+    if isinstance(system, SupportsHold):
         await node.write_file(system.hold_file(node), b"")
     await go_on(node)
 
@@ -182,5 +182,5 @@ class OutagePowerLoss(Outage):
         return sorted(super()._order(injection), key=lambda node: node.name == last)
 
     async def end(self, injection: Injection, node: Node) -> None:
-        lost = dict(await cast(Powered, node).power_loss())
+        lost = dict(await cast(SupportsPowerLoss, node).power_loss())
         injection.evidence[node.name]["lost_bytes"] = sum(lost.values())

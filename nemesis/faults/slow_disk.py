@@ -14,7 +14,7 @@ Proof: the node's counts of calls that were slow.
 import random
 from typing import Final, cast
 
-from assay.cluster.node import Cluster, Node, Slowable, Slowed
+from assay.cluster.node import Cluster, Node, Slowed, SupportsSlowDisk
 from assay.cluster.system import System
 from assay.nemesis.faults.fault import LINGER_SECONDS, Census, Injection, Proof, Scope
 from assay.nemesis.faults.process import ServerFault, not_here, seen_of
@@ -44,14 +44,14 @@ class SlowFsync(ServerFault):
         return {"seconds": rng.choice(self.choices)}
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
-        return not_here(cluster, system, Slowable, "made slow") or await super().probe(cluster, system)
+        return not_here(cluster, system, SupportsSlowDisk, "made slow") or await super().probe(cluster, system)
 
     async def strike(self, injection: Injection, node: Node) -> None:
-        seconds, disk = seconds_of(injection), cast(Slowable, node)
+        seconds, disk = seconds_of(injection), cast(SupportsSlowDisk, node)
         seen_of(injection, node)["before"] = self.counted(await disk.slowed())
         await self.slow(disk, seconds)
 
-    async def slow(self, disk: Slowable, seconds: float) -> None:
+    async def slow(self, disk: SupportsSlowDisk, seconds: float) -> None:
         """Makes it so."""
         await disk.slow_disk(seconds)
 
@@ -61,7 +61,7 @@ class SlowFsync(ServerFault):
 
     async def look(self, injection: Injection, node: Node) -> None:
         seen = seen_of(injection, node)
-        seen["slow"] = self.counted(await cast(Slowable, node).slowed()) - seen["before"]
+        seen["slow"] = self.counted(await cast(SupportsSlowDisk, node).slowed()) - seen["before"]
 
     async def undo(self, injection: Injection, node: Node) -> None:
         await as_before(node)
@@ -80,7 +80,7 @@ class SlowDisk(SlowFsync):
     choices = CALL_SECONDS
     what = "read or write"
 
-    async def slow(self, disk: Slowable, seconds: float) -> None:
+    async def slow(self, disk: SupportsSlowDisk, seconds: float) -> None:
         await disk.slow_disk(FSYNC_TIMES * seconds, seconds)
 
     def counted(self, slowed: Slowed) -> int:
@@ -98,5 +98,5 @@ def seconds_of(injection: Injection) -> float:
 
 async def as_before(node: Node) -> None:
     """The disk of a node is as fast as ever."""
-    if isinstance(node, Slowable):
+    if isinstance(node, SupportsSlowDisk):
         await node.slow_disk(0.0)

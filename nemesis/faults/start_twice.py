@@ -17,7 +17,7 @@ from dataclasses import asdict
 from typing import Any, Final, cast
 
 from assay.cluster.node import Cluster, Node, ProcessState
-from assay.cluster.second_copy import SupportsSecond
+from assay.cluster.second_copy import SupportsSecondCopy
 from assay.cluster.system import System
 from assay.nemesis.faults.fault import LINGER_SECONDS, Injection
 from assay.nemesis.faults.process import ServerFault, seen_of, status, unseen
@@ -36,7 +36,7 @@ class StartTwice(ServerFault):
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
         for node in servers(cluster, system):
-            if not isinstance(node, SupportsSecond):
+            if not isinstance(node, SupportsSecondCopy):
                 return f"a {cluster.kind} node cannot run a second copy of its process"
             if (reason := node.second_unavailable()) is not None:
                 return f"{node.name} cannot run a second copy of its process: {reason}"
@@ -48,17 +48,17 @@ class StartTwice(ServerFault):
         if seen["before"]["state"] != ProcessState.RUNNING:
             return  # the copy would be the node's only process, with its data and address, until the heal kills it
         seen["started"] = asyncio.get_running_loop().time()
-        await cast(SupportsSecond, node).start_second()
+        await cast(SupportsSecondCopy, node).start_second()
 
     async def look(self, injection: Injection, node: Node) -> None:
         await super().look(injection, node)
         seen = seen_of(injection, node)
         if "started" in seen:
-            seen["second"] = asdict(await cast(SupportsSecond, node).second())
+            seen["second"] = asdict(await cast(SupportsSecondCopy, node).second())
             seen["lived"] = asyncio.get_running_loop().time() - seen["started"]
 
     async def undo(self, injection: Injection, node: Node) -> None:
-        await cast(SupportsSecond, node).end_second()
+        await cast(SupportsSecondCopy, node).end_second()
         seen_of(injection, node)["after"] = await status(node)
 
     def lacking(self, seen: Mapping[str, Any]) -> str | None:

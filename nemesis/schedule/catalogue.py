@@ -15,7 +15,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from assay.cluster.system import Movable, System
+from assay.cluster.system import SupportsMove, System
 from assay.nemesis.faults.clock import Clock
 from assay.nemesis.faults.connection import Connection, Line
 from assay.nemesis.faults.consumer import (
@@ -246,7 +246,7 @@ def unsuited(fault: Fault, system: System) -> str | None:
     without = [capability.__name__ for capability in fault.capabilities if not isinstance(system, capability)]
     if without:
         return f"needs a system that is {', '.join(without)} ({_where(fault)}), which {system.name} is not"
-    if Movable in fault.capabilities and not system.keys():
+    if SupportsMove in fault.capabilities and not system.keys():
         return f"needs a system with keys, which {system.name} has not"
     return None
 

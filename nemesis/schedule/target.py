@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import msgspec
 
 from assay.cluster.node import Cluster, Node, by_role
-from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, Grouped, System
+from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, SupportsGroups, System
 
 FIND_SECONDS = 1.0
 """How long a finder is asked before ``one`` is taken instead: an election takes some tenths of a second."""
@@ -170,7 +170,7 @@ def clients(cluster: Cluster) -> list[Node]:
 
 def groups(system: System) -> tuple[str, ...]:
     """The groups whose coordinators the system can name."""
-    return tuple(system.groups) if isinstance(system, Grouped) else ()
+    return tuple(system.groups) if isinstance(system, SupportsGroups) else ()
 
 
 def of_clients(target: Target, how: Callable[[Iterable[bool]], bool] = all) -> bool:

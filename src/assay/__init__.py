@@ -44,65 +44,72 @@ if TYPE_CHECKING:
     from assay.checkers.register.family import REGISTER_ANOMALIES
     from assay.checkers.transactions.family import TRANSACTION_ANOMALIES
     from assay.cluster.commands import CommandResult
-    from assay.cluster.inspection import Asserting, Inspectable, Inspector, Invariants, Observable, SeenAtRest
-    from assay.cluster.membership import HandingOver, Membered, Standing
+    from assay.cluster.inspection import (
+        Inspector,
+        Invariants,
+        SeenAtRest,
+        SupportsInspection,
+        SupportsInvariants,
+        SupportsSnapshots,
+    )
+    from assay.cluster.membership import MembershipState, SupportsHandover, SupportsMembership
     from assay.cluster.node import (
-        Clocked,
         Cluster,
-        Exhaustible,
         Exhaustion,
-        Fillable,
         Flow,
         Node,
         NodeError,
         Part,
-        Powered,
         ProcessState,
         ProcessStatus,
-        Restorable,
-        Several,
-        Shaped,
-        Slowable,
         Slowed,
+        SupportsClockShift,
+        SupportsDataRestore,
+        SupportsDiskFull,
+        SupportsMemoryLimit,
+        SupportsPacketShaping,
+        SupportsParts,
+        SupportsPowerLoss,
+        SupportsSlowDisk,
         Traffic,
         by_role,
     )
-    from assay.cluster.node_counts import NodeCounts, NodesDeclared
+    from assay.cluster.node_counts import NodeCounts, SupportsNodeCounts
     from assay.cluster.runtime import Runtime
-    from assay.cluster.sidecars import Accompanied, Sidecar
+    from assay.cluster.sidecars import Sidecar, SupportsSidecars
     from assay.cluster.system import (
         CLIENT_ROLE,
         ZOOKEEPER_PORT,
         ZOOKEEPER_ROLE,
-        ClientRoles,
-        ClientSessions,
-        ClientsProvisioned,
-        CodeNamed,
-        Configurable,
-        Damageable,
         Defect,
-        DefectsDescribed,
         DeploymentError,
-        Durable,
-        Eventful,
-        FailingOver,
-        Grouped,
-        Holdable,
-        Movable,
-        PromisingMore,
-        Provisioned,
-        Replicated,
-        Replicating,
-        Retaining,
         Software,
-        Standalone,
-        StopSignalNamed,
         StoredRecord,
-        StrikePoints,
+        SupportsClientRoles,
+        SupportsClientSessions,
+        SupportsClientSoftware,
+        SupportsCodePackages,
+        SupportsDataFiles,
+        SupportsDataFolder,
+        SupportsDefectDescriptions,
+        SupportsDefects,
+        SupportsFailover,
+        SupportsGroups,
+        SupportsHold,
         SupportsLockFiles,
-        Switchable,
+        SupportsMove,
+        SupportsReplicas,
+        SupportsRetention,
+        SupportsSettings,
+        SupportsSoftware,
+        SupportsSoleReplica,
+        SupportsStandalone,
+        SupportsStopSignal,
+        SupportsStrikePoints,
+        SupportsStrongerPromises,
+        SupportsTurningPoints,
+        SupportsZooKeeperClient,
         System,
-        ZooKeeperClients,
         zookeeper_servers,
     )
     from assay.harness.core.blocking import BlockingClient
@@ -152,44 +159,49 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "assay.checkers.check": "Check Evidence Explanation Family View",
-    "assay.checkers.judging.contract": "Contract Toleration forbid linearizable",
     "assay.checkers.engine": "Engine Row",
     "assay.checkers.groups.family": "CONSUMER_ANOMALIES GROUP_ANOMALIES",
     "assay.checkers.groups.ownership": "OWNERSHIP_ANOMALIES",
+    "assay.checkers.judging.contract": "Contract Toleration forbid linearizable",
     "assay.checkers.linearizability": "Action Call Model ModelError Values",
+    "assay.checkers.liveness.family": "LIVENESS_ANOMALIES",
     "assay.checkers.log.epochs": "REPLICATION_ANOMALIES",
     "assay.checkers.log.family": "LOG_ANOMALIES",
     "assay.checkers.log.replicas": "REPLICA_ANOMALIES",
     "assay.checkers.objects.banks": "BANK_ANOMALIES",
-    "assay.checkers.objects.ids": "ID_ANOMALIES",
-    "assay.checkers.objects.monotonic": "MONOTONIC_ANOMALIES",
     "assay.checkers.objects.counters": "COUNTER_ANOMALIES",
+    "assay.checkers.objects.ids": "ID_ANOMALIES",
     "assay.checkers.objects.max_registers": "MAX_REGISTER_ANOMALIES",
+    "assay.checkers.objects.monotonic": "MONOTONIC_ANOMALIES",
     "assay.checkers.objects.queues": "QUEUE_ANOMALIES",
     "assay.checkers.objects.sets": "SET_ANOMALIES",
     "assay.checkers.register.family": "REGISTER_ANOMALIES",
-    "assay.checkers.liveness.family": "LIVENESS_ANOMALIES",
     "assay.checkers.transactions.family": "TRANSACTION_ANOMALIES",
-    "assay.cluster.inspection": "Asserting Inspectable Inspector Invariants Observable SeenAtRest",
     "assay.cluster.commands": "CommandResult",
-    "assay.cluster.membership": "HandingOver Membered Standing",
-    "assay.cluster.node": (
-        "Clocked Cluster Exhaustible Exhaustion Fillable Flow Node NodeError Part Powered ProcessState "
-        "ProcessStatus Restorable Several Shaped Slowable Slowed Traffic by_role"
+    "assay.cluster.inspection": (
+        "Inspector Invariants SeenAtRest SupportsInspection SupportsInvariants SupportsSnapshots"
     ),
-    "assay.cluster.node_counts": "NodeCounts NodesDeclared",
+    "assay.cluster.membership": "MembershipState SupportsHandover SupportsMembership",
+    "assay.cluster.node": (
+        "Cluster Exhaustion Flow Node NodeError Part ProcessState ProcessStatus Slowed SupportsClockShift "
+        "SupportsDataRestore SupportsDiskFull SupportsMemoryLimit SupportsPacketShaping SupportsParts "
+        "SupportsPowerLoss SupportsSlowDisk Traffic by_role"
+    ),
+    "assay.cluster.node_counts": "NodeCounts SupportsNodeCounts",
     "assay.cluster.runtime": "Runtime",
-    "assay.cluster.sidecars": "Accompanied Sidecar",
+    "assay.cluster.sidecars": "Sidecar SupportsSidecars",
     "assay.cluster.system": (
-        "CLIENT_ROLE ClientRoles ClientSessions ClientsProvisioned CodeNamed Configurable Damageable Defect "
-        "DefectsDescribed DeploymentError Durable Eventful FailingOver Grouped Holdable Movable PromisingMore "
-        "Provisioned Replicated Replicating Retaining Software Standalone StopSignalNamed StoredRecord StrikePoints "
-        "SupportsLockFiles Switchable System ZOOKEEPER_PORT ZOOKEEPER_ROLE ZooKeeperClients zookeeper_servers"
+        "CLIENT_ROLE Defect DeploymentError Software StoredRecord SupportsClientRoles SupportsClientSessions "
+        "SupportsClientSoftware SupportsCodePackages SupportsDataFiles SupportsDataFolder "
+        "SupportsDefectDescriptions SupportsDefects SupportsFailover SupportsGroups SupportsHold "
+        "SupportsLockFiles SupportsMove SupportsReplicas SupportsRetention SupportsSettings SupportsSoftware "
+        "SupportsSoleReplica SupportsStandalone SupportsStopSignal SupportsStrikePoints SupportsStrongerPromises "
+        "SupportsTurningPoints SupportsZooKeeperClient System ZOOKEEPER_PORT ZOOKEEPER_ROLE zookeeper_servers"
     ),
     "assay.harness.core.blocking": "BlockingClient",
     "assay.harness.core.client": "Client Endpoint",
     "assay.harness.core.generator": (
-        "EXHAUSTED NOTHING PENDING Answer Context Exhausted Generator Invoke OperationEvent Pending Source "
+        "Answer Context EXHAUSTED Exhausted Generator Invoke NOTHING OperationEvent PENDING Pending Source "
         "as_generator by_key each_process in_phase keyed limit mix on_event once phases rate repeat reserve "
         "sequence simulate stagger time_limit transform unfold until"
     ),
@@ -208,29 +220,29 @@ _HOMES = {
 _MODULES = {name: module for module, names in _HOMES.items() for name in names.split()}
 
 __all__ = [  # noqa: RUF022 - in ASCII order
-    "Accompanied", "Action", "Answer", "Asserting", "BANK_ANOMALIES", "BlockingClient", "CLIENT_ROLE",
-    "CONSUMER_ANOMALIES", "COUNTER_ANOMALIES", "Call", "Census", "Check", "Client", "ClientRoles", "ClientSessions",
-    "ClientsProvisioned", "Clocked", "Cluster", "CodeNamed", "CommandResult",
-    "Completed", "Completion", "Configurable", "Context",
-    "Contract", "Damageable", "Defect", "DefectsDescribed", "DeploymentError", "Durable", "EXHAUSTED", "Effect",
-    "Endpoint", "Engine", "Eventful", "Evidence", "Exhausted", "Exhaustible", "Exhaustion", "Explanation",
-    "FailingOver", "Family", "Fault", "Fillable", "Flow", "GROUP_ANOMALIES", "Generator", "Grouped", "HandingOver",
-    "Holdable", "ID_ANOMALIES", "Impact", "Injection", "Inspectable", "Inspector", "Invariants", "Invoke",
-    "LIVENESS_ANOMALIES", "LOG_ANOMALIES", "MAX_REGISTER_ANOMALIES", "MONOTONIC_ANOMALIES", "Membered", "Model",
-    "ModelError", "Movable", "NOTHING", "Node", "NodeCounts", "NodeError", "NodesDeclared",
-    "OWNERSHIP_ANOMALIES", "Observable", "Operation",
-    "OperationEvent", "Outcome", "PENDING", "Parameter", "Part", "Pending", "Phase", "Powered", "ProcessState",
-    "ProcessStatus", "PromisingMore", "Proof", "Provisioned", "QUEUE_ANOMALIES", "REGISTER_ANOMALIES",
-    "REPLICATION_ANOMALIES", "REPLICA_ANOMALIES", "Replicated", "Replicating", "Restorable", "Retaining", "Row",
-    "Runtime", "SET_ANOMALIES",
-    "ScheduleError", "Scope", "SeenAtRest", "Settings", "Several", "Shaped", "Sidecar", "Slowable", "Slowed",
-    "Software", "Source", "Standalone", "Standing", "StopSignalNamed", "StoredRecord", "StrikePoints",
-    "SupportsLockFiles", "Switchable",
-    "System", "TRANSACTION_ANOMALIES", "Target", "Toleration", "Traffic", "Values", "View", "WorkloadMix",
-    "ZOOKEEPER_PORT", "ZOOKEEPER_ROLE", "ZooKeeperClients", "as_generator", "by_key", "by_role", "draw_target",
-    "each_process", "experiment", "forbid", "in_phase", "keyed", "limit", "linearizable", "mix", "on_each",
-    "on_event", "once", "phases", "probe_processes", "proved", "rate", "repeat", "reserve", "sequence", "servers",
-    "simulate", "stagger", "time_limit", "transform", "unfold", "until", "zookeeper_servers",
+    "Action", "Answer", "BANK_ANOMALIES", "BlockingClient", "CLIENT_ROLE", "CONSUMER_ANOMALIES",
+    "COUNTER_ANOMALIES", "Call", "Census", "Check", "Client", "Cluster", "CommandResult", "Completed", "Completion",
+    "Context", "Contract", "Defect", "DeploymentError", "EXHAUSTED", "Effect", "Endpoint", "Engine", "Evidence",
+    "Exhausted", "Exhaustion", "Explanation", "Family", "Fault", "Flow", "GROUP_ANOMALIES", "Generator",
+    "ID_ANOMALIES", "Impact", "Injection", "Inspector", "Invariants", "Invoke", "LIVENESS_ANOMALIES",
+    "LOG_ANOMALIES", "MAX_REGISTER_ANOMALIES", "MONOTONIC_ANOMALIES", "MembershipState", "Model", "ModelError",
+    "NOTHING", "Node", "NodeCounts", "NodeError", "OWNERSHIP_ANOMALIES", "Operation", "OperationEvent", "Outcome",
+    "PENDING", "Parameter", "Part", "Pending", "Phase", "ProcessState", "ProcessStatus", "Proof", "QUEUE_ANOMALIES",
+    "REGISTER_ANOMALIES", "REPLICATION_ANOMALIES", "REPLICA_ANOMALIES", "Row", "Runtime", "SET_ANOMALIES",
+    "ScheduleError", "Scope", "SeenAtRest", "Settings", "Sidecar", "Slowed", "Software", "Source", "StoredRecord",
+    "SupportsClientRoles", "SupportsClientSessions", "SupportsClientSoftware", "SupportsClockShift",
+    "SupportsCodePackages", "SupportsDataFiles", "SupportsDataFolder", "SupportsDataRestore",
+    "SupportsDefectDescriptions", "SupportsDefects", "SupportsDiskFull", "SupportsFailover", "SupportsGroups",
+    "SupportsHandover", "SupportsHold", "SupportsInspection", "SupportsInvariants", "SupportsLockFiles",
+    "SupportsMembership", "SupportsMemoryLimit", "SupportsMove", "SupportsNodeCounts", "SupportsPacketShaping",
+    "SupportsParts", "SupportsPowerLoss", "SupportsReplicas", "SupportsRetention", "SupportsSettings",
+    "SupportsSidecars", "SupportsSlowDisk", "SupportsSnapshots", "SupportsSoftware", "SupportsSoleReplica",
+    "SupportsStandalone", "SupportsStopSignal", "SupportsStrikePoints", "SupportsStrongerPromises",
+    "SupportsTurningPoints", "SupportsZooKeeperClient", "System", "TRANSACTION_ANOMALIES", "Target", "Toleration",
+    "Traffic", "Values", "View", "WorkloadMix", "ZOOKEEPER_PORT", "ZOOKEEPER_ROLE", "as_generator", "by_key",
+    "by_role", "draw_target", "each_process", "experiment", "forbid", "in_phase", "keyed", "limit", "linearizable",
+    "mix", "on_each", "on_event", "once", "phases", "probe_processes", "proved", "rate", "repeat", "reserve",
+    "sequence", "servers", "simulate", "stagger", "time_limit", "transform", "unfold", "until", "zookeeper_servers",
 ]  # fmt: skip
 
 

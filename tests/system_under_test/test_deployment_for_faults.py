@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from assay.cluster.system import Damageable, Holdable
+from assay.cluster.system import SupportsDataFiles, SupportsHold
 from assay.system_under_test.deployment import DATA, Broker
 from assay.system_under_test.groups.terms import partition_of
 from assay.system_under_test.log.checkpoints import RECOVERY_POINTS
@@ -45,8 +45,8 @@ def test_durable_is_what_lies_below_the_recovery_point(point: int | None, size: 
 
 def test_the_broker_can_be_damaged_and_held() -> None:
     broker = Broker(partitions=2)
-    assert isinstance(broker, Damageable)
-    assert isinstance(broker, Holdable)
+    assert isinstance(broker, SupportsDataFiles)
+    assert isinstance(broker, SupportsHold)
     topic = [f"{DATA}/orders-0/*.log", f"{DATA}/orders-1/*.log"]
     assert broker.data_files(None) == topic  # type: ignore[arg-type]
     offsets = Broker(partitions=2, groups=("workers", "workers")).data_files(None)  # type: ignore[arg-type]

@@ -17,14 +17,14 @@ from assay.cluster.docker import built_images, code_archive, image, layer, softw
 from assay.cluster.docker.image import REQUIREMENTS
 from assay.cluster.doctor import engine_available
 from assay.cluster.system import (
-    ClientSessions,
-    Configurable,
-    Damageable,
     DeploymentError,
-    Durable,
-    Grouped,
-    Holdable,
-    Replicated,
+    SupportsClientSessions,
+    SupportsDataFiles,
+    SupportsDataFolder,
+    SupportsGroups,
+    SupportsHold,
+    SupportsReplicas,
+    SupportsSettings,
     System,
 )
 from assay.harness.core.client import Endpoint
@@ -37,7 +37,7 @@ from assay.system_under_test.deployment import Broker
 from assay.workloads import test_offsets
 from assay.workloads.broker.offsets_client import OffsetsClient
 
-CAPABILITIES = (Configurable, Damageable, Durable, Grouped, Holdable, Replicated)
+CAPABILITIES = (SupportsSettings, SupportsDataFiles, SupportsDataFolder, SupportsGroups, SupportsHold, SupportsReplicas)
 
 
 @dataclass
@@ -68,8 +68,8 @@ class SessionClient(OffsetsClient):
 def test_what_the_system_can_do_it_can_still_do_and_what_it_cannot_it_cannot() -> None:
     both = WithClientNodes(Broker(groups=("members",)), OffsetsClient)
     assert all(isinstance(both, capability) for capability in CAPABILITIES)
-    assert not isinstance(both, ClientSessions)
-    assert isinstance(WithClientNodes(Broker(), SessionClient), ClientSessions)
+    assert not isinstance(both, SupportsClientSessions)
+    assert isinstance(WithClientNodes(Broker(), SessionClient), SupportsClientSessions)
     assert (both.name, list(both.keys()), both.groups) == ("broker", list(Broker().keys()), ("members",))  # type: ignore[attr-defined]
     assert set(both.defects) == set(Broker().defects)
     least = WithClientNodes(Least(), OffsetsClient)
