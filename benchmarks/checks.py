@@ -30,8 +30,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from assay.checkers.engine import DuckDB, Engine
-from assay.checkers.engine.history_views import open_history
 from assay.checkers.judging.contract import Contract
+from assay.checkers.judging.history_views import open_history
 from assay.checkers.judging.judge import judge
 from assay.checkers.transactions.cycles import ORDERS
 from assay.harness.core.history import HistoryReader

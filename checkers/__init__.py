@@ -6,6 +6,7 @@ How a verdict comes about:
 - ``families``: lists all built-in checks
 - ``judging``: judges a history by a contract
 - ``engine``: runs the SQL on SQLite, DuckDB or Spark
+- ``sql_idioms``: common SQL fragments that all engines understand alike
 - ``partitioned_by_key``: judges some keys at a time and combines the results
 - ``times``: formats times for readers
 

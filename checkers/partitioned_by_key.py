@@ -12,42 +12,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Final
 
 from assay.checkers.check import MOST_FINDINGS, Answer, Check, Doubts, Family, Prepared, Rounds, View, build, evidence
 from assay.checkers.engine import Engine, Row
 from assay.checkers.engine.empty_relations import all_words, rowless, words
-from assay.checkers.engine.history_views import register_contract
 from assay.checkers.families import FAMILIES
 from assay.checkers.judging.contract import Contract
+from assay.checkers.judging.history_views import register_contract
 from assay.checkers.objects.kinds import KINDS
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from assay.harness.core.history import HistoryReader
 
 FEW_ROWS: Final = 50_000
 """Of a table, those of all keys that are brought along at most."""
 
 _COVERAGE: Final = ("log_settled", "register_rows", "log_sends")
 """What is read besides by the checks."""
-
-
-@runtime_checkable
-class SupportsPartitioning(Protocol):
-    """An engine that can share out a history by key."""
-
-    def divided(
-        self, history: HistoryReader, question: Question, progress: Callable[[int, int], None]
-    ) -> list[Answers] | None:
-        """What ``question`` is answered for some keys after the other; None: this history is not shared out.
-
-        ``progress``: is called with how many parts are done, of how many.
-        """
-
-    def expect(self, tables: Mapping[str, pa.Table]) -> None:
-        """Tables of these names, when they are made, have these rows."""
 
 
 @dataclass

@@ -7,7 +7,7 @@ history may be cut short, or lack data sets that it never had: those are empty.
 from typing import Final, Self
 
 from assay.checkers.engine import DuckDB, Row
-from assay.checkers.engine.history_views import register_parts
+from assay.checkers.judging.history_views import register_parts
 from assay.harness.core.history import HistoryReader
 
 __all__ = ["Recording", "Row"]

@@ -19,9 +19,9 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Family, Table, View, capital
 from assay.checkers.engine import Row
-from assay.checkers.engine.sql_idioms import RETURNED, first_of, previous, row_number
 from assay.checkers.liveness.snapshots import REST_VIEWS, lasting
 from assay.checkers.log.incarnations import first_name, topic_of
+from assay.checkers.sql_idioms import RETURNED, first_of, previous, row_number
 from assay.checkers.times import seconds
 
 _STATE: Final = "coalesce(cast(e.value as string), 'default')"

@@ -17,8 +17,8 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Family, Table, View, value_of
 from assay.checkers.engine import Row
-from assay.checkers.engine.sql_idioms import MAY_BEGIN, MAY_HAVE_BEGUN, first_rows, order_by, total_of
 from assay.checkers.objects.kinds import among
+from assay.checkers.sql_idioms import MAY_BEGIN, MAY_HAVE_BEGUN, first_rows, order_by, total_of
 
 SAME: Final = " and ".join(f"a.{name} = b.{name}" for name in ("what", "key", "name", "value", "replicas"))
 

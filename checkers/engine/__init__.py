@@ -10,8 +10,6 @@
 - ``lazy_relations``, ``empty_relations``: skip relations that no query reads or that must be empty
 - ``parquet_stats``: reads column statistics from Parquet footers
 - ``batch``: many histories in one database
-- ``history_views``: a history's files as views with the columns of the format
-- ``sql_idioms``: common SQL fragments that all engines understand alike
 
 Imports ``harness.core.history``; checks, reports (DuckDB) and the harness import it.
 """

@@ -14,18 +14,20 @@ reserves, no columns named behind a subquery (``as t (a, b)``); whether somethin
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, runtime_checkable
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from assay.harness.core.history import HistoryReader
     from assay.harness.core.history.data_sets import DataSet
 
 Row = Mapping[str, Any]
+T = TypeVar("T")
 
 INFINITY: Final = 9223372036854775807
 """What an operation's missing ``ret`` is coalesced to; never computed with."""
@@ -126,3 +128,20 @@ def shortened(sql: str) -> str:
     """The beginning of a text, for an error."""
     text = " ".join(sql.split())
     return text if len(text) <= 200 else f"{text[:200]} ..."
+
+
+@runtime_checkable
+class SupportsPartitioning(Protocol):
+    """An engine that can partition a history by key and ask each part by itself."""
+
+    def divided(
+        self, history: HistoryReader, question: Callable[[Engine], T], progress: Callable[[int, int], None]
+    ) -> list[T] | None:
+        """Returns the answer to ``question`` for each part, or None if this history is not partitioned.
+
+        ``question`` must be picklable, because other processes ask it. ``progress`` is called with the number of parts
+        done and the number of all parts.
+        """
+
+    def expect(self, tables: Mapping[str, pa.Table]) -> None:
+        """Sets the rows that the tables of these names have when they are made."""

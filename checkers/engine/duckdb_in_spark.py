@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from assay.checkers.engine.base import Engine, T
 from assay.checkers.engine.duck import DuckDB
 from assay.checkers.engine.spark import Spark
 
 if TYPE_CHECKING:
-    from assay.checkers.partitioned_by_key import Answers, Question
     from assay.harness.core.history import HistoryReader
 
 MEMORY: Final = "1GB"
@@ -30,8 +30,8 @@ class BesideSpark(DuckDB):
         self._spark = spark
 
     def divided(
-        self, history: HistoryReader, question: Question, progress: Callable[[int, int], None]
-    ) -> list[Answers] | None:
+        self, history: HistoryReader, question: Callable[[Engine], T], progress: Callable[[int, int], None]
+    ) -> list[T] | None:
         return self._spark.parted(self, history, question, progress)
 
     def close(self) -> None:

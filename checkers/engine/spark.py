@@ -23,7 +23,7 @@ from pyspark.sql.functions import broadcast, col
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.storagelevel import StorageLevel
 
-from assay.checkers.engine.base import Engine, EngineError, Row, conformed, empty
+from assay.checkers.engine.base import Engine, EngineError, Row, T, conformed, empty
 from assay.checkers.engine.duck import DuckDB
 from assay.checkers.engine.lazy_relations import Deferred, Relation
 from assay.checkers.engine.parquet_stats import has_values
@@ -32,7 +32,6 @@ from assay.checkers.engine.spark_parts import Asking, Sorting, lacking, packed, 
 from assay.harness.core.history.data_sets import EFFECTS
 
 if TYPE_CHECKING:
-    from assay.checkers.partitioned_by_key import Answers, Question
     from assay.harness.core.history import HistoryReader
 
 VALIDATION_MEMORY: Final = "1GB"
@@ -198,8 +197,8 @@ class Spark:
         return self._ran(what, wanted, progress)
 
     def divided(
-        self, history: HistoryReader, question: Question, progress: Callable[[int, int], None]
-    ) -> list[Answers] | None:
+        self, history: HistoryReader, question: Callable[[Engine], T], progress: Callable[[int, int], None]
+    ) -> list[T] | None:
         return self.parted(self, history, question, progress) if self._large and self.shares() else None
 
     def shares(self) -> bool:
@@ -210,8 +209,12 @@ class Spark:
         self._expected.update(tables)
 
     def parted(
-        self, here: Engine, history: HistoryReader, question: Question, progress: Callable[[int, int], None]
-    ) -> list[Answers] | None:
+        self,
+        here: Engine,
+        history: HistoryReader,
+        question: Callable[[Engine], T],
+        progress: Callable[[int, int], None],
+    ) -> list[T] | None:
         """``here`` has the history's data sets, and ``effect_kinds``."""
         if history.translation("effects") or history.in_memory("effects") is not None:
             return None  # these are not the rows of its files

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import pickle
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -19,13 +19,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from assay.checkers.engine.base import Engine
 from assay.checkers.engine.duck import DuckDB
 from assay.harness.core.lazy_import import Late
 
 if TYPE_CHECKING:
     import duckdb
-
-    from assay.checkers.partitioned_by_key import Question
 else:
     duckdb = Late("duckdb")
 
@@ -79,9 +78,9 @@ class Sorting:
 
 @dataclass(frozen=True)
 class Asking:
-    """Asks one part. ``faults``: the data set, packed."""
+    """Asks ``question`` of one part. ``faults``: the data set, packed."""
 
-    question: Question
+    question: Callable[[Engine], Any]
     faults: bytes
     threads: int
 
@@ -103,8 +102,6 @@ class Asking:
 def lacking(argument: bytes) -> str:
     """On an executor: what it cannot load, or nothing."""
     try:
-        import assay.checkers.partitioned_by_key  # noqa: F401 - with all that it needs
-
         duckdb.connect(":memory:").close()
     except ImportError as error:
         return str(error)

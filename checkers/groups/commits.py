@@ -22,8 +22,8 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Family, Table, View, family_of
 from assay.checkers.engine import INFINITY, Row
-from assay.checkers.engine.sql_idioms import first_of, greatest_before, total_of
 from assay.checkers.log.ends import end_in
+from assay.checkers.sql_idioms import first_of, greatest_before, total_of
 
 _READER: Final = "group_name, log, process, assignment"
 _READ: Final = "case when is_commit = 0 then call end"

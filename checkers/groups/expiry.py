@@ -24,8 +24,8 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Family, Table, capital
 from assay.checkers.engine import Row
-from assay.checkers.engine.sql_idioms import RETURNED, first_of, first_rows, nanoseconds, order_by
 from assay.checkers.liveness.snapshots import QUIET
+from assay.checkers.sql_idioms import RETURNED, first_of, first_rows, nanoseconds, order_by
 from assay.checkers.times import seconds
 
 SLACK: Final = 2_000_000

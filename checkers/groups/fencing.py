@@ -19,7 +19,7 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Table, View
 from assay.checkers.engine import INFINITY, Row
-from assay.checkers.engine.sql_idioms import first_rows, greatest_before, nearest_pairs, order_by, row_number
+from assay.checkers.sql_idioms import first_rows, greatest_before, nearest_pairs, order_by, row_number
 
 PLACEABLE: Final = 2**61
 """Tokens below have a place that fits into 64 bits."""

@@ -13,7 +13,7 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Table, View
 from assay.checkers.engine import INFINITY, Row
-from assay.checkers.engine.sql_idioms import (
+from assay.checkers.sql_idioms import (
     RETURNED,
     first_of,
     first_rows,

@@ -15,9 +15,9 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital, offset_of
 from assay.checkers.engine import INFINITY, Row
-from assay.checkers.engine.sql_idioms import first_rows, order_by, previous, sum_so_far
 from assay.checkers.liveness.snapshots import QUIET
 from assay.checkers.log.incarnations import topic_of
+from assay.checkers.sql_idioms import first_rows, order_by, previous, sum_so_far
 from assay.checkers.times import seconds
 
 SENTINELS: Final = Table(

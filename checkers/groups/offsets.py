@@ -19,7 +19,7 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Family, Table, View
 from assay.checkers.engine import Row
-from assay.checkers.engine.sql_idioms import BEFORE, first_rows, greatest_before, nearest_pairs, order_by, total_of
+from assay.checkers.sql_idioms import BEFORE, first_rows, greatest_before, nearest_pairs, order_by, total_of
 
 DOUBTS: Final = Table(
     "offset_doubts",

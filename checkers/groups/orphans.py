@@ -26,8 +26,8 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Table, View
 from assay.checkers.engine import INFINITY, Row
-from assay.checkers.engine.sql_idioms import first_rows, greatest_before, order_by, previous, sum_so_far
 from assay.checkers.log.incarnations import topic_of
+from assay.checkers.sql_idioms import first_rows, greatest_before, order_by, previous, sum_so_far
 from assay.checkers.times import seconds
 
 

@@ -16,7 +16,7 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Table, family_of
 from assay.checkers.engine import Row
-from assay.checkers.engine.sql_idioms import first_of, first_rows, greatest_before, order_by
+from assay.checkers.sql_idioms import first_of, first_rows, greatest_before, order_by
 
 
 def _more(row: Row) -> str:

@@ -19,7 +19,8 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Table, View
 from assay.checkers.engine import INFINITY, Row
-from assay.checkers.engine.sql_idioms import (
+from assay.checkers.groups.generations import FORGOTTEN, generation_of
+from assay.checkers.sql_idioms import (
     MAY_BEGIN,
     MAY_HAVE_BEGUN,
     first_rows,
@@ -28,7 +29,6 @@ from assay.checkers.engine.sql_idioms import (
     order_by,
     sum_so_far,
 )
-from assay.checkers.groups.generations import FORGOTTEN, generation_of
 from assay.checkers.times import seconds
 
 TERM: Final = "coalesce(e.generation, e.token)"

@@ -18,9 +18,9 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital, family_of
 from assay.checkers.engine import INFINITY, Row
-from assay.checkers.engine.sql_idioms import first_of, order_by
 from assay.checkers.groups.group_convergence import POLLS, STRETCHES
 from assay.checkers.liveness.snapshots import QUIET
+from assay.checkers.sql_idioms import first_of, order_by
 from assay.checkers.times import seconds
 
 TIMES: Final = 2

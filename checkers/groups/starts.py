@@ -19,8 +19,8 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Table, View, family_of
 from assay.checkers.engine import Row
-from assay.checkers.engine.sql_idioms import first_of, previous
 from assay.checkers.log.incarnations import topic_of
+from assay.checkers.sql_idioms import first_of, previous
 
 
 def _rows_before(*names: str, as_: str) -> str:

@@ -18,7 +18,7 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Table, View, family_of
 from assay.checkers.engine import Row
-from assay.checkers.engine.sql_idioms import first_of, greatest_before
+from assay.checkers.sql_idioms import first_of, greatest_before
 
 
 def _split(row: Row, evidence: Evidence) -> Explanation:

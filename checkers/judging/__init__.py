@@ -5,6 +5,7 @@
 - ``verdict``: findings, and the three verdicts
 - ``coverage``: whether enough happened for a pass, and whether the system recovered
 - ``disturbance``: which operations succeeded during which faults
+- ``history_views``: gives an engine a history's files as views with the columns of the format
 - ``validate``: rejects histories that cannot have happened
 - ``history_integrity``: finds missing and damaged files
 - ``early_checks``: which checks are valid while a run goes on

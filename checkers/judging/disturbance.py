@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from assay.checkers.engine import Engine, Row
-from assay.checkers.engine.sql_idioms import BEGUN, MAY_BEGIN, OF_ZOOKEEPER
 from assay.checkers.judging.contract import Contract
+from assay.checkers.sql_idioms import BEGUN, MAY_BEGIN, OF_ZOOKEEPER
 from assay.checkers.times import seconds
 
 TOGETHER: Final = 450_000_000

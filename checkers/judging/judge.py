@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from assay.checkers.check import LONG, MOST_FINDINGS, Check, Family, Rounds, ask, build, findings
 from assay.checkers.engine import Engine, EngineError
-from assay.checkers.engine.history_views import count_kinds, register_contract, register_parts
+from assay.checkers.engine.base import SupportsPartitioning
 from assay.checkers.families import FAMILIES, meanings
 from assay.checkers.judging import coverage
 from assay.checkers.judging.attribution import attributed
@@ -24,11 +24,12 @@ from assay.checkers.judging.contract import NO_RECOVERY, Contract
 from assay.checkers.judging.early_checks import COME_LATE, LATE, come_late, early, judged_late, may_have_lost
 from assay.checkers.judging.finding_context import Surroundings
 from assay.checkers.judging.history_integrity import readable
+from assay.checkers.judging.history_views import count_kinds, register_contract, register_parts
 from assay.checkers.judging.unknown_reasons import silent, too_busy, unheard_of
 from assay.checkers.judging.validate import validate
 from assay.checkers.judging.verdict import Examined, Finding, Judgement, Verdict
 from assay.checkers.objects import kinds as objects
-from assay.checkers.partitioned_by_key import Answers, Question, SupportsPartitioning, divisible, together
+from assay.checkers.partitioned_by_key import Answers, Question, divisible, together
 from assay.checkers.servers.invariants import CUT
 from assay.harness.core.history.kinds import UNRECORDED
 

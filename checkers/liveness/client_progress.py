@@ -17,7 +17,7 @@ from typing import Final
 
 from assay.checkers.check import LONG, Check, Evidence, Explanation, Table, View, capital, family_of
 from assay.checkers.engine import INFINITY, Row
-from assay.checkers.engine.sql_idioms import MAY_BEGIN, MAY_HAVE_BEGUN, OF_ZOOKEEPER, first_of, sum_so_far
+from assay.checkers.sql_idioms import MAY_BEGIN, MAY_HAVE_BEGUN, OF_ZOOKEEPER, first_of, sum_so_far
 from assay.checkers.times import seconds
 
 SEVERAL: Final = 3

@@ -12,9 +12,9 @@ from typing import Final
 
 from assay.checkers.check import Evidence, Explanation, Table, View, capital
 from assay.checkers.engine import INFINITY, Row
-from assay.checkers.engine.sql_idioms import first_rows, order_by
 from assay.checkers.liveness.snapshots import at_rest_check, lasting, length, lists, of_broker, on_node
 from assay.checkers.log.incarnations import first_name, topic_of
+from assay.checkers.sql_idioms import first_rows, order_by
 from assay.checkers.times import seconds
 
 WAITING: Final = View(

@@ -10,8 +10,8 @@ from typing import Final
 
 from assay.checkers.check import Evidence, Explanation, View
 from assay.checkers.engine import Row
-from assay.checkers.engine.sql_idioms import first_rows, milliseconds, order_by
 from assay.checkers.liveness.snapshots import at_rest_check, claimed, lasting
+from assay.checkers.sql_idioms import first_rows, milliseconds, order_by
 from assay.checkers.times import seconds
 
 

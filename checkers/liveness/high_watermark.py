@@ -6,8 +6,8 @@ from typing import Final
 
 from assay.checkers.check import Evidence, Explanation, View, epoch_of
 from assay.checkers.engine import Row
-from assay.checkers.engine.sql_idioms import first_of
 from assay.checkers.liveness.snapshots import at_rest_check, claimed, lasting, length
+from assay.checkers.sql_idioms import first_of
 from assay.checkers.times import seconds
 
 

@@ -11,8 +11,8 @@ from typing import Final
 
 from assay.checkers.check import Evidence, Explanation, Table, View
 from assay.checkers.engine import Row
-from assay.checkers.engine.sql_idioms import first_of, row_number
 from assay.checkers.liveness.snapshots import at_rest_check
+from assay.checkers.sql_idioms import first_of, row_number
 from assay.checkers.times import seconds
 
 TIMES: Final = 3

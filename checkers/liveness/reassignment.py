@@ -11,9 +11,9 @@ from typing import Final
 
 from assay.checkers.check import Evidence, Explanation, Table, View, capital
 from assay.checkers.engine import INFINITY, Row
-from assay.checkers.engine.sql_idioms import BEGUN, first_rows, order_by, previous
 from assay.checkers.liveness.snapshots import at_rest_check, following, lasting, length, lists, on_node
 from assay.checkers.log.incarnations import first_name, topic_of
+from assay.checkers.sql_idioms import BEGUN, first_rows, order_by, previous
 from assay.checkers.times import seconds
 
 _NONE_LEFT: Final = " and ".join(

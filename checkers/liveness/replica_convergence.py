@@ -8,8 +8,8 @@ from typing import Final
 
 from assay.checkers.check import Evidence, Explanation, View, epoch_of
 from assay.checkers.engine import Row
-from assay.checkers.engine.sql_idioms import first_rows, order_by
 from assay.checkers.liveness.snapshots import at_rest_check, lasting, lists, on_node
+from assay.checkers.sql_idioms import first_rows, order_by
 from assay.checkers.times import seconds
 
 

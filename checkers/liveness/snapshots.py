@@ -18,8 +18,8 @@ from typing import Final
 
 from assay.checkers.check import Check, Explanation, Table, View, capital
 from assay.checkers.engine import INFINITY, Row
-from assay.checkers.engine.sql_idioms import LARGE, large, previous, row_number
 from assay.checkers.log.incarnations import topic_of
+from assay.checkers.sql_idioms import LARGE, large, previous, row_number
 
 STALL: Final = 5_000_000_000
 """Nanoseconds between two looks after which it is not known what was so between them."""

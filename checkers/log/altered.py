@@ -13,9 +13,9 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Table, View, offset_of, value_of
 from assay.checkers.engine import Row
-from assay.checkers.engine.sql_idioms import first_of, first_rows, order_by
 from assay.checkers.log.incarnations import life_of, name_of, place_of, topic_of
 from assay.checkers.log.wrong_partition import STRAYS, sent_to
+from assay.checkers.sql_idioms import first_of, first_rows, order_by
 
 _SENT: Final = "kind = 'append' and outcome <> 'fail'"
 

@@ -14,11 +14,11 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital
 from assay.checkers.engine import INFINITY, Row
-from assay.checkers.engine.sql_idioms import first_rows, greatest_before, nanoseconds, order_by, row_number
 from assay.checkers.log.ends import end_in
 from assay.checkers.log.incarnations import topic_of
 from assay.checkers.log.offset_by_time import LOOK_UPS
 from assay.checkers.log.retention import UNCERTAINTY, WRONG_CLOCKS
+from assay.checkers.sql_idioms import first_rows, greatest_before, nanoseconds, order_by, row_number
 
 FLOORS: Final = View(
     "log_floors",

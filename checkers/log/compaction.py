@@ -10,7 +10,7 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Table, capital, offset_of
 from assay.checkers.engine import Row
-from assay.checkers.engine.sql_idioms import first_of
+from assay.checkers.sql_idioms import first_of
 
 
 def _lost(row: Row, evidence: Evidence) -> Explanation:

@@ -8,7 +8,7 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital
 from assay.checkers.engine import INFINITY, Row
-from assay.checkers.engine.sql_idioms import BEFORE, first_rows, order_by, row_number
+from assay.checkers.sql_idioms import BEFORE, first_rows, order_by, row_number
 
 ENDS: Final = View(
     "log_ends",

@@ -37,7 +37,6 @@ from assay.checkers.check import (
     offsets_of,
 )
 from assay.checkers.engine import INFINITY, Row
-from assay.checkers.engine.sql_idioms import BEGUN, first_rows, greatest_before, order_by
 from assay.checkers.liveness.snapshots import length
 from assay.checkers.log.damaged_files import DAMAGE
 from assay.checkers.log.holes import HOLES
@@ -45,6 +44,7 @@ from assay.checkers.log.in_sync_joins import MEMBER_COMPLETENESS
 from assay.checkers.log.incarnations import first_name, name_of
 from assay.checkers.log.partition_state import STATES
 from assay.checkers.log.transitions import TRANSITIONS
+from assay.checkers.sql_idioms import BEGUN, first_rows, greatest_before, order_by
 
 
 def _incomplete(row: Row, evidence: Evidence) -> Explanation:

@@ -9,8 +9,8 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Table, View, family_of, offsets_of
 from assay.checkers.engine import Row
-from assay.checkers.engine.sql_idioms import first_rows, order_by
 from assay.checkers.log.compaction import LOST_LAST_VALUE
+from assay.checkers.sql_idioms import first_rows, order_by
 
 
 def _hole(row: Row, _: Evidence) -> Explanation:

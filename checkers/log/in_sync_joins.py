@@ -11,7 +11,7 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital, offsets_of
 from assay.checkers.engine import Row
-from assay.checkers.engine.sql_idioms import BEGUN, first_rows, order_by
+from assay.checkers.sql_idioms import BEGUN, first_rows, order_by
 
 
 def _incomplete(row: Row, evidence: Evidence) -> Explanation:

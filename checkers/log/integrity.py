@@ -5,9 +5,9 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Table, capital, offset_of, value_of
 from assay.checkers.engine import INFINITY, Row
-from assay.checkers.engine.sql_idioms import first_rows, nearest_pairs, order_by
 from assay.checkers.log.views import SAID
 from assay.checkers.log.wrong_partition import STRAYS, sent_to
+from assay.checkers.sql_idioms import first_rows, nearest_pairs, order_by
 
 _OBSERVED: Final = "select count(*) as examined from log_placed where observed > 0"
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Table, capital, offset_of
 from assay.checkers.engine import Row
-from assay.checkers.engine.sql_idioms import first_rows, order_by
+from assay.checkers.sql_idioms import first_rows, order_by
 
 SLACK_MS: Final = 700
 _SLACK: Final = SLACK_MS * 1_000_000

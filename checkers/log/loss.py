@@ -6,9 +6,9 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Table, View, offset_of, value_of
 from assay.checkers.engine import Row
-from assay.checkers.engine.sql_idioms import first_rows, nearest_pairs, order_by, row_number, total_of
 from assay.checkers.log.views import SAID
 from assay.checkers.log.wrong_partition import ELSEWHERE, STRAYS, found_in
+from assay.checkers.sql_idioms import first_rows, nearest_pairs, order_by, row_number, total_of
 from assay.checkers.times import seconds
 
 

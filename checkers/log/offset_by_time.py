@@ -11,9 +11,9 @@ from typing import Final
 
 from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Table, capital
 from assay.checkers.engine import INFINITY, Row
-from assay.checkers.engine.sql_idioms import first_rows, greatest_before, nanoseconds, order_by
 from assay.checkers.log.incarnations import topic_of
 from assay.checkers.log.retention import UNCERTAINTY, WRONG_CLOCKS
+from assay.checkers.sql_idioms import first_rows, greatest_before, nanoseconds, order_by
 
 LOOK_UPS: Final = Table(
     "log_look_ups",

@@ -15,7 +15,9 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital, offset_of, value_of
 from assay.checkers.engine import INFINITY, Row
-from assay.checkers.engine.sql_idioms import (
+from assay.checkers.log.ends import end_in
+from assay.checkers.log.views import SAID
+from assay.checkers.sql_idioms import (
     first_of,
     first_rows,
     greatest_before,
@@ -26,8 +28,6 @@ from assay.checkers.engine.sql_idioms import (
     row_number,
     total_of,
 )
-from assay.checkers.log.ends import end_in
-from assay.checkers.log.views import SAID
 from assay.checkers.times import seconds
 
 PLACEABLE: Final = 2**61

@@ -19,8 +19,8 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital, epoch_of, family_of
 from assay.checkers.engine import Row
-from assay.checkers.engine.sql_idioms import first_of
 from assay.checkers.liveness.snapshots import covers, length, lists
+from assay.checkers.sql_idioms import first_of
 
 
 def _sets(row: Row, _: Evidence) -> Explanation:

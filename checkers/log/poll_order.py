@@ -12,7 +12,7 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital, offset_of
 from assay.checkers.engine import INFINITY, Row
-from assay.checkers.engine.sql_idioms import first_of, first_rows, not_next, order_by, previous, row_number, sum_so_far
+from assay.checkers.sql_idioms import first_of, first_rows, not_next, order_by, previous, row_number, sum_so_far
 
 READ: Final = View(
     "log_read",

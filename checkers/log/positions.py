@@ -13,7 +13,7 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital
 from assay.checkers.engine import INFINITY, Row
-from assay.checkers.engine.sql_idioms import first_of, order_by, previous
+from assay.checkers.sql_idioms import first_of, order_by, previous
 
 _CHAIN: Final = {"by": "process, key, assignment", "order": "call, op, sub"}
 

@@ -11,8 +11,8 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital, offset_of
 from assay.checkers.engine import INFINITY, Row
-from assay.checkers.engine.sql_idioms import first_rows, order_by
 from assay.checkers.log.incarnations import topic_of
+from assay.checkers.sql_idioms import first_rows, order_by
 
 
 def _refused(row: Row, evidence: Evidence) -> Explanation:

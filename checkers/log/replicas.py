@@ -10,7 +10,7 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Family, Table, capital, offset_of
 from assay.checkers.engine import Row
-from assay.checkers.engine.sql_idioms import first_rows, order_by
+from assay.checkers.sql_idioms import first_rows, order_by
 
 
 def _record(row: Row, which: str) -> str:

@@ -15,7 +15,7 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital, value_of
 from assay.checkers.engine import Row
-from assay.checkers.engine.sql_idioms import first_of
+from assay.checkers.sql_idioms import first_of
 
 _OUTCOMES: Final = {"ok": "appended", "fail": "certainly not appended", "info": "of unknown fate"}
 _ITS_OWN: Final = "r.op = f.op and r.key = f.key and r.value = f.value"

@@ -19,7 +19,8 @@ from typing import Final
 
 from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Table, View
 from assay.checkers.engine import INFINITY, Row
-from assay.checkers.engine.sql_idioms import (
+from assay.checkers.log.incarnations import topic_of
+from assay.checkers.sql_idioms import (
     BEGUN,
     SO_FAR,
     first_rows,
@@ -28,7 +29,6 @@ from assay.checkers.engine.sql_idioms import (
     order_by,
     row_number,
 )
-from assay.checkers.log.incarnations import topic_of
 from assay.checkers.times import seconds
 
 UNCERTAINTY: Final = 1_000_000_000

@@ -10,7 +10,7 @@ from typing import Final
 
 from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Table, View, capital, offset_of, value_of
 from assay.checkers.engine import INFINITY, Row
-from assay.checkers.engine.sql_idioms import BEFORE, MAY_BEGIN, MAY_HAVE_BEGUN, first_rows, order_by
+from assay.checkers.sql_idioms import BEFORE, MAY_BEGIN, MAY_HAVE_BEGUN, first_rows, order_by
 from assay.checkers.times import seconds
 
 SEVERAL: Final = 3

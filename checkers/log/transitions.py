@@ -20,7 +20,7 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital, family_of
 from assay.checkers.engine import Row
-from assay.checkers.engine.sql_idioms import first_of, previous, row_number, sum_so_far
+from assay.checkers.sql_idioms import first_of, previous, row_number, sum_so_far
 
 VALID: Final = {
     "partition-transition": (

@@ -30,8 +30,8 @@ from typing import Final
 from assay.checkers.check import Check, Evidence, Explanation, Family, Table
 from assay.checkers.engine import INFINITY, Engine, Row
 from assay.checkers.engine.base import quoted
-from assay.checkers.engine.history_views import literal
-from assay.checkers.engine.sql_idioms import INJECTED, first_of, order_by
+from assay.checkers.judging.history_views import literal
+from assay.checkers.sql_idioms import INJECTED, first_of, order_by
 from assay.checkers.times import NANOSECONDS, seconds
 from assay.harness.core.history.data_sets import EFFECTS
 

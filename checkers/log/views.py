@@ -14,7 +14,7 @@ from typing import Final
 
 from assay.checkers.check import Table, View
 from assay.checkers.engine import INFINITY
-from assay.checkers.engine.sql_idioms import sum_so_far
+from assay.checkers.sql_idioms import sum_so_far
 
 SENDS: Final = Table(
     "log_sends",

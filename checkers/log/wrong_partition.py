@@ -8,8 +8,8 @@ from typing import Final
 
 from assay.checkers.check import Evidence, Table
 from assay.checkers.engine import Row
-from assay.checkers.engine.sql_idioms import row_number
 from assay.checkers.log.incarnations import place_of
+from assay.checkers.sql_idioms import row_number
 
 UNSENT: Final = Table(
     "log_unsent",

@@ -23,8 +23,8 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Table, View
 from assay.checkers.engine import Row
-from assay.checkers.engine.sql_idioms import LARGE, RETURNED, first_of, large, sum_so_far
 from assay.checkers.objects.kinds import family
+from assay.checkers.sql_idioms import LARGE, RETURNED, first_of, large, sum_so_far
 
 OPENED: Final = Table(
     "bank_opened",

@@ -18,7 +18,8 @@ from typing import Final
 
 from assay.checkers.check import Check, Doubts, Evidence, Explanation, Table, View
 from assay.checkers.engine import Row
-from assay.checkers.engine.sql_idioms import (
+from assay.checkers.objects.kinds import family
+from assay.checkers.sql_idioms import (
     BEFORE,
     RETURNED,
     SO_FAR,
@@ -31,7 +32,6 @@ from assay.checkers.engine.sql_idioms import (
     row_number,
     total_of,
 )
-from assay.checkers.objects.kinds import family
 from assay.checkers.times import seconds
 
 ROWS: Final = Table(

@@ -17,8 +17,8 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Table, View, family_of
 from assay.checkers.engine import INFINITY, Row
-from assay.checkers.engine.sql_idioms import first_rows, greatest_before, order_by, sum_so_far
 from assay.checkers.objects.queues import enqueued_by
+from assay.checkers.sql_idioms import first_rows, greatest_before, order_by, sum_so_far
 
 ANY: Final = 2**32
 """More elements than a queue has: what a drain of unknown outcome may have taken."""

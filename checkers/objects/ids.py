@@ -13,8 +13,8 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Table, value_of
 from assay.checkers.engine import Row
-from assay.checkers.engine.sql_idioms import first_rows, order_by, row_number, total_of
 from assay.checkers.objects.kinds import family
+from assay.checkers.sql_idioms import first_rows, order_by, row_number, total_of
 
 IDS: Final = Table(
     "ids_generated",

@@ -26,8 +26,8 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Table, View
 from assay.checkers.engine import INFINITY, Row
-from assay.checkers.engine.sql_idioms import RETURNED, first_rows, last_before, late_calls, order_by, total_of
 from assay.checkers.objects.kinds import family
+from assay.checkers.sql_idioms import RETURNED, first_rows, last_before, late_calls, order_by, total_of
 from assay.checkers.times import seconds
 
 INITIAL: Final = -INFINITY

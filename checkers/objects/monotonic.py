@@ -27,9 +27,9 @@ from typing import Final
 
 from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Family, Table
 from assay.checkers.engine import Row
-from assay.checkers.engine.sql_idioms import first_of, order_by
 from assay.checkers.objects.kinds import family
 from assay.checkers.objects.monotonic_cycles import FALLS, SEEN, held, search
+from assay.checkers.sql_idioms import first_of, order_by
 
 
 def looked(op: int) -> str:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from assay.checkers.check import MOST_FINDINGS, Table
 from assay.checkers.engine import INFINITY, Engine
-from assay.checkers.engine.sql_idioms import previous
 from assay.checkers.judging.verdict import LONGEST_LIST, MOST_OPERATIONS
+from assay.checkers.sql_idioms import previous
 from assay.checkers.times import seconds
 from assay.checkers.transactions.edges import WW
 from assay.checkers.transactions.graph import ORDER, Classified, Cycles, Graph, classify, ints

@@ -20,8 +20,8 @@ from typing import Final
 
 from assay.checkers.check import Check, Doubts, Evidence, Explanation, Table, View
 from assay.checkers.engine import Row
-from assay.checkers.engine.sql_idioms import RETURNED, WHOLE, first_rows, order_by, row_number, sum_so_far, total_of
 from assay.checkers.objects.kinds import family
+from assay.checkers.sql_idioms import RETURNED, WHOLE, first_rows, order_by, row_number, sum_so_far, total_of
 from assay.checkers.times import seconds
 
 ROWS: Final = Table(

@@ -21,8 +21,8 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Table, View
 from assay.checkers.engine import Row
-from assay.checkers.engine.sql_idioms import RETURNED, WHOLE, first_rows, nearest_pairs, order_by, sum_so_far
 from assay.checkers.objects.kinds import family
+from assay.checkers.sql_idioms import RETURNED, WHOLE, first_rows, nearest_pairs, order_by, sum_so_far
 from assay.checkers.times import seconds
 
 ROWS: Final = Table(

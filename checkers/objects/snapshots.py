@@ -10,7 +10,7 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Table, View, family_of
 from assay.checkers.engine import Row
-from assay.checkers.engine.sql_idioms import first_rows, order_by, row_number
+from assay.checkers.sql_idioms import first_rows, order_by, row_number
 
 
 def _forked(row: Row, evidence: Evidence) -> Explanation:

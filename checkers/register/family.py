@@ -9,11 +9,11 @@ own, so that a history without a CAS owes no data for it.
 from typing import Final
 
 from assay.checkers.check import Family, Rounds
-from assay.checkers.engine.sql_idioms import total_of
 from assay.checkers.register.chains import UNCLEAR, make
 from assay.checkers.register.order import STALE_READ
 from assay.checkers.register.values import FUTURE_READ, LOST_UPDATE, MISSING_WRITER
 from assay.checkers.register.views import ROWS
+from assay.checkers.sql_idioms import total_of
 
 _APPLIES: Final = f"""
     select {total_of("many")} as examined from effect_kinds

@@ -15,9 +15,9 @@ from typing import Final
 
 from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Table, View
 from assay.checkers.engine import INFINITY, Row
-from assay.checkers.engine.sql_idioms import greatest_before, order_by, row_number
 from assay.checkers.register.values import held
 from assay.checkers.register.views import INITIAL
+from assay.checkers.sql_idioms import greatest_before, order_by, row_number
 from assay.checkers.times import seconds
 
 _CHAINED: Final = f"coalesce(g.begun_value, {INITIAL}) <> g.late_value"

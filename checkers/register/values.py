@@ -4,8 +4,8 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital, value_of
 from assay.checkers.engine import INFINITY, Row
-from assay.checkers.engine.sql_idioms import first_of, first_rows, nearest_pairs, order_by, previous
 from assay.checkers.register.views import INITIAL
+from assay.checkers.sql_idioms import first_of, first_rows, nearest_pairs, order_by, previous
 from assay.checkers.times import seconds
 
 

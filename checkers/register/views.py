@@ -24,7 +24,7 @@ from typing import Final
 
 from assay.checkers.check import Table, View
 from assay.checkers.engine import INFINITY
-from assay.checkers.engine.sql_idioms import RETURNED
+from assay.checkers.sql_idioms import RETURNED
 
 INITIAL: Final = -INFINITY
 """Stands for the initial value, which the history has as null; joins need something that equals itself."""

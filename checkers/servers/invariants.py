@@ -10,8 +10,8 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Table, epoch_of, family_of, offset_of
 from assay.checkers.engine import Row
-from assay.checkers.engine.sql_idioms import first_of
 from assay.checkers.judging.contract import BROKEN_INVARIANT
+from assay.checkers.sql_idioms import first_of
 from assay.checkers.times import seconds
 
 CUT: Final = "select count(*) as examined from looks where what = 'broken'"

@@ -13,8 +13,8 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Table, family_of
 from assay.checkers.engine import Row
-from assay.checkers.engine.sql_idioms import first_of
 from assay.checkers.judging.contract import UNEXPECTED_EXIT
+from assay.checkers.sql_idioms import first_of
 from assay.checkers.times import seconds
 
 BEGAN: Final = """

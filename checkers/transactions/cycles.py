@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 from assay.checkers.check import MOST_FINDINGS, Check, Doubts, Evidence, Explanation, Table, build
 from assay.checkers.engine import Engine, Row
-from assay.checkers.engine.sql_idioms import order_by
 from assay.checkers.judging.verdict import MOST_OPERATIONS
+from assay.checkers.sql_idioms import order_by
 from assay.checkers.transactions.edges import CANDIDATE_EDGES, CANDIDATE_NODES, EDGE_VIEWS
 from assay.checkers.transactions.graph import (
     CLASSES,

@@ -22,7 +22,7 @@ leave a window, or lie in one of a single node, are no candidates: one running m
 from typing import Final
 
 from assay.checkers.check import Table
-from assay.checkers.engine.sql_idioms import BEFORE, SO_FAR, order_by
+from assay.checkers.sql_idioms import BEFORE, SO_FAR, order_by
 from assay.checkers.transactions.views import INITIAL
 
 WW, WR, FIRST, RW, THEN = range(5)

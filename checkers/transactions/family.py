@@ -13,7 +13,7 @@ cycles that need time, which the contract must declare (``transaction_order``).
 from typing import Final
 
 from assay.checkers.check import Family
-from assay.checkers.engine.sql_idioms import total_of
+from assay.checkers.sql_idioms import total_of
 from assay.checkers.transactions.cycles import CYCLES, ORDERED_CYCLES, ORDERS, prepare
 from assay.checkers.transactions.values import DUPLICATE_ELEMENTS, G1A, G1B, GARBAGE_READ, INCOMPATIBLE_ORDER, INTERNAL
 from assay.checkers.transactions.views import ROWS

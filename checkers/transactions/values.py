@@ -12,7 +12,7 @@ from typing import Final
 
 from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Table, View, capital
 from assay.checkers.engine import INFINITY, Row
-from assay.checkers.engine.sql_idioms import first_of, first_rows, order_by, previous
+from assay.checkers.sql_idioms import first_of, first_rows, order_by, previous
 
 _READS: Final = """
     select (select count(*) from txn_cells) + (select count(*) from txn_register_reads where value is not null)

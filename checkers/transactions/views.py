@@ -17,7 +17,7 @@ from typing import Final
 
 from assay.checkers.check import Table, View
 from assay.checkers.engine import INFINITY
-from assay.checkers.engine.sql_idioms import order_by, previous, row_number, sum_so_far
+from assay.checkers.sql_idioms import order_by, previous, row_number, sum_so_far
 
 INITIAL: Final = -INFINITY
 """Stands for the value that a register begins with, which the history has as null."""

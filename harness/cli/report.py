@@ -14,7 +14,7 @@ def add(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Exit:
-    from assay.checkers.engine.history_views import open_history
+    from assay.checkers.judging.history_views import open_history
     from assay.harness.stored.by_contract import open_stored
     from assay.reports.page import render
 

@@ -16,8 +16,8 @@ import msgspec
 
 from assay.checkers.check import build
 from assay.checkers.engine import Engine, EngineError, Engines
-from assay.checkers.engine.history_views import open_history, register_contract, register_history
 from assay.checkers.judging import coverage, disturbance
+from assay.checkers.judging.history_views import open_history, register_contract, register_history
 from assay.checkers.judging.verdict import Judgement, Verdict
 from assay.checkers.log.family import LOG
 from assay.checkers.register.family import REGISTER

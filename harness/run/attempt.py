@@ -23,7 +23,7 @@ from typing import Any, Final
 import msgspec
 
 from assay.checkers.engine import Engines
-from assay.checkers.engine.history_views import open_history
+from assay.checkers.judging.history_views import open_history
 from assay.checkers.judging.verdict import Judgement, Verdict
 from assay.cluster.node import NodeError
 from assay.cluster.owner import current

@@ -16,9 +16,9 @@ from typing import Any, Final
 
 import msgspec
 
-from assay.checkers.engine.history_views import open_history
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.history_integrity import untouched
+from assay.checkers.judging.history_views import open_history
 from assay.checkers.judging.judge import Watch
 from assay.checkers.judging.verdict import Judgement, with_stage
 from assay.harness.core.history import CLOSED, HistoryError, HistoryReader

@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from assay.checkers.engine import EngineError, Engines, EngineUnavailable
-from assay.checkers.engine.history_views import OPTIONAL, register_parts
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.history_integrity import untouched
+from assay.checkers.judging.history_views import OPTIONAL, register_parts
 from assay.checkers.judging.judge import Watch, judge
 from assay.checkers.judging.validate import validate
 from assay.checkers.judging.verdict import Judgement

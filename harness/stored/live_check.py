@@ -19,7 +19,7 @@ from typing import Final
 import pyarrow.parquet as pq
 
 from assay.checkers.engine import Engines
-from assay.checkers.engine.history_views import open_history
+from assay.checkers.judging.history_views import open_history
 from assay.checkers.judging.verdict import Judgement
 from assay.harness.core.history import HistoryReader
 from assay.harness.core.history.live_manifest import sealed

@@ -13,8 +13,8 @@ import pytest
 
 from assay.checkers.check import LONG, build, findings
 from assay.checkers.engine import DuckDB, Engine, SQLite
-from assay.checkers.engine.history_views import register_contract, register_history
 from assay.checkers.judging.contract import Contract, forbid
+from assay.checkers.judging.history_views import register_contract, register_history
 from assay.checkers.judging.verdict import Finding, Verdict
 from assay.checkers.liveness.client_progress import PROGRESS, SEVERAL, STUCK_CLIENT
 

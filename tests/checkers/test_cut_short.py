@@ -8,8 +8,8 @@ from typing import Final
 
 import pytest
 
-from assay.checkers.engine.history_views import open_history
 from assay.checkers.judging.contract import Contract
+from assay.checkers.judging.history_views import open_history
 from assay.checkers.judging.verdict import Judgement, Verdict
 from assay.harness.run.settings import Settings
 from assay.workloads import (

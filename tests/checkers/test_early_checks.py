@@ -10,10 +10,10 @@ from typing import Final
 import pytest
 
 from assay.checkers.check import Check, Family, Table
-from assay.checkers.engine.history_views import open_history
 from assay.checkers.families import FAMILIES
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.early_checks import COME_LATE, LATE, early, judged_late
+from assay.checkers.judging.history_views import open_history
 from assay.checkers.judging.verdict import Judgement
 
 from helpers.cut_short import Row, cut_short, moments, passing

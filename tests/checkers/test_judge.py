@@ -15,9 +15,9 @@ import pytest
 
 from assay.checkers.check import LONG, Check, Explanation, Family, View
 from assay.checkers.engine import EngineError
-from assay.checkers.engine.history_views import open_history
 from assay.checkers.families import FAMILIES
 from assay.checkers.judging.contract import BROKEN_INVARIANT, NO_RECOVERY, UNEXPECTED_EXIT, Contract, forbid
+from assay.checkers.judging.history_views import open_history
 from assay.checkers.judging.judge import judge as judge_with
 from assay.checkers.judging.verdict import Judgement, Verdict
 from assay.checkers.log.family import LOG_ANOMALIES, REPORTED, STATEMENTS

@@ -9,9 +9,9 @@ import pytest
 
 from assay.checkers.check import ask, build
 from assay.checkers.engine import EngineError, SQLite
-from assay.checkers.engine.history_views import open_history, register_contract
 from assay.checkers.families import FAMILIES
 from assay.checkers.judging.contract import Contract
+from assay.checkers.judging.history_views import open_history, register_contract
 from assay.checkers.judging.judge import judge
 from assay.checkers.log.family import LOG, REPORTED, STATEMENTS
 from assay.checkers.log.offset_by_time import TIME_LOOK_UP

@@ -10,8 +10,8 @@ import pytest
 
 from assay.checkers.administration.lost_changes import DONE_BUT_LOST, LOST_CHANGES
 from assay.checkers.check import build, findings
-from assay.checkers.engine.history_views import register_contract
 from assay.checkers.judging.contract import Contract
+from assay.checkers.judging.history_views import register_contract
 from assay.checkers.judging.verdict import Finding
 
 from helpers.judging import opened

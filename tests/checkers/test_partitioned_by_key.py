@@ -12,10 +12,10 @@ import pytest
 
 from assay.checkers.check import Answer
 from assay.checkers.engine import DuckDB
-from assay.checkers.engine.history_views import open_history, register_parts
 from assay.checkers.families import FAMILIES
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.early_checks import may_have_lost
+from assay.checkers.judging.history_views import open_history, register_parts
 from assay.checkers.judging.judge import judge
 from assay.checkers.partitioned_by_key import FEW_ROWS, Answers, Question, beyond, together
 

@@ -12,7 +12,7 @@ import pytest
 
 from assay.checkers.check import MOST_FINDINGS
 from assay.checkers.engine import DuckDB
-from assay.checkers.engine.sql_idioms import (
+from assay.checkers.sql_idioms import (
     first_rows,
     greatest_before,
     late_calls,

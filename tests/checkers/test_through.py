@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from assay.checkers.engine.history_views import open_history
 from assay.checkers.judging.contract import forbid
+from assay.checkers.judging.history_views import open_history
 from assay.harness.core.history import worker_nodes
 from assay.reports.evidence import look_up
 

@@ -11,8 +11,8 @@ from typing import Any, Final
 import msgspec
 
 from assay.checkers.engine import Engine, Engines
-from assay.checkers.engine.history_views import open_history, register_history
 from assay.checkers.judging.contract import Contract
+from assay.checkers.judging.history_views import open_history, register_history
 from assay.checkers.judging.judge import judge as judge_with
 from assay.checkers.judging.verdict import Judgement
 from assay.checkers.log.family import LOG

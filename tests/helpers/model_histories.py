@@ -13,8 +13,8 @@ from typing import Any
 
 from assay.checkers.check import Family, build, findings
 from assay.checkers.engine import Engine
-from assay.checkers.engine.history_views import register_contract, register_history
 from assay.checkers.judging.contract import Contract
+from assay.checkers.judging.history_views import register_contract, register_history
 from assay.checkers.judging.verdict import Finding
 
 from helpers.cut_short import seen_until

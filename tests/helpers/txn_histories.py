@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from assay.checkers.check import build
-from assay.checkers.engine.history_views import register_contract
 from assay.checkers.judging.contract import Contract
+from assay.checkers.judging.history_views import register_contract
 from assay.checkers.transactions.cycles import prepare
 from assay.checkers.transactions.family import TRANSACTION_FAMILIES
 from assay.checkers.transactions.graph import CLASSES

@@ -8,8 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from assay.checkers.engine.history_views import open_history
 from assay.checkers.judging.contract import forbid
+from assay.checkers.judging.history_views import open_history
 from assay.reports.evidence import look_up, operations_of
 from assay.reports.failure_text import Ending, describe
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from assay.checkers.engine.history_views import open_history
+from assay.checkers.judging.history_views import open_history
 from assay.checkers.judging.verdict import Verdict
 from assay.harness.core.history import HistoryWriter
 from assay.reports.faults import fault_bands

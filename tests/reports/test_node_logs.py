@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.checkers.engine.history_views import open_history
+from assay.checkers.judging.history_views import open_history
 from assay.harness.core.history import HistoryWriter
 from assay.harness.core.timestamps import Origin
 from assay.reports import node_logs as module

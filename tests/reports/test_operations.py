@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.checkers.engine.history_views import open_history
+from assay.checkers.judging.history_views import open_history
 from assay.harness.core.history import SCHEMAS
 from assay.harness.core.operation import Outcome
 from assay.reports.history_db import Recording

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay.checkers.engine.history_views import open_history
+from assay.checkers.judging.history_views import open_history
 from assay.harness.core.history import HistoryWriter
 from assay.harness.core.operation import Effect, Outcome
 from assay.reports.history_db import Recording

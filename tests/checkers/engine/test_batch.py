@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from assay.checkers.engine import DuckDB, EngineError, Engines
 from assay.checkers.engine.batch import Together
 from assay.checkers.engine.duck import SMALL_ROWS
-from assay.checkers.engine.history_views import open_history
 from assay.checkers.judging.contract import Contract
+from assay.checkers.judging.history_views import open_history
 from assay.harness.core.history import HistoryReader
 from assay.harness.core.history.data_sets import DATA_SETS
 from assay.harness.core.history.memory_reader import HandedOver

@@ -33,7 +33,6 @@ from assay.checkers.engine import (
     duck,
     engine_selection,
 )
-from assay.checkers.engine.history_views import open_history, register_contract, register_history
 from assay.checkers.engine.sqlite import in_its_words
 from assay.checkers.families import FAMILIES, OBJECT_FAMILIES
 from assay.checkers.groups.family import FENCING, GENERATIONS, HOLDING, SETTLING
@@ -41,6 +40,7 @@ from assay.checkers.groups.rebalance_churn import RESTLESSNESS
 from assay.checkers.groups.starts import STARTS
 from assay.checkers.judging.contract import OBJECTS as OF_FORMAT_1
 from assay.checkers.judging.contract import Contract
+from assay.checkers.judging.history_views import open_history, register_contract, register_history
 from assay.checkers.judging.judge import judge as judge_with
 from assay.checkers.judging.validate import validate
 from assay.checkers.judging.verdict import Finding, Judgement, Verdict

@@ -13,8 +13,8 @@ import pytest
 
 from assay.checkers.engine import DuckDB, EngineError, SQLite, empty_relations, lazy_relations
 from assay.checkers.engine.empty_relations import Lacks, Rowless
-from assay.checkers.engine.history_views import open_history
 from assay.checkers.judging.contract import Contract
+from assay.checkers.judging.history_views import open_history
 from assay.checkers.judging.judge import judge
 from assay.checkers.judging.verdict import Judgement
 from assay.harness.synthetic.catalogue import CATALOGUE

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from assay.checkers.engine import DuckDB, EngineError, spark_parts
 from assay.checkers.engine.duck import has_values
-from assay.checkers.engine.history_views import count_kinds, open_history, register_parts
 from assay.checkers.engine.spark_parts import BUCKETS, Range, Sorting, bucket, places, ranges
 from assay.checkers.judging.contract import Contract
+from assay.checkers.judging.history_views import count_kinds, open_history, register_parts
 from assay.checkers.judging.judge import judge
 from assay.checkers.judging.verdict import Verdict
 from assay.checkers.partitioned_by_key import Question

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from assay.checkers.check import build
-from assay.checkers.engine.history_views import register_contract
 from assay.checkers.groups.family import FENCING
 from assay.checkers.groups.fencing import FENCING_VIOLATION
 from assay.checkers.judging.contract import Contract, forbid
+from assay.checkers.judging.history_views import register_contract
 from assay.checkers.judging.verdict import Finding, Verdict
 
 from helpers.fencing_histories import lease_history, violations

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from assay.checkers.check import build, findings
-from assay.checkers.engine.history_views import register_contract
 from assay.checkers.groups.group_convergence import UNSETTLED_GROUP
 from assay.checkers.judging.contract import Contract
+from assay.checkers.judging.history_views import register_contract
 
 from helpers.judging import opened
 from helpers.log_histories import Row, effect, write

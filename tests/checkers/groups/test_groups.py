@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from assay.checkers.check import build, findings
-from assay.checkers.engine.history_views import register_contract
 from assay.checkers.groups.family import GENERATIONS, GROUP_ANOMALIES
 from assay.checkers.groups.generations import GENERATION_REUSE, ZOMBIE_COMMIT
 from assay.checkers.groups.ownership_intervals import DOUBLE_OWNERSHIP, HOLD_VIEWS
 from assay.checkers.judging.contract import Contract, forbid
+from assay.checkers.judging.history_views import register_contract
 from assay.checkers.judging.verdict import Finding
 
 from helpers.group_histories import group_history, owned_twice, zombies

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from assay.checkers.check import build, findings
-from assay.checkers.engine.history_views import register_contract
 from assay.checkers.groups.family import GENERATIONS, HOLDING
 from assay.checkers.groups.orphans import ORPHANED_PARTITION
 from assay.checkers.groups.ownership_intervals import DOUBLE_OWNERSHIP, HOLD_VIEWS
 from assay.checkers.judging.contract import Contract
+from assay.checkers.judging.history_views import register_contract
 from assay.checkers.judging.verdict import Finding
 
 from helpers.fault_rows import impact

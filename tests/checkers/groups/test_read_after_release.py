@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from assay.checkers.check import build, findings
-from assay.checkers.engine.history_views import register_contract
 from assay.checkers.groups.read_after_release import READ_AFTER_RELEASE
 from assay.checkers.judging.contract import Contract
+from assay.checkers.judging.history_views import register_contract
 from assay.checkers.judging.verdict import Finding
 
 from helpers.commit_histories import poll, row

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from assay.checkers.check import build, findings
-from assay.checkers.engine.history_views import register_contract
 from assay.checkers.groups.views import SPLIT_BRAIN
 from assay.checkers.judging.contract import Contract
+from assay.checkers.judging.history_views import register_contract
 from assay.checkers.judging.verdict import Finding
 
 from helpers.judging import opened

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from assay.checkers.check import build, findings
-from assay.checkers.engine.history_views import register_contract
 from assay.checkers.judging.contract import Contract
+from assay.checkers.judging.history_views import register_contract
 from assay.checkers.judging.verdict import Judgement, Verdict
 from assay.checkers.liveness.family import LIVENESS_ANOMALIES, REST
 

@@ -11,8 +11,8 @@ import pytest
 
 from assay.checkers.check import build
 from assay.checkers.engine import Engine, SQLite
-from assay.checkers.engine.history_views import register_contract, register_history
 from assay.checkers.judging.contract import Contract
+from assay.checkers.judging.history_views import register_contract, register_history
 from assay.checkers.liveness.family import LIVENESS_ANOMALIES, REST
 
 from helpers.log_histories import write

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from assay.checkers.check import Check, build, findings
-from assay.checkers.engine.history_views import register_contract
 from assay.checkers.judging.contract import Contract
+from assay.checkers.judging.history_views import register_contract
 from assay.checkers.judging.verdict import Finding
 from assay.checkers.log.compaction import LOST_LAST_VALUE
 from assay.checkers.log.epochs import EPOCH_HISTORY_DIVERGENCE, LEADER_COMPLETENESS, REPLICATION

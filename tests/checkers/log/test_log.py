@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from assay.checkers.check import build, findings
-from assay.checkers.engine.history_views import register_contract
 from assay.checkers.judging.contract import Contract
+from assay.checkers.judging.history_views import register_contract
 from assay.checkers.judging.verdict import Finding
 from assay.checkers.log.family import LOG, LOG_TABLES
 

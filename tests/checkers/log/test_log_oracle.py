@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from assay.checkers.check import build
-from assay.checkers.engine.history_views import register_contract
 from assay.checkers.judging.contract import Contract
+from assay.checkers.judging.history_views import register_contract
 from assay.checkers.log.family import LOG, LOG_TABLES
 
 from helpers.judging import opened

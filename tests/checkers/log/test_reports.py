@@ -9,7 +9,7 @@ import pytest
 
 from assay.checkers.check import build, findings
 from assay.checkers.engine import DuckDB, Engine, SQLite
-from assay.checkers.engine.history_views import register_history
+from assay.checkers.judging.history_views import register_history
 from assay.checkers.log.reports import CONTRADICTED_OUTCOME
 from assay.harness.core.operation import Completed, Completion, Operation, Outcome
 from assay.workloads.broker import burst_client

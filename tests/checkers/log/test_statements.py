@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from assay.checkers.check import Check, build, findings
 from assay.checkers.engine import DuckDB, Engine, SQLite
-from assay.checkers.engine.history_views import register_contract, register_history
 from assay.checkers.judging.contract import Contract
+from assay.checkers.judging.history_views import register_contract, register_history
 from assay.checkers.judging.verdict import Finding
 from assay.checkers.log.bounds import ANSWER_BEYOND_LOG
 from assay.checkers.log.family import LOG, LOG_TABLES, STATEMENT_TABLES, STATEMENTS

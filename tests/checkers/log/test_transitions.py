@@ -10,8 +10,8 @@ import pytest
 
 from assay.checkers.check import build, findings
 from assay.checkers.engine import SQLite
-from assay.checkers.engine.history_views import register_history
 from assay.checkers.judging.contract import forbid
+from assay.checkers.judging.history_views import register_history
 from assay.checkers.judging.judge import judge
 from assay.checkers.log.epochs import REPLICATION_ANOMALIES
 from assay.checkers.log.transitions import ILLEGAL_TRANSITION, TRANSITIONS, VALID

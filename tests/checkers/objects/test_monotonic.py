@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from assay.checkers.check import Check, build, findings
 from assay.checkers.engine import Engine
-from assay.checkers.engine.history_views import register_contract
 from assay.checkers.judging.contract import Contract, forbid
+from assay.checkers.judging.history_views import register_contract
 from assay.checkers.judging.verdict import Finding, Verdict
 from assay.checkers.objects.monotonic import (
     MONOTONIC,

@@ -12,8 +12,8 @@ import pytest
 
 from assay.checkers.check import Family, build, findings
 from assay.checkers.engine import SQLite
-from assay.checkers.engine.history_views import register_contract, register_history
 from assay.checkers.judging.contract import OBJECTS, Contract
+from assay.checkers.judging.history_views import register_contract, register_history
 from assay.checkers.judging.verdict import Judgement, Verdict
 from assay.checkers.objects.counters import COUNTER_ANOMALIES, COUNTERS
 from assay.checkers.objects.kinds import doubts

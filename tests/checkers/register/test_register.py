@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from assay.checkers.check import build, findings
-from assay.checkers.engine.history_views import register_contract
 from assay.checkers.judging.contract import Contract, forbid
+from assay.checkers.judging.history_views import register_contract
 from assay.checkers.judging.verdict import Finding, Verdict
 from assay.checkers.register.chains import climb, keep
 from assay.checkers.register.family import PREPARED, REGISTER, REGISTER_ANOMALIES, REGISTER_CAS

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from assay.checkers.check import build
-from assay.checkers.engine.history_views import register_contract
 from assay.checkers.judging.contract import Contract
+from assay.checkers.judging.history_views import register_contract
 from assay.checkers.register.family import PREPARED, REGISTER, REGISTER_ANOMALIES, REGISTER_CAS
 
 from helpers.judging import opened

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from assay.checkers.engine import Engines
-from assay.checkers.engine.history_views import open_history
 from assay.checkers.judging.contract import forbid
+from assay.checkers.judging.history_views import open_history
 from assay.checkers.judging.verdict import Verdict
 from assay.cluster.node import Cluster
 from assay.harness.run import attempt as attempt_module

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from assay.checkers.engine import Engines
-from assay.checkers.engine.history_views import open_history
 from assay.checkers.judging.contract import Contract
+from assay.checkers.judging.history_views import open_history
 from assay.checkers.judging.verdict import Finding, Judgement, Verdict
 from assay.harness.core.history import HistoryWriter
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome

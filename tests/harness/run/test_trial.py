@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from assay.checkers.engine import EngineError, Engines
-from assay.checkers.engine.history_views import open_history
 from assay.checkers.judging.contract import Contract, forbid
+from assay.checkers.judging.history_views import open_history
 from assay.checkers.judging.verdict import Verdict
 from assay.harness.core.client import Endpoint
 from assay.harness.core.generator import Generator, each_process, repeat

@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from assay.checkers.engine import Engines
-from assay.checkers.engine.history_views import open_history
 from assay.checkers.judging.contract import Contract
+from assay.checkers.judging.history_views import open_history
 from assay.checkers.judging.verdict import Judgement
 from assay.harness.cli.command import Exit
 from assay.harness.cli.main import main

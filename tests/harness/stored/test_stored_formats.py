@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from assay.checkers.engine import DuckDB, SQLite
-from assay.checkers.engine.history_views import register_history
+from assay.checkers.judging.history_views import register_history
 from assay.harness.cli.main import main
 from assay.harness.core.history import DIGESTED, FORMAT, SCHEMAS, HistoryReader
 from assay.harness.run import store

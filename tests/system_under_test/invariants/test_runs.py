@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from assay.checkers.engine.history_views import open_history
+from assay.checkers.judging.history_views import open_history
 from assay.checkers.judging.verdict import Verdict
 from assay.harness.run.attempt import Attempt
 from assay.harness.run.settings import Settings

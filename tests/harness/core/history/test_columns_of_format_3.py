@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from assay.checkers.engine import SQLite
-from assay.checkers.engine.history_views import register_history
+from assay.checkers.judging.history_views import register_history
 from assay.harness.core.history import FORMAT, SCHEMAS, HistoryReader, format_3, format_4, translation
 
 from helpers.log_histories import write
