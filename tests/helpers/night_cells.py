@@ -19,10 +19,11 @@ PROGRAM = (sys.executable, str(FAKE))
 DRIVER = """\
 import sys
 from pathlib import Path
-from assay.harness.nightly import night, nightly
+from assay.harness.nightly import night_record, night_runner
 store = Path(sys.argv[1])
-one = nightly.resumed(store, None)
-nightly.Nightly(store, night.folder(store, one.night), one, 100.0, program=sys.argv[2:], grace=20.0).run()
+one = night_runner.resumed(store, None)
+path = night_record.folder(store, one.night)
+night_runner.Nightly(store, path, one, 100.0, program=sys.argv[2:], grace=20.0).run()
 """
 """Goes on with the newest night, in a process that a test can kill."""
 

@@ -29,10 +29,11 @@ SOON = 20.0
 DRIVER = """\
 import sys
 from pathlib import Path
-from assay.harness.nightly import night, nightly
+from assay.harness.nightly import night_record, night_runner
 store, program, shrinker = Path(sys.argv[1]), sys.argv[2:4], sys.argv[2:3] + sys.argv[4:]
-one = nightly.resumed(store, None)
-nightly.Nightly(store, night.folder(store, one.night), one, 60.0, program=program, shrinker=shrinker, grace=5.0).run()
+one = night_runner.resumed(store, None)
+path = night_record.folder(store, one.night)
+night_runner.Nightly(store, path, one, 60.0, program=program, shrinker=shrinker, grace=5.0).run()
 """
 
 

@@ -169,7 +169,7 @@ def test_while_the_history_is_checked_what_was_found_is_recorded(toy_project: py
     with_conftest(
         toy_project,
         """
-from assay.checkers import judge
+from assay.checkers.judging import judge
 
 def names(self):
     send(signal.SIGTERM)

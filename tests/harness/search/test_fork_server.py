@@ -331,7 +331,7 @@ from assay.harness.run.packages import packages_of
 from assay.harness.run.registry import Registry
 from assay.harness.run.settings import Settings
 from assay.harness.run.experiment import experiment_of
-from assay.harness.search import stage
+from assay.harness.search import fork_server
 from assay.harness.search.code_coverage.counter_selection import counter
 from assay.harness.search.code_coverage.source import modules
 from assay.harness.search.example import Example
@@ -349,7 +349,7 @@ kill = Step(0.6, "kill", parse("n1"), 1.0, seed=3)
 example = Example.of(Settings(1, time_limit=4.0, rate=20.0), Schedule(0, (kill,)))
 count = counter(modules(packages_of(experiment_of(test_log).system)))
 count.start()
-run = stage._Run(stage.Order(example, moments=3), leave, count)
+run = fork_server._Run(fork_server.Order(example, moments=3), leave, count)
 played = run.play(experiment_of(test_log), Settings(1), Registry.standard())
 assert len(left) == 3
 assert len(played.code) > 1000
