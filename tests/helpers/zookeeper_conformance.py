@@ -30,18 +30,20 @@ from kazoo.security import OPEN_ACL_UNSAFE
 from assay.system_under_test.runtime import ZooKeeper
 
 TIMEOUT = 1.0
-"""Seconds of the sessions under test: the shortest that ``tickTime=500`` grants."""
+"""Seconds of a session that expires in a test: the shortest that ``tickTime=500`` grants."""
+LASTING = 10.0
+"""Seconds of all other sessions: the longest that ``tickTime=500`` grants, because a busy machine stalls for seconds."""
 PATIENCE = 10.0
 
 
 class Zoo(Protocol):
     def run(self, test: Callable[[], Coroutine[Any, Any, None]]) -> None: ...
 
-    def make(self, servers: str | None = None) -> ZooKeeper:
-        """A client that is not connected; to other servers if asked."""
+    def make(self, servers: str | None = None, timeout: float = LASTING) -> ZooKeeper:
+        """Returns a client that is not connected; to other servers if asked."""
         ...
 
-    async def client(self) -> ZooKeeper: ...
+    async def client(self, timeout: float = LASTING) -> ZooKeeper: ...
 
     async def outsider(self) -> ZooKeeper: ...
 
@@ -172,7 +174,7 @@ def test_sequence_numbers_have_ten_digits_and_count_the_creations(zoo: Zoo) -> N
 
 def test_ephemerals_belong_to_the_session_and_vanish_when_it_is_closed(zoo: Zoo) -> None:
     async def main() -> None:
-        zk, other = await zoo.client(), await zoo.outsider()
+        zk, other = await zoo.client(TIMEOUT), await zoo.outsider()
         root = await fresh(zk)
         await zk.create(f"{root}/e", ephemeral=True)
         stat = await other.exists(f"{root}/e")
@@ -333,7 +335,7 @@ def test_a_broken_connection_suspends_the_session_fires_the_watches_and_a_quick_
 
 def test_expiry_takes_the_ephemerals_and_gives_lost_then_a_new_session(zoo: Zoo) -> None:
     async def main() -> None:
-        zk, other = await zoo.client(), await zoo.outsider()
+        zk, other = await zoo.client(TIMEOUT), await zoo.outsider()
         root = await fresh(zk)
         sessions: list[tuple[str, int]] = []
         states = Events()
@@ -367,7 +369,7 @@ def test_expiry_takes_the_ephemerals_and_gives_lost_then_a_new_session(zoo: Zoo)
 
 def test_an_idle_session_lives_on(zoo: Zoo) -> None:
     async def main() -> None:
-        zk = await zoo.client()
+        zk = await zoo.client(TIMEOUT)
         states = Events()
         zk.add_listener(states)
         session = zk.session_id
@@ -383,7 +385,7 @@ def test_an_idle_session_lives_on(zoo: Zoo) -> None:
 def test_who_is_cut_off_knows_that_its_session_is_over_before_its_ephemerals_are_gone(zoo: Zoo) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        zk, other = await zoo.client(), await zoo.outsider()
+        zk, other = await zoo.client(TIMEOUT), await zoo.outsider()
         root = await fresh(zk)
         await zk.create(f"{root}/e", ephemeral=True)
         await asyncio.sleep(1.5 * TIMEOUT)

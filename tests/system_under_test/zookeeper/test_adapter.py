@@ -17,7 +17,7 @@ from assay.system_under_test.zookeeper.adapter import KazooZooKeeper
 
 from helpers.broker_process import skip_without_zookeeper
 from helpers.zookeeper_conformance import *  # noqa: F403
-from helpers.zookeeper_conformance import TIMEOUT, Events
+from helpers.zookeeper_conformance import LASTING, Events
 
 pytestmark = pytest.mark.slow
 
@@ -147,11 +147,11 @@ class RealZoo:
         left = [thread for thread in set(threading.enumerate()) - threads if "asyncio" not in thread.name]
         assert left == []
 
-    def make(self, servers: str | None = None) -> KazooZooKeeper:
-        return KazooZooKeeper(servers or f"127.0.0.1:{self._link.port}", TIMEOUT)
+    def make(self, servers: str | None = None, timeout: float = LASTING) -> KazooZooKeeper:
+        return KazooZooKeeper(servers or f"127.0.0.1:{self._link.port}", timeout)
 
-    async def client(self) -> KazooZooKeeper:
-        zk = self.make()
+    async def client(self, timeout: float = LASTING) -> KazooZooKeeper:
+        zk = self.make(timeout=timeout)
         await zk.connect(10)
         return zk
 

@@ -17,7 +17,7 @@ from assay.cluster.sim.zookeeper.ensemble import Ensemble
 from assay.cluster.sim.zookeeper.server import serve
 
 from helpers.zookeeper_conformance import *  # noqa: F403
-from helpers.zookeeper_conformance import TIMEOUT
+from helpers.zookeeper_conformance import LASTING
 
 SERVERS = "198.18.0.3:2181"
 
@@ -45,11 +45,11 @@ class SimulatedZoo:
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
             runner.run(main())
 
-    def make(self, servers: str | None = None) -> SimZooKeeper:
-        return SimZooKeeper(servers or SERVERS, TIMEOUT, random.Random(1))
+    def make(self, servers: str | None = None, timeout: float = LASTING) -> SimZooKeeper:
+        return SimZooKeeper(servers or SERVERS, timeout, random.Random(1))
 
-    async def client(self) -> SimZooKeeper:
-        zk = self.make()
+    async def client(self, timeout: float = LASTING) -> SimZooKeeper:
+        zk = self.make(timeout=timeout)
         await zk.connect(5)
         return zk
 
