@@ -1,7 +1,7 @@
 """One broker: puts the parts together, from the configuration to the listener, and takes them down again.
 
-Order of a start: the lock of the data directory, ZooKeeper, topics' settings, logs (recovered when the last stop was
-not clean), registration, listener, controller.
+Order of a start: the lock of the data directory, the event log, ZooKeeper, topics' settings, logs (recovered when the
+last stop was not clean), registration, listener, controller.
 """
 
 import argparse
@@ -236,8 +236,16 @@ def arguments(argv: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-async def entry(runtime: Runtime, argv: Sequence[str]) -> int:
-    """The process itself, in every world. Its exit code: 0 after a clean stop, 1 after one clear line."""
+def _is_ready() -> None:
+    """The world has nothing to open."""
+
+
+async def entry(runtime: Runtime, argv: Sequence[str], reserved: Callable[[], None] = _is_ready) -> int:
+    """The process itself, in every world. Its exit code: 0 after a clean stop, 1 after one clear line.
+
+    ``reserved`` opens the event log, and is called once the data directory is this process's: a second process must
+    leave the log of the first one as it is, wherever the log lies. May raise ``OSError``.
+    """
     options = arguments(argv)
     try:
         try:
@@ -246,6 +254,10 @@ async def entry(runtime: Runtime, argv: Sequence[str]) -> int:
             raise ConfigError(f"configuration {options.config}: {error.strerror or error}") from error
         config = parse(data, options.config)
         reserve_directory(config, runtime)
+        try:
+            reserved()
+        except OSError as error:
+            raise BrokerError(f"event log {options.event_log}: {error.strerror or error}") from error
         config = await with_id(config, runtime)
         await BrokerProcess(config, runtime).run()
     except (BrokerError, ConfigError) as error:

@@ -24,10 +24,18 @@ class ProcessRuntime:
         self.random: random.Random = random.SystemRandom()
         self.storage: Storage = LocalStorage("/")
         self.host_name = socket.gethostname()
-        self._event_log = None
-        if event_log is not None:
-            Path(event_log).parent.mkdir(parents=True, exist_ok=True)
-            self._event_log = os.open(event_log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        self._event_log_path = event_log
+        self._event_log: int | None = None
+
+    def open_event_log(self) -> None:
+        """Opens the event log, if there is one, and makes its folder. Lines from before are not written.
+
+        A process whose data directory belongs to another process must not call it: the log is that process's, too.
+        Raises ``OSError``.
+        """
+        if self._event_log_path is not None:
+            Path(self._event_log_path).parent.mkdir(parents=True, exist_ok=True)
+            self._event_log = os.open(self._event_log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
 
     def wall_clock(self) -> float:
         return time.time()

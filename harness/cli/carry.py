@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any, Final
 
-from assay.harness.cli.command import Exit, InputError
+from assay.harness.cli.command import Exit, InputError, note
 
 DESCRIPTION: Final = """\
 Copies what a page of later nights needs: of each run the small JSON files, of each night its record, and the schedules
@@ -31,7 +31,9 @@ def run(arguments: argparse.Namespace) -> Exit:
         raise InputError(f"{arguments.store} is not a folder; give the store's path")
     try:
         arguments.into.mkdir(parents=True, exist_ok=True)
-        runs, nights = carry(arguments.store, arguments.into)
+        runs, nights = carry(
+            arguments.store, arguments.into, lambda path: note(f"not carried: {path} is a link or a special file")
+        )
     except OSError as error:
         raise InputError(f"{arguments.into}: {error}") from error
     print(f"{runs} runs and {nights} nights carried to {arguments.into}")

@@ -196,7 +196,7 @@ def _judged(session: Session, end: SessionEnd) -> tuple[Came, tuple[str, ...], s
         return broken(f"pytest was killed by signal {-end.code}" if end.code < 0 else f"pytest ended with {end.code}")
     came, reported, reasons = set[Came](), set[str](), list[str]()
     for folder in store.runs(session.folder / "store"):
-        info, judgement = store.read_run(folder), judged(folder)
+        info, judgement = store.read_info(folder), judged(folder)
         if info is None or info.status != store.FINISHED or info.verdict is None:
             return broken(f"a run has no verdict ({(info and info.problem) or 'it did not come to its end'})")
         if judgement is None:

@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> Exit:
     if not arguments.plugin and not arguments.trust_run:
         spare_pandas()
     registry = reading(lambda: Registry.with_modules(arguments.plugin, trusts_runs=arguments.trust_run))
-    path = reading(lambda: going_on(arguments.path))
+    path = reading(lambda: going_on(arguments.path, lambda error: note(f"skipped: the run of {error}")))
     if not arguments.json:
         note(f"watching {path}")
     known: set[str] = set()

@@ -1,8 +1,10 @@
 """What a client gives is recorded, or it is reported that it cannot be: user code may give anything."""
 
 import typing
+from array import array
 from collections.abc import Callable, Sequence
 from numbers import Integral
+from operator import attrgetter
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -14,6 +16,9 @@ from assay.harness.core.printable import encodable
 from assay.harness.core.report import RunReport
 
 _TYPES: Final[dict[type, tuple[type, str]]] = {int: (Integral, "a whole number"), str: (str, "text")}
+
+_LEAST: Final = -(2**63)
+_MOST: Final = 2**63 - 1
 
 _OUTCOMES: Final = frozenset(Outcome)
 
@@ -73,8 +78,11 @@ class Recording:
         self._report.unexpected(completed.index, completed.process, completed.operation.f, error)
 
     def _checked(self, effects: Any) -> Sequence[Effect]:
-        """Looks at every effect's class, and at all columns of the first one of each kind: looking at all would cost as
-        much as recording them, and what is wrong with one is wrong with all. Raises ``TypeError``.
+        """Looks at every effect's class and numbers, and at all columns of the first one of each kind.
+
+        Looking at all columns would cost as much as recording them, and a wrong type in one effect is in all of its
+        kind. A number that is too large comes with a single value, and would be found out only when thousands of rows
+        are converted at once. Raises ``TypeError`` or ``ValueError``.
         """
         if not isinstance(effects, Sequence) or isinstance(effects, str):
             raise TypeError(f"effects returned {effects!r}, not a list of Effect")
@@ -88,6 +96,10 @@ class Recording:
             if one.kind not in self._seen:
                 _look_at(one)
                 self._seen.add(one.kind)
+            try:
+                array("q", filter(None, _numbers(one)))
+            except (OverflowError, TypeError):
+                _look_at(one)  # which names the column, or finds nothing wrong with a number of an unusual type
         return effects
 
 
@@ -98,6 +110,12 @@ def _look_at(effect: Effect) -> None:
             continue
         if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is Integral):
             raise TypeError(f"{name} of an effect of kind {effect.kind!r} is {value!r}: it takes {word}")
+        if wanted is Integral and _is_beyond_64_bits(value):
+            raise ValueError(f"{name} of an effect of kind {effect.kind!r} is {value!r}: it takes {word} of 64 bits")
+
+
+def _is_beyond_64_bits(number: Any) -> bool:
+    return not _LEAST <= number <= _MOST
 
 
 def _columns() -> dict[str, tuple[type, str]]:
@@ -105,3 +123,7 @@ def _columns() -> dict[str, tuple[type, str]]:
     hints = typing.get_type_hints(Effect)
     plain = {name: next(iter(typing.get_args(hint) or (hint,))) for name, hint in hints.items()}
     return {name: _TYPES[kind] for name, kind in plain.items() if kind in _TYPES}
+
+
+_numbers: Final = attrgetter(*(name for name, (wanted, _) in _columns().items() if wanted is Integral))
+"""Gets the columns of an effect that take whole numbers."""

@@ -29,6 +29,14 @@ class SpecialFileError(OSError):
         return f"{self.filename}: {self.strerror}"
 
 
+class OutsideLinkError(SpecialFileError):
+    """A symbolic link to a folder leads out of the folder in which it lies: no one knows what is there."""
+
+    def __init__(self, path: Path, folder: Path) -> None:
+        super().__init__(path, "a link")
+        self.strerror = f"this link leads out of {folder}, and is not followed: put the folder itself there"
+
+
 def read_file(path: Path) -> bytes:
     """Reads a file that a user names. Raises ``OSError``; :class:`SpecialFileError` for what is no regular file."""
     require_regular(path)
@@ -56,8 +64,17 @@ def require_regular(path: Path) -> None:
 
 
 def require_regular_below(folder: Path) -> None:
-    """Raises :class:`SpecialFileError` for the first FIFO, socket or device in a folder, or in one below it."""
-    for place, _, names in os.walk(folder):
+    """Raises :class:`SpecialFileError` for the first FIFO, socket or device in a folder, or in one below it.
+
+    Raises :class:`OutsideLinkError` for a link to a folder elsewhere, whose files a reader would find, too. A link to a
+    folder inside shows nothing that is not looked at anyway.
+    """
+    whole = folder.resolve()
+    for place, folders, names in os.walk(folder):
+        for name in folders:
+            path = Path(place) / name
+            if path.is_symlink() and not path.resolve().is_relative_to(whole):
+                raise OutsideLinkError(path, folder)
         for name in names:
             path = Path(place) / name
             if path.exists():  # a link may lead nowhere, and a file may be gone by now

@@ -2,10 +2,13 @@
 
 A machine that begins with an empty store every night would else take each failure for a new one. Histories, logs and
 pages stay where they are, so what is carried is small, and no run is played or judged from it.
+
+No symbolic link of the source is followed, because it may lead to files that are no part of the store. Special files
+are left out, too, because a reader may wait for them for ever.
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
@@ -19,31 +22,48 @@ OF_RUN: Final = ("run.json", "settings.json", "verdict.json", "schedule.json", F
 OF_NIGHT: Final = ("night.json", CELLS, SHRUNK)
 
 
-def carry(source: Path, target: Path) -> tuple[int, int]:
-    """How many runs and nights were copied. Raises ``OSError``.
+def carry(source: Path, target: Path, skipped: Callable[[Path], None] = lambda path: None) -> tuple[int, int]:
+    """Returns how many runs and nights were copied. Raises ``OSError``.
 
-    What ``target`` knows more of stays: a run with its history, a longer night.
+    What ``target`` knows more of stays: a run with its history, a longer night. ``skipped`` is called with each link
+    and each special file that was left out.
     """
-    runs = [run for run in store.runs(source) if not (target / run.relative_to(source) / "history").exists()]
-    for run in runs:
-        _copy((run / name for name in OF_RUN), target / run.relative_to(source))
-        _mark(target / run.relative_to(source))
-    nights = 0
-    for night in sorted((source / store.NIGHTS).glob("*/")):
-        place = target / night.relative_to(source)
-        # What is appended to, and gets an end, is longer the more it knows.
-        longer = [night / name for name in OF_NIGHT if _size(place / name) < _size(night / name)]
-        _copy(longer, place)
-        nights += bool(longer)
-    _copy((source / FOUND).glob("*.json"), target / FOUND)
-    return len(runs), nights
 
-
-def _copy(files: Iterable[Path], into: Path) -> None:
-    for file in files:
-        if file.is_file() and not file.is_symlink():
+    def copy(files: Iterable[Path], into: Path) -> None:
+        for file in files:
+            if not is_file(file):
+                continue
             into.mkdir(parents=True, exist_ok=True)
             write_atomically(into / file.name, file.read_bytes())
+
+    def is_file(file: Path) -> bool:
+        if file.is_symlink() or (file.exists() and not file.is_file() and not file.is_dir()):
+            skipped(file)
+            return False
+        return file.is_file()
+
+    def is_folder(folder: Path) -> bool:
+        if folder.is_symlink():
+            skipped(folder)
+            return False
+        return folder.is_dir()
+
+    runs = [run for run in store.runs(source) if not (target / run.relative_to(source) / "history").exists()]
+    for run in runs:
+        copy((run / name for name in OF_RUN), target / run.relative_to(source))
+        _mark(target / run.relative_to(source))
+    nights = 0
+    found = sorted((source / store.NIGHTS).iterdir()) if is_folder(source / store.NIGHTS) else []
+    for night in filter(is_folder, found):
+        place = target / night.relative_to(source)
+        # What is appended to, and gets an end, is longer the more it knows.
+        files = [night / name for name in OF_NIGHT if is_file(night / name)]
+        longer = [file for file in files if _size(place / file.name) < _size(file)]
+        copy(longer, place)
+        nights += bool(longer)
+    if is_folder(source / FOUND):
+        copy(sorted((source / FOUND).glob("*.json")), target / FOUND)
+    return len(runs), nights
 
 
 def _mark(run: Path) -> None:

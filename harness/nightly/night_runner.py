@@ -327,7 +327,7 @@ def resumed(store: Path, name: str | None, share: tuple[int, int] = (1, 1)) -> N
 
 def _made_by(run: Path, pids: Sequence[int], since: str = "") -> bool:
     """Another session may use the same store. ``since``: an earlier process may have had the same id."""
-    info = runs_of.read_run(run)
+    info = runs_of.read_info(run)
     with suppress(ValueError):
         return info is not None and info.started >= since and owner.parse(info.owner).pid in pids
     return False

@@ -56,7 +56,7 @@ class Machine:
 
 def seen(run: Path) -> Seen:
     """What a run's folder says; a verdict that is damaged is none."""
-    info = store.read_run(run)
+    info = store.read_info(run)
     if info is None or info.verdict is None:
         return Seen(None)
     with suppress(OSError, msgspec.MsgspecError):

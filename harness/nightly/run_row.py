@@ -22,7 +22,7 @@ from assay.checkers.judging.verdict import Judgement, Verdict
 from assay.checkers.log.family import LOG
 from assay.checkers.register.family import REGISTER
 from assay.cluster import owner
-from assay.harness.core.files import read_json
+from assay.harness.core.files import SpecialFileError, read_json
 from assay.harness.core.history import HistoryError
 from assay.harness.nightly.rows import ABANDONED, DAMAGED, NONE, UNKNOWN, FaultLife, Found, Return, Run
 from assay.harness.run import store
@@ -36,7 +36,7 @@ UNJUDGED: Final = "it was not judged; `assay check` does it, but does not keep w
 
 
 class Outline(NamedTuple):
-    """What the small files of a run's folder say; ``info`` None: it is damaged, and so is ``run``."""
+    """What the small files of a run's folder say; ``info`` None: the run is damaged, and ``run`` says why."""
 
     run: Run
     info: RunInfo | None
@@ -45,9 +45,11 @@ class Outline(NamedTuple):
 
 def outline(folder: Path) -> Outline:
     """Without its verdict. Raises nothing for what is wrong with the run: the row says it."""
-    info, settings = store.read_run(folder), _settings(folder)
+    settings = _settings(folder)
+    special = store.special_file(folder)
+    info = store.read_info(folder)
     if info is None or not _dated(info):
-        return Outline(_unreadable(folder, settings), None, settings)
+        return Outline(_unreadable(folder, settings, special), None, settings)
     run = Run(
         run=_identity(folder, info),
         folder=_place(folder),
@@ -65,6 +67,8 @@ def outline(folder: Path) -> Outline:
         system=said(settings, "system", "name"),
         version=said(settings, "versions", "source"),
     )
+    if special is not None:
+        return Outline(msgspec.structs.replace(run, status=DAMAGED, problem=str(special)), None, settings)
     if run.status not in (store.FINISHED, store.INTERRUPTED):
         run = msgspec.structs.replace(run, problem=run.problem or "it did not come to its end")
     return Outline(run, info, settings)
@@ -215,7 +219,7 @@ def _targets(text: str | None) -> tuple[str, ...]:
     return tuple(map(str, found)) if isinstance(found, list) else ()
 
 
-def _unreadable(folder: Path, settings: dict[str, Any]) -> Run:
+def _unreadable(folder: Path, settings: dict[str, Any], special: SpecialFileError | None) -> Run:
     """Named by what is left of it, so that it is the same run when it is added again, from wherever."""
     rest = hashlib.sha256(_place(folder).encode())
     for name in ("run.json", "settings.json", "verdict.json"):
@@ -232,7 +236,7 @@ def _unreadable(folder: Path, settings: dict[str, Any]) -> Run:
         defect=str(chosen.get("defect") or NONE),
         started=_stamp(folder).isoformat(),
         status=DAMAGED,
-        problem="run.json is missing or damaged",
+        problem="run.json is missing or damaged" if special is None else str(special),
         system=said(settings, "system", "name"),
         version=said(settings, "versions", "source"),
     )

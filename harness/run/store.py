@@ -22,7 +22,13 @@ from typing import Any, Final
 import msgspec
 
 from assay.cluster import owner
-from assay.harness.core.files import read_json, require_regular_below, write_atomically
+from assay.harness.core.files import (
+    OutsideLinkError,
+    SpecialFileError,
+    read_json,
+    require_regular_below,
+    write_atomically,
+)
 from assay.harness.core.history import FORMAT, History
 from assay.harness.core.printable import encodable
 from assay.harness.core.timestamps import Origin
@@ -96,7 +102,7 @@ class RunFolder:
         """Of the run; with a loop, parts are sealed by its clock."""
         from assay.harness.core.history import HistoryWriter  # loads Arrow
 
-        return HistoryWriter(self.history, loop=loop)
+        return HistoryWriter(self.history, loop=loop, of_run=True)
 
     @property
     def reserve(self) -> Reserve:
@@ -200,6 +206,11 @@ def read_run(path: Path) -> RunInfo | None:
     """
     if (path / "run.json").exists():  # any other folder may be large, and is not read
         require_regular_below(path)
+    return read_info(path)
+
+
+def read_info(path: Path) -> RunInfo | None:
+    """As :func:`read_run`, for who reads ``run.json`` alone: raises nothing for what else is in the folder."""
     try:
         return read_json(path / "run.json", RunInfo)
     except (OSError, msgspec.DecodeError):
@@ -243,8 +254,8 @@ def _folders(path: Path) -> list[Path]:
 def collectable(root: Path, *, keep: int, older_than: timedelta | None, now: datetime) -> list[Path]:
     """What ``gc`` would delete: all but the ``keep`` newest runs of each test, and only if older than ``older_than``.
 
-    A folder that is no run of ours is never among them. A run that is still going on is neither, nor is one that a
-    ``latest`` link points at.
+    A folder that is no run of ours is never among them, nor is a run with a special file in it. A run that is still
+    going on is neither, nor is one that a ``latest`` link points at.
     """
     latest = {link.resolve() for link in (root / LATEST, *root.glob(f"*/{LATEST}")) if link.is_symlink()}
     by_test: dict[Path, list[Path]] = {}
@@ -263,17 +274,36 @@ def is_run(folder: Path) -> bool:
     """Whether a folder may be deleted as a run: it has a readable ``run.json`` of ours, and is no link."""
     if folder.is_symlink() or not (folder / "run.json").is_file():
         return False
-    info = read_run(folder)
+    if special_file(folder) is not None:
+        return False
+    info = read_info(folder)
     return info is not None and _started(info) is not None
 
 
+def special_file(folder: Path) -> SpecialFileError | None:
+    """Names the FIFO or the like in the folder of a run, which keeps the run from being read."""
+    try:
+        read_run(folder)
+    except SpecialFileError as error:
+        return error
+    return None
+
+
+def with_special_files(root: Path) -> list[SpecialFileError]:
+    """Names one special file of each run of a store that has any."""
+    return [error for run in runs(root) if (error := special_file(run)) is not None]
+
+
 def foreign(root: Path) -> list[Path]:
-    """Folders at STORE/TEST/RUN that are no runs of ours; a folder of a test without any run stands for all in it."""
+    """Folders at STORE/TEST/RUN that are no runs of ours; a folder of a test without any run stands for all in it.
+
+    Runs with special files are not among them: see :func:`with_special_files`.
+    """
     found: list[Path] = []
     for test in _folders(root):
         if test.name == NIGHTS or not (inside := _folders(test)):
             continue
-        others = [folder for folder in inside if not is_run(folder)]
+        others = [folder for folder in inside if not is_run(folder) and special_file(folder) is None]
         found += [test] if others == inside else others
     return found
 
@@ -289,14 +319,14 @@ def _started(info: RunInfo) -> datetime | None:
 
 def goes_on(run: Path) -> bool:
     """Whether the process that makes this run is still at it."""
-    info = read_run(run)
+    info = read_info(run)
     return info is not None and info.status == RUNNING and owner.parse(info.owner).alive()
 
 
 def _old(run: Path, older_than: timedelta | None, now: datetime) -> bool:
     if older_than is None:
         return True
-    info = read_run(run)
+    info = read_info(run)
     started = None if info is None else _started(info)
     return started is not None and now - started > older_than
 
@@ -317,6 +347,8 @@ def resolve(path: Path) -> Path:
         raise FileNotFoundError(f"{path} does not exist")
     for folder in (path, path / "history"):
         if (folder / "ops").is_dir() or list(folder.glob("ops*.parquet")):
+            if folder is not path and folder.is_symlink() and not folder.resolve().is_relative_to(path.resolve()):
+                raise OutsideLinkError(folder, path)
             require_regular_below(folder)
             return folder.resolve()
     raise FileNotFoundError(f"{path} is neither a run nor a history folder: there is no ops/ in it, nor history/ops/")

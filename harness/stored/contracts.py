@@ -11,7 +11,8 @@ could pass. Three cases:
 A user may give the contract of a run that has lost its own (``--contract``), never one in place of a stored one.
 """
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,7 +24,8 @@ from assay.checkers.judging.contract import INTOLERABLE, Contract
 from assay.checkers.judging.judge import UNNAMED
 from assay.checkers.judging.verdict import Judgement, Verdict
 from assay.harness.core.files import read_json
-from assay.harness.core.history import CLOSED, HistoryError
+from assay.harness.core.history import CLOSED, SCHEMAS, HistoryError, translation
+from assay.harness.core.history.data_sets import FORMAT, FORMAT_KEY, OF_RUN, ORIGIN_KEY
 from assay.harness.core.history.live_manifest import UNFINISHED
 from assay.harness.core.history.worker_nodes import FILE as THROUGH
 from assay.harness.run import store
@@ -34,6 +36,11 @@ LOST: Final = Contract(forbidden=INTOLERABLE, needed=())
 """The certain part of the verdict on a run whose contract is lost."""
 PLANTED: Final = "planted.json"
 """A file beside a generated history (``assay generate``), which is the history of no run."""
+_EARLIER_RUN: Final = b"earlier"
+"""The origin of a file that names none, and has exactly the columns that a run of an earlier version wrote.
+
+Files of other tools differ, because writers of Parquet mark every column as nullable unless told otherwise.
+"""
 
 
 class LostContractError(Exception):
@@ -41,21 +48,45 @@ class LostContractError(Exception):
 
 
 def is_of_a_run(history: Path) -> bool:
-    """Whether a history folder was written by a run, and not by another tool or by ``assay generate``."""
+    """Whether a history folder was written by a run, and not by another tool or by ``assay generate``.
+
+    One file of a run is enough: a copy may lack all others. Files of earlier versions do not say whether a run wrote
+    them. They count as a run's if they have the exact columns of their format, or if other files show it.
+    """
+    origins = [origin for name in SCHEMAS for origin in _origins(history / name, name)]
+    if OF_RUN in origins:
+        return True
     if (history.parent / PLANTED).is_file():
         return False
-    if (history / THROUGH).exists() or (history / UNFINISHED).exists():
+    if (history / THROUGH).exists() or (history / UNFINISHED).exists() or _EARLIER_RUN in origins:
         return True
-    # Runs of earlier versions have no file that only runs have, but rows that only runs write: what nodes said.
-    return (history / CLOSED).exists() and any(map(_has_rows, sorted((history / "events").glob("*.parquet"))))
+    # Only runs have events of nodes. Another program may have written the files again, so that they differ.
+    return None in origins and (history / CLOSED).exists() and any(_rows(history / "events"))
 
 
-def _has_rows(part: Path) -> bool:
-    """A damaged part has none here; it is named when the history is opened."""
-    try:
-        return int(pq.read_metadata(part).num_rows) > 0
-    except (OSError, pa.ArrowException):
-        return False
+def _origins(folder: Path, name: str) -> Iterator[bytes | None]:
+    """The origin of each file of a data set; None: another tool wrote it."""
+    for part in sorted(folder.glob("*.parquet")):
+        # A damaged file says nothing here; it is named when the history is opened.
+        with contextlib.suppress(OSError, pa.ArrowException, UnicodeDecodeError):
+            schema = pq.read_schema(part)
+            said = schema.metadata or {}
+            yield said.get(ORIGIN_KEY, _EARLIER_RUN if _has_our_columns(schema, name, said) else None)
+
+
+def _has_our_columns(schema: pa.Schema, name: str, said: Mapping[bytes, bytes]) -> bool:
+    """Whether all columns have the name, the type and the nullability that they have in files of this format."""
+    format = said.get(FORMAT_KEY, b"1")
+    if not format.isdigit() or not 1 <= int(format) <= FORMAT:
+        return True  # only this project writes it; the format is rejected when the history is opened
+    wanted = translation.schema(name, int(format))
+    return all(field.name in wanted.names and wanted.field(field.name).equals(field) for field in schema)
+
+
+def _rows(folder: Path) -> Iterator[int]:
+    for part in sorted(folder.glob("*.parquet")):
+        with contextlib.suppress(OSError, pa.ArrowException):
+            yield int(pq.read_metadata(part).num_rows)
 
 
 def read_settings(path: Path, version: int) -> dict[str, Any]:

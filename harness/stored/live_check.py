@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from assay.checkers.engine import Engines
 from assay.checkers.judging.history_views import open_history
 from assay.checkers.judging.verdict import Judgement
+from assay.harness.core.files import SpecialFileError
 from assay.harness.core.history import HistoryReader
 from assay.harness.core.history.live_manifest import sealed
 from assay.harness.run import store
@@ -53,17 +54,20 @@ class Look:
     ended: bool
 
 
-def going_on(path: Path) -> Path:
+def going_on(path: Path, skipped: Callable[[SpecialFileError], None] = lambda error: None) -> Path:
     """The run that a user means: a run's folder, or of a store the newest run that goes on.
 
-    Raises ``SettingsError`` when there is none.
+    ``skipped`` is called for each newer run of a store that cannot be read because of a special file. Raises
+    ``SettingsError`` when there is no run that goes on.
     """
     if store.read_run(path) is not None:
         return path
     if not path.is_dir():
         raise SettingsError(f"{path} is neither a run nor a store of runs")
     for run in sorted(store.runs(path), key=lambda run: run.name, reverse=True):
-        if store.goes_on(run):
+        if (special := store.special_file(run)) is not None:
+            skipped(special)
+        elif store.goes_on(run):
             return run
     raise SettingsError(f"no run goes on in {path}; start one, or give the folder of one that is over")
 

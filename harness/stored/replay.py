@@ -118,7 +118,7 @@ def _left_out(argv: Sequence[str]) -> list[str]:
 
 
 def _command(run: Path) -> set[str]:
-    info = store.read_run(run)
+    info = store.read_info(run)
     return set() if info is None else set(shlex.split(info.command))
 
 

@@ -12,6 +12,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from assay.system_under_test.network.handler import CloseConnection, Context, Handler
 from assay.system_under_test.network.limits import FREE_REQUEST_BYTES, Limits
@@ -155,10 +156,13 @@ class AcceptedConnection:
                 await self._handle_large(size)
 
     async def _handle_large(self, size: int) -> None:
-        """Keeps the request's memory until it has been handled. A size that was announced alone costs nothing."""
+        """Keeps the request's memory until it has been handled, or until the handler releases it.
+
+        A size that was announced alone costs nothing.
+        """
         first = await self._reader.exactly(FREE_REQUEST_BYTES)
         with self._memory.share(size, self.drop) as share:
-            await self._handle(await self._receive(share, first))
+            await self._handle(await self._receive(share, first), partial(self._memory.release, share))
 
     async def _receive(self, share: Share, piece: bytes) -> bytes:
         """Returns the request that begins with ``piece``. Each piece is reserved once it is here."""
@@ -180,7 +184,8 @@ class AcceptedConnection:
                 ) from error
             share.receiving_since = math.inf
 
-    async def _handle(self, frame: bytes) -> None:
+    async def _handle(self, frame: bytes, release: Callable[[], None] | None = None) -> None:
+        """Answers one request. ``release`` gives back its memory; None for a small request, which has none."""
         start = peek_request_header(frame)
         api = self._apis.get(start.api_key)
         handler = self._handlers.get(start.api_key)
@@ -198,9 +203,11 @@ class AcceptedConnection:
             )
         key, version, correlation_id, client_id, body = decode_request_header(frame)
         request = decode(api.request, version, frame, body)
+        del frame  # a handler that drops the request's bytes must not wait beside a copy of them
         self.waiting_since = math.inf
         after = self._after_response
-        response = await handler(request, Context(key, version, correlation_id, client_id, self.peer, after.append))
+        context = Context(key, version, correlation_id, client_id, self.peer, after.append)
+        response = await handler(request, context if release is None else context._replace(release=release))
         if response is not None:
             await self._send(response, version, correlation_id)
             for deed in after:

@@ -8,6 +8,10 @@ def _ignored(deed: Callable[[], None]) -> None:
     """No response is sent."""
 
 
+def _nothing() -> None:
+    """The request has no memory of its own to give back."""
+
+
 class Context(NamedTuple):
     """Where a request came from, and how to read it."""
 
@@ -20,6 +24,8 @@ class Context(NamedTuple):
     """``address:port`` of the client, for log lines."""
     after_response: Callable[[Callable[[], None]], None] = _ignored
     """Has something done once the response was handed to the connection; whether the peer gets it is not known."""
+    release: Callable[[], None] = _nothing
+    """Gives back the memory of a large request before it is answered. The handler has dropped the request's bytes."""
 
 
 Handler = Callable[[Any, Context], Awaitable[Any | None]]

@@ -15,6 +15,11 @@ the oldest first. As long as one waits, each sender must bring its next piece wi
 of those that do not are closed, and only as many as the waiting ones need. A small request therefore waits for no
 longer than the last pieces of another one may take.
 
+A whole request returns its memory as soon as its handler has dropped its bytes, at the latest when it is answered. A
+produce request with acks=all, which may wait for a minute, drops its records once they are appended. Fetch and
+JoinGroup requests may wait as well, but need what they say until they are answered. More than 64 KiB are thousands of
+partitions of a fetch, or metadata that the group keeps anyway.
+
 KIP-72 bounds the memory as well, but reserves whole requests: few slow senders can keep all of it.
 """
 
@@ -73,7 +78,7 @@ class RequestMemory:
         try:
             yield share
         finally:
-            self._end(share)
+            self.release(share)
 
     async def reserve(self, share: Share, count: int) -> None:
         """Reserves ``count`` bytes more, which have arrived. Raises ``ConnectionAbortedError`` if the share was taken
@@ -130,7 +135,8 @@ class RequestMemory:
             self._waiting -= 1
         return granted
 
-    def _end(self, share: Share) -> None:
+    def release(self, share: Share) -> None:
+        """Takes back what the share holds. Does nothing the second time."""
         if share not in self._shares:
             return
         del self._shares[share]
@@ -160,7 +166,7 @@ class RequestMemory:
         for share in sorted(slow, key=lambda each: each.receiving_since):
             if not self._waiting:
                 break
-            self._end(share)
+            self.release(share)
             share.close(
                 f"{share.need} bytes of a request of {share.size} do not arrive, the next of them not within "
                 f"{self._crowded_timeout:g} s, and other requests wait for the memory"

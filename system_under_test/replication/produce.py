@@ -22,12 +22,37 @@ MAX_CONVERTED_BYTES = 1024 * 1024
 LONG = 64 * 1024
 """After a set of more bytes other tasks run."""
 
+Answer = tuple[messages.ProducePartitionResponse, asyncio.Future[ErrorCode] | None]
+"""The answer for one partition, and what it waits for with acks=all."""
+
 
 async def produce(
     manager: ReplicaManager, request: messages.ProduceRequest, context: Context
 ) -> messages.ProduceResponse | None:
-    """With acks 0 there is no answer, and an error closes the connection: the producer cannot learn of it otherwise."""
-    answers: list[tuple[messages.ProducePartitionResponse, asyncio.Future[ErrorCode] | None]] = []
+    """With acks 0 there is no answer, and an error closes the connection: the producer cannot learn of it otherwise.
+
+    The records are dropped from ``request`` once they are appended: a wait for the followers keeps no memory of them.
+    """
+    answers: list[Answer] = []
+    topics = await _append_all(manager, request, answers)
+    request.topics.clear()
+    context.release()
+    if request.acks == ACKS_NONE:
+        failed = [answer for answer, _ in answers if answer.error_code != ErrorCode.NONE]
+        if failed:
+            raise CloseConnection(f"produce with acks=0 failed: {ErrorCode(failed[0].error_code).name}")
+        return None
+    await _committed(answers, time_limit(request.timeout_ms))
+    return messages.ProduceResponse(topics=topics)
+
+
+async def _append_all(
+    manager: ReplicaManager, request: messages.ProduceRequest, answers: list[Answer]
+) -> list[messages.ProduceTopicResponse]:
+    """Returns the answers by topic, and adds them to ``answers``.
+
+    It is a function of its own so that no variable refers to records once it has returned.
+    """
     topics = []
     for topic in request.topics:
         parts = []
@@ -38,18 +63,10 @@ async def produce(
             if len(records_bytes(partition.records)) > LONG:
                 await asyncio.sleep(0)
         topics.append(messages.ProduceTopicResponse(topic=topic.topic, partitions=parts))
-    if request.acks == ACKS_NONE:
-        failed = [answer for answer, _ in answers if answer.error_code != ErrorCode.NONE]
-        if failed:
-            raise CloseConnection(f"produce with acks=0 failed: {ErrorCode(failed[0].error_code).name}")
-        return None
-    await _committed(answers, time_limit(request.timeout_ms))
-    return messages.ProduceResponse(topics=topics)
+    return topics
 
 
-async def _committed(
-    answers: list[tuple[messages.ProducePartitionResponse, asyncio.Future[ErrorCode] | None]], timeout: float
-) -> None:
+async def _committed(answers: list[Answer], timeout: float) -> None:
     waiting = [(answer, future) for answer, future in answers if future is not None]
     pending = [future for _, future in waiting if not future.done()]
     loop = asyncio.get_running_loop()
@@ -65,9 +82,7 @@ async def _committed(
             timer.cancel()
 
 
-def _append(
-    manager: ReplicaManager, topic: str, produced: messages.ProducePartition, acks: int
-) -> tuple[messages.ProducePartitionResponse, asyncio.Future[ErrorCode] | None]:
+def _append(manager: ReplicaManager, topic: str, produced: messages.ProducePartition, acks: int) -> Answer:
     try:
         if topic in INTERNAL_TOPICS:
             raise PartitionError(ErrorCode.INVALID_TOPIC)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from assay.harness.core.history import EFFECTS, FORMAT, OPS, SCHEMAS, format_1, translation
-from assay.harness.core.history.data_sets import FORMAT_KEY
+from assay.harness.core.history.data_sets import FORMAT_KEY, OF_OTHER, ORIGIN_KEY
 
 Row = dict[str, Any]
 
@@ -117,7 +117,7 @@ def write(folder: Path, rows: Sequence[Row], *, format: int = FORMAT, **others: 
         for row in rows
     }
     parts: dict[str, Sequence[Row]] = {"effects": rows, "ops": list(ops.values()), **others}
-    said = {FORMAT_KEY: str(format).encode()} if format > 1 else None
+    said = {ORIGIN_KEY: OF_OTHER, **({FORMAT_KEY: str(format).encode()} if format > 1 else {})}
     for name in SCHEMAS if format > 1 else format_1.COLUMNS:
         schema = translation.schema(name, format).with_metadata(said)
         (folder / name).mkdir(parents=True)

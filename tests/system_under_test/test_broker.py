@@ -25,7 +25,7 @@ from assay.system_under_test.broker import entry
 from assay.system_under_test.controller.changes import Changes
 from assay.system_under_test.deployment import CONFIG_FILE, Broker
 from assay.system_under_test.disk_inspection import DATA
-from assay.system_under_test.log.directory import CLEAN_MARKER
+from assay.system_under_test.log.directory import CLEAN_MARKER, LOCK
 from assay.system_under_test.process import ProcessRuntime
 from assay.system_under_test.registrar import Registrar
 from assay.system_under_test.replication.replicas import Replicas
@@ -110,7 +110,7 @@ def test_an_event_log_that_cannot_be_written_is_one_clear_line(tmp_path: Path, p
     done = subprocess.run([*command, "--event-log", events], capture_output=True, text=True, timeout=30, check=False)
     assert done.returncode == 1
     assert done.stderr.splitlines() == [f"broker: event log {events}: {reason}"]
-    assert not (tmp_path / "data").exists()
+    assert [path.name for path in (tmp_path / "data").iterdir()] == [LOCK]
 
 
 @dataclass(frozen=True)

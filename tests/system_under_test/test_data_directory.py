@@ -129,11 +129,12 @@ def test_a_broker_of_an_old_cluster_makes_nothing_in_a_zookeeper_that_has_lost_i
 
 
 @contextmanager
-def process(folder: Path, **settings: object) -> Iterator[subprocess.Popen[str]]:
+def process(folder: Path, *arguments: str, **settings: object) -> Iterator[subprocess.Popen[str]]:
     """A broker of this folder, which waits for ZooKeeper once it has its directory."""
     config = {"zookeeper": f"127.0.0.1:{CLOSED_PORT}", "host": "127.0.0.1", "data_dir": str(folder / "data")} | settings
     (folder / "broker.json").write_text(json.dumps(config))
     command = [sys.executable, "-m", "assay.system_under_test", "broker", "--config", str(folder / "broker.json")]
+    command += arguments
     made = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     try:
         yield made
@@ -178,6 +179,25 @@ def test_a_second_process_ends_before_it_reads_anything_of_the_directory(
         )
         assert {path.name: (path.read_bytes(), path.stat().st_ctime_ns) for path in data.iterdir()} == before
         assert first.poll() is None
+
+
+@pytest.mark.parametrize("place", ["data/events", "data/events/1.jsonl", "events/1.jsonl"])
+def test_a_second_process_makes_no_event_log(tmp_path: Path, place: str) -> None:
+    with process(tmp_path, broker_id=1) as first:
+        wait_until_locked(tmp_path, first)
+        before = sorted(tmp_path.rglob("*"))
+        with process(tmp_path, "--event-log", str(tmp_path / place), broker_id=1) as second:
+            assert "is in use" in rest(second)
+        assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_the_first_process_makes_its_event_log(tmp_path: Path) -> None:
+    events = tmp_path / "events" / "1.jsonl"
+    with process(tmp_path, "--event-log", str(events), broker_id=1) as first:
+        while not events.exists():
+            assert first.poll() is None, "it ended"
+            os.sched_yield()
+        assert (tmp_path / "data" / LOCK).read_text() == f"{first.pid}\n"
 
 
 def test_a_killed_process_leaves_the_directory_to_the_next(tmp_path: Path) -> None:

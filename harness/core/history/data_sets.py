@@ -1,8 +1,9 @@
 """The six data sets of a history: what every checker reads.
 
 Times are nanoseconds since the run began. Every file says in its schema's metadata which ``FORMAT`` it has; files that
-say nothing have format 1. Columns are added or renamed, and kinds, with a new format only; ``translation`` makes rows
-of today of older files, and columns that came later than a file read as null.
+say nothing have format 1. A file also says whether a run wrote it (``ORIGIN_KEY``). Columns are added or renamed, and
+kinds, with a new format only; ``translation`` makes rows of today of older files, and columns that came later than a
+file read as null.
 
 - ``ops``: one row per operation; ``ret`` is null for ``info`` (any time from ``call`` on, or never).
 - ``effects``: one row per elementary effect, denormalised so that checks need no join.
@@ -21,6 +22,11 @@ FORMAT: Final = 7
 
 FORMAT_KEY: Final = b"assay-history-format"
 """Of the schemas' metadata."""
+ORIGIN_KEY: Final = b"assay-history-origin"
+"""Of the schemas' metadata: whether a run wrote the file. Files of earlier versions say nothing."""
+OF_RUN: Final = b"run"
+OF_OTHER: Final = b"other"
+"""The origin of a history that no run wrote: one that was generated, or that a program has made."""
 
 
 class HistoryError(Exception):

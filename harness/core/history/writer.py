@@ -24,7 +24,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from assay.harness.core.history.data_sets import CLOSED, HistoryError
+from assay.harness.core.history.data_sets import CLOSED, OF_OTHER, OF_RUN, ORIGIN_KEY, HistoryError
 from assay.harness.core.history.digest import HistoryDigest
 from assay.harness.core.history.live_manifest import UNFINISHED, Growing, UnderWay, part_of
 from assay.harness.core.history.rows import COLUMNS, EffectRow, History, OpRow, op_row
@@ -39,8 +39,9 @@ TEXT_COLUMNS = {
 class PartWriter:
     """One data set: a folder of part files, the first of them empty."""
 
-    def __init__(self, folder: Path, name: str) -> None:
+    def __init__(self, folder: Path, name: str, origin: bytes) -> None:
         self._history = folder
+        self._schema = SCHEMAS[name].with_metadata({**SCHEMAS[name].metadata, ORIGIN_KEY: origin})
         self._unfinished = folder / UNFINISHED / f"{name}.parquet"
         self._name = name
         self._file: pq.ParquetWriter | None = None
@@ -92,7 +93,7 @@ class PartWriter:
         sink = self._sink = pa.OSFile(str(self._unfinished), "wb")
         try:
             self._file = pq.ParquetWriter(
-                sink, SCHEMAS[self._name], compression="zstd", use_dictionary=TEXT_COLUMNS[self._name]
+                sink, self._schema, compression="zstd", use_dictionary=TEXT_COLUMNS[self._name]
             )
         except OSError:
             self.abandon()
@@ -103,7 +104,8 @@ class PartWriter:
 class HistoryWriter(History):
     """The history of one run. Not for use from several threads.
 
-    ``folder`` must hold no history yet. With ``loop`` parts are sealed by its clock even when nothing happens;
+    ``folder`` must hold no history yet. ``of_run``: every file says that a run wrote it, so that a copy of the history
+    is known as one of a run. With ``loop`` parts are sealed by its clock even when nothing happens;
     without, only as rows come in. Raises ``HistoryError`` or ``OSError``; one that arises in the background is raised
     by the next call.
     """
@@ -113,6 +115,7 @@ class HistoryWriter(History):
         folder: Path | str,
         *,
         loop: asyncio.AbstractEventLoop | None = None,
+        of_run: bool = False,
         batch_rows: int = 4096,
         part_rows: int = 1_000_000,
         seal_seconds: float = 5.0,
@@ -131,7 +134,7 @@ class HistoryWriter(History):
         (self._folder / UNFINISHED).mkdir(parents=True)
         self._growing = Growing(self._folder)
         self._under_way: UnderWay | None = None
-        self._parts = {name: PartWriter(self._folder, name) for name in COLUMNS}
+        self._parts = {name: PartWriter(self._folder, name, OF_RUN if of_run else OF_OTHER) for name in COLUMNS}
         self._effects, self._ops = self._parts["effects"], self._parts["ops"]
 
     def completed(self, completed: Completed, effects: Sequence[Effect] = ()) -> None:

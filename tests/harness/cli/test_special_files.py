@@ -1,13 +1,19 @@
-"""A FIFO in the place of a file is a usage error of each command that reads it: none waits for what never comes."""
+"""A FIFO in the place of a file is a usage error of each command that reads it: none waits for what never comes.
+
+A command over many runs names the one with the FIFO, and does its work with the others.
+"""
 
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
+import pyarrow.parquet as pq
 import pytest
 
 from assay.checkers.engine.base import EngineUnavailable
@@ -19,6 +25,7 @@ from assay.harness.cli.main import main
 from assay.harness.core.files import SpecialFileError, read_file, require_regular_below
 from assay.harness.core.history import HistoryWriter
 from assay.harness.run import store
+from assay.harness.stored.live_check import going_on
 
 
 @pytest.fixture
@@ -55,29 +62,83 @@ def test_a_check_names_it(run: Path, name: str, capsys: pytest.CaptureFixture[st
     assert f"{place.name}: this is a FIFO, and reading it may never end" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        ["report"], ["replay"], ["shrink"], ["watch"],
-        ["nights", "add", "..", "--into=nights"],
-    ],
-    ids=lambda command: command[0],
-)  # fmt: skip
-def test_every_command_that_takes_runs_names_it(
-    run: Path, command: Sequence[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("command", ["report", "replay", "shrink", "watch"])
+def test_every_command_that_takes_a_run_names_it(run: Path, command: str, capsys: pytest.CaptureFixture[str]) -> None:
     place = fifo(run / "run.json")
-    monkeypatch.chdir(run.parent)
-    arguments = command if ".." in command else [command[0], str(run), *command[1:]]
-    assert main(arguments) == 64
+    assert main([command, str(run)]) == 64
     assert f"{place.name}: this is a FIFO" in capsys.readouterr().err
 
 
-def test_such_a_run_is_kept_by_gc_and_named(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    fifo(run / "run.json")
+@pytest.fixture
+def other(run: Path) -> Path:
+    """A second run of the store, in which all files are regular."""
+    return Path(shutil.copytree(run, run.parents[1] / "t-u-none" / "20260102T000000.000Z"))
+
+
+@pytest.mark.parametrize("name", ["run.json", "logs/n1.log"])
+def test_gc_keeps_and_names_such_a_run_and_deletes_the_others(
+    run: Path, other: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = fifo(run / name)
     assert main(["gc", str(run.parents[1]), "--keep=0", "--yes"]) == 0
-    assert f"kept: {run.parent}, because no run.json of ours is at {run.parent}" in capsys.readouterr().err
+    err = capsys.readouterr().err
+    assert f"kept: the run of {place}: this is a FIFO" in err
+    assert "no run.json of ours" not in err
     assert run.is_dir()
+    assert not other.exists()
+
+
+@pytest.mark.parametrize("name", ["run.json", "logs/n1.log"])
+def test_nights_add_has_a_row_without_a_verdict_for_such_a_run_and_adds_the_others(
+    run: Path, other: Path, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = fifo(run / name)
+    assert main(["nights", "add", str(run.parents[1]), f"--into={tmp_path / 'nights'}"]) == 0
+    printed = capsys.readouterr()
+    assert "2 runs added" in printed.out
+    assert f"has no verdict (damaged): {place}: this is a FIFO" in printed.err
+    rows = pq.ParquetDataset(tmp_path / "nights").read(["folder", "verdict", "status"]).to_pylist()
+    (damaged,) = [row for row in rows if row["folder"] == f"{run.parent.name}/{run.name}"]
+    assert (damaged["verdict"], damaged["status"]) == (None, "damaged")
+
+
+@pytest.mark.parametrize("name", ["run.json", "logs/n1.log"])
+def test_watch_skips_and_names_such_a_run_and_finds_the_one_that_goes_on(
+    run: Path, other: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store.RunFolder(other.parents[1], other).write_run(
+        msgspec.structs.replace(msgspec.json.decode((other / "run.json").read_bytes(), type=store.RunInfo),
+                                status=store.RUNNING))  # fmt: skip
+    newer = Path(shutil.move(run, run.parent / "20260103T000000.000Z"))
+    place = fifo(newer / name)
+    skipped: list[SpecialFileError] = []
+    assert going_on(run.parents[1], skipped.append) == other
+    assert [error.filename for error in skipped] == [str(place)]
+    (other / "run.json").unlink()
+    assert main(["watch", str(run.parents[1])]) == 64
+    err = capsys.readouterr().err
+    assert f"skipped: the run of {place}: this is a FIFO" in err
+    assert "no run goes on" in err
+
+
+@pytest.mark.parametrize("name", ["history", "history/ops"])
+def test_a_link_to_a_folder_outside_of_a_run_is_named_and_not_followed(
+    run: Path, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    elsewhere = Path(shutil.move(run / name, tmp_path / "elsewhere"))
+    (run / name).symlink_to(elsewhere)
+    fifo(elsewhere / "part-9.parquet")
+    assert main(["check", str(run)]) == 64
+    said = f"{run / name}: this link leads out of {(run / name).parent}, and is not followed"
+    assert said in capsys.readouterr().err
+    assert main(["gc", str(run.parents[1]), "--keep=0", "--yes"]) == 0
+    assert f"kept: the run of {run / name}: this link leads out of {run}" in capsys.readouterr().err
+
+
+def test_a_link_to_a_folder_inside_of_a_run_shows_nothing_else(run: Path) -> None:
+    (run / "again").symlink_to("history")
+    require_regular_below(run)
+    require_regular_below(run.rename(run.with_name("moved")))
 
 
 def test_a_page_over_a_store_lists_such_a_run_as_damaged(run: Path) -> None:

@@ -35,6 +35,7 @@ from assay.harness.core.generator import (
     until,
 )
 from assay.harness.core.history import HistoryReader, HistoryWriter
+from assay.harness.core.history.kinds import UNRECORDED
 from assay.harness.core.interpreter import GeneratorError, Interpreter
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
 from assay.harness.core.report import RunReport
@@ -427,6 +428,30 @@ def test_effects_that_raise_are_reported_and_the_operation_is_recorded() -> None
         interpret(some(3), endpoints=ENDPOINTS, client=lambda: Wrong(quick, []), recorder=recorded, concurrency=1)
     )
     assert (len(recorded.rows), report.ok, report.exceptions_total) == (3, 3, 3)
+
+
+@pytest.mark.parametrize("value", [2**100, -(2**63) - 1, "text", 1.5])
+def test_a_number_beyond_64_bits_in_an_effect_costs_its_operation_alone(tmp_path: Path, value: Any) -> None:
+    """It is not the first effect of its kind, of which all columns are looked at."""
+
+    class Wrong(Scripted):
+        @staticmethod
+        def effects(completed: Completed) -> Sequence[Effect]:
+            first = Effect("append", "k", position=0, value=2**63 - 1)
+            return [first, Effect("append", "k", position=1, value=value if completed.index == 1 else -(2**63))]
+
+    with HistoryWriter(tmp_path) as writer:
+        report = simulated(
+            interpret(some(3), endpoints=ENDPOINTS, client=lambda: Wrong(quick, []), recorder=writer, concurrency=1)
+        )
+    assert report.exceptions_total == 1
+    (reported,) = report.exceptions
+    assert f"value of an effect of kind 'append' is {value!r}: it takes a whole number" in str(reported)
+    history = HistoryReader(tmp_path)
+    assert history.rows("ops") == 3
+    found = [(row["op"], row["kind"], row["outcome"]) for row in history.table("effects").to_pylist()]
+    assert found == [(0, "append", "ok"), (0, "append", "ok"), (1, UNRECORDED, "ok"), (2, "append", "ok"),
+                     (2, "append", "ok")]  # fmt: skip
 
 
 def test_a_node_that_refuses_is_tried_again_while_the_others_work() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import timedelta
 from pathlib import Path
 
@@ -117,8 +118,38 @@ def test_links_out_of_a_store_are_not_followed(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("secret")
     (path / "verdict.json").unlink()
     (path / "verdict.json").symlink_to(tmp_path / "secret")
-    carry(store, past)
+    skipped: list[Path] = []
+    carry(store, past, skipped.append)
     assert not (past / path.relative_to(store) / "verdict.json").exists()
+    assert skipped == [path / "verdict.json"]
+
+
+@pytest.mark.parametrize("inner", ["nights", "nights/20260101T000000Z", "found"])
+def test_links_to_folders_out_of_a_store_are_not_followed(
+    tmp_path: Path, inner: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store, past, elsewhere = tmp_path / "store", tmp_path / "past", tmp_path / "elsewhere"
+    write(store, Made())
+    for folder in (elsewhere, elsewhere / "20260101T000000Z"):
+        folder.mkdir()
+        for name in ("night.json", "cells.jsonl", "secret.json"):
+            (folder / name).write_text("secret")
+    link = store / inner
+    link.parent.mkdir(exist_ok=True)
+    link.symlink_to(elsewhere)
+    assert main(["carry", str(store), f"--into={past}"]) == Exit.PASS
+    assert not [path for path in past.rglob("*") if path.is_file() and path.read_bytes() == b"secret"]
+    assert f"not carried: {link} is a link" in capsys.readouterr().err
+
+
+def test_a_fifo_is_not_waited_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store, past = tmp_path / "store", tmp_path / "past"
+    path = write(store, Made())
+    (path / "settings.json").unlink(missing_ok=True)
+    os.mkfifo(path / "settings.json")
+    assert main(["carry", str(store), f"--into={past}"]) == Exit.PASS
+    assert f"not carried: {path / 'settings.json'} is a link or a special file" in capsys.readouterr().err
+    assert (past / path.relative_to(store) / "run.json").is_file()
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,14 +5,19 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from assay.checkers.families import FAMILIES
 from assay.checkers.judging.contract import INTOLERABLE, Contract, forbid
 from assay.harness.cli.main import main
+from assay.harness.core.history import HistoryWriter
+from assay.harness.core.history.data_sets import FORMAT, FORMAT_KEY, OF_RUN, ORIGIN_KEY
 from assay.harness.run import store
 from assay.harness.run.registry import Registry
 from assay.harness.stored.by_contract import open_stored
@@ -70,6 +75,14 @@ def bare(run: Path) -> Path:
     return Path(shutil.move(run / "history", run.parent / "brought"))
 
 
+def bare_parts(run: Path) -> Path:
+    """Leaves what a check needs: two of the data sets."""
+    brought = run.parent / "brought"
+    for name in ("ops", "effects"):
+        shutil.copytree(run / "history" / name, brought / name)
+    return brought
+
+
 def without_run(run: Path) -> Path:
     (run / "run.json").unlink()
     return run
@@ -88,6 +101,7 @@ WAYS: dict[str, Lose] = {
     "a promise of a newer version": newer_promise,
     "nothing forbidden": without_what_is_forbidden,
     "a bare history": bare,
+    "two data sets": bare_parts,
     "no run.json": without_run,
 }
 
@@ -115,16 +129,59 @@ def test_a_run_that_has_its_contract_and_a_generated_history_have_lost_nothing()
         (without_settings, PASSES, 2, "UNKNOWN: the contract is lost; give --contract=FILE"),
         (bare, PASSES, 2, "UNKNOWN: the contract is lost; give --contract=FILE"),
         (bare, LOSES, 2, r"UNKNOWN: .*\blost-write\b.* found, but the contract is lost; give --contract=FILE"),
+        (bare_parts, PASSES, 2, "UNKNOWN: the contract is lost; give --contract=FILE"),
+        (bare_parts, LOSES, 2, r"UNKNOWN: .*\blost-write\b.* found, but the contract is lost; give --contract=FILE"),
+        (bare_parts, PHANTOM, 1, "FAIL phantom: "),
         (newer_settings, LOSES, 2, r"UNKNOWN: .*\blost-write\b.* found, but the contract is lost"),
         (without_settings, PHANTOM, 1, "FAIL phantom: "),
     ],
-    ids=["passed", "passed, bare", "lost a write, bare", "lost a write", "phantom"],
-)
+    ids=[
+        "passed", "passed, bare", "lost a write, bare", "passed, two data sets", "lost a write, two data sets",
+        "phantom, two data sets", "lost a write", "phantom",
+    ],
+)  # fmt: skip
 def test_a_run_without_its_contract_never_passes(
     copy: Callable[[Path], Path], capsys: pytest.CaptureFixture[str], lose: Lose, run: Path, code: int, said: str
 ) -> None:
     assert main(["check", str(lose(copy(run)))]) == code
     assert re.match(said, capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("generation", ["format_1", "format_2", "format_3", "format_4"])
+def test_each_file_of_a_run_of_an_earlier_version_shows_it(copy: Callable[[Path], Path], generation: str) -> None:
+    for run in sorted((FIXTURES / generation).iterdir()):
+        if not run.name.startswith("synthetic-"):
+            brought = bare_parts(copy(run))
+            assert open_stored(brought).lost is not None, run
+            shutil.rmtree(brought.parent)
+
+
+def brought(folder: Path, *, of_run: bool) -> Path:
+    """Two data sets of a history that this version wrote."""
+    with HistoryWriter(folder / "whole" / "history", of_run=of_run):
+        pass
+    return bare_parts(folder / "whole")
+
+
+def test_the_files_of_a_run_say_that_a_run_wrote_them(tmp_path: Path) -> None:
+    folder = store.create(tmp_path / "store", "t.py::t[none]", datetime(2026, 1, 1, tzinfo=UTC))
+    folder.open_history(None).close()
+    ours = bare_parts(folder.path)
+    assert pq.read_schema(ours / "ops" / "part-000000.parquet").metadata[ORIGIN_KEY] == OF_RUN
+    (ours.parent / "planted.json").write_text("{}")
+    assert open_stored(ours).lost is not None
+
+
+def test_a_history_that_no_run_wrote_has_no_contract_to_lose(tmp_path: Path) -> None:
+    theirs = brought(tmp_path, of_run=False)
+    assert open_stored(theirs).lost is None
+    # Another tool: it says nothing, and every column may be null.
+    for part in theirs.glob("*/*.parquet"):
+        table = pq.read_table(part)
+        fields = [field.with_nullable(True) for field in table.schema]
+        for said in ({}, {FORMAT_KEY: str(FORMAT).encode()}):
+            pq.write_table(table.cast(pa.schema(fields)).replace_schema_metadata(said), part)
+    assert open_stored(theirs).lost is None
 
 
 def test_many_runs_are_judged_as_each_alone(copy: Callable[[Path], Path], capsys: pytest.CaptureFixture[str]) -> None:

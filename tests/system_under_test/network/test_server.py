@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import struct
+import tracemalloc
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any
@@ -533,6 +534,39 @@ def test_large_requests_wait_for_the_common_memory_and_small_ones_do_not() -> No
             await eventually(lambda: handling == 3)
 
     asyncio.run(main())
+
+
+def test_a_request_whose_handler_dropped_its_bytes_keeps_no_memory_while_it_waits() -> None:
+    async def main() -> None:
+        handling, go = 0, asyncio.Event()
+
+        async def waiting(request: ProduceRequest, context: Context) -> ProduceResponse:
+            nonlocal handling
+            handling += 1
+            request.topics.clear()
+            context.release()
+            await go.wait()
+            return ProduceResponse(topics=[])
+
+        limits = Limits(max_request_bytes=1_000_000, max_buffered_bytes=1_500_000)
+        async with serving({PRODUCE: waiting}, limits) as (server, connect):
+            large = [await connect() for _ in range(5)]
+            before, _ = tracemalloc.get_traced_memory()
+            for peer in large:
+                peer.ask(produce_acked(990_000), 2, 1)
+            await eventually(lambda: handling == 5)
+            assert server._memory.free == 1_500_000
+            await asyncio.sleep(0.05)
+            assert tracemalloc.get_traced_memory()[0] - before < 2_000_000, "the bytes are still somewhere"
+            go.set()
+            for peer in large:
+                await peer.frame()
+
+    tracemalloc.start()
+    try:
+        asyncio.run(main())
+    finally:
+        tracemalloc.stop()
 
 
 async def accept(request: ProduceRequest, context: Context) -> ProduceResponse:

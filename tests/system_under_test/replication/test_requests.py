@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from assay.cluster.sim.node import SimNode
 from assay.system_under_test.client.sender import Sender
+from assay.system_under_test.config import TopicConfig
 from assay.system_under_test.deployment import Broker
 from assay.system_under_test.network.connection import Connection, Unknown
+from assay.system_under_test.network.handler import Context
 from assay.system_under_test.protocol.api import ApiVersionsRequest
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -29,6 +32,7 @@ from assay.system_under_test.records import message_set
 from assay.system_under_test.records.compression import GZIP, LZ4, SNAPPY
 from assay.system_under_test.records.message import CODEC_MASK, ENTRY_PREFIX, TIMESTAMP_TYPE_BIT
 from assay.system_under_test.records.wrapper import wrap
+from assay.system_under_test.replication.produce import produce as handle_produce
 
 from helpers.sim_brokers import Brokers, brokers, simulate, until
 
@@ -50,6 +54,28 @@ def fetch(offset: int, max_bytes: int = 10_000, wait_ms: int = 0, replica_id: in
 
 def built(*values: bytes, magic: int = 1) -> bytes:
     return message_set.build([(None, value, 1_700_000_000_000) for value in values], magic=magic)
+
+
+def test_a_request_that_waits_for_the_followers_keeps_no_records() -> None:
+    async def check() -> None:
+        committed: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+        partition = SimpleNamespace(
+            config=TopicConfig(), leading=lambda: None, log=SimpleNamespace(now_ms=lambda: 1_700_000_000_000),
+            append=lambda records, wait_for_all: (7, 8, -1), wait_for_commit=lambda last: committed,
+        )  # fmt: skip
+        manager: Any = SimpleNamespace(get=lambda topic, number: partition)
+        request, released = produce(built(b"a", b"b")), asyncio.Event()
+        answer = asyncio.ensure_future(
+            handle_produce(manager, request, Context(0, 2, 1, "client", "peer", release=released.set))
+        )
+        async with asyncio.timeout(5):
+            await released.wait()
+        assert request.topics == []
+        assert not answer.done()
+        committed.set_result(ErrorCode.NONE)
+        assert [part.base_offset for topic in (await answer).topics for part in topic.partitions] == [7]
+
+    asyncio.run(check())
 
 
 async def error_of(connection: Connection, request: ProduceRequest, version: int = 2) -> ErrorCode:
