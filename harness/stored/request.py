@@ -20,9 +20,7 @@ ORDERS: Final = ("time", "file")
 
 @dataclass(frozen=True)
 class Request:
-    """The history at ``path``. Without ``model`` and ``workload`` it is judged by the contract, in which ``family``
-    says what objects are.
-    """
+    """The history at ``path``. Without ``model`` and ``workload`` it is judged by the contract."""
 
     path: Path
     format: str = AUTO
@@ -34,7 +32,6 @@ class Request:
     keys: str = AUTO
     order: str = ORDERS[0]
     refusals: bool = False
-    family: str | None = None
     real_time: bool = False
     """Whether what had ended before something else began must come before it."""
     contract: str | None = None

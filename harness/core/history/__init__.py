@@ -7,9 +7,7 @@
 - ``writer``: rows to Arrow batches to Parquet parts, while the run goes on.
 - ``live_manifest``: what there is of a history that is still being written.
 - ``reader``: opens a folder, checks its columns, gives rows and paths.
-- ``translation``: histories of older formats, translated as they are read, by ``sql`` texts: ``format_1``, in which
-  kinds of effects did not name their object, ``format_3``, in which columns had several meanings, and ``format_4``,
-  to which columns have been added since.
+- ``translation``: histories of formats 4 to 6, translated as they are read.
 - ``digest``: one hash over all rows, to compare two runs.
 - ``worker_nodes``: through which node each worker's clients reached the system.
 

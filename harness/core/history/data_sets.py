@@ -1,7 +1,7 @@
 """The six data sets of a history: what every checker reads.
 
-Times are nanoseconds since the run began. Every file says in its schema's metadata which ``FORMAT`` it has; files that
-say nothing have format 1. A file also says whether a run wrote it (``ORIGIN_KEY``). Columns are added or renamed, and
+Times are nanoseconds since the run began. Every file of ours says in its schema's metadata which ``FORMAT`` it has.
+A file also says whether a run wrote it (``ORIGIN_KEY``). Columns are added or renamed, and
 kinds, with a new format only; ``translation`` makes rows of today of older files, and columns that came later than a
 file read as null.
 
@@ -17,8 +17,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 FORMAT: Final = 7
-"""The format that is written. In 2 each kind of effect names its object; 3 has more columns; in 4 each column of
-``effects`` and ``looks`` has one meaning."""
+"""The format that is written. Formats 4 to 6 lack columns that came later (``translation``)."""
 
 FORMAT_KEY: Final = b"assay-history-format"
 """Of the schemas' metadata."""
@@ -165,7 +164,7 @@ DATA_SETS: Final[Mapping[str, DataSet]] = {
 }
 
 LATER: Final = ("looks",)
-"""Data sets that came with format 3; they read as empty where they are missing."""
+"""Data sets that a history from elsewhere may lack; they read as empty then."""
 
 DIGESTED = ("ops", "effects", "faults")
 """The data sets of which two simulated runs of one seed must agree."""

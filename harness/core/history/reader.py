@@ -16,11 +16,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from assay.harness.core.files import read_json
-from assay.harness.core.history import format_1, translation, worker_nodes
+from assay.harness.core.history import translation, worker_nodes
 from assay.harness.core.history.data_sets import CLOSED, DIGESTED, FORMAT, FORMAT_KEY, LATER, HistoryError
 from assay.harness.core.history.digest import HistoryDigest
 from assay.harness.core.history.schema import SCHEMAS
-from assay.harness.core.history.sql import Text
+from assay.harness.core.history.translation import LAST_VERSION, OLDEST, Text
 from assay.harness.core.operation import Completed, Completion, Operation, Outcome, Phase
 from assay.harness.core.printable import plainly
 
@@ -87,17 +87,9 @@ class HistoryReader:
         """The format that a data set's files have; that of its oldest one, should they differ."""
         return self._formats[name]
 
-    def translation(self, name: str, family: str | None = None) -> tuple[Text, ...]:
-        """SQL that makes a data set of its files; none where they have today's columns with today's meaning.
-
-        The texts read ``stored_<name>``: the files with the columns of ``stored_schema``. ``family``: what the objects
-        of a history of format 1 are (counter, max-register, queue, register or set), where its kinds leave it open.
-        """
-        return translation.texts(name, self.format(name), family)
-
-    def stored_schema(self, name: str) -> pa.Schema:
-        """The columns to read of the files themselves; null those that a file lacks."""
-        return translation.stored(name, self.format(name)) if self.translation(name) else SCHEMAS[name]
+    def translation(self, name: str) -> tuple[Text, ...]:
+        """Returns SQL that makes a data set of ``stored_<name>``, its files; none if they are as of today."""
+        return translation.texts(name, self.format(name))
 
     def dataset(self, name: str) -> ds.Dataset:
         """A data set as it is scanned in batches, with exactly the columns of its schema."""
@@ -176,7 +168,7 @@ class HistoryReader:
         import duckdb  # takes as long to load as a small history to judge
 
         with duckdb.connect(config={"threads": 1}) as connection:
-            connection.register(f"stored_{name}", self._files(name, self.stored_schema(name)))
+            connection.register(f"stored_{name}", self._files(name, SCHEMAS[name].remove_metadata()))
             for text in self.translation(name):
                 connection.execute(f"create temporary {'table' if text.keep else 'view'} {text.name} as {text.sql}")
             for batch in connection.sql(f"select * from {name}").to_arrow_reader(TRANSLATED_ROWS):
@@ -226,11 +218,15 @@ def _check(path: Path, name: str) -> _Part:
             schema, rows = file.schema_arrow, file.metadata.num_rows
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # names of columns are text, too
         raise HistoryError(f"{path} is not a Parquet file: {plainly(error)}") from error
-    format = _format(path, (schema.metadata or {}).get(FORMAT_KEY, b"1"))
+    said = (schema.metadata or {}).get(FORMAT_KEY)
+    if said is None and translation.is_format_1(name, schema.names):
+        said = b"1"
+    format = FORMAT if said is None else _format(path, said)
+    twice = {column for column in schema.names if schema.names.count(column) > 1}
     for field in translation.schema(name, format):
         position = schema.get_field_index(field.name)
         if position < 0:
-            if format == 1 and field.name in format_1.LACKING.get(name, ()):
+            if said is None and field.name not in translation.NEEDED[name].split() and field.name not in twice:
                 continue
             raise HistoryError(f"{path} has no column {field.name} ({field.type}), or has it twice")
         if not _fits(schema.field(position).type, field.type):
@@ -241,11 +237,15 @@ def _check(path: Path, name: str) -> _Part:
 
 
 def _format(path: Path, said: bytes) -> int:
-    if said.isdigit() and 1 <= int(said) <= FORMAT:
+    if said.isdigit() and OLDEST <= int(said) <= FORMAT:
         return int(said)
+    if said.isdigit() and 1 <= int(said) < OLDEST:
+        raise HistoryError(
+            f"{path} has format {said.decode()}; assay {LAST_VERSION} is the last version that reads formats 1 to 3"
+        )
     raise HistoryError(
-        f"{path} has format {said.decode(errors='replace')}, and this version reads formats 1 to {FORMAT}: use the "
-        "version that wrote it, or a newer one"
+        f"{path} has format {said.decode(errors='replace')}, and this version reads formats {OLDEST} to {FORMAT}: use "
+        "the version that wrote it, or a newer one"
     )
 
 

@@ -26,17 +26,17 @@ from assay.harness.stored.batch_check import Judged, judge_many
 from assay.harness.stored.by_contract import Stored
 
 from helpers.judging import without_times
+from helpers.stored_runs import FIXTURES, TODAY
 
-FIXTURES = Path(__file__).parents[2] / "fixtures"
 ALL = sorted(path.parent for path in FIXTURES.glob("format_*/*/history"))
 RUN = RunInfo(
     test="t", status="finished", started="2026-11-20T00:00:00+00:00", owner="1:2@boot", seed=1, cluster="sim",
     nemesis="none", command="pytest",
 )  # fmt: skip
 SOME = [
-    FIXTURES / "format_1" / "synthetic-register-lost-update",
-    FIXTURES / "format_2" / "synthetic-set-set-lost",
-    FIXTURES / "format_3" / "zookeeper_group-double-ownership",
+    TODAY / "synthetic-register-lost-update",
+    TODAY / "synthetic-set-set-lost",
+    TODAY / "zookeeper_group-double-ownership",
     FIXTURES / "format_4" / "log-pass-strict",
 ]
 """Of each format, three kinds of objects, a log of messages, verdicts of both sorts; all of them are small."""
@@ -132,7 +132,7 @@ def test_what_goes_wrong_together_is_judged_alone(monkeypatch: pytest.MonkeyPatc
 def test_a_line_for_each_and_the_worst_of_them_is_the_exit_code(
     tmp_path: Path, damaged: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    passed, failed = LOG, FIXTURES / "format_2" / "synthetic-set-set-lost"
+    passed, failed = LOG, TODAY / "synthetic-set-set-lost"
     (tmp_path / "latest").symlink_to(failed)
     (tmp_path / "nights").mkdir()
     paths = [passed, damaged, failed, tmp_path / "latest", tmp_path / "nights"]
@@ -154,7 +154,7 @@ def test_a_line_for_each_and_the_worst_of_them_is_the_exit_code(
 def test_one_that_cannot_be_read_keeps_no_other_from_being_judged(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    failed, waiting = FIXTURES / "format_2" / "synthetic-set-set-lost", tmp_path / "waiting"
+    failed, waiting = TODAY / "synthetic-set-set-lost", tmp_path / "waiting"
     shutil.copytree(LOG, waiting)
     os.mkfifo(waiting / "history" / "ops" / "part-9.parquet")
     assert main(["check", str(waiting), str(failed)]) == Exit.FAIL
