@@ -75,9 +75,7 @@ _Call = Callable[[Connection, list[_Thing], float], Awaitable[_Answers[_Thing]]]
 
 
 class Admin:
-    """Admin client. ``bootstrap`` is ``host:port,...`` of any brokers; ``timeout`` (seconds) limits each call as a
-    whole.
-    """
+    """Admin client. ``bootstrap`` is ``host:port,...`` of any brokers; ``timeout`` (seconds) limits each call."""
 
     def __init__(
         self, bootstrap: str | Sequence[str], *, runtime: Runtime, timeout: float = 10.0, client_id: str = "assay-admin"
@@ -302,7 +300,7 @@ def _creatable(topic: NewTopic) -> messages.CreatableTopic:
 
 def _judge(answer: tuple[ErrorCode, str | None] | None, not_done: Collection[ErrorCode]) -> TopicOutcome:
     if answer is None:
-        return TopicOutcome(errors.Certainty.UNKNOWN, None, "the controller's answer does not name it")
+        return TopicOutcome(errors.Certainty.UNKNOWN, None, "the controller's response does not contain it")
     error, message = answer
     return TopicOutcome(errors.outcome(error, not_done), error, message)
 

@@ -64,9 +64,7 @@ class Callbacks:
         return envelope
 
     def after_enqueue(self, envelope: Envelope, added: bool) -> None:
-        """Called after an attempt to enqueue. If there was no room in time, ``added`` is False and ``on_drop``
-        follows.
-        """
+        """Called after enqueueing. If there was no room in time, ``added`` is False and ``on_drop`` follows."""
 
     def after_dequeue(self, envelopes: Sequence[Envelope]) -> Sequence[Envelope]:
         """Returns the envelopes of a dequeued batch that go on."""

@@ -12,9 +12,7 @@ DEFAULT_FETCH_BYTES = 1024 * 1024
 
 @dataclass(frozen=True, kw_only=True)
 class ProducerConfig:
-    """Settings of a :class:`~assay.system_under_test.client.producer.Producer` without a queue
-    (``producer.type=sync``).
-    """
+    """Settings of a :class:`~assay.system_under_test.client.producer.Producer` of ``producer.type=sync``."""
 
     acks: int = -1
     """-1, 1 or 0. With 0 no broker responds, and a result only means that the messages were written to a socket."""

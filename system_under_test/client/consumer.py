@@ -95,7 +95,7 @@ class SimpleConsumer:
             truncated = not answer.messages and bool(records_bytes(answer.found.records))
             if not truncated or size >= self.max_fetch_bytes:
                 if truncated and not self.check_crcs:  # the length itself must be damaged
-                    raise _damaged(topic, partition, answer.node, "no whole message, however much is asked for")
+                    raise _damaged(topic, partition, answer.node, "no whole message, whatever the fetch size")
                 if truncated:
                     error = ErrorCode.MESSAGE_TOO_LARGE
                 wanted = [message for message in answer.messages if message.offset >= offset]
@@ -148,9 +148,7 @@ class SimpleConsumer:
         await self._coordinated(group).commit(offsets)
 
     async def committed(self, group: str, partitions: Sequence[Partition]) -> Mapping[Partition, Position]:
-        """Returns the group's committed position of each partition; offset -1 if there is none. Raises
-        ``ReadFailed``.
-        """
+        """Returns the group's committed positions; offset -1 if there is none. Raises ``ReadFailed``."""
         return await self._coordinated(group).committed(partitions)
 
     async def close(self) -> None:
@@ -184,7 +182,7 @@ class SimpleConsumer:
             node, response = await self._ask(topic, partition, request, self.fetch_version, wait + PATIENCE, deadline)
             found = [p for entry in response.topics if entry.topic == topic for p in entry.partitions]
             if len(found) != 1 or found[0].partition != partition:
-                raise ReadFailed(f"{topic}-{partition}: broker {node.id} answered a fetch of something else")
+                raise ReadFailed(f"{topic}-{partition}: broker {node.id} answered a fetch with another partition")
             error = ErrorCode.of(found[0].error_code)
             if error not in TRANSIENT:
                 messages, damage = messages_in(found[0], offset, check_crcs=self.check_crcs)
@@ -205,7 +203,7 @@ class SimpleConsumer:
             node, response = await self._ask(topic, partition, request, version, PATIENCE, deadline)
             answers = [p for entry in response.topics if entry.topic == topic for p in entry.partitions]
             if len(answers) != 1 or answers[0].partition != partition:
-                raise ReadFailed(f"{topic}-{partition}: broker {node.id} sent the offsets of something else")
+                raise ReadFailed(f"{topic}-{partition}: broker {node.id} answered with offsets of another partition")
             error = ErrorCode.of(answers[0].error_code)
             if error is ErrorCode.NONE:
                 return answers[0]

@@ -209,7 +209,7 @@ class Coordinated:
                 again = bool(bad) and set(bad) <= repeated
             known = {one: _together(earlier[one], now) for one, now in known.items()}
             if not again or loop.time() + BACK_OFF >= deadline:
-                said = error or f"answered {', '.join(code.name for code in bad) or 'not of all partitions'}"
+                said = error or f"answered {', '.join(code.name for code in bad) or 'for only some partitions'}"
                 raise self._commit_failed(said, known, bad[0] if bad else None) from error
             await asyncio.sleep(BACK_OFF)
 
@@ -275,9 +275,7 @@ class Coordinated:
     # -- the coordinator -------------------------------------------------------------------------------------------
 
     async def _ask(self, request: Any, version: int, left: float, pool: Pool | None = None) -> Any:
-        """Sends a request to the coordinator. Raises ``CallError``; the next call then looks for the coordinator
-        again.
-        """
+        """Sends a request to the coordinator. After a ``CallError`` the next call looks for the coordinator again."""
         deadline = asyncio.get_running_loop().time() + left
         address = await self._find(deadline)
         try:

@@ -19,8 +19,7 @@ T = TypeVar("T")
 PRODUCE_VERSION = 2
 
 BROKER_SHARE = 0.9
-"""Fraction of the remaining time that a broker may wait for acknowledgements, so that it times out before the
-client."""
+"""Fraction of the remaining time that a broker may wait for acknowledgements. It then times out before the client."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,9 +62,7 @@ _NEXT: Final[Mapping[tuple[State, Happening], State]] = MappingProxyType(
 
 
 def next_state(state: State, happening: Happening) -> State:
-    """Returns the state after an event. Events without a transition change nothing; ``ENDED`` always leads to
-    ``DOWN``.
-    """
+    """Returns the state after an event. Other events change nothing; ``ENDED`` always leads to ``DOWN``."""
     return State.DOWN if happening is Happening.ENDED else _NEXT.get((state, happening), state)
 
 
@@ -178,9 +176,7 @@ class DraftMembership(coordinated.Coordinated):
             raise
 
     async def _goes_on(self, stopped: coordinated.Generation, deadline: float) -> bool:
-        """Returns whether another coordinator than the rejecting one accepts the stopped generation. Raises
-        ``CallError``.
-        """
+        """Returns whether a new coordinator accepts the generation that another one rejected. Raises ``CallError``."""
         if self._coordinator == self._stopped_by:
             return False
         code = await self._heartbeat(stopped, min(coordinated.left_until(deadline), self._session_timeout))

@@ -170,9 +170,7 @@ class GroupConsumer:
         return self._positions[partition]
 
     def seek(self, partition: Partition, offset: int) -> None:
-        """Sets the position. Raises ``KeyError`` for a partition that is not owned, ``ValueError`` for an offset below
-        0.
-        """
+        """Sets the position. Raises ``KeyError`` for a partition that is not owned, ``ValueError`` below 0."""
         if partition not in self.assignment:
             raise KeyError(partition)
         if offset < 0:
@@ -181,9 +179,7 @@ class GroupConsumer:
         self._fetching.moved(partition)
 
     def pause(self, partitions: Sequence[Partition]) -> None:
-        """Excludes partitions from polls until they are resumed or revoked. Raises ``KeyError`` for one that is not
-        owned.
-        """
+        """Excludes partitions from polls until resumed or revoked. Raises ``KeyError`` for one that is not owned."""
         for partition in partitions:
             if partition not in self.assignment:
                 raise KeyError(partition)
@@ -220,7 +216,7 @@ class GroupConsumer:
         positions = {one: at if isinstance(at, Position) else Position(at, metadata) for one, at in offsets.items()}
         if self._subscribed and self._generation is None and positions:
             known = dict.fromkeys(positions, Certainty.NOT_DONE)
-            raise CommitFailed("not committed: no member of the group", Certainty.NOT_DONE, known)
+            raise CommitFailed("not committed: not a member of the group", Certainty.NOT_DONE, known)
         if positions:
             await self._membership.commit(positions, self._generation)
 
@@ -314,9 +310,7 @@ class GroupConsumer:
     # -- and reads -------------------------------------------------------------------------------------------------
 
     async def _read(self, deadline: float) -> tuple[list[Received], bool]:
-        """Returns the records, and whether an out-of-range position was reset. Raises ``ReadFailed`` if there is
-        neither.
-        """
+        """Returns the records, and whether a position was reset. Raises ``ReadFailed`` if there is neither."""
         loop = asyncio.get_running_loop()
         wait = min(LONGEST_WAIT, max(0.0, deadline - loop.time()))
         generation = self._generation

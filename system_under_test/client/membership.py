@@ -152,7 +152,7 @@ class Membership(Coordinated):
             topics = {m.member_id: decode(Subscription, 0, m.metadata).topics for m in joined.members}
             counts = await self._count({topic for wanted in topics.values() for topic in wanted}, deadline)
         except (ProtocolError, ReadFailed) as error:
-            raise JoinFailed(f"group {self.group}: leading it: {error}") from error
+            raise JoinFailed(f"group {self.group}: assigning partitions: {error}") from error
         self._assigned_from = counts
         given = ASSIGNORS[joined.protocol](topics, counts)
         return [
@@ -179,9 +179,7 @@ class Membership(Coordinated):
             await asyncio.sleep(BACK_OFF)
 
     async def _watch(self, generation: Generation) -> None:
-        """Starts a rebalance if there are more partitions than assigned. Fewer mean nothing: a broker may not know all
-        yet.
-        """
+        """Starts a rebalance if there are more partitions. Fewer mean nothing: a broker may not know all yet."""
         loop = asyncio.get_running_loop()
         while self.generation is generation:
             await asyncio.sleep(self._metadata_age)
@@ -189,10 +187,10 @@ class Membership(Coordinated):
             try:
                 now = await self._count(known, loop.time() + ATTEMPT)
             except ReadFailed as error:
-                _log.info("group %s: its topics: %s", self.group, error)
+                _log.info("group %s: looking up its topics: %s", self.group, error)
                 continue
             if self.generation is generation and any(now[topic] > known[topic] for topic in known):
-                _log.info("group %s: there are partitions to share: %s", self.group, now)
+                _log.info("group %s: there are new partitions to assign: %s", self.group, now)
                 self._over(ErrorCode.REBALANCE_IN_PROGRESS)
 
     async def _until(self, request: Any, version: int, deadline: float) -> Any:

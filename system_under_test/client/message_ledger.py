@@ -1,5 +1,4 @@
-"""Ledger of the messages that a producer has accepted. Each message gets one outcome, reported to each waiting
-caller."""
+"""Ledger of the messages that a producer has accepted. Each message gets one outcome, for each waiting caller."""
 
 import asyncio
 import logging

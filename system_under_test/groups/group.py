@@ -119,9 +119,7 @@ class Group:
         return future
 
     def sync(self, request: groups.SyncGroupRequest) -> asyncio.Future[groups.SyncGroupResponse]:
-        """Responds once the leader's assignment is stored. Raises :class:`GroupError` with Kafka's error 22, 25 or
-        27.
-        """
+        """Responds once the leader's assignment is stored. Raises :class:`GroupError` with error 22, 25 or 27."""
         member = self._member(request.member_id, request.generation_id)
         if self.state is GroupState.PREPARING:
             raise GroupError(ErrorCode.REBALANCE_IN_PROGRESS)
@@ -139,9 +137,7 @@ class Group:
         return future
 
     def heartbeat(self, member_id: str, generation: int) -> None:
-        """Renews a session. Raises :class:`GroupError` with Kafka's error 22, 25, or 27 if the member must join
-        again.
-        """
+        """Renews a session. Raises :class:`GroupError`: 22, 25, or 27 if the member must join again."""
         self._sessions.renew(self._member(member_id, generation))
         if self.state is GroupState.PREPARING:
             raise GroupError(ErrorCode.REBALANCE_IN_PROGRESS)
@@ -333,9 +329,7 @@ class Group:
             self._elect_if_complete()
 
     def _not_elected(self, code: ErrorCode, present: Sequence[Member]) -> None:
-        """Rejects the joins after a failed write; the generation may be in the offsets topic. New members lose their
-        ids.
-        """
+        """Rejects the joins after a failed write, which may have taken effect. New members lose their ids."""
         for member in present:
             member.answer_join(rejected(member.member_id if member.announced else "", code))
             if not member.announced and self.members.pop(member.member_id, None) is not None:

@@ -1,5 +1,4 @@
-"""Points in a rebalance at which a coordinator may be killed: events of its log in order, and the code that emits
-them."""
+"""Points in a rebalance at which a coordinator may be killed: events of its log in order, and their emitter."""
 
 from collections.abc import Collection, Mapping
 from types import MappingProxyType

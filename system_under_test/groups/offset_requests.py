@@ -180,9 +180,7 @@ class OffsetRequests:
         )
 
     async def _prove(self, stored: StoredGroups) -> None:
-        """Proves that no newer coordinator exists, which could have later commits. Raises :class:`GroupError`: 15 or
-        16.
-        """
+        """Proves that no newer coordinator, with later commits, exists. Raises :class:`GroupError`: 15 or 16."""
         try:
             await proven_end(self.manager, self.zookeeper, OFFSETS_TOPIC, stored.index)
         except PartitionError as error:

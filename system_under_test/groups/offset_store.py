@@ -217,9 +217,7 @@ class StoredGroups:
         return _answer(future.result()) if future.done() else ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE
 
     def _follow(self, future: asyncio.Future[ErrorCode], last: int, on_outcome: Callable[[ErrorCode], None]) -> None:
-        """Reports the final outcome. With too few in-sync replicas, the record stays and counts once there are
-        enough.
-        """
+        """Reports the final outcome. With too few in-sync replicas, the record waits until there are enough."""
 
         def done(_: asyncio.Future[ErrorCode]) -> None:
             code = ErrorCode.NOT_LEADER_FOR_PARTITION if future.cancelled() else future.result()

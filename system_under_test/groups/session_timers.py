@@ -21,9 +21,7 @@ TimedT = TypeVar("TimedT", bound=Timed)
 
 
 class SessionTimers(Generic[TimedT]):
-    """One timer per member, which checks the deadline when it fires; heartbeats do not reset it. ``expired`` removes
-    members.
-    """
+    """One timer per member. Heartbeats move only the deadline, which the timer checks. ``expired`` removes members."""
 
     def __init__(self, expired: Callable[[TimedT], None]) -> None:
         self._expired = expired

@@ -97,7 +97,7 @@ class GroupTerms:
                     assignment = znodes.decode(znodes.TopicAssignment, path, data)
                     described = OffsetsTopic(stat.czxid, len(assignment.partitions))
             except znodes.ZnodeError as error:
-                _log.error("%s; groups stay where they are", error)
+                _log.error("%s; the number of partitions is left unchanged", error)
             except KazooException as error:
                 _log.info("partitions of %s: %r", OFFSETS_TOPIC, error)
                 await asyncio.sleep(BACK_OFF)
@@ -132,9 +132,7 @@ class GroupTerms:
         return stored
 
     def group(self, group_id: str) -> Group:
-        """Returns the group for a member's request. Raises :class:`GroupError`: 14, 15, 16, or 25 if there is no such
-        group.
-        """
+        """Returns the group for a member's request. Raises :class:`GroupError`: 14, 15, 16, or 25 if there is none."""
         group = self.stored(group_id).groups.get(group_id)
         if group is None:
             raise GroupError(ErrorCode.UNKNOWN_MEMBER_ID)

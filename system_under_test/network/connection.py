@@ -89,7 +89,7 @@ class _Wire(asyncio.Protocol):
                     break
                 size = frame_size(data[position:body])
                 if not 0 <= size <= MAX_RESPONSE_BYTES:
-                    raise ProtocolError(f"a response of {size} bytes")
+                    raise ProtocolError(f"a response announces {size} bytes")
                 if end < body + size:
                     self._wanted = SIZE_BYTES + size
                     break

@@ -13,8 +13,8 @@ from assay.system_under_test.protocol import schema
 from assay.system_under_test.protocol.source import Source, rows
 
 MAX_ELEMENTS = 250_000
-"""Limit on the elements of all arrays of one request. Without it, 100 MB of empty topic names take many GB, because two
-bytes on the wire become an object here and another in the response."""
+"""Limit on the elements of all arrays of one request, because each becomes an object, and another in the response.
+Without it, 100 MB of empty topic names take many GB."""
 
 Decoder = Callable[[bytes, int], Any]
 """Takes data and a position, and decodes from there to the end."""

@@ -1,5 +1,4 @@
-"""OffsetCommit (key 8) and OffsetFetch (key 9). Version 0 stores offsets in ZooKeeper, later ones at the
-coordinator."""
+"""OffsetCommit (key 8) and OffsetFetch (key 9). Version 0 uses ZooKeeper, later versions the coordinator."""
 
 from assay.system_under_test.protocol.schema import Int16, Int32, Int64, Request, message, request, wire
 

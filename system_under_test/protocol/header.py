@@ -37,9 +37,7 @@ def frame_size(prefix: bytes) -> int:
 
 
 def peek_request_header(data: bytes) -> RequestHeader:
-    """Reads key, version and correlation id, whose positions are the same in every version. Raises
-    ``ProtocolError``.
-    """
+    """Reads key, version and correlation id, which are at the same place in every version. Raises ``ProtocolError``."""
     try:
         key, version, correlation_id = _REQUEST_START.unpack_from(data)
     except struct.error as error:
@@ -66,9 +64,7 @@ def decode_request_header(data: bytes) -> RequestHeader:
 
 
 def decode_correlation_id(data: bytes) -> int:
-    """Decodes the header of a response; ``data`` is the frame without its size. Its body begins at 4. Raises
-    ``ProtocolError``.
-    """
+    """Decodes a response's header, before its body at 4; ``data`` has no frame size. Raises ``ProtocolError``."""
     try:
         correlation_id: int = _SIZE.unpack_from(data)[0]
     except struct.error as error:
@@ -77,9 +73,7 @@ def decode_correlation_id(data: bytes) -> int:
 
 
 def encode_request(request: object, version: int, correlation_id: int, client_id: str | None) -> bytes:
-    """Returns a whole request frame. Slices are read into memory. Raises ``ProtocolError`` for values that do not
-    fit.
-    """
+    """Returns a whole request frame, with slices read. Raises ``ProtocolError`` for values that do not fit."""
     chunks: list[Records] = [b""]
     name = b"" if client_id is None else client_id.encode()
     if encode_into(request, version, chunks):

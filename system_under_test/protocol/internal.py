@@ -147,9 +147,7 @@ class ReplicaFetchResponse:
 
 @request(key=1003, versions=(0, 0))
 class ReplicaFetchRequest(Request[ReplicaFetchResponse]):
-    """A follower's fetch: its own broker epoch, the leader's broker epoch as the follower knows it, and leader
-    epochs.
-    """
+    """A follower's fetch, with its own broker epoch, the leader's as the follower knows it, and leader epochs."""
 
     replica_id: Int32
     replica_epoch: Int64
@@ -178,9 +176,7 @@ class EpochEntry:
 
 @message
 class EpochAnswer:
-    """``epoch`` is the largest leader epoch up to the requested one (-1 for none), ``end_offset`` its end on the
-    leader.
-    """
+    """``epoch``: the largest up to the requested one, -1 if none. ``end_offset``: its end on the leader."""
 
     topic: str
     partition: Int32
@@ -255,9 +251,7 @@ class LogEndPartition:
 
 @request(key=1006, versions=(0, 0))
 class LogEndRequest(Request[LogEndResponse]):
-    """Asks a replica for its (last epoch, log end), so that the controller can choose among replicas after unclean
-    starts.
-    """
+    """Asks a replica for its (last epoch, log end), to choose a leader among replicas after unclean starts."""
 
     controller_id: Int32
     controller_epoch: Int32

@@ -44,9 +44,7 @@ class MetadataRequest(Request[MetadataResponse]):
 
 
 def topics_wanted(request: MetadataRequest, version: int) -> list[str] | None:
-    """Returns the requested topics without duplicates; None means all. In version 0 an empty list means all, later
-    null.
-    """
+    """Returns the distinct requested topics; None means all. In version 0 an empty list means all, later null."""
     if request.topics is None or (version == 0 and not request.topics):
         return None
     return list(dict.fromkeys(request.topics))

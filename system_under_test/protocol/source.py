@@ -53,9 +53,7 @@ class Source:
         return struct_of(">" + codes), expressions
 
     def function(self, header: str, epilogue: list[str]) -> Any:
-        """Compiles the lines between ``header`` and ``epilogue``. ``{bound}`` in ``header`` marks the place for
-        parameters.
-        """
+        """Compiles ``header``, the lines and ``epilogue``. ``{bound}`` in ``header`` marks the place for parameters."""
         # Bound names are default arguments, because locals are faster than globals.
         bound = "".join(f", {name}={name}" for name in self.names)
         source = "\n".join([header.format(bound=bound), *self.lines, *epilogue])

@@ -49,9 +49,7 @@ def compress(codec: int, data: bytes, magic: int) -> bytes:
 
 
 def decompress(codec: int, data: bytes, magic: int, limit: int) -> bytes:
-    """Returns at most ``limit`` bytes. Raises :class:`CompressionError`, also for trailing bytes after the compressed
-    data.
-    """
+    """Returns at most ``limit`` bytes. Raises :class:`CompressionError`, also for bytes after the compressed data."""
     try:
         return _of(_DECOMPRESS, codec)(data, magic, limit)
     except (zlib.error, cramjam.DecompressionError, RuntimeError, struct.error, IndexError) as error:

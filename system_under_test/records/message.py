@@ -125,9 +125,7 @@ def decode(data: Buffer, position: int = 0, *, check_crc: bool = True) -> Messag
 
 
 def entry_end(data: Buffer, position: int) -> int:
-    """Returns the end of the entry at ``position``. Raises :class:`CorruptMessage` for a bad size or an end beyond
-    ``data``.
-    """
+    """Returns the end of the entry at ``position``. Raises :class:`CorruptMessage` for a bad size or missing bytes."""
     if len(data) - position < HEADER_SIZE + MINIMUM_SIZE:
         raise CorruptMessage(f"{len(data) - position} bytes at byte {position} are too few for a message")
     offset, size = ENTRY_HEADER.unpack_from(data, position)

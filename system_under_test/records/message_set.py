@@ -39,9 +39,7 @@ Record = tuple[bytes | None, bytes | None, int | None]
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """Result of :func:`check`: the first ``size`` bytes are ``count`` valid messages that end before
-    ``next_offset``.
-    """
+    """Result of :func:`check`: the first ``size`` bytes are ``count`` valid messages, up to ``next_offset``."""
 
     size: int
     first: int
@@ -169,9 +167,7 @@ def _problem_of_rest(data: Buffer, position: int, next_offset: int, gaps: bool, 
 
 
 def _may_be_wrapper(data: Buffer, position: int) -> bool:
-    """Returns whether the available bytes may begin a compressed message. Only its offset may exceed its first
-    message's.
-    """
+    """Returns whether the bytes may begin a compressed message. Only its offset may exceed its first message's."""
     return len(data) - position < ENTRY_PREFIX.size or bool(ENTRY_PREFIX.unpack_from(data, position)[4] & CODEC_MASK)
 
 

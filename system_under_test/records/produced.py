@@ -58,8 +58,7 @@ class Produced:
     youngest: int
     """Index, from 0 on, of the last message in the first entry with ``maximum_timestamp``; -1 if there is none."""
     minimum_timestamp: int | None
-    """The least timestamp in milliseconds of format 1: -1 if a message has none, None if no message is in that
-    format."""
+    """Least timestamp in milliseconds of format 1; -1 if a message has none, None if no message is in that format."""
     regular: bool
     """Whether :func:`stamp` accepts the set; otherwise :func:`rebuild` must make it regular first."""
     keyed: bool
@@ -93,7 +92,9 @@ def validate(data: Buffer, max_message_bytes: int) -> Produced:
         if size < MINIMUM_SIZE or end > length:
             break
         if end - position > max_message_bytes:
-            raise MessageTooLarge(f"message at byte {position} has {end - position} bytes, not {max_message_bytes}")
+            raise MessageTooLarge(
+                f"message at byte {position} has {end - position} bytes; the limit is {max_message_bytes}"
+            )
         if crc32(view[position + CRC_START : end]) != crc:
             raise CorruptMessage(f"message at byte {position}: its CRC does not match")
         if magic == 1 and not attributes and size >= MINIMUM_SIZES[1]:  # the common case, inlined for speed
@@ -166,8 +167,7 @@ _SHAPES = [
     )
     for shapes in range(1 << 2 * _CODECS)
 ]
-"""Formats and codecs in a set, indexed by its entries' bits. Building a Python set per message would double the
-cost."""
+"""Formats and codecs in a set, by its entries' bits. Building Python sets per message would double the cost."""
 
 
 def stamp(produced: Produced, base_offset: int, append_time: int | None = None) -> tuple[bytes, tuple[int, int]]:

@@ -45,9 +45,7 @@ def unwrap(wrapper: Message, *, check_crc: bool = True) -> list[Message]:
 
 
 def wrap(messages: Sequence[Message], codec_number: int) -> bytes:
-    """Compresses one or more messages of one format, with rising offsets, into one entry. The inverse of
-    :func:`unwrap`.
-    """
+    """Compresses messages of one format, at least one, with rising offsets. The inverse of :func:`unwrap`."""
     magic, first = messages[0].magic, messages[0].offset if messages[0].magic else 0
     append_time = messages[0].attributes & TIMESTAMP_TYPE_BIT
     body = b"".join(
@@ -81,7 +79,7 @@ def span(data: Buffer, position: int, end: int) -> tuple[int, int]:
         first = last if not count else first
         count += 1
     if not count:
-        raise CorruptMessage(f"message {wrapper.offset}: nothing in it")
+        raise CorruptMessage(f"message {wrapper.offset}: it contains no messages")
     return (wrapper.offset - last + first if wrapper.magic else first), count
 
 
@@ -94,7 +92,7 @@ def _inner(wrapper: Message, check_crc: bool) -> Iterator[Message]:
         if magic != wrapper.magic:
             raise CorruptMessage(f"message {wrapper.offset} of format {wrapper.magic} holds one of format {magic}")
         if attributes & CODEC_MASK:
-            raise CorruptMessage(f"message {wrapper.offset}: compressed again within")
+            raise CorruptMessage(f"message {wrapper.offset}: it contains a compressed message")
         yield codec.decode(expanded, position, check_crc=check_crc)
         if end == len(expanded):
             return
@@ -103,7 +101,7 @@ def _inner(wrapper: Message, check_crc: bool) -> Iterator[Message]:
 
 def _expanded(wrapper: Message) -> bytes:
     if wrapper.value is None:
-        raise CorruptMessage(f"message {wrapper.offset}: compressed, but null")
+        raise CorruptMessage(f"message {wrapper.offset}: compressed, but its value is null")
     try:
         return decompress(wrapper.attributes & CODEC_MASK, wrapper.value, wrapper.magic, MAX_EXPANDED)
     except ExpandsTooFar as error:

@@ -37,9 +37,7 @@ Find = Callable[[groups.GroupCoordinatorRequest, Context], Awaitable[groups.Grou
 
 @dataclass(eq=False)
 class DraftCoordinator:
-    """``stored`` returns the groups of the group's partition in Kafka's design. It raises :class:`GroupError`: 14, 15,
-    16.
-    """
+    """``stored`` returns the groups of a partition in Kafka's design, or raises :class:`GroupError`: 14, 15, 16."""
 
     config: BrokerConfig
     runtime: Runtime

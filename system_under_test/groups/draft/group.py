@@ -67,8 +67,7 @@ class DraftGroup:
     assignment: dict[str, list[Partition]] = field(default_factory=dict)
     _stored_sizes: Mapping[str, int] = field(default_factory=dict)
     _writing: bool = False
-    """Whether the next generation is being written. A consumer that joins or leaves meanwhile needs another
-    rebalance."""
+    """Whether the next generation is being written. Consumers that join or leave meanwhile cause another one."""
     _changed: bool = False
 
     def __post_init__(self) -> None:
@@ -317,9 +316,7 @@ class DraftGroup:
             consumer.joining = None
 
     def _give_up(self, present: list[Consumer]) -> None:
-        """Rejects the joins, because the generation is too large to be stored. The last generation stays in
-        ZooKeeper.
-        """
+        """Rejects and removes the consumers, because the group is too large to store. The last generation stays."""
         self._writing = False
         for consumer in present:
             if self.consumers.get(consumer.consumer_id) is consumer:

@@ -120,9 +120,7 @@ class MetadataStore:
                 continue  # another coordinator wrote meanwhile; the next read shows whose term is later
 
     async def write(self, group: str, metadata: GroupMetadata, version: int) -> int:
-        """Writes the group and returns its new version. Raises :class:`Displaced` and :class:`TooLarge`. Waits for
-        ZooKeeper.
-        """
+        """Writes the group and returns its new version. Raises :class:`Displaced` and :class:`TooLarge`."""
         path = paths.draft_group(group)
         data = znodes.encode(msgspec.structs.replace(metadata, topic=self._topic))
         if len(data) > LARGEST:

@@ -39,9 +39,7 @@ class Life(StrEnum):
 
 
 class DraftTerm:
-    """One term. ``epoch`` is the leader epoch in the offsets topic with the czxid ``topic``. The owner must call
-    :meth:`end`.
-    """
+    """One term: leader epoch ``epoch`` in the offsets topic with czxid ``topic``. The owner must call :meth:`end`."""
 
     def __init__(
         self, index: int, epoch: int, zookeeper: ZooKeeper, events: EventLog, spawn: Spawn, topic: int = 0
@@ -70,9 +68,7 @@ class DraftTerm:
             self._spawn(self._catch_up(), f"groups of the draft in {self.index}")
 
     def recount(self, partitions: int) -> None:
-        """Starts again if the offsets topic's number of partitions changed, because that moves groups between
-        partitions.
-        """
+        """Starts again if the offsets topic's number of partitions changed, because groups change partitions then."""
         if self._partitions not in (0, partitions):
             self._stop()
             self.begin(partitions)
@@ -106,7 +102,7 @@ class DraftTerm:
             try:
                 found = await self._store.claim(name)
             except Displaced as error:
-                _log.info("partition %d is coordinated by another: %s", self.index, error)
+                _log.info("partition %d is coordinated by another broker: %s", self.index, error)
                 self._stop()
                 return
             except znodes.ZnodeError as error:
@@ -133,9 +129,7 @@ class DraftTerm:
             raise GroupError(COORDINATOR_STARTUP_NOT_COMPLETE)
 
     def new_group(self, group_id: str) -> DraftGroup:
-        """Returns a new group that is not registered yet. Raises :class:`GroupError`: -1 if its znode cannot be
-        read.
-        """
+        """Returns a new, unregistered group. Raises :class:`GroupError`: -1 if its znode cannot be read."""
         if group_id in self._unreadable:
             raise GroupError(ErrorCode.UNKNOWN)
         sizes = self._sizes
