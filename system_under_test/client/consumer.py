@@ -108,7 +108,7 @@ class SimpleConsumer:
         """Fetches from several partitions, each from its offset on, with one request to each of their leaders.
 
         ``max_bytes`` is per partition. There is one round of requests if it answers any partition. The result of
-        another partition may then be a transient error:
+        another partition may then be an error:
 
         - The partition has no leader.
         - Its leader did not answer within ``max_wait`` plus 2 seconds: ``NETWORK_EXCEPTION``. For the next 5 s, the

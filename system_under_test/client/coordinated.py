@@ -161,8 +161,7 @@ class Coordinated:
     # -- offsets ---------------------------------------------------------------------------------------------------
 
     async def commit(self, offsets: Mapping[Partition, Position], generation: Generation | None = None) -> None:
-        """Commits in this generation, by default the present one. Without any, it commits as a client that is not a
-        member.
+        """Commits in this generation, by default the present one, or without any as a client that is not a member.
 
         Raises :class:`CommitFailed`. A definite failure that may go away is retried while there is time. With
         ``repeat_unknown``, so is a try of unknown outcome; otherwise the caller decides.

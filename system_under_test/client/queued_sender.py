@@ -61,8 +61,7 @@ class QueuedSender:
     async def send(
         self, topic: str, key: Any, value: Any, *, partition: int | None = None, on_done: Done | None = None
     ) -> asyncio.Future[SendResult]:
-        """Queues a message and returns the future of its outcome, once there is room. ``on_done`` is called with the
-        outcome, once.
+        """Queues a message once there is room, and returns the future of its outcome. ``on_done`` is called with it.
 
         Messages of one caller to one partition are appended in the order of their ``send``. The outcome is a result,
         ``SendFailed`` or ``SendUnknown``; the caller may ignore it. A message whose future is cancelled in the queue is

@@ -63,11 +63,10 @@ class OvertakingQueue(ProduceQueue):
 
 
 class SilentFetching(Fetching):
-    """Fetches a partition only from the end of its last response. Elsewhere it assumes that a response is still to
-    come.
+    """Fetches a partition only from the end of its last response.
 
-    A rebalance sets positions back to the committed ones. A partition that stays with its member keeps the end of its
-    last response, and is never fetched again.
+    Elsewhere it assumes that a response is still to come. A rebalance sets positions back to the committed ones. A
+    partition that stays with its member keeps the end of its last response, and is never fetched again.
     """
 
     def __init__(self) -> None:

@@ -173,7 +173,7 @@ class Group:
     # -- life ----------------------------------------------------------------------------------------------------
 
     def load(self, value: GroupValue) -> None:
-        """Restores the group that a former coordinator stored. Members without any assignment must join again."""
+        """Restores the group that a former coordinator stored. If nothing was assigned, all members must join again."""
         self.generation = self._attempted = value.generation
         self.protocol_type, self.protocol, self.leader = value.protocol_type, value.protocol, value.leader
         for stored in value.members:

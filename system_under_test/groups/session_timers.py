@@ -6,7 +6,7 @@ from typing import Generic, Protocol, TypeVar
 
 
 class Timed(Protocol):
-    """The attributes of a member for its session. ``session_timeout`` in seconds, ``deadline`` on the loop's clock."""
+    """Session of a member. ``session_timeout`` is in seconds, ``deadline`` on the loop's clock."""
 
     session_timeout: float
     deadline: float

@@ -70,8 +70,7 @@ def pack(records: Sequence[Record], magic: int, codec_number: int) -> bytes:
 
 
 def scan(data: Buffer, position: int = 0) -> Iterator[tuple[int, int, int]]:
-    """Yields ``(position, size, offset)`` of each whole entry from ``position`` on; ``size`` includes the entry's
-    header.
+    """Yields ``(position, size, offset)`` of each whole entry from ``position`` on; ``size`` includes its header.
 
     Reads headers only. Raises :class:`CorruptMessage` for a size that no message can have.
     """
@@ -93,8 +92,7 @@ def decode(data: Buffer) -> list[Message]:
 
 
 def messages(data: Buffer, *, check_crcs: bool = True) -> Iterator[Message]:
-    """Yields all messages in order, including those inside compressed entries. ``check_crcs=False`` skips the CRC
-    checks.
+    """Yields all messages in order, also those in compressed entries. ``check_crcs=False`` skips the CRC checks.
 
     Raises like :func:`message.decode` and :func:`wrapper.unwrap` when it reaches damage.
     """
@@ -199,10 +197,9 @@ def convert(data: Buffer, magic: int) -> bytes:
 
 
 def select(data: Buffer, keep: Callable[[Message], bool]) -> bytes:
-    """Returns the messages that ``keep`` accepts, with unchanged offsets. A compressed entry that loses some is
-    rebuilt.
+    """Returns the messages that ``keep`` accepts, with unchanged offsets.
 
-    A partial last message is dropped. Raises like :func:`decode`.
+    A compressed entry that loses some is rebuilt. A partial last message is dropped. Raises like :func:`decode`.
     """
     parts: list[Buffer] = []
     view = memoryview(data)

@@ -223,8 +223,7 @@ def _packed_again(data: Buffer, base_offset: int) -> bytes:
 
 
 def rebuild(data: Buffer, magic: int, codec_number: int | None = None) -> bytes:
-    """Rebuilds a producer's set in this format, so that it is :attr:`regular <Produced.regular>`. Its offsets may be
-    any.
+    """Rebuilds a producer's set, with any offsets, in this format and :attr:`regular <Produced.regular>`.
 
     - ``codec_number`` None: each entry keeps its codec
     - ``codec_number`` 0: each message becomes an entry of its own

@@ -95,8 +95,7 @@ class MetadataStore:
                 await asyncio.sleep(BACK_OFF)
 
     async def claim(self, group: str) -> Versioned[GroupMetadata] | None:
-        """Claims the group for this term, so that coordinators of earlier terms cannot write it. Returns None if there
-        is none.
+        """Claims the group, so that coordinators of earlier terms cannot write it. Returns None if there is none.
 
         Raises ``ZnodeError``, and :class:`Displaced` if a later term has claimed the group.
         """
@@ -161,8 +160,7 @@ class MetadataStore:
         self._as_of.pop(group, None)
 
     async def _unmade(self, group: str, version: int) -> Any:
-        """Returns the check that must accompany a write of the group: that no group was created since its version was
-        confirmed.
+        """Returns a check for writes of the group: that no group was created since its version was confirmed.
 
         Raises :class:`Displaced` if the group is not at that version or belongs to another coordinator.
         """
