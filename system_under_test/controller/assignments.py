@@ -113,7 +113,7 @@ async def add(
 
     ``assigned`` holds the new partitions' replicas; if it is empty, they are spread over all brokers.
     """
-    if name in INTERNAL_TOPICS:  # groups belong to a partition by its number
+    if name in INTERNAL_TOPICS:  # groups are assigned by the number of partitions
         raise TopicError(ErrorCode.INVALID_TOPIC, f"topic {name!r} is internal; partitions cannot be added to it")
     if name not in active.cluster.topics or name in active.cluster.deleting:
         raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} does not exist")

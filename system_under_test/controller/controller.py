@@ -193,9 +193,9 @@ class Controller:
             _log.info("the claim changed while it was being given up")
 
     async def _begin(self, term: Term) -> None:
-        """Begins a term:
+        """Begins a term: reads everything after the election's multi.
 
-        reads everything after the election's multi. If that fails, it ends the term and gives up the claim.
+        If that fails, it ends the term and gives up the claim.
 
         Anything not read yet would look as if it did not exist.
         """

@@ -93,10 +93,7 @@ class Reassignments:
         active.cluster.moves = moves
 
     async def endings(self, active: ActiveTerm, name: str) -> list[Any]:
-        """Returns the write that removes a deleted topic's reassignments:
-
-        they must not apply to a later topic of that name.
-        """
+        """Returns the write that removes a deleted topic's reassignments, which must not apply to a later topic."""
         moves, version, _ = await self._read(active)
         left = {partition: move for partition, move in moves.items() if partition[0] != name}
         return [] if left == moves else [_writing(left, version)]

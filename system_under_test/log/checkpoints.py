@@ -1,8 +1,10 @@
-"""Checkpoints: offsets per partition in one small text file, in Kafka's format with a checksum.
+"""Checkpoints: offsets per partition in one small text file, in Kafka's format with a checksum::
 
     1                     version
-2                     number of rows that follow orders 0 1042         topic, partition, offset orders 1 77 crc 2a0cdaee
-CRC-32 of all bytes before
+    2                     number of rows that follow
+    orders 0 1042         topic, partition, offset
+    orders 1 77
+    crc 2a0cdaee          CRC-32 of all bytes before
 
 Version 0, Kafka's own, has no checksum. It is still read, but a wrong digit in it goes unnoticed.
 

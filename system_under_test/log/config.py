@@ -46,7 +46,7 @@ class LogConfig:
         )
 
     def lifetime_ms(self, path: str) -> int:
-        """Returns how long after its beginning the segment at this path is rolled. A partition's replicas agree."""
+        """Returns after how long the segment at this path is rolled. All replicas of a partition agree on it."""
         jitter = min(self.segment_jitter_ms, self.segment_ms)
         return self.segment_ms - crc32(path.encode()) % jitter if jitter else self.segment_ms
 

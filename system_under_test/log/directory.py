@@ -120,7 +120,7 @@ class MetaProperties:
 
 
 def read_meta_properties(storage: Storage, root: str = "") -> MetaProperties | None:
-    """Returns None if there is no such file; raises :class:`DirectoryError` if it cannot be parsed."""
+    """Reads the file; returns None if it is missing. Raises :class:`DirectoryError` if it cannot be parsed."""
     path = _join(root, META_PROPERTIES)
     if not storage.exists(path):
         return None

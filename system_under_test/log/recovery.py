@@ -121,10 +121,7 @@ def _damage(
 
 
 def remove_leftovers(storage: Storage, directory: str, bases: Collection[int]) -> None:
-    """Removes all other segments' files, last first:
-
-    orphaned indexes, and files hidden by damage or retired by retention.
-    """
+    """Removes all other segments' files, last first: orphaned indexes, and files hidden by damage or by retention."""
     kept = {files.segment_name(base) + suffix for base in bases for suffix in files.SUFFIXES}
     for name in reversed(storage.listdir(directory)):
         if (
@@ -166,9 +163,7 @@ async def _run(scan: SegmentScan) -> None:
 async def _settle(
     storage: Storage, directory: str, good: list[Segment], dropped: list[Segment], durable_below: int | None
 ) -> None:
-    """Removes files that are not part of the log, and fsyncs:
-
-    a killed process may have left bytes in the page cache only.
+    """Removes files that are not part of the log, and fsyncs, because a killed process may have left dirty pages.
 
     Segments below the offset ``durable_below`` are durable already; None: all of them are.
     """

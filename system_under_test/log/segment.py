@@ -230,10 +230,7 @@ class Segment:
         return cut, self._end_before(start) if next_offset is None else next_offset, offset
 
     def _end_before(self, position: int) -> int:
-        """Returns the offset after the entry that ends at ``position``:
-
-        where the next one begins, unless there is a gap.
-        """
+        """Returns the offset after the entry that ends at ``position``: the next one's, unless there is a gap."""
         if position == 0:
             return self.base_offset
         start, data = self._block_of(self.index.offset_at(position - 1))

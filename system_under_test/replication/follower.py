@@ -38,9 +38,9 @@ class FollowerTerm:
         self.leader = update.leader
         self.over = False
         self.counts = update.leader != NO_LEADER and replica.environment.broker_id in (*update.isr, *update.elr)
-        """Whether others may rely on this replica to have all acknowledged records:
+        """Whether others may rely on this replica to have all acknowledged records.
 
-        as a member, or once it has reconciled.
+        They may if it is a member, and once it has reconciled.
         """
         self.reconciled = False
         """Whether the log is known to be a prefix of the leader's."""

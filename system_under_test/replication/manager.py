@@ -108,9 +108,9 @@ class ReplicaManager:
         return broker_epoch >= 0 and self._traits.meant(broker_epoch, self.broker_epoch)
 
     def obey(self, request: str, controller_id: int, controller_epoch: int, broker_epoch: int) -> bool:
-        """Returns whether to accept a request:
+        """Returns whether a request comes from the newest known controller and means this registration.
 
-        from the newest known controller, for this registration. Adopts a higher epoch.
+        Adopts a higher controller epoch.
         """
         if not self.is_meant(broker_epoch) or not self._traits.current(controller_epoch, self.controller_epoch):
             self.fenced(request, controller_epoch, broker_epoch)

@@ -172,9 +172,7 @@ class Replicas:
         return partition
 
     async def _read_notes(self, path: str, log: Log) -> tuple[int | None, EpochHistory]:
-        """Reads the topic's czxid and the epoch history from a log's folder.
-
-        An unreadable one marks the log as damaged.
+        """Reads the topic's czxid and the epoch history from a log's folder. Invalid files mark the log as damaged.
 
         Without its history no one can tell how far the log agrees with another.
         """

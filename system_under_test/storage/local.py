@@ -43,7 +43,7 @@ class Fsyncs:
 
     def check(self, path: str) -> None:
         if self.failed:
-            raise OSError(errno.EIO, "an earlier fsync or truncation failed: the disk's content is unknown, restart", path)
+            raise OSError(errno.EIO, "an earlier fsync or truncation failed: disk content is unknown, restart", path)
 
     async def run(self, descriptor: int) -> None:
         """Fsyncs and closes the descriptor. Waits for a running fsync even if the caller is cancelled.
