@@ -508,7 +508,7 @@ def test_an_address_has_no_more_connections_than_it_may_have(caplog: pytest.LogC
     with caplog.at_level(logging.INFO, logger="assay.network"):
         asyncio.run(main())
     assert len(caplog.records) == 1
-    assert "its address has the 2 connections" in caplog.text
+    assert "its address has reached its limit of 2 connections" in caplog.text
 
 
 def test_large_requests_wait_for_the_common_memory_and_small_ones_do_not() -> None:
