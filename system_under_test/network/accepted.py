@@ -14,6 +14,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 
 from assay.system_under_test.network.handler import CloseConnection, Context, Handler
@@ -100,7 +101,7 @@ class AcceptedConnection:
 
     async def run(self) -> None:
         """Serves requests until the connection ends. Errors are logged, not raised."""
-        clean = False
+        clean = lost = False
         try:
             await self._serve()
             clean = True
@@ -111,6 +112,7 @@ class AcceptedConnection:
             if not self._dropped:
                 logger.info("%s went away after %d bytes of a request", self.peer, len(error.partial))
         except OSError as error:
+            lost = True
             if not self._dropped:
                 logger.info("lost the connection of %s: %s", self.peer, error)
         except Exception:
@@ -121,6 +123,9 @@ class AcceptedConnection:
                 self._writer.transport.abort()
         if clean:
             await self._close()
+        elif lost:
+            with suppress(OSError):  # asyncio stores the error for this call, too, and logs it if no one retrieves it
+                await self._writer.wait_closed()
 
     def reject(self) -> None:
         """Aborts the connection before its first request."""

@@ -148,7 +148,7 @@ def test_what_a_system_cannot_have_is_reported_with_the_reason() -> None:
     reasons = {name: unsuited(fault, Plain()) for name, fault in FAULTS.items()}  # type: ignore[arg-type]
     assert reasons["kill"] is None
     assert reasons["zookeeper-kill"] == "needs a node of role zookeeper, which plain has not"
-    assert "Damageable" in (reasons["corrupt"] or "")
+    assert "SupportsDataFiles" in (reasons["corrupt"] or "")
     assert "Durable" in (reasons["wipe"] or "")
     assert "Holdable" in (reasons["hold"] or "")
     assert reasons["stop-consumer"] == "needs a node of role client, which plain has not"
