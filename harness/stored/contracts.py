@@ -39,8 +39,12 @@ PLANTED: Final = "planted.json"
 _EARLIER_RUN: Final = b"earlier"
 """The origin of a file that names none, and has exactly the columns that a run of an earlier version wrote.
 
-Files of other tools differ, because writers of Parquet mark every column as nullable unless told otherwise.
+Files of other tools differ, because writers of Parquet mark every column as nullable by default.
 """
+
+
+FORMER_FIELDS: Final = frozenset({"family"})
+"""Fields of a contract that no promise depends on any more. ``family`` was about histories of format 1."""
 
 
 class LostContractError(Exception):
@@ -132,7 +136,7 @@ def _contract(found: Any, path: Path) -> Contract:
     """Raises ``LostContractError``. A promise that this version does not know could be the one that was broken."""
     if not isinstance(found, Mapping) or "forbidden" not in found:
         raise LostContractError(f"{path} holds no readable contract: it does not say what is forbidden")
-    unknown = sorted(set(found) - set(Contract.__struct_fields__))
+    unknown = sorted(set(found) - set(Contract.__struct_fields__) - FORMER_FIELDS)
     if unknown:
         raise LostContractError(f"{path} holds no readable contract: this version knows no {', '.join(unknown)}")
     try:

@@ -11,7 +11,7 @@ ARCHIVES: Final = Path(__file__).parents[1] / "fixtures" / "runs"
 
 
 def _unpack() -> Path:
-    """Unpacks the archives beside their folder, and again if one of them has changed. Several pytest processes may ask at once."""
+    """Unpacks the archives, and again if one of them has changed. Several pytest processes may ask at once."""
     target = ARCHIVES.parent / ".unpacked"
     target.mkdir(exist_ok=True)
     archives = sorted(ARCHIVES.glob("*.zip"))
