@@ -67,7 +67,7 @@ class SimTransport(Sender):
     def __repr__(self) -> str:
         return f"<SimTransport {self._extra.get('sockname')} -> {self._extra.get('peername')}>"
 
-    # What the protocol calls
+    # Interface for the protocol
 
     def get_protocol(self) -> Any:
         return self._protocol
@@ -244,7 +244,7 @@ class SimTransport(Sender):
             elif isinstance(item, Mark):
                 self._receive_mark(item)
 
-    # The end of this end
+    # Closing
 
     def _fail(self, error: OSError) -> None:
         if self._lost:

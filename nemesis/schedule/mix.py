@@ -2,8 +2,8 @@
 
 1. A run uses a few kinds of faults (swarm testing: Groce et al., ISSTA 2012), drawn by their weights.
 2. It consists of episodes, with calm between them.
-3. An episode begins with one fault, and faults of other kinds begin while it is active. Those that take a server away
-   hit the same one, so that a majority stays untouched. Those that only disturb (one connection, slow fsyncs, a clock,
+3. An episode begins with one fault, and faults of other kinds begin while it is active. Faults that take a server away
+   hit the same one, so that a majority stays untouched. Faults that only disturb (one connection, slow fsyncs, a clock,
    a consumer) hit any node.
 4. Two kinds never come alone. During a fault of the controller's connection a server is killed and started, because
    otherwise the connection is silent. A hold at an event that this run has seen is followed by another fault once the
