@@ -58,7 +58,7 @@ def stop_signal(system: System, role: str) -> Signals:
         found = system.stop_signal(role)
     if not isinstance(found, Signals) or found in NO_REQUESTS:
         raise DeploymentError(
-            f"stop_signal({role!r}) returned {found!r}: it takes a signal for which a process ends by itself, such as "
+            f"stop_signal({role!r}) returned {found!r}: it takes a signal that asks a process to end, such as "
             "signal.SIGINT"
         )
     return found
@@ -110,7 +110,7 @@ def _data_folder(system: SupportsDataFolder, node: Node) -> str:
     found = system.data_folder(node)
     if not _is_text(found) or found == "/" or "/" + posixpath.normpath(found).lstrip("/") != found:
         raise DeploymentError(
-            f"{_called('data_folder', node)} returned {found!r}: it takes an absolute path in its plain form, such as "
+            f"{_called('data_folder', node)} returned {found!r}: it takes a normalized absolute path, such as "
             "/var/lib/mine"
         )
     return found

@@ -20,7 +20,7 @@ class PlannedNode:
 
 
 def node_name(roles: Sequence[str], role: str, index: int) -> str:
-    """Returns ``n1, n2, ...`` for the main role, ``zk1, ...`` for ZooKeeper, and role name plus index for other roles."""
+    """Returns ``n1, n2, ...`` for the main role, ``zk1, ...`` for ZooKeeper, role name plus index for other roles."""
     if role == ZOOKEEPER_ROLE:
         return f"zk{index}"
     return f"n{index}" if role == main_role(roles) else f"{role}{index}"

@@ -87,7 +87,7 @@ async def serves(host: str, port: int, timeout: float = 2.0) -> bool:
 
 
 async def mode(host: str, port: int, timeout: float = 2.0) -> str | None:
-    """Returns ``standalone``, ``leader`` or ``follower``; None if the server does not serve within ``timeout`` seconds."""
+    """Returns ``standalone``, ``leader`` or ``follower``; None if it does not serve within ``timeout`` seconds."""
     try:
         async with asyncio.timeout(timeout):
             answer = await four_letters(host, port, b"srvr")

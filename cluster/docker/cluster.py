@@ -71,8 +71,8 @@ class DockerCluster(SshCluster):
         self._own_disks = own_disks
         self._own_memory = own_memory
         self._lacking: dict[preload.Preload, str | None] = {
-            preload.CLOCK: None if own_clocks else "this cluster was made without clocks of its nodes' own",
-            preload.SLOWNESS: None if slow_disks else "this cluster was made with disks as they are",
+            preload.CLOCK: None if own_clocks else "this cluster was started without the library that shifts clocks",
+            preload.SLOWNESS: None if slow_disks else "this cluster was started without the library that slows disks",
         }
         """Why the servers' processes are started without a library; None: they have it."""
         self._images: dict[str, software.NodeImage] = {}
@@ -141,7 +141,7 @@ class DockerCluster(SshCluster):
     def _make_disks(self, journal: undo.Journal) -> Mapping[str, str] | str:
         """Returns a loop device for each server, by name, or the reason why there are none."""
         if not self._own_disks:
-            return "this cluster was made without disks of its nodes' own"
+            return "this cluster was started without separate disks for its nodes"
         if not isinstance(self._system, SupportsDataFolder):
             return f"{self._system.name} does not say where its data are (`data_folder`)"
         devices = {}

@@ -60,8 +60,8 @@ def _remedy(error: APIError) -> str:
     ):
         if (taken := re.search(pattern, str(error))) is not None:
             return (
-                f"a {kind} {taken[1]} is there already: `assay heal` removes what a session that was killed has left, "
-                f"`{removal} {taken[1]}` any other"
+                f"a {kind} {taken[1]} exists already: `assay heal` removes what a killed session has left, "
+                f"`{removal} {taken[1]}` removes any other"
             )
     return "`assay doctor` says more"
 

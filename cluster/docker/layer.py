@@ -231,7 +231,7 @@ def _base(step: BuildStep) -> str:
         raise ImageError(
             f"no registry gave {REGISTRY_BASE} and debootstrap needs "
             + ("root" if shutil.which("debootstrap") else "to be installed (`apt install debootstrap`) and root")
-            + "; or bring the base along: `docker load`"
+            + "; or load the base image with `docker load`"
         )
     step(f"base image: debootstrap {SUITE} and docker import", _debootstrap)
     return IMPORTED_BASE

@@ -110,8 +110,8 @@ def _build(own: Own, tag: str, packages: Sequence[str], step: BuildStep) -> None
 def _remedy(name: str, manager: str, missing: Sequence[str]) -> str:
     lacking = [tools.PACKAGES[manager][tool] for tool in missing]
     return (
-        f"{name} lacks {', '.join(missing) or 'nothing that a node needs'}, and {manager} is asked for it, "
-        "which takes a network: build it where there is one (`assay image build --system=...`), after which none is "
+        f"{name} lacks {', '.join(missing) or 'nothing that a node needs'}, and {manager} needs a network to "
+        "install it: build the image where there is one (`assay image build --system=...`), after which none is "
         f"needed, or install {', '.join(dict.fromkeys(lacking)) or 'the packages'} in its own Dockerfile"
     )
 

@@ -93,7 +93,7 @@ class HostCluster(SshCluster):
         )
         node.spared_ports = sorted({port for one in self._reaches.values() for port in one.ports()})
         node.lacks_disk("its data lie on a disk of the host's own")
-        node.preloads(clock="the host's programs run as they are", slowness="the host's programs run as they are")
+        node.preloads(clock="no library is preloaded on hosts", slowness="no library is preloaded on hosts")
         return node
 
     def _program(self, node: Node) -> Program:
@@ -124,8 +124,8 @@ class HostCluster(SshCluster):
             raise NodeError(f"{where}: commands run as user {user}, not as root: log in as root, or set sudo = true")
         if other:
             raise NodeError(
-                f"{where} is in use by the run {other}; if that is over, `assay heal` frees the host, where it was "
-                f"started from; if that machine is gone, remove {upkeep.CLAIM} there and what it has left"
+                f"{where} is in use by the run {other}; if that run is over, `assay heal` on the machine that "
+                f"started it frees the host; if that machine is gone, remove {upkeep.CLAIM} and what the run has left"
             )
         port = ZOOKEEPER_PORT if node.role == ZOOKEEPER_ROLE else self._system.port(node.role)
         if await _answers(node.address, port):

@@ -312,7 +312,7 @@ class SimLoop(asyncio.BaseEventLoop):
     ) -> asyncio.Future[T]:
         raise RuntimeError(
             f"run_in_executor({func!r}) in the simulation: it has no threads. Code that runs here does its blocking "
-            "work through the runtime's seams (storage, zookeeper)."
+            "work through the runtime's interfaces (storage, zookeeper)."
         )
 
     def _asyncgen_firstiter_hook(self, agen: AsyncGenerator[Any, Any]) -> None:

@@ -134,7 +134,7 @@ class SimNode(Device, Twice):
         self._reach()
         if not path.startswith("/"):
             # a real node would resolve it in some home folder
-            raise NodeError(f"{self.name}: {path!r} is no absolute path")
+            raise NodeError(f"{self.name}: {path!r} is not an absolute path")
         self.disk.write(path, data)
 
     async def read_file(self, path: str) -> bytes:

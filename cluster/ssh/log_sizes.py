@@ -72,7 +72,7 @@ class Growth:
             task.cancel()
         ended = await asyncio.gather(*tasks, return_exceptions=True)
         return [
-            f"{node.name}: how its logs grew is not known to the end: {error}"
+            f"{node.name}: the sizes of its logs are not known to the end: {error}"
             for node, error in zip(self._nodes, ended, strict=False)
             if isinstance(error, NodeError | OSError)
         ]

@@ -13,8 +13,8 @@ class Preloaded(Commanded):
     """Mixin of :class:`assay.cluster.ssh.node.SshNode`."""
 
     def __init__(self) -> None:
-        self._clock: str | None = "its processes were started with their clocks as they are"
-        self._slowness: str | None = "its processes were started with their disks as they are"
+        self._clock: str | None = "its processes were started without the library that shifts clocks"
+        self._slowness: str | None = "its processes were started without the library that slows disks"
         self._read_before = 0
 
     def preloads(self, *, clock: str | None, slowness: str | None) -> None:

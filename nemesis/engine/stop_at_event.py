@@ -44,7 +44,9 @@ class Ambush:
     async def lay(self, step: int, trigger: OnEvent) -> None:
         """Gives the order. Raises ``NodeError`` if the system takes no orders, or another step's order is active."""
         if self._trigger is not None:
-            raise NodeError(f"another step has the processes stop at {self._trigger.event}: one at a time can")
+            raise NodeError(
+                f"another step already makes processes stop at {self._trigger.event}: only one at a time can"
+            )
         if not isinstance(self.system, SupportsHold):
             raise NodeError(f"{self.system.name} cannot stop itself after an event (hold_file)")
         self.step, self._trigger = step, trigger

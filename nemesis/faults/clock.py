@@ -27,7 +27,7 @@ class Clock(ServerFault):
     """A wrong wall clock, corrected at the heal."""
 
     name = "clock"
-    description = "the wall clock jumps ahead or back (or to and fro, strobe), and is set right at the heal"
+    description = "the wall clock jumps ahead or back (or back and forth, strobe), and is set right at the heal"
     scope = Scope.CLOCK
     impact = Impact(wrong_clock=True)
     lingers = LINGER_SECONDS
@@ -39,7 +39,7 @@ class Clock(ServerFault):
     async def probe(self, cluster: Cluster, system: System) -> str | None:
         nodes = servers(cluster, system)
         if not nodes:
-            return "there is no server to do it to (--nodes=3)"
+            return "there is no server to act on (--nodes=3)"
         for node in nodes:
             if not isinstance(node, SupportsClockShift):
                 return f"a {cluster.kind} node's clock cannot be set; the simulation's can (--cluster=sim)"
@@ -52,7 +52,7 @@ class Clock(ServerFault):
     async def inject(self, injection: Injection) -> None:
         seconds, strobe = _parameter(injection, "seconds"), _parameter(injection, "strobe")
         if not seconds:
-            raise TargetError("clock needs the parameter seconds: by how much it is to be wrong, not 0")
+            raise TargetError("clock needs the parameter seconds, the shift, which must not be 0")
         await super().inject(injection)
         if strobe > 0:
             injection.background = asyncio.get_running_loop().create_task(_strobe(injection, seconds, strobe))

@@ -126,7 +126,7 @@ class Connection(Cutting):
                 pairs = [(opener, [end]) for end in sorted(others, key=lambda node: node is not leader)]
                 pairs += [(other, [end]) for other in injection.others for end in everyone if end is not other]
         if not pairs[0][1]:
-            raise TargetError(f"{self.name}: {opener.name} has no one to speak to")
+            raise TargetError(f"{self.name}: {opener.name} has no peer")
         await self._cut_one(injection, pairs)
 
     async def _cut_one(self, injection: Injection, pairs: Sequence[tuple[Node, Sequence[Node]]]) -> None:

@@ -76,7 +76,7 @@ class StopConsumer(_OnClients, Stop):
     """SIGSTOP of client nodes."""
 
     name = "stop-consumer"
-    description = "a consumer is paused (SIGSTOP) past its session, which half the interval must be longer than"
+    description = "a consumer is paused (SIGSTOP) past its session; half the interval must be longer than that"
 
 
 class KillConsumer(_OnClients, Kill):

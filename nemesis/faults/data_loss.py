@@ -90,7 +90,9 @@ class Wipe(Kill):
         if context.lost and injection.names[0] not in context.lost:
             name = next(iter(context.lost))
             if name not in others:
-                raise TargetError(f"{name} has lost its data in this run, so no other may; it is held, or not meant")
+                raise TargetError(
+                    f"{name} has lost its data in this run, so no other may; it is held, or not a possible target"
+                )
             injection.evidence["instead_of"] = injection.names[0]
             injection.targets = (others[name],)
         node, deadline = injection.targets[0], loop.time() + PATIENCE

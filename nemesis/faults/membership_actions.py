@@ -125,7 +125,7 @@ class Member:
             if not keys:
                 return now
             if loop.time() >= deadline:
-                raise NodeError(f"{', '.join(keys)} did not {what} {self.node.name}; the dead are waited for")
+                raise NodeError(f"{', '.join(keys)} did not {what} {self.node.name}; dead servers are waited for")
             for key in keys:
                 if key in now.replicas:
                     await order(key, self.names(now.replicas[key]), now)

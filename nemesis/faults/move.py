@@ -193,7 +193,7 @@ async def _ended(injection: Injection, key: str, seconds: float) -> list[str]:
     deadline = asyncio.get_running_loop().time() + seconds
     found = await _known(lambda: _placed(injection, key), deadline)
     if found is None:
-        raise NodeError(f"the move of {key} has not ended within {seconds:g} s; the dead are waited for")
+        raise NodeError(f"the move of {key} has not ended within {seconds:g} s; dead servers are waited for")
     return found
 
 

@@ -38,7 +38,7 @@ class OneWay(Cutting):
         if target is None:
             target = Target(rng.choice([kind for kind in KINDS if kind is not Kind.LEADER or census.keys != ()]))
         elif target.kind is Kind.ALL:
-            raise ScheduleError(f"{self.name}: cuts its targets from the rest, of all servers there is no rest")
+            raise ScheduleError(f"{self.name}: cuts its targets from the rest, and all servers leave no rest")
         cut_too = bool(census.zookeepers) and (census.servers < 2 or rng.random() < 0.5)
         direction = rng.choice([INBOUND, OUTBOUND])
         return with_key(target, rng, census), {"direction": direction, "zookeeper": cut_too}

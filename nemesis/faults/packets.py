@@ -72,7 +72,9 @@ class Packets(ServerFault):
         self._way = way
         self.name = "packets" if way is None else "slow-network" if way is Way.DELAY else f"packets-{way}"
         self.description = (
-            "what the server sends is late, lost, doubled, overtaken or rationed" if way is None else DESCRIPTIONS[way]
+            "the server's packets are late, lost, duplicated, reordered or rate-limited"
+            if way is None
+            else DESCRIPTIONS[way]
         )
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:

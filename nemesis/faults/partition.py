@@ -294,5 +294,5 @@ def _trouble(shape: Shape, census: Census, target: Target | None) -> str | None:
     if shape is Shape.FROM_ZOOKEEPER and target.kind in (Kind.ZOOKEEPER, Kind.ZOOKEEPERS):
         return f"{shape} cuts others from ZooKeeper, it takes no target {target}"
     if shape is Shape.ONE and target.kind is Kind.ALL:
-        return f"{shape} cuts its targets from the rest, of all servers there is no rest"
+        return f"{shape} cuts its targets from the rest, and all servers leave no rest"
     return None

@@ -77,14 +77,12 @@ def acted_on(injection: Injection, node: Node) -> Node | Part:
     if process is None:
         return node
     if not isinstance(node, SupportsParts):
-        raise NodeError(
-            f"{node.name} has one process alone, so there is no {process} to be named: leave out @{process}"
-        )
+        raise NodeError(f"{node.name} has only one process and none named {process}: leave out @{process}")
     return node.part(process)
 
 
 async def probe_processes(
-    nodes: Sequence[Node], missing: str = "there is no server to do it to (--nodes=3)"
+    nodes: Sequence[Node], missing: str = "there is no server to act on (--nodes=3)"
 ) -> str | None:
     """Returns None if every node's process can be examined, else the reason.
 

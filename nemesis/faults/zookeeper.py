@@ -22,7 +22,7 @@ from assay.nemesis.schedule.schedule import Parameter, ScheduleError
 from assay.nemesis.schedule.target import Kind, Target, of_zookeepers, zookeepers
 
 KINDS = (Kind.ZOOKEEPER, Kind.ZOOKEEPERS)
-NONE_HERE = "there is no ZooKeeper node to do it to (--zookeepers=1)"
+NONE_HERE = "there is no ZooKeeper node to act on (--zookeepers=1)"
 
 
 class _OnZooKeeper:

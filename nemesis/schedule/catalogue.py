@@ -157,7 +157,7 @@ class Catalogue(Mapping[str, Fault]):
         if names == [MIX]:
             return Combination((MIX,))
         for alone in {NONE, MIX} & set(names):
-            raise FaultNameError(f"--nemesis={text}: {alone} stands alone; repeat the option for a run of its own")
+            raise FaultNameError(f"--nemesis={text}: {alone} cannot be combined; repeat the option for separate runs")
         for name in names:
             if name not in self:
                 near = difflib.get_close_matches(name, self, n=1)
@@ -246,12 +246,12 @@ def unsuited(fault: Fault, system: System) -> str | None:
     """Returns why a fault can never be injected into this system in any kind of cluster, or None."""
     missing = lacking(fault, system.roles)
     if missing:
-        return f"needs a node of role {', '.join(missing)}, which {system.name} has not"
+        return f"needs a node of role {', '.join(missing)}, which {system.name} lacks"
     without = [capability.__name__ for capability in fault.capabilities if not isinstance(system, capability)]
     if without:
         return f"needs a system that is {', '.join(without)} ({_where(fault)}), which {system.name} is not"
     if SupportsMove in fault.capabilities and not system.keys():
-        return f"needs a system with keys, which {system.name} has not"
+        return f"needs a system with keys, which {system.name} lacks"
     return None
 
 

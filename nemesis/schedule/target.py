@@ -73,7 +73,7 @@ SIZES = (Kind.ONE, Kind.MINORITY, Kind.HALF, Kind.MAJORITY, Kind.ALL)
 """Numbers of servers, or of servers of one role, which is the target's key."""
 OF_CLIENTS = (Kind.CONSUMER, Kind.CONSUMERS)
 NAMING_KEYS = (
-    "give it keys(), one name where one node leads everything, and find(cluster, what, key), which says who does"
+    "give it keys() (one name if one node leads everything) and find(cluster, what, key), which returns the leader"
 )
 """Remedy for the author of a system without keys."""
 
@@ -95,7 +95,7 @@ class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         if self.key is not None and self.kind not in (*KEYED, *SIZES):
             raise TargetError(f"target {self.kind} takes no key, got {self.key!r}")
         if bool(self.names) != (self.kind is Kind.NAMED):
-            raise TargetError(f"names belong to target named and to it alone: {self.kind} with {list(self.names)}")
+            raise TargetError(f"only target named takes names: {self.kind} with {list(self.names)}")
         if len(set(self.names)) != len(self.names):
             raise TargetError(f"target names a node twice: {', '.join(self.names)}")
 

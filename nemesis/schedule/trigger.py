@@ -149,5 +149,5 @@ def numbered(trigger: Trigger, number: int, within: float) -> Trigger:
     if isinstance(trigger, AfterOperations):
         return msgspec.structs.replace(trigger, operations=trigger.operations * number, within=within)
     if trigger.hold and number > 1:
-        raise TriggerError(f"hold:{trigger.event} is for one fault; give several an event of their own in a schedule")
+        raise TriggerError(f"hold:{trigger.event} is for one fault; in a schedule, give each fault its own event")
     return msgspec.structs.replace(trigger, nth=trigger.nth * number, within=within)

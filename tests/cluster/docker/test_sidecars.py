@@ -128,7 +128,7 @@ class _Node:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"main": Sidecar(["x"])}, "'main' is no name of a process: .*not main, process, packets"),
+        ({"main": Sidecar(["x"])}, "'main' is not a valid process name: .*not main, process, packets"),
         ({"Agent": Sidecar(["x"])}, "'Agent' is no name of a process"),
         ({"agent": ["x"]}, r"\['x'\] for agent: it takes Sidecar"),
         ({"agent": Sidecar("x")}, "for agent: it takes Sidecar"),
