@@ -252,7 +252,7 @@ class SupportsSlowDisk(Protocol):
         """Returns why the disk cannot be slowed, and the remedy; None if it can."""
 
     async def slow_disk(self, fsync: float, call: float = 0.0) -> None:
-        """Adds so many seconds to each fsync and to each read and write (``call``); 0 removes the delay.
+        """Adds ``fsync`` seconds to each fsync and ``call`` seconds to each read and write; 0 removes the delay.
 
         Calls that are already running keep their delay. A delayed read or write blocks the process. A delayed fsync
         does not, because one of its threads makes it.
@@ -384,7 +384,7 @@ class SupportsClockShift(Protocol):
     """A node whose wall clock can be shifted. Its monotonic clock stays right."""
 
     async def shift_clock(self, seconds: float) -> None:
-        """Sets the clock ahead of the right time by so many seconds; negative means behind, 0 means right."""
+        """Sets the clock ``seconds`` ahead of the right time; negative means behind, 0 means right."""
 
     async def clock_shift(self) -> float:
         """Returns by how many seconds the clock is ahead, read from the node."""

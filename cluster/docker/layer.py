@@ -176,7 +176,7 @@ def docker_build(options: Sequence[str], stepped: Progress, timeout: float = 180
 
 @contextlib.contextmanager
 def _limit(run: "subprocess.Popen[str]", seconds: float) -> Iterator[threading.Event]:
-    """Kills the process after so many seconds. The event is set then."""
+    """Kills the process after ``seconds``. The event is set then."""
     over = threading.Event()
 
     def end() -> None:

@@ -29,7 +29,7 @@ NOT_FOUND = re.compile(r"^ERROR: No matching distribution found for ([^;(\n]+)",
 
 
 SHORT = 2
-"""Up to so many lines, pip's output says no more than its last line."""
+"""Number of lines up to which pip's output says no more than its last line."""
 
 
 class PipError(ImageError):

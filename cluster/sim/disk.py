@@ -46,7 +46,7 @@ Delay = Callable[[], float]
 Call = Callable[[], None]
 """Called for each read or write."""
 Room = Callable[[int], None]
-"""Raises ENOSPC unless so many more bytes fit."""
+"""Raises ENOSPC unless this number of further bytes fits."""
 
 
 def no_check() -> None:

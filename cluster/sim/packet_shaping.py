@@ -37,7 +37,7 @@ class Shaping:
         self.counts = {"late": 0, "lost": 0, "doubled": 0}
 
     def hold(self, target: object, size: int, now: float) -> float:
-        """Returns the additional delay in seconds of the next packet, with so many bytes of content to ``target``."""
+        """Returns the additional delay in seconds of the next packet to ``target``. ``size``: bytes of its content."""
         given, counts, draw = self._traffic, self.counts, self._draw
         if self.peers is not None and target not in self.peers:
             return 0.0

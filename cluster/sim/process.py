@@ -123,7 +123,7 @@ class Process:
             self._go_on()
 
     def wait(self, seconds: float) -> None:
-        """Blocks the process in a system call of so many seconds, after the calls that it already waits for."""
+        """Blocks the process in a system call of ``seconds``, after the calls that it already waits for."""
         if self.dead:
             return
         if self._waits_until is None:

@@ -135,7 +135,7 @@ class Sender(asyncio.Transport):
             self._protocol.pause_writing()
 
     def _consumed(self, size: int) -> None:
-        """Reports that the receiver took so many bytes."""
+        """Reports that the receiver took ``size`` bytes."""
         self._outstanding -= size
         if self._write_paused and self._outstanding <= self._low:
             self._write_paused = False

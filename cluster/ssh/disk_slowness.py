@@ -49,12 +49,12 @@ READ = look()
 
 
 def slow(fsync: float, call: float) -> str:
-    """Returns the shell command that adds so many seconds to each call."""
+    """Returns the shell command that adds ``fsync`` and ``call`` seconds to the calls."""
     return mapped_words.write(FILE, 0, round(fsync * MICROSECONDS), round(call * MICROSECONDS))
 
 
 def halt(after: float) -> str:
-    """Returns the command that makes the process stop itself so many seconds into a slow fsync; 0 cancels it."""
+    """Returns the command that makes the process stop itself ``after`` seconds into a slow fsync; 0 cancels it."""
     return mapped_words.write(FILE, HALT, round(after * MICROSECONDS))
 
 

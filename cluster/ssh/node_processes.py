@@ -14,7 +14,7 @@ from assay.cluster.ssh.process import MAIN
 BESIDE = "ASSAY_BESIDE"
 """Environment variable of sidecars.
 
-Preloaded libraries ignore these, because they prove nothing about the main process.
+Preloaded libraries do not record these, because they prove nothing about the main process.
 """
 
 

@@ -18,7 +18,7 @@ LOOK_EVERY: Final = 0.5
 """Seconds between two looks at the logs. Each costs a node two processes of a millisecond."""
 
 Command = Callable[[int], str]
-"""Returns the shell command that continues after so many delivered lines."""
+"""Returns the shell command that continues after the given number of delivered lines."""
 
 
 def following(path: str) -> Command:

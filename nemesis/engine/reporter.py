@@ -120,7 +120,7 @@ class Reporter:
             self.failed(injection.id, injection.names, Stage.EFFECT, proof.reason or "the fault did nothing")
 
     def recovered(self, injection: Injection, seconds: float) -> None:
-        """Reports that all targets serve again, so many seconds after the heal."""
+        """Reports that all targets serve again, ``seconds`` after the heal."""
         self._row(injection.id, injection.names, FaultPhase.RECOVERED, {"seconds": seconds})
 
     def failed(self, number: int, targets: tuple[str, ...], stage: Stage, reason: str) -> None:
@@ -161,7 +161,7 @@ class Reporter:
 
 
 def optional(step: Step) -> bool:
-    """Returns whether the step's trigger may fire never without a failure."""
+    """Returns whether it is no failure if the step's trigger never fires."""
     return isinstance(step.trigger, OnEvent) and step.trigger.optional
 
 

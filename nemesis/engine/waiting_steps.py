@@ -70,7 +70,7 @@ class Waiting:
             yield fired.due, number
 
     def acknowledged(self, count: int) -> None:
-        """Reports so many more successful operations."""
+        """Reports ``count`` more successful operations."""
         self._acknowledged += count
         for number in [number for number, armed in self._armed.items() if armed.acknowledged(self._acknowledged)]:
             self._fire(number)

@@ -49,7 +49,7 @@ from assay.nemesis.schedule.target import (
 )
 
 EVERY: Final = (3, 7)
-"""One of so many packets of answers is lost with its connection. With larger numbers a fault may end before any is."""
+"""Every third or seventh packet of answers breaks its connection. With larger numbers a fault may end first."""
 GROUP: Final = "group"
 NONE_HERE: Final = "no client lives on a node here (@experiment(..., client_nodes=True))"
 

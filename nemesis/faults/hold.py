@@ -32,7 +32,7 @@ from assay.nemesis.schedule.schedule import Parameter
 from assay.nemesis.schedule.target import TargetError
 
 OFTEN: Final = 3
-"""``seen`` may wait for an event that was read at least so many times."""
+"""``seen`` may wait for an event that was read at least this often."""
 
 
 class Hold(ServerFault):

@@ -1,7 +1,7 @@
 """A kill or power loss between two changes to the disk.
 
 - ``kill-in-write``: the process ends just ``before`` or just ``after`` a change (``side``): the next one of a kind
-  (``change``), or a later one (``after`` so many).
+  (``change``), or the one after ``after`` others.
 - ``power-loss-in-write``: the same, and the power is lost.
 
 Work that takes several changes is then half done: a file written under another name, fsynced and renamed; a log

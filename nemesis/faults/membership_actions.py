@@ -217,7 +217,7 @@ class Joining(Member):
         return key not in moved or self.names(now) == moved[key][0]
 
     async def leave_again(self) -> None:
-        """Returns its replicas, and removes it from the members. Raises ``NodeError``."""
+        """Moves its replicas back or elsewhere, and removes it from the members. Raises ``NodeError``."""
         await self.leave()
         self.evidence["back"] = sorted(self.evidence["moved"])
 

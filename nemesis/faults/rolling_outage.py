@@ -153,7 +153,7 @@ async def _killed_if_asked(injection: Injection, node: Node) -> None:
 
 
 async def _falter(node: Node, seconds: float) -> None:
-    """Waits until the node has been stopped for so long. A node that does not stop itself in time continues."""
+    """Waits until the node has been stopped for ``seconds``. A node that does not stop itself in time continues."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + STANDS
     while (await node.process()).state is not ProcessState.STOPPED:

@@ -249,7 +249,7 @@ def unsuited(fault: Fault, system: System) -> str | None:
         return f"needs a node of role {', '.join(missing)}, which {system.name} lacks"
     without = [capability.__name__ for capability in fault.capabilities if not isinstance(system, capability)]
     if without:
-        return f"needs a system that is {', '.join(without)} ({_where(fault)}), which {system.name} is not"
+        return f"needs a system that satisfies {', '.join(without)} ({_where(fault)}), which {system.name} does not"
     if SupportsMove in fault.capabilities and not system.keys():
         return f"needs a system with keys, which {system.name} lacks"
     return None
