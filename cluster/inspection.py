@@ -6,7 +6,7 @@ from typing import Any, Protocol, runtime_checkable
 from assay.cluster.node import Cluster
 
 SeenAtRest = Mapping[str, Any]
-"""One observation of a system at rest: a row of the history's data set ``looks``, column to value.
+"""An observation of a system at rest: a row of the history's data set ``looks``, column to value.
 
 ``what`` names the observed object. ``look``, ``time`` and ``ended`` are added. ``zxid`` distinguishes two incarnations.
 """

@@ -35,7 +35,7 @@ class NodeError(Exception):
 
 @dataclass(frozen=True)
 class Flow:
-    """One direction of the connections between a peer and a node, on a port of one of them.
+    """A direction of the connections between a peer and a node, on a port of one of them.
 
     With ``answers``, packets that the peer sends from its server port; otherwise packets that it sends to the node's
     port. ``every``: with 3, only every third packet, starting with the first.
@@ -51,7 +51,7 @@ class Flow:
 
 
 class Node(SupportsCommands, Protocol):
-    """One machine with an address and one main process of the system under test."""
+    """A machine with an address and one main process of the system under test."""
 
     @property
     def name(self) -> str:
@@ -144,7 +144,7 @@ class Node(SupportsCommands, Protocol):
 
 
 class Part(Protocol):
-    """One process of a node that may have several. Actions on it leave the other processes alone."""
+    """A process of a node that may have several. Actions on it leave the other processes alone."""
 
     @property
     def name(self) -> str:

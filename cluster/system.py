@@ -155,7 +155,7 @@ class Defect(Protocol):
     def name(self) -> str: ...
     @property
     def summary(self) -> str:
-        """What goes wrong."""
+        """A sentence about what goes wrong."""
 
     @property
     def fault(self) -> str:
@@ -284,7 +284,7 @@ class SupportsTurningPoints(Protocol):
 
 
 StoredRecord = Mapping[str, Any]
-"""One record of one replica on a node's disk, or the end of its log: a row of the history's data set ``replicas``.
+"""A record of one replica on a node's disk, or the end of its log: a row of the history's data set ``replicas``.
 
 The keys are columns. Columns that may be null can be left out; any other name is an error.
 """
@@ -381,7 +381,7 @@ class SupportsHold(Protocol):
     def hold_file(self, node: Node) -> str:
         """Returns the absolute path of the file that a process reads at each event.
 
-        One line per order: ``event``, or ``event key`` with a blank between. A missing file and an empty one mean none.
+        Each line is an order: ``event``, or ``event key`` with a blank between. A missing or empty file means none.
         """
 
 

@@ -27,7 +27,7 @@ MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 def argv(heap: int = 128, config: str = CONFIG) -> list[str]:
     """Returns the command. ``heap`` is in MiB.
 
-    One garbage collector thread and one compiler level make the server serve half a second after exec.
+    A single garbage collector thread and one compiler level make the server serve half a second after exec.
     """
     return [
         "java",

@@ -18,7 +18,7 @@ UNKNOWN = "no run of it is known here"
 
 @dataclass(frozen=True)
 class Kept:
-    """One image.
+    """A node image, or a layer of one.
 
     - ``name``: its name, or its id if another image has taken the name
     - ``of``: the user's image or Dockerfile that it was built from

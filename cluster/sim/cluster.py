@@ -1,8 +1,8 @@
 """A simulated cluster: nodes of each role on one simulation loop, with its own ZooKeeper servers.
 
 Names (``cluster/naming.py``) and addresses depend on the counts alone. Addresses are assigned in order from 198.18.0.2.
-Each random source (a disk, latencies of fsync, an incarnation's ``random``) is seeded by the run's seed and a string
-that names the use, so a new use does not change the others.
+Each random source (a disk, latencies of fsync, an incarnation's ``random``) is seeded by the run's seed and the name of
+its use. So a new use does not change the others.
 """
 
 import asyncio

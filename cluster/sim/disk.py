@@ -1,4 +1,4 @@
-"""One simulated node's disk. It outlives the node's processes, and a power loss takes unsynced data.
+"""A simulated node's disk. It outlives the node's processes, and a power loss takes unsynced data.
 
 It keeps two states: what a process sees (the page cache) and what the device holds. A killed process changes neither.
 :meth:`SimDisk.power_loss` makes the device's state the only one. If POSIX leaves the device's state open, the disk's
@@ -278,7 +278,7 @@ class SimFile:
 
 
 class SimStorage:
-    """One process's view of a disk.
+    """A process's view of a disk.
 
     It satisfies ``assay.cluster.runtime.Storage`` and the broker's own structurally.
     """

@@ -4,8 +4,8 @@ Time begins at 0 and only advances when nothing is ready: it jumps to the exact 
 the same time run in creation order. A step costs no time. But a program that never waits is charged a millisecond per
 :data:`STEPS_PER_MILLISECOND` steps, so that a busy loop with a deadline ends as on a real machine.
 
-Everything that asyncio leaves to chance has an order here: tasks and futures hash in creation order
-(:class:`SimFuture`), there are no threads and no executor, and the network draws its latencies from the loop's seed.
+Everything that asyncio leaves to chance has an order here. Tasks and futures hash in creation order
+(:class:`SimFuture`). There are no threads and no executor. The network draws its latencies from the loop's seed.
 
 It is a ``BaseEventLoop`` whose ``_run_once`` runs until it is stopped. ``asyncio.Runner(loop_factory=...)``,
 ``asyncio.start_server`` and ``asyncio.open_connection`` work on it unmodified.

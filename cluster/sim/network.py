@@ -252,7 +252,7 @@ class Network:
 
 
 class _Attempt:
-    """One connection request: SYN, SYN-ACK, and their repetitions while a link is cut."""
+    """A connection request: SYN, SYN-ACK, and their repetitions while a link is cut."""
 
     def __init__(
         self, network: Network, process: Process | None, host: Host, target: Host, port: int, *, loopback: bool

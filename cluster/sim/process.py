@@ -57,7 +57,7 @@ class Deferred:
 
 
 class Process:
-    """One incarnation of a node's main process.
+    """An incarnation of a node's main process.
 
     ``running`` is false while stopped and once dead. ``suspended`` is true from SIGSTOP to SIGCONT.
     """
@@ -117,7 +117,7 @@ class Process:
             self.running = False
 
     def resume(self) -> None:
-        """Sends SIGCONT. What was queued runs in order, before anything that happens from now on."""
+        """Sends SIGCONT. Queued calls run in order, before anything that happens from now on."""
         if not self.dead and self.suspended:
             self.suspended = False
             self._go_on()

@@ -1,6 +1,6 @@
 """The sending side of a simulated connection's kernel: packets in flight, cut links, retransmission.
 
-What it models of TCP:
+It models these parts of TCP:
 
 - Bytes arrive in order, once. Each message has its own latency, so connections overtake each other.
 - A sender that is too far ahead of its receiver has to pause.

@@ -1,11 +1,11 @@
-"""One end of an in-memory TCP connection, with the kernel's share of the work.
+"""An end of an in-memory TCP connection, with the kernel's share of the work.
 
 A transport is also the queue of data that it has sent and its peer has not received (``_flight``), and the event "the
 head of that queue arrives". So a write costs one entry in the loop's heap, and simultaneous writes share one.
 
-:mod:`assay.cluster.sim.sender` is the sending side. The receiving side models this of TCP: a closed end answers data
-with a reset; the kernel of a stopped process still receives; data written before a kill or an abort still arrive, then
-a reset.
+:mod:`assay.cluster.sim.sender` is the sending side. The receiving side models these parts of TCP: a closed end
+answers data with a reset. The kernel of a stopped process still receives. Data written before a kill or an abort still
+arrive, then a reset.
 
 Not modelled: bandwidth, segmentation of one write, slow start, keep-alive (an idle end never notices a dead peer).
 """
@@ -48,7 +48,7 @@ class SimSocket:
 
 
 class SimTransport(Sender):
-    """One end of a connection; ``peer`` is the other. The network creates them in pairs."""
+    """An end of a connection; ``peer`` is the other. The network creates them in pairs."""
 
     __slots__ = ("_arrived", "_close_asked", "_reading", "server")
 

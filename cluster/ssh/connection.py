@@ -1,4 +1,4 @@
-"""One persistent SSH connection to one machine: commands, files and streamed lines, for calls from worker threads.
+"""A persistent SSH connection to one machine: commands, files and streamed lines, for calls from worker threads.
 
 paramiko blocks, so everything here runs in an executor's threads; the coroutines are in ``cluster/ssh/node.py``. The
 next call reconnects a broken connection. A command is only sent again if no channel for it could be opened. Once it may

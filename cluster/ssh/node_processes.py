@@ -84,7 +84,7 @@ class OneProcess:
 
 
 class Commanded:
-    """What the mixins of :class:`assay.cluster.ssh.node.SshNode` need from it."""
+    """The methods that the mixins of :class:`assay.cluster.ssh.node.SshNode` need from it."""
 
     name: str
 

@@ -38,7 +38,7 @@ def looking(words: Sequence[str], every: float = LOOK_EVERY) -> Command:
 
 
 class Stream:
-    """One thread per command. It waits in ``recv`` as long as the run lasts.
+    """A separate thread per command. It waits in ``recv`` as long as the run lasts.
 
     A broken connection is resumed after the lines that were already delivered.
     """

@@ -43,7 +43,7 @@ class Stage(enum.StrEnum):
 
 
 class FaultRow(msgspec.Struct, frozen=True):
-    """One change of one fault.
+    """A change of one fault.
 
     - ``id`` counts from 1 in the schedule's order; ``time`` is the run's stamp in nanoseconds.
     - ``impact``: as the fault declares it, for main processes.

@@ -4,8 +4,8 @@ Clients and the harness's control traffic are never cut: a client that still rea
 stale leaders dangerous.
 
 Proof: the counters of the rules. Each affected node must have seen at least one packet dropped on one of its links, at
-either end, between the injection and the heal. One link is enough, because not every link has traffic (a follower of
-nothing is silent to some peers). The evidence lists silent links.
+either end, between the injection and the heal. A single link is enough, because not every link has traffic (a follower
+of nothing is silent to some peers). The evidence lists silent links.
 """
 
 import re

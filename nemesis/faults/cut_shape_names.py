@@ -1,8 +1,8 @@
 """Finds the name of a set of cut links, because links drawn one by one may equal a fault with its own name.
 
 If several names fit, the more specific one is returned: one server of three cut from the other two is
-``partition-one``, not halves. One link of three servers is a follower's to its leader if one of the two leads, else a
-bridge.
+``partition-one``, not halves. A single link among three servers is a follower's to its leader if one of the two leads,
+else a bridge.
 """
 
 import itertools

@@ -3,8 +3,8 @@
 - ``wipe``: the process is killed and all its data are removed, as when a machine is replaced and keeps its id.
   Parameter ``end``: ``killed``, or ``stopped`` (SIGTERM first, as in a maintenance).
 - ``rollback``: its data are copied, and half of the fault's time later it is killed and the copy is restored, as with a
-  virtual machine. Parameter ``copied``: ``running``, as a snapshot of a running machine; ``stopped``, with a clean end
-  before the copy and a start after it, so that the copy records a clean end.
+  virtual machine. Parameter ``copied``: ``running``, as a snapshot of a running machine; ``stopped``,
+  with a clean end before the copy and a start after it. The copy then records a clean end.
 
 Unlike damage (:mod:`assay.nemesis.faults.file_damage`), fsynced data are lost too, and nothing in the remaining data
 shows it. No replicated system survives that on many servers. So these rules hold:
@@ -229,7 +229,7 @@ def ended_cleanly(step: Step) -> bool:
 
 
 async def alone_with(context: FaultContext, node: Node, away: Collection[Node] = ()) -> str | None:
-    """Returns a key of which no other server is known to have everything; None also if the system never says."""
+    """Returns a key without another server that is known to have everything; None also if the system never says."""
     system = context.system
     if not isinstance(system, SupportsSoleReplica):
         return None

@@ -36,7 +36,7 @@ LINGER_SECONDS = 3.0
 class Scope(enum.StrEnum):
     """The part of a node that a fault occupies: process, network, clock, disk, replicas, or the whole node.
 
-    Two clashing faults never hold one node at the same time. One connection, and the speed of a disk, clash with
+    Two clashing faults never hold one node at the same time. A connection, and the speed of a disk, clash with
     processes: if the process is stopped or gone, they would have no effect.
     """
 
@@ -147,7 +147,7 @@ class FaultContext:
 
 @dataclass
 class Injection:
-    """One fault in a run. ``evidence`` is plain data, as in the history.
+    """A fault in a run. ``evidence`` is plain data, as in the history.
 
     - ``seed`` feeds the choices left open until the injection.
     - ``background`` is work that the injection continues.
@@ -186,7 +186,7 @@ class Proof:
 
 
 class Fault(Protocol):
-    """One kind of fault. Node calls may raise ``NodeError``; the conductor records that and the run goes on."""
+    """A kind of fault. Node calls may raise ``NodeError``; the conductor records that and the run goes on."""
 
     @property
     def name(self) -> str:

@@ -41,7 +41,7 @@ from assay.nemesis.schedule.target import Kind, Target, TargetError, servers, si
 
 UNFLUSHED, FILE = "unflushed", "file"
 GARBAGE = 4096
-"""Maximum bytes of garbage: a page, the unit in which a file system leaves earlier content."""
+"""Maximum bytes of garbage: a page, because a file system leaves whole pages of earlier content."""
 BITS = 3
 LOOK = 0.1
 """Seconds between two looks at a process that has flushed everything. It is killed once there is unflushed data."""

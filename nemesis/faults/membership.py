@@ -19,10 +19,13 @@ key that clients have deleted, or moved since, is then left alone. Clients may a
 meanwhile. So after the process has ended its replicas are read again. If there are new ones, the process is started
 again, and those are moved away as well.
 
-Proof of a leaving server: it had replicas, which were moved away; it had none after it had ended; its process ended by
-itself; the system listed its members without it; its files are gone; another incarnation was listed again and has its
-replicas. Proof of an added server: the members were listed without it, with it, and without it again, and it had
-replicas.
+Proof of a leaving server:
+
+- It had replicas, which were moved away, and had none after it had ended.
+- Its process ended by itself, and its files are gone.
+- The system listed its members without it. Later another incarnation was listed again and has its replicas.
+
+Proof of an added server: the members were listed without it, with it, and without it again, and it had replicas.
 """
 
 from __future__ import annotations

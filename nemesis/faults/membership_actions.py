@@ -28,7 +28,7 @@ ASK_SECONDS = 5.0
 MOVE_SECONDS = 20.0
 """Seconds for all replicas of one server to be moved away, back, or to it."""
 MOST_KEYS: Final = 6
-"""Maximum number of keys of which a joining server gets a replica.
+"""Maximum number of keys whose replicas a joining server gets.
 
 It takes over the rank of the replaced one: the first leads.
 """
@@ -38,7 +38,7 @@ TRIES = 3
 
 
 class Member:
-    """One server that leaves or joins. Evidence:
+    """A server that leaves or joins. Evidence:
 
     - ``moved``: key to the previous and the ordered replicas
     - ``without`` and ``with``: the members as the system listed them

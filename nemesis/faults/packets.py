@@ -63,7 +63,7 @@ COUNTED: Final = {
 
 
 class Packets(ServerFault):
-    """One effect, or a drawn one with None. After the heal packets are sent as before."""
+    """A fault on packets with one effect, drawn if ``way`` is None. After the heal packets are sent as before."""
 
     scope = Scope.CONNECTION
     lingers = LINGER_SECONDS

@@ -1,7 +1,7 @@
 """Outage: all servers go down one after the other, and come back one after the other, each in a random order.
 
 Only the server that dies last is sure to have everything. The first to come back may be another one, which may be
-stopped once more before the others are there. One of them may stop as soon as it is registered. Who may go on depends
+stopped once more before the others are there. Any of them may stop as soon as it is registered. Who may go on depends
 on what each server recorded about its end, and what others recorded about it. The rules of the last replica standing
 (KIP-966) cover exactly this.
 

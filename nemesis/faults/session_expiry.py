@@ -25,7 +25,7 @@ PATIENCE: Final = 15.0
 """Seconds beyond the heal's time for sessions to end. ZooKeeper grants 10 s at most here."""
 ASK_EVERY: Final = 0.25
 REGISTERING: Final = 5.0
-"""Seconds to wait for a target without a session. One taken by an earlier fault is replaced soon."""
+"""Seconds to wait for a target without a session. A session lost to an earlier fault is replaced soon."""
 
 
 class ZooKeeperExpire(Partition):

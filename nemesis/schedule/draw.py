@@ -7,7 +7,7 @@
   long, and ends before the next injection. So at most two faults overlap, with calm times for recovery.
 - Unless a target is requested, the two leave a majority of the servers untouched. Otherwise nothing could be
   acknowledged, and a run with few operations proves little.
-- With a trigger each fault is drawn once, in random order, and acts when its trigger fires: the first after N
+- With a trigger each fault is drawn once, in random order, and acts when its trigger fires. The first acts after N
   operations, the second after 2 N (or at the second occurrence of the event).
 
 Faults without time, including companions, are named in ``Schedule.omitted``, never left out silently. Equal arguments
@@ -105,7 +105,7 @@ def _compatible(first: Fault, second: Fault, census: Census) -> bool:
     """
     if Scope.NODE in (first.scope, second.scope):
         return False  # nothing can be done to a frozen machine, not even as the other end of a cut link
-    # Faults of consumers share the client nodes, where no majority needs to stay untouched.
+    # Faults of consumers share the client nodes, and no majority of these needs to stay untouched.
     of_clients = [CLIENT_ROLE in fault.roles for fault in (first, second)]
     if any(of_clients):
         if (strikes_everywhere(first) or strikes_everywhere(second)) and first.scope.clashes(second.scope):

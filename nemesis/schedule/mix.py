@@ -217,7 +217,7 @@ def _drawable(fault: Fault, census: Census) -> bool:
 
 @dataclass
 class _Episode:
-    """One fault, and those that begin while it is active."""
+    """A fault, and those that begin while it is active."""
 
     rng: random.Random
     catalogue: Catalogue

@@ -34,7 +34,7 @@ class ScheduleError(ValueError):
 
 
 class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One fault.
+    """A planned fault.
 
     - ``at``: seconds from the start of the main phase
     - ``duration``: seconds from ``at`` to its heal

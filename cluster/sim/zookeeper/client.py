@@ -1,6 +1,6 @@
 """The ZooKeeper client of the simulation; satisfies ``assay.system_under_test.runtime.ZooKeeper`` structurally.
 
-It uses asyncio streams, so partitions, kills and stops affect it like any other connection. One task keeps the session:
+It uses asyncio streams, so partitions, kills and stops affect it like any other connection. A task keeps the session:
 
 1. It connects to one server after the other.
 2. It reads answers and events.

@@ -8,8 +8,8 @@ Deadlines restart after the ensemble had no quorum, and when a lone server start
 session a full timeout. A lone server that was merely stopped grants nothing: after the resume it finds sessions
 overdue, as the real one does.
 
-Not modelled: reads from a lagging follower (every server reads the latest tree, so ``sync`` is only a round trip), the
-pause of an election while a majority stays up, the transaction log's disk, ACLs, quotas, and containers.
+Not modelled: reads from a lagging follower, the pause of an election while a majority stays up, the transaction log's
+disk, ACLs, quotas, and containers. Every server reads the latest tree, so ``sync`` is only a round trip.
 """
 
 from collections.abc import Callable, Sequence
@@ -133,7 +133,7 @@ class Ensemble:
         return session.identifier in self._sessions
 
     def end_session(self, identifier: int) -> None:
-        """Ends a session that expired or was closed. One transaction removes its ephemeral znodes."""
+        """Ends a session that expired or was closed. A transaction removes its ephemeral znodes."""
         session = self._sessions.pop(identifier, None)
         if session is None:
             return

@@ -1,4 +1,4 @@
-"""One simulated ZooKeeper server: a process of a node of role ``zookeeper``, listening on port 2181.
+"""A simulated ZooKeeper server: a process of a node of role ``zookeeper``, listening on port 2181.
 
 It answers a connection's requests in order. It sends the watch events of a write before the answer to any later
 request. It closes every connection while the ensemble does not let it serve.
@@ -82,7 +82,7 @@ class _Server:
 
 
 class _Connection:
-    """One client's connection: its session and its requests."""
+    """A client's connection: its session and its requests."""
 
     def __init__(self, server: _Server, writer: asyncio.StreamWriter) -> None:
         self._server = server
