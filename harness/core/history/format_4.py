@@ -1,4 +1,4 @@
-"""Histories of formats 4 to 6: today's, without the columns that came later."""
+"""Formats 4 to 6: today's format without the columns that were added later."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -12,7 +12,7 @@ CAME: Final[Mapping[int, Mapping[str, tuple[str, ...]]]] = {
     6: {"faults": ("moves_replicas",)},
     7: {"looks": ("invariant", "claim", "assertions")},
 }
-"""The columns that came with a format."""
+"""By format, the columns that it added."""
 
 MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
     "faults": {
@@ -21,10 +21,10 @@ MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "when e.ends_process is not null then false end)"
     },
 }
-"""What they would have had: SQL over the rows ``e``, which have today's columns, too, null where a file lacks them."""
+"""SQL for the values of added columns, over the rows ``e``: today's columns, null if a file lacks them."""
 
 
 def schema(name: str, format: int) -> pa.Schema:
-    """A data set's columns as format 4, or a later one, had them."""
+    """Returns the columns that a data set had in format 4 or a later one."""
     later = {column for came, columns in CAME.items() if came > format for column in columns.get(name, ())}
     return pa.schema([field for field in SCHEMAS[name] if field.name not in later])

@@ -1,4 +1,4 @@
-"""How the translations of older formats write SQL: in the subset that SQLite, DuckDB and Spark share."""
+"""Helpers for translations of older formats, in the SQL subset that SQLite, DuckDB and Spark share."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Text:
-    """SQL of a relation. ``keep``: several others read it, so it is materialised."""
+    """The SQL of a relation. ``keep``: it is materialised because several others read it."""
 
     name: str
     sql: str
@@ -14,13 +14,13 @@ class Text:
 
 
 def select(columns: Iterable[str], meanings: Mapping[str, str], source: str) -> str:
-    """The rows ``e`` of ``source`` with these columns, each as its meaning says, or as it is."""
+    """Selects ``columns`` from the rows ``e`` of ``source``, each as its expression in ``meanings``, or unchanged."""
     chosen = ", ".join(f"{meanings.get(column, f'e.{_quoted(column)}')} as {_quoted(column)}" for column in columns)
     return f"select {chosen} from {source} e"
 
 
 def listed(names: Iterable[str]) -> str:
-    """Texts with commas between."""
+    """Joins names to a list of SQL string literals."""
     return ", ".join(f"'{name}'" for name in names)
 
 
