@@ -1,7 +1,7 @@
-"""The command line options, and how they become the settings of each run.
+"""The command line options, and their conversion to the settings of each run.
 
-Only the standard library and pytest are imported here: this module is loaded in every pytest session of an
-environment that has the plugin, also where no experiment is tested.
+Every pytest session of an environment with the plugin loads this module, so it imports only the standard library,
+pytest and other light modules.
 """
 
 from collections.abc import Callable
@@ -32,7 +32,7 @@ from assay.harness.run.settings import (
 
 
 def add_options(parser: pytest.Parser) -> None:
-    """The group ``assay``; values are read and judged by :func:`read_options`."""
+    """Adds the option group ``assay``. :func:`read_options` parses and validates the values."""
     group = parser.getgroup(
         "assay",
         "assay: tests of distributed systems under faults. A conftest.py adds faults, checks, models and systems "
@@ -126,12 +126,12 @@ Text = TypeVar("Text", str, str | None)
 
 @dataclass(frozen=True)
 class Options:
-    """The session's options, judged. ``cluster`` None: whichever there is; ``seed`` None: to be drawn."""
+    """The session's validated options. ``cluster`` None: the default; ``seed`` None: it will be drawn."""
 
     settings: Settings
-    """All that is the same in each run of the session."""
+    """Settings that all runs of the session share."""
     nemesis: tuple[str, ...]
-    """As given: each a combination."""
+    """The values as given; each is one combination."""
     workload_mix: tuple[str, ...]
     seed: int | None
     repeat: Budget
@@ -140,19 +140,19 @@ class Options:
     spark_master: str | None
     explore: Budget | None
     code_coverage: str
-    """Of a search; one of ``CODE_COVERAGE``."""
+    """For a search: one of ``CODE_COVERAGE``."""
     reports: str
     """One of ``REPORTS``."""
     own_timeout: bool
     """Whether ``--operation-timeout`` was given."""
     nodes: str | None = None
-    """``--nodes`` as it was given; None: it was not."""
+    """``--nodes`` as given; None if it was not."""
     concurrency: str = command_line.DEFAULTS.concurrency
-    """``--concurrency`` as it holds: a number, or a multiple of the nodes that a test turns out to have."""
+    """The effective ``--concurrency``: a number, or a multiple of the number of nodes of a test."""
 
 
 def read_options(config: pytest.Config) -> Options:
-    """Raises :class:`~assay.harness.run.settings.SettingsError` for a value that cannot be."""
+    """Reads the options. Raises :class:`~assay.harness.run.settings.SettingsError` for an invalid value."""
 
     def text(name: str) -> str:
         return str(config.getoption(name))
@@ -231,7 +231,7 @@ def read_options(config: pytest.Config) -> Options:
 
 
 def _hosts(config: pytest.Config, text: str) -> Path:
-    """A file is looked for where the session was started; a Compose project is no file."""
+    """Resolves a file against the folder in which the session was started; a Compose project is no file."""
     return Path(text) if ":" in text else config.invocation_params.dir / text
 
 
@@ -247,10 +247,11 @@ def settings_for(
     operation_timeout: float = 0.0,
     counts: Callable[[Settings, str | None], Settings] | None = None,
 ) -> Settings:
-    """The settings of repetition ``number`` (from 1) of one test under one combination of faults, with one of mixes.
+    """Returns the settings of repetition ``number`` (from 1) of one test, for one combination of faults and one of
+    mixes.
 
-    ``operation_timeout``: the seconds that its operations need; they are given no less unless the user said so.
-    ``counts``: puts the number of nodes of each role into the settings, if it is declared; it is given ``--nodes``.
+    - ``operation_timeout``: the seconds that its operations need. It is the minimum unless the user gave a value.
+    - ``counts``: puts declared numbers of nodes per role into the settings; it is called with ``--nodes``.
     """
     shared = options.settings
     if counts is not None:
