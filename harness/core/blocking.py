@@ -77,7 +77,7 @@ class Threaded:
 
 @dataclass(frozen=True)
 class _Call:
-    """One call for the thread, and the future on the event loop that receives its result."""
+    """A call for the thread, and the future on the event loop that receives its result."""
 
     call: Callable[[], Any]
     answer: asyncio.Future[Any]
@@ -85,7 +85,7 @@ class _Call:
     def make(self) -> None:
         try:
             result = self.call()
-        except BaseException as error:  # noqa: BLE001 - it is raised where the call is waited for
+        except BaseException as error:  # noqa: BLE001 - raised at the await of the call
             self._hand_over(self.answer.set_exception, _plain(error))
         else:
             self._hand_over(self.answer.set_result, result)

@@ -277,7 +277,9 @@ class Interpreter:
                 if answer.until is not None:
                     self._alarm.at(answer.until)
                 elif self._roster.free == self._roster.everyone:
-                    raise GeneratorError(f"it waits for ever: nothing is under way and it names no time: {generator}")
+                    raise GeneratorError(
+                        f"generator waits for ever: no operation is running and it names no time: {generator}"
+                    )
                 return False
             self._invoke(answer, now)
             if self._listening:

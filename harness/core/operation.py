@@ -64,7 +64,7 @@ class Completed(msgspec.Struct, frozen=True, gc=False):
 
 
 class Effect(msgspec.Struct, frozen=True, gc=False):
-    """One elementary effect of an operation, derived by the client's pure ``effects`` function.
+    """An elementary effect of an operation, derived by the client's pure ``effects`` function.
 
     ``assay.harness.core.history.EFFECTS`` describes the columns. ``process``, ``call``, ``ret`` and ``phase`` come from
     the operation; so do ``outcome`` and ``error`` unless they are set here.

@@ -21,7 +21,7 @@ class UnexpectedException:
     process: int
     f: str
     summary: str
-    """One line with the source location: ``KeyError: 'k' at test_bank.py:17``."""
+    """The error on one line with its location: ``KeyError: 'k' at test_bank.py:17``."""
     traceback: str
 
 
@@ -119,7 +119,7 @@ class RunReport:
 
     @property
     def remarks(self) -> list[str]:
-        """Hints for the author of a client about faults that do not affect the history."""
+        """Hints for the author of a client about mistakes that do not affect the history."""
         said = []
         if self.stuck:
             said.append(
@@ -187,7 +187,7 @@ def place(error: BaseException | None) -> str:
 
 
 def _foreign(module: str, file: str) -> bool:
-    """Whether code belongs to this harness, to Python or to an installed package, and not to the user."""
+    """Returns whether code belongs to this harness, to Python or to an installed package, and not to the user."""
     return (
         module.startswith(("assay.harness.", "assay.cluster.", "assay.nemesis."))
         or module.partition(".")[0] in sys.stdlib_module_names

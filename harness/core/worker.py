@@ -46,7 +46,7 @@ class Surroundings:
 
 
 class Worker:
-    """One worker; see the module. Attributes set by ``assign`` stay until the next ``assign``."""
+    """A worker; see the module. Attributes set by ``assign`` stay until the next ``assign``."""
 
     __slots__ = (
         "_around", "_next", "_rest", "_stride", "abandoned", "call", "client", "completion", "doing", "effects",

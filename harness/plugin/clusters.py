@@ -42,11 +42,11 @@ def sweep(cluster: str) -> str:
     if cluster == SIM:
         return ""
     if cluster == ATTACH:
-        return "; what it holds already counts as this run's (docs/hosts.md)"
+        return "; data that it already holds counts as data of this run (docs/hosts.md)"
     from assay.cluster.leftovers import sweep
 
     report = sweep()
-    lines = [f"{len(report.undone)} things of dead sessions removed"] if report.undone else []
+    lines = [f"{len(report.undone)} leftovers of dead sessions removed"] if report.undone else []
     lines += [f"not removed: {line}" for line in report.failed]
     return "".join(f"; {line}" for line in lines)
 
@@ -55,8 +55,8 @@ def _check_attached(options: Options) -> None:
     """Rejects options that would change the nodes: attach cannot apply them, but judging would assume that it did."""
     if set(",".join(options.nemesis).split(",")) - {NONE, ""} or options.settings.replay is not None:
         raise SettingsError(
-            "--cluster=attach has no faults: nothing can be done to nodes of which only the address is known; "
-            "leave out --nemesis, or give the machines to --cluster=ssh"
+            "--cluster=attach has no faults, because only the addresses of its nodes are known: "
+            "leave out --nemesis, or name the machines to --cluster=ssh"
         )
     if options.settings.configuration or options.settings.defect or options.workload_mix:
         raise SettingsError(
@@ -64,7 +64,7 @@ def _check_attached(options: Options) -> None:
             "its nodes would not have"
         )
     if options.repeat != ONCE:
-        raise SettingsError("--cluster=attach does a run once: what it has written would be held against the next one")
+        raise SettingsError("--cluster=attach runs a test once: data of one run would look like violations in the next")
 
 
 def _check_engine() -> None:

@@ -54,7 +54,7 @@ class Session:
 
 @dataclass(frozen=True)
 class Parameter:
-    """One test: its faults, its mixes, and the number of its repetition, from 1."""
+    """A test: its faults, its mixes, and the number of its repetition, from 1."""
 
     nemesis: tuple[str, ...]
     mix: tuple[str, ...]
@@ -194,7 +194,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 @pytest.fixture(scope="session")
 def assay_engines(request: pytest.FixtureRequest) -> Iterator[Any]:
-    """The engines that judge the runs of this session. Spark, if requested, starts once."""
+    """Provides the engines that judge the runs of this session. Spark, if requested, starts once."""
     from assay.checkers.engine import Engines, EngineUnavailable
 
     options = request.config.stash[OPTIONS]
@@ -208,7 +208,7 @@ def assay_engines(request: pytest.FixtureRequest) -> Iterator[Any]:
 
 @pytest.fixture
 def assay_trial(request: pytest.FixtureRequest, assay_engines: Any) -> Iterator[Any]:
-    """An attempt whose cluster has been started and whose system is deployed; ``run()`` does the rest."""
+    """Provides an attempt whose cluster and system have been started; ``run()`` does the rest."""
     from assay.harness.run.attempt import Attempt, InfrastructureError, Reports, Unavailable
     from assay.harness.run.drawn_settings import drawn_configuration
     from assay.harness.run.experiment import NoGeneratorError, experiment_of
@@ -346,8 +346,8 @@ def _session(options: Options) -> Session:
         announcement = f"cluster {cluster}"
     if cluster == SIM and options.settings.watch:
         raise pytest.UsageError(
-            "--watch and --fail-fast are for clusters that take their time: a simulated run is judged when it is over, "
-            "in seconds; leave them out, or take --cluster=docker"
+            "--watch and --fail-fast are not for the simulation: a simulated run takes seconds and is judged at the "
+            "end; leave them out, or use --cluster=docker"
         )
     return Session(seed, cluster, announcement + clusters.sweep(cluster))
 

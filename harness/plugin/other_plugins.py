@@ -146,7 +146,7 @@ def reruns(config: pytest.Config, experiments: Iterable[pytest.Item]) -> str | N
 
 
 def _repeats(mark: pytest.Mark) -> bool:
-    """Whether the mark asks for reruns. A mark without a number asks for one."""
+    """Returns whether the mark asks for reruns. A mark without a number asks for one."""
     given = [*mark.args[:1], *(mark.kwargs[name] for name in TIMES if name in mark.kwargs)]
     return not given or any(given)
 

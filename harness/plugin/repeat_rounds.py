@@ -1,10 +1,10 @@
-"""``--repeat=10min``: rounds in which each test runs once, each with another seed, until the time is over.
+"""``--repeat=10min``: rounds of all tests, each round with other seeds, until the time is over.
 
 pytest-xdist collects once in each of its processes, so tests cannot be added during the session. Therefore more rounds
 are collected than fit into the time. The surplus is not run and not reported as skipped. The first round always runs in
 full.
 
-By default pytest-xdist deals an eighth of all tests to each process at once. One process would then be in its second
+By default pytest-xdist deals an eighth of all tests to each process at once. A process would then be in its second
 round when another begins its ninetieth. Tests are therefore dealt one by one.
 """
 

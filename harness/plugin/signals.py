@@ -70,7 +70,7 @@ class SessionSignals:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, Any, Any]:
-        """Only records a first signal, because the removal of a cluster must be complete."""
+        """Records a first signal only, because the removal of a cluster must be complete."""
         if not self._has_run(item):
             return (yield)
         with self.signals.asking(lambda number: None):
@@ -78,7 +78,7 @@ class SessionSignals:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, Any, Any]:
-        """Between two tests, a worker only records a signal. The controller lets the workers end first."""
+        """Lets a worker only record a signal between two tests. The controller lets the workers end first."""
         if self._config.pluginmanager.hasplugin("dsession"):
             with self.signals.installed(), self.signals.asking(self._end_workers):
                 return (yield)

@@ -36,7 +36,7 @@ class RemoteClient:
     async def open(self, endpoint: Endpoint, runtime: Any) -> None:
         """Opens the client. Raises ``OSError``, and :class:`RemoteError` for an exception of the client's ``open``."""
         if endpoint.home is None:
-            raise ValueError(f"no node is named for a client of {endpoint.node} to live on")
+            raise ValueError(f"the endpoint of {endpoint.node} names no client node")
         host, _, port = endpoint.home.address.rpartition(":")
         self._reader, self._writer = await asyncio.open_connection(host.strip("[]"), int(port), limit=LONGEST)
         self._endpoint = endpoint

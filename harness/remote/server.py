@@ -71,7 +71,7 @@ async def entry(runtime: Any, words: Sequence[str]) -> int:
 
 
 async def ready(address: str, port: int = messages.PORT) -> bool:
-    """Whether the worker process answers. Raises ``OSError`` if it cannot be reached."""
+    """Returns whether the worker process answers. Raises ``OSError`` if it cannot be reached."""
     async with asyncio.timeout(GREETING):
         reader, writer = await asyncio.open_connection(address, port)
         try:
@@ -83,7 +83,7 @@ async def ready(address: str, port: int = messages.PORT) -> bool:
 
 @dataclass
 class _Session:
-    """One connection: one logical process of the history."""
+    """A connection, which stands for one logical process of the history."""
 
     make: Callable[[], Any]
     runtime: Any

@@ -1,4 +1,4 @@
-"""One run: its experiment and settings, its environment, its execution and its judgement.
+"""A run: its experiment and settings, its environment, its execution and its judgement.
 
 The experiment and its settings:
 

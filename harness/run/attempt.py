@@ -1,4 +1,4 @@
-"""One run as pytest or a script calls it: synchronous, with a folder, a world and a verdict.
+"""A run as pytest or a script calls it: synchronous, with a folder, a world and a verdict.
 
 An attempt owns the world's event loop from set-up to tear-down, and writes the run's files around :class:`Trial`:
 
@@ -67,7 +67,7 @@ class InfrastructureError(Exception):
 
 @dataclass
 class Attempt:
-    """One run; call ``set_up``, ``run`` and ``tear_down``.
+    """A run; call ``set_up``, ``run`` and ``tear_down``.
 
     - ``test``: the pytest node id. ``command``: repeats the run.
     - ``reports``: which runs get an HTML page; no one reads those of hundreds of repetitions that pass.

@@ -16,7 +16,7 @@ from assay.harness.run.packages import packages_of
 CODE: Final = ("assay/harness/core", "assay/harness/remote")
 """The code that a worker process imports in addition to the system's source and the client's own package."""
 OURS: Final = "assay"
-"""Of this package, only the part with the client is copied to nodes."""
+"""This package is not copied to nodes as a whole: only its part with the client is."""
 
 
 class WithClientNodes:

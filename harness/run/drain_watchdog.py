@@ -5,7 +5,7 @@ A phase is ended if
 1. it waits for the clients of a node that does not serve again;
 2. no operation is answered, although new processes take over and ask again;
 3. it gets answers, but reads no new record for as long as the drain limit. Repeated answers are not new, nor are
-   records that the phase has written itself. So the records written before bound the number of extensions.
+   records that the phase has written itself. The records written before thus bound the number of extensions.
 """
 
 import asyncio

@@ -45,7 +45,7 @@ def _line() -> type[msgspec.Struct]:
 
 
 Line: Final = _line()
-"""One line of an event log."""
+"""A line of an event log."""
 
 
 class Lives:

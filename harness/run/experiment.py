@@ -45,7 +45,7 @@ Body = Callable[[Settings], Generator]
 
 
 class IncompleteError(TypeError):
-    """A system or a client lacks a required attribute. The message names it, and where to find the protocol."""
+    """A system or a client lacks a required attribute. The message names the attribute and the protocol."""
 
 
 class NoGeneratorError(TypeError):
@@ -224,4 +224,6 @@ def _check(system: System, client: type[Any], *, silent: bool) -> None:
     if len(plain) < len(CALLED) and getattr(client, "blocking", False):
         raise IncompleteError(f"{client.__name__} says `blocking = True`, and has methods that are coroutines")
     if isinstance(system.roles, str) or not system.roles:
-        raise IncompleteError(f"roles of {type(system).__name__} is {system.roles!r}: say a tuple, such as ('server',)")
+        raise IncompleteError(
+            f"roles of {type(system).__name__} is {system.roles!r}: it must be a tuple, such as ('server',)"
+        )

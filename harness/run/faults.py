@@ -62,7 +62,7 @@ def fault_names(schedule: Schedule) -> tuple[str, ...]:
 
 
 def possible(system: System, settings: Settings, faults: Catalogue) -> tuple[str, ...]:
-    """Returns the faults that a run of this system may inject: the requested ones, or for the mix all that suit it."""
+    """Returns the faults that a run of this system may inject: the requested ones, or all suitable ones for the mix."""
     if settings.nemesis != (MIX,):
         return settings.nemesis
     return tuple(name for name in mixable(faults) if unsuited(faults[name], system) is None)
@@ -126,7 +126,7 @@ def strange_role(system: System, settings: Settings) -> str | None:
 
 
 def node_counts(system: System, settings: Settings) -> dict[str, int]:
-    """Returns the number of nodes per role, in the order in which they start."""
+    """Returns the number of nodes per role, in starting order."""
     named = {role: int(number) for role, _, number in (one.partition("=") for one in settings.role_nodes)}
     special = named | {ZOOKEEPER_ROLE: settings.zookeepers, CLIENT_ROLE: settings.client_node_count}
     return {role: special.get(role, settings.nodes) for role in system.roles}

@@ -32,7 +32,7 @@ def naming_a_full_disk(root: Path) -> Iterator[None]:
 
 
 def is_full(error: BaseException | None) -> bool:
-    """Whether this error, or one that caused it, reports a full disk or an exhausted quota."""
+    """Returns whether this error, or a cause of it, reports a full disk or an exhausted quota."""
     while error is not None:
         if isinstance(error, OSError) and error.errno in FULL:
             return True

@@ -101,7 +101,7 @@ def judge_run(
         if model is None or judgement.interrupted:
             return judgement
         if not complete:
-            return merged(judgement, f"no order of it was looked for by the model {model.name}: {NOT_CLOSED}")
+            return merged(judgement, f"the model {model.name} was not checked: {NOT_CLOSED}")
         begun = time.perf_counter()
         found = merged(judgement, _by_model(history, model, engine, watch))
         return with_stage(found, "searching by the model", time.perf_counter() - begun)

@@ -35,7 +35,7 @@ MOST_BYTES: Final = 1 << 20
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """One judgement of a growing history: a line that ``assay watch --json`` prints.
+    """A judgement of a growing history: a line that ``assay watch --json`` prints.
 
     - ``until``: seconds of the run that were judged.
     - ``taken``: seconds that the judgement took.

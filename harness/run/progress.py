@@ -103,7 +103,7 @@ class Plain:
 
 
 class OnTerminal:
-    """One line that is redrawn at most five times a second, and removed when closed.
+    """A live line that is redrawn at most five times a second, and removed when closed.
 
     ``released`` is entered around each drawing, to let it pass code that captures output.
     """

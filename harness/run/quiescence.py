@@ -1,6 +1,6 @@
 """Takes snapshots of a system after a run until it is at rest: everything that was begun must end.
 
-The snapshots (looks) go into the history, where the checks judge what did not end in time. Rest takes two looks,
+The snapshots (looks) go into the history. The checks find what did not end in time. Rest takes two looks,
 because one look is not atomic. The epochs must also be unchanged between the two. Otherwise work may have been handed
 over under a new epoch, although each look shows it as complete.
 """

@@ -176,7 +176,7 @@ class Registry:
 
 
 def is_module_name(text: str) -> bool:
-    """Whether a text is safe to print as a module name. A stored run may contain any text in its place."""
+    """Returns whether a text is safe to print as a module name. A stored run may contain any text in its place."""
     return all(part.isidentifier() for part in text.split("."))
 
 
@@ -199,5 +199,5 @@ def _distinct(what: str, names: Iterable[str]) -> None:
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            raise SettingsError(f"there are two of {what} {name!r}: rename one")
+            raise SettingsError(f"the {what} {name!r} exists twice: rename one")
         seen.add(name)

@@ -100,7 +100,7 @@ class Settings:
     """Sorted names of the mixes that the workload adds, or ``random`` alone."""
 
     invariants: str = AUTO
-    """Whether the system's invariants are asserted during a simulation. One of ``INVARIANTS``."""
+    """Whether the system's invariants are asserted during a simulation: a value of ``INVARIANTS``."""
 
     @property
     def asserts(self) -> bool:

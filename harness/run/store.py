@@ -38,7 +38,7 @@ LATEST: Final = "latest"
 NIGHTS: Final = "nights"
 """The folder of a store that has the records of its nights (``assay.harness.nightly.night_record``)."""
 CARRIED: Final = "carried"
-"""A file that marks the folder of a run of which only the small files were copied (``assay carry``)."""
+"""A file that marks a run's folder with only its small files copied (``assay carry``)."""
 NAME_LIMIT: Final = 120
 RESERVE: Final = 64 << 10
 """Bytes."""
@@ -71,7 +71,7 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     """Reasons against a pass that are not in the history: unexpected exceptions in clients, an interrupt."""
     remarks: tuple[str, ...] = ()
-    """Faults of a client that do not affect the verdict, such as one that ignores cancellation."""
+    """Mistakes of a client that do not affect the verdict, such as one that ignores cancellation."""
     stood_still: float = 0.0
     """Seconds for which the machine paused the tester: see ``harness.run.tester_stall``."""
     problem: str | None = None
@@ -80,7 +80,7 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class RunFolder:
-    """One run on disk; ``root`` is the store that it belongs to."""
+    """A run on disk; ``root`` is the store that it belongs to."""
 
     root: Path
     path: Path
@@ -271,7 +271,7 @@ def collectable(root: Path, *, keep: int, older_than: timedelta | None, now: dat
 
 
 def is_run(folder: Path) -> bool:
-    """Whether a folder may be deleted as a run: it is no link, and has a readable ``run.json`` of ours."""
+    """Returns whether a folder may be deleted as a run: it is no link, and has a readable ``run.json`` of ours."""
     if folder.is_symlink() or not (folder / "run.json").is_file():
         return False
     if special_file(folder) is not None:
@@ -318,7 +318,7 @@ def _started(info: RunInfo) -> datetime | None:
 
 
 def goes_on(run: Path) -> bool:
-    """Whether the process that makes this run is still active."""
+    """Returns whether the process that makes this run is still active."""
     info = read_info(run)
     return info is not None and info.status == RUNNING and owner.parse(info.owner).alive()
 

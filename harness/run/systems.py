@@ -86,7 +86,7 @@ def configured(system: System, configuration: Sequence[str]) -> System:
     for text in configuration:
         name, _, value = text.partition("=")
         if not isinstance(system, SupportsSettings):
-            raise SettingsError(f"--set={text}: {system.name} has no settings to be set here")
+            raise SettingsError(f"--set={text}: {system.name} has no settings")
         try:
             system = system.with_setting(name, value)
         except ValueError as error:

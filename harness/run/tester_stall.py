@@ -24,7 +24,7 @@ class Standstill:
     _last: tuple[float, float] | None = None
 
     def woke(self, now: float, computed: float) -> None:
-        """Called at the start and after each sleep. ``computed``: processor seconds of the whole process so far."""
+        """Records the start and the end of each sleep. ``computed``: processor seconds of the whole process so far."""
         if self._last is not None:
             before, computed_before = self._last
             lost = now - before - self.asleep - (computed - computed_before)

@@ -1,4 +1,4 @@
-"""One execution of an experiment, from the first node to the closed history, as coroutines for any world.
+"""An execution of an experiment, from the first node to the closed history, as coroutines for any world.
 
 1. The main phase runs under faults until the time limit.
 2. Every fault is healed. The system has until the contract's deadline to serve on every node again.
@@ -83,7 +83,7 @@ class TrialEnd:
 
 @dataclass
 class Trial:
-    """One run. ``set_up``, then ``run`` once, then ``tear_down`` in every case."""
+    """A run: call ``set_up``, then ``run`` once, then ``tear_down`` in every case."""
 
     experiment: Experiment
     system: System

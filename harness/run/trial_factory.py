@@ -1,4 +1,4 @@
-"""Creates a trial of an experiment: its system with the settings, and the world in which it runs."""
+"""Creates a trial of an experiment: its system with the settings, and its world."""
 
 from dataclasses import replace
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from assay.harness.run.experiment import Experiment
 
 RANDOM: Final = "random"
-"""As a choice: one to four compatible, promised mixes, drawn from the run's seed."""
+"""The name for one to four compatible, promised mixes, drawn from the run's seed."""
 OWN_WEIGHT: Final = 100
 MOST_DRAWN: Final = 4
 
@@ -46,7 +46,7 @@ def _as_it_is(system: System) -> System:
 
 @dataclass(frozen=True)
 class WorkloadMix:
-    """One mix.
+    """A workload mix.
 
     - ``adds``: generators for the main phase, each with its weight; the workload's own operations weigh 100.
     - ``closes``: what follows the last heal, before the workload's own later phases.
@@ -150,7 +150,7 @@ def mixed(experiment: Experiment, settings: Settings) -> Experiment:
 
 def _set(system: System, one: WorkloadMix, name: str, value: str) -> System:
     if not isinstance(system, SupportsSettings):
-        raise SettingsError(f"the mix {one.name} sets {name}, and {system.name} has no settings to be set here")
+        raise SettingsError(f"the mix {one.name} sets {name}, but {system.name} has no settings")
     try:
         return system.with_setting(name, value)
     except ValueError as error:

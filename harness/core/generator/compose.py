@@ -154,7 +154,7 @@ def once(source: Source) -> Generator:
 def repeat(source: Source, times: int | None = None) -> Generator:
     """Restarts ``source`` whenever it is exhausted, for ever or for ``times`` rounds in all.
 
-    A round in which ``source`` emits nothing ends the repetition.
+    A round that emits nothing ends the repetition.
     """
     generator = as_generator(source)
     return Repeat(generator, generator, times)

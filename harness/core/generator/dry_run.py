@@ -23,7 +23,7 @@ def perfect(operation: Operation, process: int) -> tuple[int, Outcome]:
 def simulate(
     source: Source, *, workers: int = 3, respond: Respond = perfect, seed: int = 0, most: int = 10_000
 ) -> list[OperationEvent]:
-    """Returns the invocations and completions of a run, in the order in which a generator is notified of them.
+    """Returns the invocations and completions of a run, in the order of a generator's notifications.
 
     ``respond(operation, process)`` returns the duration of an operation in nanoseconds, and its outcome. The run ends
     when ``source`` is exhausted, or after ``most`` invocations. Raises ``RuntimeError`` if it would wait for ever.
@@ -54,7 +54,9 @@ class _Simulation:
             elif answer.until is not None:
                 self.time = max(self.time + 1, answer.until)
             else:
-                raise RuntimeError(f"it waits for ever: nothing is under way and it names no time: {self.generator}")
+                raise RuntimeError(
+                    f"generator waits for ever: no operation is running and it names no time: {self.generator}"
+                )
         while self.open:
             self.complete()
         return self.events

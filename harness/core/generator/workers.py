@@ -62,9 +62,7 @@ class EachProcess(Around, frozen=True):
         return entry[1] if entry is not None and entry[0] == context.processes[worker] else self.source
 
     def _done(self, copies: Sequence[tuple[int, Generator] | None], worker: int, context: Context) -> bool:
-        """Whether a worker has finished. A busy one has not: its operation may end as ``info``, and a new process
-        begins a copy.
-        """
+        """Returns whether a worker has finished. A busy one has not: ``info`` makes a new process begin a copy."""
         return self._copy(copies, worker, context) is NOTHING and not context.busy >> worker & 1
 
 

@@ -35,7 +35,7 @@ class HistoryError(Exception):
 
 
 class Column(NamedTuple):
-    """One column; ``type`` is a type name of Arrow: int64, int32, string or bool."""
+    """A column; ``type`` is a type name of Arrow: int64, int32, string or bool."""
 
     name: str
     type: str
@@ -101,7 +101,7 @@ FAULTS = _data_set(
 """``phase`` is intended, injected, healed, recovered or failed. ``targets`` is a JSON list, ``detail`` JSON.
 
 - ``took_effect``, in phase ``healed``: whether the fault is proved to have taken effect.
-- ``stage``, in phase ``failed``: where it failed. A heal that fails is retried.
+- ``stage``, in phase ``failed``: the step that failed. A heal that fails is retried.
 - ``not_before``, in phase ``intended``: the earliest time at which it may begin.
 - ``on_clients``: whether a client node is among the targets.
 - The others state the declared impact on the targets (``assay.nemesis.faults.impact``). Null means unknown.
@@ -137,10 +137,10 @@ REPLICAS = _data_set(
     epoch_start:int64? high_watermark:int64? log_start:int64?
     """
 )
-"""One row per record on disk.
+"""Each record on disk has one row.
 
 - ``below_hw``: the record is committed, by the high watermark of the leader or of the node itself.
-- ``epoch_start``: where its epoch begins, by the node's own leader epoch history.
+- ``epoch_start``: the first offset of its epoch, by the node's own leader epoch history.
 
 Each replica has one more row, at its log end, which is no record. It has the ``high_watermark`` that the node has
 checkpointed, and ``log_start``, null if offsets may be missing (as in a compacted log).

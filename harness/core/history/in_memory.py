@@ -1,6 +1,6 @@
 """A history in memory. A search plays hundreds of runs whose histories are never looked at again.
 
-Its digest is the one that its rows would have in files, computed without Arrow; see ``digest``.
+Its digest equals that of the rows in files, but is computed without Arrow; see ``digest``.
 """
 
 import hashlib

@@ -42,7 +42,7 @@ class Sealed(msgspec.Struct, frozen=True):
     under_way: dict[str, str]
 
     def paths(self, history: Path) -> dict[str, list[Path]]:
-        """Returns the files of each data set, in the order in which they were written."""
+        """Returns the files of each data set, in writing order."""
         found = {name: [part_of(history, name, number) for number in range(of)] for name, of in self.parts.items()}
         for name, file in self.under_way.items():
             found[name].append(history / UNFINISHED / file)

@@ -76,7 +76,7 @@ class HistoryReader:
         return worker_nodes.read(self._folder)
 
     def paths(self, name: str) -> list[Path]:
-        """Returns the part files of a data set, in the order in which they were written."""
+        """Returns the part files of a data set, in writing order."""
         return list(self._paths[name])
 
     def rows(self, name: str) -> int:
@@ -116,7 +116,7 @@ class HistoryReader:
         return self._loaded.get(name)
 
     def table(self, name: str) -> pa.Table:
-        """Returns a whole data set in memory, in the order in which it was written."""
+        """Returns a whole data set in memory, in writing order."""
         if name in self._loaded:
             return self._loaded[name]
         return pa.Table.from_batches(self.batches(name), schema=SCHEMAS[name])
@@ -136,11 +136,11 @@ class HistoryReader:
                 lacking = nulls(path)
                 if found := sorted(needed & lacking.keys()):
                     raise HistoryError(
-                        f"{path}: column {found[0]} must have a value in every row; {lacking[found[0]]} lack"
+                        f"{path}: column {found[0]} must have a value in every row; {lacking[found[0]]} rows have none"
                     )
 
     def completed(self) -> Iterator[Completed]:
-        """Yields the operations in the order in which they were written, with argument and result decoded."""
+        """Yields the operations in writing order, with argument and result decoded."""
         for batch in self.batches("ops"):
             for row in batch.to_pylist():
                 yield _completed(row)
@@ -273,7 +273,9 @@ def _conform(batch: pa.RecordBatch, schema: pa.Schema, path: Path) -> pa.RecordB
         except pa.ArrowException as error:
             raise HistoryError(f"{path}: column {field.name} does not fit {field.type}: {error}") from error
         if array.null_count and not field.nullable:
-            raise HistoryError(f"{path}: column {field.name} must have a value in every row; {array.null_count} lack")
+            raise HistoryError(
+                f"{path}: column {field.name} must have a value in every row; {array.null_count} have none"
+            )
         arrays.append(array)
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 

@@ -1,7 +1,7 @@
 """The rows of a run and their conversion to columns, in plain Python so that Arrow is not loaded.
 
 Rows are kept as they come and transposed in batches, which costs a third of filling columns value by value. JSON is
-encoded at once. The argument may change later, and one that has no JSON form must fail at its origin.
+encoded at once. An argument may change later, and an argument without a JSON form must fail at its origin.
 """
 
 from abc import ABC, abstractmethod
@@ -131,7 +131,7 @@ class History(ABC):
         stamp.
 
         ``columns`` are those of ``FAULTS``; the methods below take those of their data sets. A nullable column may be
-        omitted. Each raises ``HistoryError`` for an unknown column, or for a required one that is missing.
+        omitted. Each raises ``HistoryError`` for an unknown column or a missing required one.
         """
         about = to_json({} if detail is None else detail, f"detail of fault {columns.get('fault')}")
         self._add("faults", {**columns, "targets": to_json(list(targets), "targets"), "detail": about})

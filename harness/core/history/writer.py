@@ -39,7 +39,7 @@ TEXT_COLUMNS = {
 
 
 class PartWriter:
-    """One data set: a folder of part files. The first part is empty."""
+    """The folder of a data set with its part files. The first part is empty."""
 
     def __init__(self, folder: Path, name: str, origin: bytes) -> None:
         self._history = folder

@@ -86,9 +86,9 @@ def test_without_options_there_is_one_test_without_faults(toy_project: pytest.Py
         ("--seed=1.5", "--seed='1.5' is not a whole number"),
         ("--defect=rust", "toy has no such defect; it has: forgetful"),
         ("--workload-mix=x", "test_toy does not take the mix 'x'; it takes: none"),
-        ("--set=a=b", "--set=a=b: toy has no settings to be set here"),
-        ("--watch", "--watch and --fail-fast are for clusters that take their time"),
-        ("--fail-fast", "--watch and --fail-fast are for clusters that take their time"),
+        ("--set=a=b", "--set=a=b: toy has no settings"),
+        ("--watch", "--watch and --fail-fast are not for the simulation"),
+        ("--fail-fast", "--watch and --fail-fast are not for the simulation"),
     ],
 )
 def test_a_wrong_option_is_a_usage_error_that_names_it(
