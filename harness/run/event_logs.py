@@ -23,7 +23,7 @@ GRACE: Final = 0.5
 
 
 _LATEST: Final = 2.0**62 / NANOSECONDS
-"""Seconds (146 years): no clock shows more, and no column of times holds more."""
+"""Seconds (146 years): no clock shows more, and larger values could overflow a column of times."""
 _Number: Any = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 _PLAIN: Final[Mapping[str, Any]] = {"int64": _Number, "string": str, "bool": bool}
 

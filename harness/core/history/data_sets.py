@@ -17,8 +17,12 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 FORMAT: Final = 7
-"""The format that is written. Since 2 each kind of effect names its object; 3 has more columns; since 4 each column of
-``effects`` and ``looks`` has one meaning.
+"""The format that is written.
+
+- 2: each kind of effect names its object.
+- 3: more columns.
+- 4: each column of ``effects`` and ``looks`` has one meaning.
+- 5 to 7: more columns (``format_4``).
 """
 
 FORMAT_KEY: Final = b"assay-history-format"

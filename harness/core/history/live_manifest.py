@@ -57,7 +57,7 @@ def part_of(history: Path, name: str, number: int) -> Path:
 def sealed(history: Path) -> Sealed | None:
     """Reads the manifest of a history; None before the first seal and after the history is closed.
 
-    The files that it names exist until the second next seal. Raises ``HistoryError`` if the manifest is damaged.
+    The files that it names exist until the seal after the next one. Raises ``HistoryError`` if the manifest is damaged.
     """
     path = history / UNFINISHED / SEALED
     try:
