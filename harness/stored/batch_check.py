@@ -1,7 +1,7 @@
 """Many stored runs in one pass: the verdicts and words of ``assay check`` for each, at a fraction of the price.
 
-Histories are judged some dozens at once, in one database (``opened_together``); a large one, or one in the oldest
-format, alone. On Spark each task judges as many, from the files, so that a night of any size is one job; its executors
+Histories are judged some dozens at once, in one database (``opened_together``), and large ones
+alone. On Spark each task judges as many, from the files, so that a night of any size is one job; its executors
 need this package, the modules of ``plugins``, and the files under the same paths.
 """
 
@@ -29,8 +29,6 @@ SMALL: Final = 100_000
 """Rows of a history that is judged with others; in a larger one they cost more than the planning of queries does."""
 ROWS: Final = 500_000
 """Of the histories at once: all of them are in memory."""
-TRANSLATED_BY_FAMILY: Final = 1
-"""The format of which a history alone does not say what its objects are."""
 
 Progress = Callable[[int], None]
 """Called with the number of runs that were judged."""
@@ -152,8 +150,7 @@ def _opened(path: Path) -> _Opened | Judged:
     except (HistoryError, OSError) as error:
         return Judged(path, None, str(error))
     rows = sum(history.rows(name) for name in DATA_SETS)
-    says_its_objects = history.format("effects") > TRANSLATED_BY_FAMILY
-    if rows > SMALL or not says_its_objects or stored.seal is not None:
+    if rows > SMALL or stored.seal is not None:
         return _Opened(path, stored, history)
     try:
         history.load()

@@ -159,7 +159,7 @@ def test_a_package_that_there_is_not_is_named() -> None:
         (Software(python=("$(touch /x)",)), r"'\$\(touch /x\)'"),
         (Software(image="Redis; x"), "'Redis; x'"),
         (Software(image="redis:7", dockerfile=Path(__file__)), "an image and a dockerfile: take one"),
-        (Software(dockerfile=Path("/nowhere/Dockerfile")), "/nowhere/Dockerfile is no file"),
+        (Software(dockerfile=Path("/nowhere/Dockerfile")), "/nowhere/Dockerfile is not a file"),
         (Software(user="$(touch /x)"), r"'\$\(touch /x\)'"),
     ],
 )

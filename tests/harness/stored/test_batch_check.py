@@ -39,7 +39,7 @@ SOME = [
     TODAY / "zookeeper_group-double-ownership",
     FIXTURES / "format_4" / "log-pass-strict",
 ]
-"""Of each format, three kinds of objects, a log of messages, verdicts of both sorts; all of them are small."""
+"""Of two formats, three kinds of objects, a log of messages, verdicts of both sorts; all of them are small."""
 LOG = SOME[3]
 
 
@@ -86,7 +86,7 @@ def test_of_each_is_said_what_is_said_of_it_alone(paths: list[Path], damaged: Pa
 
 
 def test_small_ones_share_a_database_and_others_have_their_own(monkeypatch: pytest.MonkeyPatch, damaged: Path) -> None:
-    """Of the oldest format, damaged, or large: alone."""
+    """A damaged or large history is judged alone."""
     counts: list[int] = []
     together = batch_check.opened_together
 
@@ -100,18 +100,18 @@ def test_small_ones_share_a_database_and_others_have_their_own(monkeypatch: pyte
     monkeypatch.setattr(batch_check, "explained", lambda *_: SimpleNamespace(text=""))
     monkeypatch.setattr(batch_check, "opened_together", counted)
     judged([*SOME, damaged])
-    assert counts == [3]
+    assert counts == [4]
     monkeypatch.setattr(batch_check, "SMALL", 3_500)
     judged(SOME)
-    assert counts[1:] == [2], "one has some 3,600 rows"
+    assert counts[1:] == [3], "one has some 3,600 rows"
     monkeypatch.setattr(batch_check, "SMALL", 100_000)
     monkeypatch.setattr(batch_check, "ROWS", 4_000)
     judged(SOME)
-    assert counts[2:] == [1, 1, 1], "those with some 1,500, 3,000 and 3,600 rows"
+    assert counts[2:] == [2, 1, 1], "those with some 900, 1,500, 1,900 and 3,600 rows"
     monkeypatch.setattr(batch_check, "TOGETHER", 3)
     monkeypatch.setattr(batch_check, "ROWS", 500_000)
     judged(SOME)
-    assert counts[5:] == [2, 1]
+    assert counts[5:] == [3, 1]
 
 
 def test_what_goes_wrong_together_is_judged_alone(monkeypatch: pytest.MonkeyPatch) -> None:
