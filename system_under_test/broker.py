@@ -1,4 +1,4 @@
-"""One broker: assembles its parts, from the configuration to the listener, and shuts them down again.
+"""A broker: assembles its parts, from the configuration to the listener, and shuts them down again.
 
 It starts in this order:
 
@@ -49,7 +49,7 @@ _log = logging.getLogger("assay.broker")
 
 
 class BrokerProcess:
-    """One broker. ``run`` is its whole life; cancelling it is a clean shutdown.
+    """A broker. ``run`` is its whole life; cancelling it is a clean shutdown.
 
     Each layer gets its traits here, so this is where historic defects are built in.
     """

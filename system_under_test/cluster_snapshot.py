@@ -43,7 +43,7 @@ class NotSeen(OSError):
 
 @dataclass(frozen=True)
 class Seen:
-    """One row of a snapshot. ``what`` is its kind, which determines the other columns:
+    """A row of a snapshot. ``what`` is its kind, which determines the other columns:
 
     - ``broker`` (registered): ``node``, ``broker`` id, ``zxid`` of its registration
     - ``answer``: ``node`` answered, registered or not; the rows that follow are of registered nodes only

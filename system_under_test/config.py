@@ -207,7 +207,7 @@ _LIMITS = {
 
 
 class BrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One broker's configuration file (JSON)."""
+    """A broker's configuration file (JSON)."""
 
     zookeeper: str
     """``host:port,host:port``."""

@@ -29,7 +29,7 @@ REJOIN_TIMEOUT = 10.0
 
 @dataclass(frozen=True)
 class StoredRecord:
-    """One record of a replica's log.
+    """A record of a replica's log.
 
     - ``value``: the workload's number, None for anything else
     - ``crc``: as stored; in a compressed set, what it would be outside of it, because compaction rebuilds such sets

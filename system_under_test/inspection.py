@@ -40,7 +40,7 @@ class _Ends:
 
 @dataclass
 class Inspection:
-    """One cluster's disks and its tree in ZooKeeper.
+    """A cluster's disks and its tree in ZooKeeper.
 
     ``epoch``: the wall clock, in seconds, when the loop's was 0; ``flushes``: whether brokers have ``flush.messages=1``
     by default.

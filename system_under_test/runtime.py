@@ -23,7 +23,7 @@ StateListener = Callable[[str], None]
 
 
 class ZooKeeper(Protocol):
-    """One ZooKeeper client, which replaces a lost session by a new one automatically.
+    """A ZooKeeper client, which replaces a lost session by a new one automatically.
 
     - Ordering: callbacks (watches, state changes) and results arrive on the event loop in the order in which the client
       learned of them. So a watch fires before any later read can return the change that caused it.

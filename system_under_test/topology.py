@@ -9,7 +9,7 @@ ZOOKEEPER_PORT = 2181
 
 
 class Node(Protocol):
-    """One machine."""
+    """A machine."""
 
     @property
     def name(self) -> str: ...

@@ -35,7 +35,7 @@ PEEK, SYSCALL, SEIZE, INTERRUPT, LISTEN, INFO = 2, 24, 0x4206, 0x4207, 0x4208, 0
 OPTIONS: Final = 0x1 | 0x2 | 0x4 | 0x8 | 0x10 | 0x100000
 """Mark stops at system calls; follow fork, vfork, clone and exec; kill everything if the tracer ends."""
 ALL_CHILDREN = 0x40000000
-"""Of waitpid(2): threads too."""
+"""A flag of waitpid(2): wait for threads, too."""
 AT_CALL = signal.SIGTRAP | 0x80
 EVENT_STOP = 128
 ENTERED, LEFT = 1, 2

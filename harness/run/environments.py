@@ -55,7 +55,7 @@ class World(Protocol):
         """
 
     def tasks(self) -> list[asyncio.Task[Any]]:
-        """Returns the harness's own unfinished tasks. Those of a simulated node end when the node is killed."""
+        """Returns the harness's own unfinished tasks. Tasks of a simulated node end with the node."""
 
     def runtime(self) -> Any:
         """Returns the runtime of clients: ``random``, ``wall_clock()``, ``zookeeper(servers, session_timeout)``."""

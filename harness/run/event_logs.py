@@ -1,6 +1,6 @@
 """Collects the nodes' event logs into the history during the run.
 
-One task per node follows ``node.events()``. Lines are JSON objects in the format of ``system_under_test/events.py``.
+A task per node follows ``node.events()``. Lines are JSON objects in the format of ``system_under_test/events.py``.
 Other lines, and lines cut short by a kill, become events named ``unreadable``, so that nothing is lost. If a node can
 no longer be followed, this is recorded as a problem of the run and not raised, because the operations matter more.
 """

@@ -195,7 +195,7 @@ class Fault(Protocol):
 
     @property
     def description(self) -> str:
-        """One line for ``--nemesis-list``."""
+        """A line for ``--nemesis-list``."""
         ...
 
     @property

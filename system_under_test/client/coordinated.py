@@ -82,7 +82,7 @@ class JoinFailed(ClientError):
 
 
 class Coordinated:
-    """One client of a coordinator, member or not. ``timeout`` is in seconds, for each call."""
+    """A client of a coordinator, member or not. ``timeout`` is in seconds, for each call."""
 
     find_request: ClassVar[type[groups.GroupCoordinatorRequest | draft_groups.ConsumerMetadataRequest]] = (
         groups.GroupCoordinatorRequest

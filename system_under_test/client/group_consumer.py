@@ -65,7 +65,7 @@ NO_LISTENER = GroupListener()
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """One record. ``timestamp`` is in milliseconds, None if there is none."""
+    """A record. ``timestamp`` is in milliseconds, None if there is none."""
 
     topic: str
     partition: int
@@ -78,7 +78,7 @@ class Received:
 
 
 class GroupConsumer:
-    """Consumer of a group. It reads ``topics``, or those of :meth:`subscribe` or :meth:`assign`. One call at a time.
+    """Consumer of a group. It reads ``topics``, or those of :meth:`subscribe` or :meth:`assign`.
 
     Missing topics are consumed once they exist. ``membership`` replaces that of Kafka's design, which is made from the
     member settings of ``config``.

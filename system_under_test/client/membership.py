@@ -50,7 +50,7 @@ nothing would read the partitions of the first one."""
 
 
 class Membership(Coordinated):
-    """One member. Only one call at a time is allowed, apart from heartbeats.
+    """A member. Only one call at a time is allowed, apart from heartbeats.
 
     If it leads the group, it checks every ``metadata_age`` seconds whether there are more partitions, and starts a
     rebalance. Without ``enter`` it may commit and fetch as a client that is not a member.

@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 @dataclass
 class ActiveTerm:
-    """One term: its right to write, its knowledge, and its channels to the brokers."""
+    """A term: its right to write, its knowledge, and its channels to the brokers."""
 
     term: Term
     fence: Fence

@@ -35,7 +35,7 @@ class StateOfReplica(StrEnum):
     ONLINE = "Online"
     """Its broker is alive."""
     OFFLINE = "Offline"
-    """Its broker is gone or about to stop, or the replica is to be deleted."""
+    """Its broker is gone or about to stop, or the replica will be deleted."""
     DELETION_STARTED = "ReplicaDeletionStarted"
     DELETION_SUCCESSFUL = "ReplicaDeletionSuccessful"
     """Its files are gone; if the topic is deleted, also those of all other replicas."""

@@ -32,7 +32,7 @@ class Replaced(Exception):
 
 @dataclass(frozen=True)
 class Term:
-    """One controller's term. ``epoch_version``: the znode version of /controller_epoch that its election returned."""
+    """A controller's term. ``epoch_version``: the znode version of /controller_epoch that its election returned."""
 
     epoch: int
     epoch_version: int

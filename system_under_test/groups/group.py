@@ -1,4 +1,4 @@
-"""One group: its members, their generation, and their assignments.
+"""A group: its members, their generation, and their assignments.
 
 The states are Kafka's. A rebalance has these steps:
 
@@ -49,7 +49,7 @@ class GroupError(Exception):
 
 @dataclass
 class Group:
-    """One group of a coordinator, which ends it with :meth:`end` when it stops coordinating."""
+    """A group of a coordinator, which ends it with :meth:`end` when it stops coordinating."""
 
     group_id: str
     store: Store

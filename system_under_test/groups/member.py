@@ -1,4 +1,4 @@
-"""One member of a group: its request, its assignment, and its pending responses."""
+"""A member of a group: its request, its assignment, and its pending responses."""
 
 from __future__ import annotations
 

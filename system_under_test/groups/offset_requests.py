@@ -83,7 +83,7 @@ class OffsetRequests:
         return ErrorCode.NONE
 
     async def _commit_here(self, request: group_offsets.OffsetCommitRequest) -> CommitCodes:
-        """Commits to the offsets topic. One request is one append: either all of its offsets are committed, or none."""
+        """Commits to the offsets topic. A request is one append: either all of its offsets are committed, or none."""
         now = int(self.wall_clock() * 1000)
         retention = self.config.offsets_retention_ms if request.retention_time_ms < 0 else request.retention_time_ms
         codes: dict[tuple[str, int], ErrorCode] = {}

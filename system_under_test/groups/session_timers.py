@@ -21,7 +21,7 @@ TimedT = TypeVar("TimedT", bound=Timed)
 
 
 class SessionTimers(Generic[TimedT]):
-    """One timer per member. Heartbeats move only the deadline, which the timer checks. ``expired`` removes members."""
+    """A timer per member. Heartbeats move only the deadline, which the timer checks. ``expired`` removes members."""
 
     def __init__(self, expired: Callable[[TimedT], None]) -> None:
         self._expired = expired

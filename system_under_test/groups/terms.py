@@ -48,7 +48,7 @@ NO_TOPIC: Final = OffsetsTopic(-1, 0)
 
 
 class GroupTerms:
-    """One term for each led partition of the offsets topic.
+    """A term for each led partition of the offsets topic.
 
     A group's partition follows from the number of partitions in ZooKeeper, because a broker's metadata may be
     incomplete. The topic may be deleted in ZooKeeper and created again with another number. Therefore a term serves

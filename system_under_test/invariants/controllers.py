@@ -1,4 +1,4 @@
-"""One controller epoch is claimed by one process.
+"""A controller epoch is claimed by one process.
 
 The epoch rises with the claim, in one write, so no two elections return the same. Brokers could not distinguish two
 controllers of one epoch, and would obey both.

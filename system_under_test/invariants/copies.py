@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 @dataclass
 class File(Generic[T]):
-    """One log file: data of the records in its first ``size`` bytes, by offset.
+    """A log file: data of the records in its first ``size`` bytes, by offset.
 
     ``held`` keeps a reference, so that ``life`` stays unique.
     """
@@ -43,7 +43,7 @@ class File(Generic[T]):
 
 
 class Files(Generic[T]):
-    """One replica's log as of the last :meth:`refresh`. ``walk`` parses whole records at the end of a file."""
+    """A replica's log as of the last :meth:`refresh`. ``walk`` parses whole records at the end of a file."""
 
     def __init__(self, disk: Any, folder: str, walk: Callable[[File[T], bytes], None]) -> None:
         self._disk = disk

@@ -39,7 +39,7 @@ class CheckpointError(Exception):
 
 
 class OffsetCheckpoint:
-    """One checkpoint file. A partition without an entry has offset 0."""
+    """A checkpoint file. A partition without an entry has offset 0."""
 
     def __init__(self, storage: Storage, path: str) -> None:
         self._storage = storage

@@ -1,4 +1,4 @@
-"""One segment: consecutive entries in ``<base offset, 20 digits>.log``, and the sparse indexes next to it.
+"""A segment: consecutive entries in ``<base offset, 20 digits>.log``, and the sparse indexes next to it.
 
 The index divides a segment into blocks of about ``index_interval_bytes``; every search reads and walks one block.
 

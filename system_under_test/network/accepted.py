@@ -1,4 +1,4 @@
-"""One accepted connection: reads requests and sends responses in order, one at a time.
+"""An accepted connection: reads requests and sends responses in order, one at a time.
 
 As in Kafka, a connection's next request waits until the previous one is answered. This keeps responses in order and
 memory bounded:
@@ -6,7 +6,7 @@ memory bounded:
 - While a handler runs, the stream reader buffers at most twice its limit and then stops reading from the socket.
 - While the peer does not read a response, nothing else happens on its connection.
 
-One timer per connection detects idleness by comparing a time stamp when it fires. A timer per request would cost more
+A timer per connection detects idleness by comparing a time stamp when it fires. A timer per request would cost more
 than the rest of this module.
 """
 
@@ -69,7 +69,7 @@ _TURN = 0.005
 
 
 class AcceptedConnection:
-    """One accepted connection, served until either side ends it."""
+    """An accepted connection, served until either side ends it."""
 
     def __init__(
         self,

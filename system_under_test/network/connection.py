@@ -143,7 +143,7 @@ def _ignore(_: object) -> None:
 
 
 class Connection:
-    """One open connection, created by :meth:`open`. It must be closed."""
+    """An open connection, created by :meth:`open`. It must be closed."""
 
     def __init__(self, wire: _Wire, peer: str, client_id: str, takes_back: bool = False) -> None:
         self.peer = peer

@@ -1,6 +1,6 @@
 """Reads exact numbers of bytes from a stream, with larger reads underneath.
 
-The size and the body of a small request nearly always arrive together. One read of the stream returns both, and often
+The size and the body of a small request nearly always arrive together. A read of the stream returns both, and often
 the following requests.
 """
 

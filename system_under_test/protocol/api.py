@@ -38,7 +38,7 @@ FIRST_PRIVATE_KEY = 1000
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """One kind of request. Versions from ``min_version`` to ``max_version``, both included, are supported."""
+    """A kind of request. Versions from ``min_version`` to ``max_version``, both included, are supported."""
 
     key: int
     name: str

@@ -261,7 +261,7 @@ class LogEndRequest(Request[LogEndResponse]):
 
 @message
 class ReplicaRole:
-    """One replica's state.
+    """A replica's state.
 
     - ``leader_epoch``: the highest that this replica has accepted
     - ``high_watermark``: -1 if the log is damaged

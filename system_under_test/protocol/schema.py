@@ -1,6 +1,6 @@
 """Declares messages as tables of wire types, as data rather than code per request.
 
-A message is a dataclass whose field types are wire types. One class describes all versions::
+A message is a dataclass whose field types are wire types. A class describes all versions::
 
     @message
     class FetchPartition:
@@ -98,7 +98,7 @@ _PLAIN: dict[Any, WireType] = {bool: Fixed("?", 1), str: Text(), bytes: Blob(), 
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """One row of a message's table: field ``name`` exists in versions ``since`` to ``until``, both included."""
+    """A row of a message's table: field ``name`` exists in versions ``since`` to ``until``, both included."""
 
     name: str
     type: WireType

@@ -1,4 +1,4 @@
-"""One message of format (magic) 0 or 1, as it lies on disk and travels on the wire.
+"""A message of format (magic) 0 or 1, as it lies on disk and travels on the wire.
 
 An entry is big-endian, and a null key or value has length -1:
 

@@ -22,7 +22,7 @@ NOTICE_DELAY = 0.2
 
 
 class IsrWriter:
-    """One broker's writer. ``retry``: seconds before the state is read again after a failure."""
+    """A broker's writer. ``retry``: seconds before the state is read again after a failure."""
 
     def __init__(self, zookeeper: ZooKeeper, background: Background, broker_id: int, *, retry: float) -> None:
         self._zookeeper = zookeeper

@@ -1,4 +1,4 @@
-"""One replica of a partition on this broker, and its role.
+"""A replica of a partition on this broker, and its role.
 
 A *term* is one leader epoch on this replica (``leader``, ``follower``). Every change of role or epoch first ends the
 old term. Its waiting producers get NOT_LEADER_FOR_PARTITION, and its ISR write in flight is forgotten. Code that

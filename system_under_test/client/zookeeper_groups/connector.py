@@ -94,7 +94,7 @@ class Effort:
 
 
 class ConsumerConnector:
-    """One member of a group. Streams are created once; then the member takes part until ``shutdown``.
+    """A member of a group. Streams are created once; then the member takes part until ``shutdown``.
 
     - ``on_change`` is called for every partition acquired, released or lost.
     - ``on_claim`` is called before the partitions of one claim are reported as acquired.

@@ -19,7 +19,7 @@ RESETS = {"smallest": EARLIEST, "largest": LATEST}
 
 @dataclass
 class Hold:
-    """One thread's ownership of a partition, from a claim to its end. ``number`` is unique in its connector."""
+    """A thread's ownership of a partition, from a claim to its end. ``number`` is unique in its connector."""
 
     partition: Partition
     thread: str

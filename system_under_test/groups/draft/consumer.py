@@ -1,4 +1,4 @@
-"""One consumer of a draft group: its subscription, and its pending join."""
+"""A consumer of a draft group: its subscription, and its pending join."""
 
 import asyncio
 from collections.abc import Callable
@@ -21,7 +21,7 @@ class Joined:
 
 @dataclass
 class Consumer:
-    """One consumer. ``session_timeout`` is in seconds, ``deadline`` on the loop's clock.
+    """A consumer. ``session_timeout`` is in seconds, ``deadline`` on the loop's clock.
 
     - ``notified``: in this rebalance, the consumer got the response that its generation is over
     - ``seen``: the consumer has sent a heartbeat in the present generation

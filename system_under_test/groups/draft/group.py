@@ -1,4 +1,4 @@
-"""One group of the draft: its consumers, their generation, and the partitions that each of them owns.
+"""A group of the draft: its consumers, their generation, and the partitions that each of them owns.
 
 1. A *change* of the consumers, their topics or the topics' partitions makes the group *prepare*. Any join is a change.
 2. Every heartbeat gets the error IllegalGeneration. The consumer then commits and joins again.
@@ -48,7 +48,7 @@ class Store(Protocol):
 
 @dataclass
 class DraftGroup:
-    """One group of a coordinator, which ends it with :meth:`end` when it stops coordinating.
+    """A group of a coordinator, which ends it with :meth:`end` when it stops coordinating.
 
     ``sizes`` returns the topics' numbers of partitions. ``on_displaced`` is called if another process wrote the group.
     """

@@ -39,7 +39,7 @@ class Life(StrEnum):
 
 
 class DraftTerm:
-    """One term: leader epoch ``epoch`` in the offsets topic with czxid ``topic``. The owner must call :meth:`end`."""
+    """A term: leader epoch ``epoch`` in the offsets topic with czxid ``topic``. The owner must call :meth:`end`."""
 
     def __init__(
         self, index: int, epoch: int, zookeeper: ZooKeeper, events: EventLog, spawn: Spawn, topic: int = 0
