@@ -55,7 +55,7 @@ async def pass_on(envelopes: Sequence[Envelope]) -> Sequence[Envelope]:
 class Callbacks:
     """Callbacks that do nothing. Override those that you need.
 
-    Exceptions: one from ``before_enqueue`` is raised by ``send``. An exception from ``after_dequeue`` or ``before_sending``
+    ``send`` raises an exception from ``before_enqueue``. An exception from ``after_dequeue`` or ``before_sending``
     fails the envelopes. All others are logged.
     """
 
