@@ -94,7 +94,7 @@ def search_key(history: KeyHistory, limits: Limits, *, witness: bool = False) ->
                 return _measured(space, Searched(why=explain(history, layout, space)))
             elif status == core.SPENT and plain:
                 compile_all()
-                plain, step = False, _step(wanted)
+                plain, step = False, _step(wanted)  # without numba both stay as they are
             elif status != core.SPENT:
                 raise space.broken(CLAIMS[status], actions)
             if deadline is not None and time.perf_counter() > deadline:

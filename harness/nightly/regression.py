@@ -15,10 +15,11 @@ listed, however sure it is.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
-from scipy.stats import false_discovery_control, hypergeom, mannwhitneyu
+
+from assay.harness.run.settings import SettingsError
 
 LEVEL: Final = 0.01
 WINDOWS: Final = (3, 5, 7, 10, 14)
@@ -75,7 +76,7 @@ def regressions(series: Sequence[Series]) -> tuple[list[Change], int]:
     asked = [(one, found) for one in series if (found := _ask(one)) is not None]
     if not asked:
         return [], 0
-    adjusted = false_discovery_control([found.probability for _, found in asked])
+    adjusted = _stats().false_discovery_control([found.probability for _, found in asked])
     changes = [
         change
         for (one, found), probability in zip(asked, adjusted, strict=True)
@@ -114,13 +115,15 @@ def _worse(before: np.ndarray, now: np.ndarray) -> float:
     order = np.lexsort((np.repeat((1, 0), (len(before), len(now))), np.concatenate((before, now))))
     ranks = np.empty(len(order))
     ranks[order] = np.arange(len(order))
-    return float(mannwhitneyu(ranks[len(before) :], ranks[: len(before)], alternative="greater", method="exact").pvalue)
+    return float(
+        _stats().mannwhitneyu(ranks[len(before) :], ranks[: len(before)], alternative="greater", method="exact").pvalue
+    )
 
 
 def _commoner(before: Count, now: Count) -> float:
     if not now.had:
         return 1.0
-    return float(hypergeom.sf(now.had - 1, before.of + now.of, before.had + now.had, now.of))
+    return float(_stats().hypergeom.sf(now.had - 1, before.of + now.of, before.had + now.had, now.of))
 
 
 def _sum(counts: Sequence[Value]) -> Count:
@@ -149,3 +152,13 @@ def _typical(values: Sequence[Value]) -> float:
         total = _sum(values)
         return total.had / total.of if total.of else math.nan
     return float(np.median(np.array(values)))
+
+
+def _stats() -> Any:
+    try:
+        from scipy import stats
+    except ImportError as error:
+        raise SettingsError(
+            "trends over nights need scipy, which is not installed: pip install 'assay[fast]'"
+        ) from error
+    return stats

@@ -34,8 +34,8 @@ print("compiled:", all_compiled(), "numba:", "numba" in sys.modules)
 """
 
 
-def answers(plain_steps: int) -> list[str]:
-    command = [sys.executable, "-c", SEARCHES, str(TESTS), str(plain_steps)]
+def answers(plain_steps: int, before: str = "") -> list[str]:
+    command = [sys.executable, "-c", f"{before}\n{SEARCHES}", str(TESTS), str(plain_steps)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     assert "Warning" not in done.stderr
@@ -55,6 +55,13 @@ def test_plain_compiled_and_first_one_then_the_other_say_the_same(both_ways: tup
         *both, how = answers(steps)
         assert how == "compiled: True numba: True"
         assert both == compiled
+
+
+def test_without_numba_all_is_plain_and_says_the_same() -> None:
+    *compiled, _ = answers(10**9)
+    *plain, how = answers(37, before="import sys; sys.modules['numba'] = None")
+    assert how == "compiled: False numba: True", "its place is taken by None"
+    assert plain == compiled
 
 
 def test_where_nothing_can_be_kept_it_is_compiled_all_the_same() -> None:
