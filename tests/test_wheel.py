@@ -99,3 +99,43 @@ def test_it_runs_next_to_folders_named_like_ours(python: Path, project: Path) ->
     assert (project / "store" / "latest" / "report.html").is_file()
     checked = run(python.parent / "assay", "check", "store/latest", cwd=project)
     assert checked.stdout.startswith("PASS"), checked.stdout + checked.stderr
+
+
+@pytest.fixture(scope="module")
+def light_python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment with the wheel and the packages of requirements-light.txt, linked from this one."""
+    folder = tmp_path_factory.mktemp("light")
+    venv.create(folder, symlinks=True)
+    python = folder / "bin" / "python"
+    packages = Path(sysconfig.get_path("purelib", vars={"base": str(folder), "platbase": str(folder)}))
+    listed = [line for line in (ROOT / "requirements-light.txt").read_text().splitlines() if not line.startswith("#")]
+    for name in listed:
+        distribution = metadata.distribution(name)
+        tops = {file.parts[0] for file in distribution.files or () if file.parts[0] not in ("..", "__pycache__")}
+        for top in tops:
+            if not (packages / top).exists():
+                (packages / top).symlink_to(str(distribution.locate_file(top)))
+    install = run(sys.executable, "-m", "pip", "--python", python, "install", *OFFLINE, wheel, cwd=folder)
+    assert install.returncode == 0, install.stdout + install.stderr
+    return python
+
+
+@pytest.mark.slow
+def test_the_short_list_of_packages_is_enough_for_a_run_its_checks_and_its_report(
+    light_python: Path, tmp_path: Path
+) -> None:
+    for name in ("pyspark", "numba", "scipy", "pandas"):
+        assert run(light_python, "-c", f"import {name}", cwd=tmp_path).returncode == 1, name
+    options = ("--cluster=sim", "--rate=50", "--time-limit=10", "--nemesis=partition", "--seed=1")
+    done = run(
+        light_python, "-m", "pytest", "-q", "--pyargs", "assay.workloads.test_log", *options, "-p", "no:cacheprovider",
+        cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "store" / "latest" / "report.html").is_file()
+    for arguments in (("check", "store/latest"), ("index", "store"), ("check", "store/latest", "--engine=duckdb")):
+        done = run(light_python.parent / "assay", *arguments, cwd=tmp_path)
+        assert done.returncode == 0, done.stdout + done.stderr
+    spark = run(light_python.parent / "assay", "check", "store/latest", "--engine=spark", cwd=tmp_path)
+    assert "pyspark" in spark.stderr
+    assert "Traceback" not in spark.stderr
