@@ -211,9 +211,8 @@ def assay_trial(request: pytest.FixtureRequest, assay_engines: Any) -> Iterator[
     """Provides an attempt whose cluster and system have been started; ``run()`` does the rest."""
     from assay.harness.run.attempt import Attempt, InfrastructureError, Reports, Unavailable
     from assay.harness.run.drawn_settings import drawn_configuration
-    from assay.harness.run.experiment import NoGeneratorError, experiment_of
+    from assay.harness.run.experiment import NoGeneratorError, experiment_of, mixed, resolved
     from assay.harness.run.full_disk import FullDiskError
-    from assay.harness.run.workload_mix import mixed, resolved
     from assay.nemesis.schedule.catalogue import MIX
 
     function = getattr(request.node, "function", None)
@@ -357,8 +356,9 @@ def _ruled_out(
 ) -> list[pytest.MarkDecorator]:
     """Returns the skip marks of a test that its options rule out; empty if it can run."""
     from assay.harness.run.declared_nodes import undeclared
+    from assay.harness.run.experiment import mixed
     from assay.harness.run.faults import not_applicable, strange_role
-    from assay.harness.run.workload_mix import mixed, unfit
+    from assay.harness.run.workload_mix import unfit
 
     sample = settings_for(
         options, cluster=SIM, seed=options.seed or 0, nemesis=nemesis, mix=mix, counts=found.with_counts

@@ -33,7 +33,7 @@ from assay.harness.core.history import HistoryReader
 from assay.harness.core.report import place
 from assay.harness.run import store
 from assay.harness.run.environments import World, cancel, close_loop
-from assay.harness.run.experiment import Experiment
+from assay.harness.run.experiment import Experiment, mixed, resolved
 from assay.harness.run.full_disk import is_full, naming_a_full_disk
 from assay.harness.run.interrupt import Interrupt
 from assay.harness.run.judging import doubted, judge_run
@@ -45,7 +45,6 @@ from assay.harness.run.settings import Settings
 from assay.harness.run.store import RunFolder, RunInfo
 from assay.harness.run.trial import Trial, TrialEnd, Unavailable
 from assay.harness.run.trial_factory import make_trial
-from assay.harness.run.workload_mix import mixed, resolved
 from assay.reports.evidence import look_up
 from assay.reports.failure_text import Ending, describe
 from assay.reports.figures import FIGURES, figures

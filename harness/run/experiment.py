@@ -12,7 +12,8 @@ runs, heals, drains and judges.
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from random import Random
 from typing import Any, Final
 
 import msgspec
@@ -21,16 +22,16 @@ import pytest
 from assay.checkers.judging.contract import Contract
 from assay.cluster.node_counts import NodeCounts
 from assay.cluster.sidecars import SupportsSidecars
-from assay.cluster.system import System
+from assay.cluster.system import SupportsSettings, System
 from assay.harness.core.blocking import BlockingClient
 from assay.harness.core.client import Client
-from assay.harness.core.generator import Generator, as_generator
+from assay.harness.core.generator import Generator, as_generator, mix, split_phases
 from assay.harness.core.history import HistoryError
 from assay.harness.run.client_nodes import WithClientNodes
 from assay.harness.run.declared_nodes import Declared, declared, with_counts
 from assay.harness.run.full_disk import FullDiskError
-from assay.harness.run.settings import Settings
-from assay.harness.run.workload_mix import WorkloadMix
+from assay.harness.run.settings import Settings, SettingsError, derive
+from assay.harness.run.workload_mix import MOST_DRAWN, OWN_WEIGHT, RANDOM, WorkloadMix, clash, unfit
 
 FIXTURE: Final = "assay_trial"
 ATTRIBUTE: Final = "__assay_experiment__"
@@ -227,3 +228,61 @@ def _check(system: System, client: type[Any], *, silent: bool) -> None:
         raise IncompleteError(
             f"roles of {type(system).__name__} is {system.roles!r}: it must be a tuple, such as ('server',)"
         )
+
+
+def resolved(experiment: Experiment, settings: Settings) -> Settings:
+    """Returns the settings with ``random`` replaced by the mixes that it draws."""
+    if settings.workload_mix != (RANDOM,):
+        return settings
+    chance = Random(derive(settings.seed, "workload-mix"))
+    wanted = 1 + chance.randrange(MOST_DRAWN)
+    drawn: list[WorkloadMix] = []
+    promised = [one for one in experiment.mixes if one.promised]
+    for one in chance.sample(promised, len(promised)):
+        if len(drawn) < wanted and not any(clash(one, other) for other in drawn):
+            drawn.append(one)
+    return replace(settings, workload_mix=tuple(sorted(one.name for one in drawn)))
+
+
+def mixed(experiment: Experiment, settings: Settings) -> Experiment:
+    """Returns the experiment with the mixes of these settings. Raises ``SettingsError`` for an unsuitable one."""
+    names = resolved(experiment, settings).workload_mix
+    reason = unfit(experiment.name, names, experiment.mixes)
+    if reason is not None:
+        raise SettingsError(reason)
+    chosen = [one for one in experiment.mixes if one.name in names]
+    if not chosen:
+        return experiment
+    system, contract, options = experiment.system, experiment.contract, dict(experiment.client_options)
+    for one in chosen:
+        chance = Random(derive(settings.seed, "workload-mix", one.name))
+        for name, values in one.settings.items():
+            system = _set(system, one, name, chance.choice(values))
+        system = one.system(system)
+        options |= {name: chance.choice(values) for name, values in one.client.items()}
+    for one in chosen:
+        contract = one.contract(contract, system)
+
+    def body(settings: Settings) -> Generator:
+        main, *later = split_phases(experiment.generator(settings))
+        shares = [share for one in chosen for share in one.adds(system, settings)]
+        weights = [OWN_WEIGHT, *(weight for weight, _ in shares)]
+        generator = mix(main, *(source for _, source in shares), weights=weights) if shares else main
+        for one in chosen:
+            closing = one.closes(system, settings)
+            if closing is not None:
+                generator = generator.then(as_generator(closing))
+        for phase in later:
+            generator = generator.then(phase)
+        return generator
+
+    return replace(experiment, system=system, contract=contract, body=body, client_options=options, mixes=())
+
+
+def _set(system: System, one: WorkloadMix, name: str, value: str) -> System:
+    if not isinstance(system, SupportsSettings):
+        raise SettingsError(f"the mix {one.name} sets {name}, but {system.name} has no settings")
+    try:
+        return system.with_setting(name, value)
+    except ValueError as error:
+        raise SettingsError(f"the mix {one.name}: {error}") from None

@@ -8,17 +8,13 @@ like any other. Choices that a mix leaves open are drawn from the run's seed.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 from assay.checkers.judging.contract import Contract
-from assay.cluster.system import SupportsSettings, System
-from assay.harness.core.generator import Generator, Source, as_generator, mix, split_phases
-from assay.harness.run.settings import ALL, NONE, Settings, SettingsError, derive
-
-if TYPE_CHECKING:
-    from assay.harness.run.experiment import Experiment
+from assay.cluster.system import System
+from assay.harness.core.generator import Source
+from assay.harness.run.settings import ALL, NONE, Settings
 
 RANDOM: Final = "random"
 """The name for one to four compatible, promised mixes, drawn from the run's seed."""
@@ -94,70 +90,12 @@ def unfit(name: str, names: Sequence[str], taken: Sequence[WorkloadMix]) -> str 
             return f"{asked}: {name} does not take the mix {word!r}; it takes: {', '.join(known) or 'none'}"
     for at, word in enumerate(names):
         for other in names[:at]:
-            if shared := _clash(known[word], known[other]):
+            if shared := clash(known[word], known[other]):
                 return f"{asked}: {other} and {word} both choose {', '.join(shared)}"
     return None
 
 
-def resolved(experiment: Experiment, settings: Settings) -> Settings:
-    """Returns the settings with ``random`` replaced by the mixes that it draws."""
-    if settings.workload_mix != (RANDOM,):
-        return settings
-    chance = Random(derive(settings.seed, "workload-mix"))
-    wanted = 1 + chance.randrange(MOST_DRAWN)
-    drawn: list[WorkloadMix] = []
-    promised = [one for one in experiment.mixes if one.promised]
-    for one in chance.sample(promised, len(promised)):
-        if len(drawn) < wanted and not any(_clash(one, other) for other in drawn):
-            drawn.append(one)
-    return replace(settings, workload_mix=tuple(sorted(one.name for one in drawn)))
-
-
-def mixed(experiment: Experiment, settings: Settings) -> Experiment:
-    """Returns the experiment with the mixes of these settings. Raises ``SettingsError`` for an unsuitable one."""
-    names = resolved(experiment, settings).workload_mix
-    reason = unfit(experiment.name, names, experiment.mixes)
-    if reason is not None:
-        raise SettingsError(reason)
-    chosen = [one for one in experiment.mixes if one.name in names]
-    if not chosen:
-        return experiment
-    system, contract, options = experiment.system, experiment.contract, dict(experiment.client_options)
-    for one in chosen:
-        chance = Random(derive(settings.seed, "workload-mix", one.name))
-        for name, values in one.settings.items():
-            system = _set(system, one, name, chance.choice(values))
-        system = one.system(system)
-        options |= {name: chance.choice(values) for name, values in one.client.items()}
-    for one in chosen:
-        contract = one.contract(contract, system)
-
-    def body(settings: Settings) -> Generator:
-        main, *later = split_phases(experiment.generator(settings))
-        shares = [share for one in chosen for share in one.adds(system, settings)]
-        weights = [OWN_WEIGHT, *(weight for weight, _ in shares)]
-        generator = mix(main, *(source for _, source in shares), weights=weights) if shares else main
-        for one in chosen:
-            closing = one.closes(system, settings)
-            if closing is not None:
-                generator = generator.then(as_generator(closing))
-        for phase in later:
-            generator = generator.then(phase)
-        return generator
-
-    return replace(experiment, system=system, contract=contract, body=body, client_options=options, mixes=())
-
-
-def _set(system: System, one: WorkloadMix, name: str, value: str) -> System:
-    if not isinstance(system, SupportsSettings):
-        raise SettingsError(f"the mix {one.name} sets {name}, but {system.name} has no settings")
-    try:
-        return system.with_setting(name, value)
-    except ValueError as error:
-        raise SettingsError(f"the mix {one.name}: {error}") from None
-
-
-def _clash(one: WorkloadMix, other: WorkloadMix) -> list[str]:
+def clash(one: WorkloadMix, other: WorkloadMix) -> list[str]:
     """Returns the settings and options that both mixes choose."""
     return sorted((one.settings.keys() & other.settings.keys()) | (one.client.keys() & other.client.keys()))
 

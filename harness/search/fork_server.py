@@ -26,7 +26,7 @@ from typing import Any, Final, NoReturn
 from assay.harness.core.history.data_sets import DATA_SETS
 from assay.harness.core.history.in_memory import Columns, HistoryInMemory
 from assay.harness.run.environments import cancel, close_loop
-from assay.harness.run.experiment import Experiment
+from assay.harness.run.experiment import Experiment, mixed, resolved
 from assay.harness.run.interrupt import Interrupt
 from assay.harness.run.processes import CRASHED
 from assay.harness.run.progress import Silent
@@ -35,7 +35,6 @@ from assay.harness.run.run_output import InMemory
 from assay.harness.run.settings import Settings
 from assay.harness.run.trial import Trial
 from assay.harness.run.trial_factory import make_trial
-from assay.harness.run.workload_mix import mixed, resolved
 from assay.harness.search.code_coverage.counter import Counter, Place
 from assay.harness.search.example import Example
 from assay.harness.search.online_features import Passing

@@ -14,10 +14,9 @@ from assay import workloads
 from assay.checkers.families import FAMILIES
 from assay.checkers.judging.contract import Contract
 from assay.harness.core.history.kinds import KINDS
-from assay.harness.run.experiment import Experiment, experiment_of
+from assay.harness.run.experiment import Experiment, experiment_of, mixed
 from assay.harness.run.settings import Settings
 from assay.harness.run.systems import with_limits
-from assay.harness.run.workload_mix import mixed
 from assay.system_under_test.client.metadata import BACK_OFF
 from assay.system_under_test.deployment import SESSION_TIMEOUT, ZOOKEEPER_TICK_MS, Broker
 from assay.workloads.broker.broker_contract import NOT_OFFERED, PATIENCE, PROMISES, RUNNING, promised

@@ -12,9 +12,9 @@ import pytest
 from assay.checkers.judging.contract import Contract
 from assay.harness.core.generator import Generator, limit, phases, repeat, simulate, split_phases
 from assay.harness.core.operation import Operation, Phase
-from assay.harness.run.experiment import Experiment
+from assay.harness.run.experiment import Experiment, mixed, resolved
 from assay.harness.run.settings import Settings, SettingsError
-from assay.harness.run.workload_mix import RANDOM, WorkloadMix, combinations, listing, mixed, resolved, unfit
+from assay.harness.run.workload_mix import RANDOM, WorkloadMix, combinations, listing, unfit
 from assay.system_under_test.deployment import Broker
 from assay.workloads.broker.log_client import LogClient
 

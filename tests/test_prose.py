@@ -1,4 +1,8 @@
-"""Prose keeps to the vocabulary of docs/glossary.md: none of the words that it says are not used."""
+"""Prose is plain English: no words that docs/glossary.md rules out, no inverted or overlong sentences.
+
+The check of sentences is a floor: ``helpers.prose`` finds what a simple program can see. ``LEFT`` counts the sentences
+that still break a rule, and only falls.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+from helpers.layout import ROOT
+from helpers.prose import sentences
+
 NOT_USED = (
     "whoever",
     "whomever",
@@ -113,3 +119,52 @@ def test_compounds_are_seen(name: str) -> None:
 @pytest.mark.parametrize("name", ["told_apart", "test_they_are_told_apart", "renewed", "manewer_a", "a_toldo"])
 def test_other_names_are_left_alone(name: str) -> None:
     assert not WRONG_IN_NAMES.search(name)
+
+
+LEFT = {}
+"""Folder or file -> sentences that break a rule of STYLE, at most."""
+
+
+@pytest.mark.parametrize("place", sorted(LEFT))
+def test_sentences_are_plain(place: str) -> None:
+    wrong = [
+        f"{sentence.path.relative_to(ROOT)}:{sentence.line}: {', '.join(faults)}: {sentence.text[:80]}"
+        for path in files(place)
+        if path.suffix in (".py", ".md")
+        for sentence in sentences(path)
+        if (faults := sentence.faults())
+    ]
+    assert len(wrong) <= LEFT[place], "\n".join(wrong)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "What is left over is removed.",
+        "Of these, the newest.",
+        "One that waits is woken.",
+        "Where none is, nothing is.",
+        "The same, for a topic.",
+        "Those of others stay.",
+        "It is to be played elsewhere.",
+        "It waits, for it has no leader.",
+        " ".join(["word"] * 31) + ".",
+    ],
+)
+def test_each_rule_finds_its_sentence(tmp_path: Path, text: str) -> None:
+    module = tmp_path / "module.py"
+    module.write_text(f'"""{text}"""\n')
+    (sentence,) = sentences(module)
+    assert sentence.faults()
+    comment = tmp_path / "comment.py"
+    comment.write_text(f"# {text}\nx = 1\n")
+    assert [one.faults() for one in sentences(comment)] == [sentence.faults()]
+
+
+@pytest.mark.parametrize(
+    "text", ["Returns what is left over.", "What is left over?", "Of course it waits.", "Each waits for its leader."]
+)
+def test_a_plain_sentence_and_a_question_are_left_alone(tmp_path: Path, text: str) -> None:
+    module = tmp_path / "module.py"
+    module.write_text(f'"""{text}"""\n')
+    assert [one.faults() for one in sentences(module)] == [[]]
