@@ -97,6 +97,11 @@ def _imports(path: Path) -> Iterator[str]:
             yield from (f"{node.module}.{name.name}".removeprefix("assay.") for name in node.names)
 
 
+def module_of(path: Path) -> str:
+    words = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(words[:-1] if words[-1] == "__init__" else words)
+
+
 def part(dotted: str) -> str | None:
     words = dotted.split(".")
     if words[0] == "harness":
@@ -120,6 +125,19 @@ def test_no_two_parts_need_each_other() -> None:
     while ready := {folder for folder, needed in ALLOWED.items() if folder not in done and needed <= done}:
         done |= ready
     assert set(ALLOWED) - done == set()
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    """Imports for type checkers alone count as well: such modules cannot be read one after the other either."""
+    files = {path: module_of(path) for part in PARTS for path in modules(part)}
+    known = set(files.values())
+    needs: dict[str, set[str]] = {}
+    for path, name in files.items():
+        found = {one if one in known else one.rpartition(".")[0] for one in imports(path)}
+        needs[name] = (found & known) - {name}
+    while done := {name for name, needed in needs.items() if not needed}:
+        needs = {name: needed - done for name, needed in needs.items() if name not in done}
+    assert not needs, "in a circle, or above one"
 
 
 DEFAULT_SYSTEM = "harness/run/systems.py"

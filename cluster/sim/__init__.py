@@ -5,7 +5,8 @@
 - ``network``: hosts and links
 - ``packet_shaping``: late and lost packets
 - ``server``: a listening socket
-- ``transport``: one end of a connection; ``sender``: its sending side
+- ``host``: hosts, and the interfaces between connections, servers and the network
+- ``transport``: one end of a connection
 - ``filesystem``: visible and durable files
 - ``disk``: a node's disk; ``disk_slowness``: a slow one; ``disk_strikes``: a failing one
 - ``snapshot``: snapshots of files

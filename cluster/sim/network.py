@@ -18,18 +18,14 @@ import errno
 import random
 from collections.abc import Callable, Collection
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from assay.cluster.node import Flow, Traffic
+from assay.cluster.sim.host import Fate, FlowRule, Host, Listener
 from assay.cluster.sim.packet_shaping import Shaping
 from assay.cluster.sim.process import PROCESS, Process
-from assay.cluster.sim.sender import Fate, Kernel
 from assay.cluster.sim.server import SimServer
-from assay.cluster.sim.transport import SimSocket, SimTransport
-
-if TYPE_CHECKING:
-    from assay.cluster.sim.loop import SimLoop
-    from assay.cluster.sim.sender import Sender
+from assay.cluster.sim.transport import Kernel, Sender, SimSocket, SimTransport
 
 LATENCY = (0.0001, 0.001)
 """Seconds one way, uniform: a rack's network with a busy kernel at each end."""
@@ -37,86 +33,15 @@ SYN_RETRY = 1.0
 """Seconds until an unanswered connection request is repeated; doubles (Linux: 1 s)."""
 CONNECT_TIMEOUT = 15.0
 """Seconds until connecting fails with ETIMEDOUT (Linux: about two minutes)."""
-EPHEMERAL_PORT = 32768
 OUTSIDE = "198.18.255.254"
 ANY = frozenset({"", "0.0.0.0", "::"})
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
-class FlowRule:
-    """A rule for one flow. ``seen``: its packets so far; ``count``: how many of them did not pass."""
-
-    __slots__ = ("count", "flow", "rejects", "seen", "source")
-
-    def __init__(self, source: Host, flow: Flow, rejects: bool) -> None:
-        self.source = source
-        self.flow = flow
-        self.rejects = rejects
-        self.seen = 0
-        self.count = 0
-
-    def matches(self, source: Host, from_port: int, to_port: int) -> bool:
-        return source is self.source and self.flow.port == (from_port if self.flow.answers else to_port)
-
-    def takes(self) -> bool:
-        """Counts the next packet of the flow. Returns True if it does not pass."""
-        self.seen += 1
-        if self.seen % self.flow.every:
-            return False
-        self.count += 1
-        return True
-
-
-class Host:
-    """A machine.
-
-    - ``rules``: hosts whose packets are dropped, with their counts
-    - ``rejected``: those of ``rules`` that answer with a reset
-    - ``flows``: rules for some packets of a peer
-    - ``filtering``: whether there is any rule, or it is frozen
-    - ``shaping``: shaping of the packets that it sends
-    - ``listeners``: servers by port
-    """
-
-    __slots__ = (
-        "_next_port",
-        "address",
-        "filtering",
-        "flows",
-        "frozen",
-        "listeners",
-        "name",
-        "rejected",
-        "rules",
-        "shaping",
-    )
-
-    def __init__(self, name: str, address: str) -> None:
-        self.name = name
-        self.address = address
-        self.rules: dict[Host, int] = {}
-        self.rejected: dict[Host, None] = {}
-        self.flows: list[FlowRule] = []
-        self.frozen = False
-        self.filtering = False
-        self.shaping: Shaping | None = None
-        self.listeners: dict[int, SimServer] = {}
-        self._next_port = EPHEMERAL_PORT
-
-    def __repr__(self) -> str:
-        return f"<Host {self.name} {self.address}>"
-
-    def ephemeral_port(self) -> int:
-        self._next_port = max(self._next_port % 65535 + 1, EPHEMERAL_PORT)
-        while self._next_port in self.listeners:
-            self._next_port = max(self._next_port % 65535 + 1, EPHEMERAL_PORT)
-        return self._next_port
-
-
 class Network:
     """All hosts of a simulation. ``random`` is the network's own random source."""
 
-    def __init__(self, loop: SimLoop, source: random.Random) -> None:
+    def __init__(self, loop: Any, source: random.Random) -> None:
         self.loop = loop
         self.random = source
         self.outside = Host("harness", OUTSIDE)
@@ -330,7 +255,7 @@ class _Attempt:
         if not self._given_up():
             self._result.set_exception(error)
 
-    def _establish(self, server: SimServer) -> None:
+    def _establish(self, server: Listener) -> None:
         network, loop = self._network, self._network.loop
         near_name = (self._host.address, self._host.ephemeral_port())
         far_name = (self._target.address, self._port)

@@ -12,7 +12,7 @@ from assay.cluster.node import Exhaustion, Flow, Node, NodeError, ProcessState, 
 from assay.cluster.sim.disk import SimDisk
 from assay.cluster.sim.disk_faults import Device
 from assay.cluster.sim.disk_strikes import Rejected
-from assay.cluster.sim.network import Host
+from assay.cluster.sim.host import Host
 from assay.cluster.sim.process import Process
 from assay.cluster.sim.second_copy import Twice
 from assay.cluster.sim.snapshot import Snapshot

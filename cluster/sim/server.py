@@ -6,13 +6,11 @@ import asyncio
 import errno
 from collections.abc import Callable
 from contextvars import Context, copy_context
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from assay.cluster.sim.host import Host, Medium
 from assay.cluster.sim.process import Process
 from assay.cluster.sim.transport import SimSocket, SimTransport
-
-if TYPE_CHECKING:
-    from assay.cluster.sim.network import Host, Network
 
 
 class SimServer(asyncio.AbstractServer):
@@ -20,7 +18,7 @@ class SimServer(asyncio.AbstractServer):
 
     def __init__(
         self,
-        network: Network,
+        network: Medium,
         host: Host,
         port: int,
         factory: Callable[[], Any],
@@ -75,7 +73,8 @@ class SimServer(asyncio.AbstractServer):
         return self._host.listeners.get(self._port) is self
 
     def get_loop(self) -> asyncio.AbstractEventLoop:
-        return self._network.loop
+        loop: asyncio.AbstractEventLoop = self._network.loop
+        return loop
 
     def close(self) -> None:
         if self.process is not None and not self.process.running:

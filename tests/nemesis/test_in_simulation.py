@@ -11,9 +11,9 @@ import pytest
 from assay.cluster.deploy import start_system
 from assay.cluster.node import Node, ProcessState
 from assay.cluster.sim.cluster import SimCluster
+from assay.cluster.sim.host import Fate, Host
 from assay.cluster.sim.loop import SimLoop
-from assay.cluster.sim.network import Host, Network
-from assay.cluster.sim.sender import Fate
+from assay.cluster.sim.network import Network
 from assay.cluster.system import ZOOKEEPER_PORT
 from assay.nemesis.engine.conductor import Conductor
 from assay.nemesis.engine.fault_row import FaultPhase, FaultRow

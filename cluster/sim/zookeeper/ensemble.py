@@ -18,7 +18,8 @@ from typing import Any, Protocol
 
 from kazoo.protocol.states import EventType
 
-from assay.cluster.sim.network import Host, Network
+from assay.cluster.sim.host import Host
+from assay.cluster.sim.network import Network
 from assay.cluster.sim.process import Process
 from assay.cluster.sim.zookeeper.tree import Change, Create, Delete, Event, Tree
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from kazoo.exceptions import BadArgumentsError, ZookeeperError
 
-from assay.cluster.sim.network import Host
+from assay.cluster.sim.host import Host
 from assay.cluster.sim.process import PROCESS
 from assay.cluster.sim.zookeeper import wire
 from assay.cluster.sim.zookeeper.ensemble import Ensemble, ZooKeeperSession

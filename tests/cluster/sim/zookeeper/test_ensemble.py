@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from kazoo.exceptions import ConnectionLoss, NoNodeError
 
+from assay.cluster.sim.host import Host
 from assay.cluster.sim.loop import SimLoop
-from assay.cluster.sim.network import Host
 from assay.cluster.sim.process import Process
 from assay.cluster.sim.zookeeper.client import SimZooKeeper
 from assay.cluster.sim.zookeeper.ensemble import Ensemble

@@ -1,0 +1,124 @@
+"""Hosts of the simulated network, and the interfaces by which connections, servers and the network know each other."""
+
+from __future__ import annotations
+
+import enum
+import random
+from collections.abc import MutableMapping
+from contextvars import Context
+from typing import Any, Protocol
+
+from assay.cluster.node import Flow
+from assay.cluster.sim.packet_shaping import Shaping
+from assay.cluster.sim.process import Process
+
+EPHEMERAL_PORT = 32768
+
+
+class Fate(enum.Enum):
+    """Outcome of sending a packet."""
+
+    PASSES = 0
+    LOST = 1
+    REJECTED = 2
+
+
+class FlowRule:
+    """A rule for one flow. ``seen``: its packets so far; ``count``: how many of them did not pass."""
+
+    __slots__ = ("count", "flow", "rejects", "seen", "source")
+
+    def __init__(self, source: Host, flow: Flow, rejects: bool) -> None:
+        self.source = source
+        self.flow = flow
+        self.rejects = rejects
+        self.seen = 0
+        self.count = 0
+
+    def matches(self, source: Host, from_port: int, to_port: int) -> bool:
+        return source is self.source and self.flow.port == (from_port if self.flow.answers else to_port)
+
+    def takes(self) -> bool:
+        """Counts the next packet of the flow. Returns True if it does not pass."""
+        self.seen += 1
+        if self.seen % self.flow.every:
+            return False
+        self.count += 1
+        return True
+
+
+class Host:
+    """A machine.
+
+    - ``rules``: hosts whose packets are dropped, with their counts
+    - ``rejected``: those of ``rules`` that answer with a reset
+    - ``flows``: rules for some packets of a peer
+    - ``filtering``: whether there is any rule, or it is frozen
+    - ``shaping``: shaping of the packets that it sends
+    - ``listeners``: servers by port
+    """
+
+    __slots__ = (
+        "_next_port",
+        "address",
+        "filtering",
+        "flows",
+        "frozen",
+        "listeners",
+        "name",
+        "rejected",
+        "rules",
+        "shaping",
+    )
+
+    def __init__(self, name: str, address: str) -> None:
+        self.name = name
+        self.address = address
+        self.rules: dict[Host, int] = {}
+        self.rejected: dict[Host, None] = {}
+        self.flows: list[FlowRule] = []
+        self.frozen = False
+        self.filtering = False
+        self.shaping: Shaping | None = None
+        self.listeners: dict[int, Listener] = {}
+        self._next_port = EPHEMERAL_PORT
+
+    def __repr__(self) -> str:
+        return f"<Host {self.name} {self.address}>"
+
+    def ephemeral_port(self) -> int:
+        self._next_port = max(self._next_port % 65535 + 1, EPHEMERAL_PORT)
+        while self._next_port in self.listeners:
+            self._next_port = max(self._next_port % 65535 + 1, EPHEMERAL_PORT)
+        return self._next_port
+
+
+class Listener(Protocol):
+    """A listening socket, as the network and the connections that it accepted see it."""
+
+    local: bool
+    process: Process | None
+
+    def connection_context(self) -> Context: ...
+
+    def accept(self, transport: Any, context: Context) -> None: ...
+
+    def detach(self, transport: Any) -> None: ...
+
+
+class Medium(Protocol):
+    """The network as its connections see it."""
+
+    random: random.Random
+    loop: Any
+
+    @property
+    def connections(self) -> MutableMapping[Any, None]: ...
+
+    def latency(self) -> float: ...
+
+    def fate_of(self, sender: Any) -> Fate: ...
+
+    def silenced(self, source: Host, target: Host, ports: tuple[int, int]) -> bool: ...
+
+    def count(self, source: Host, target: Host) -> None: ...
