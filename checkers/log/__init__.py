@@ -1,19 +1,29 @@
-"""Checks of a log: sends return offsets, polls return offsets and values.
+"""Checks of a log whose sends return offsets and whose polls return offsets and values.
 
-``family`` says how a workload records itself, and lists the checks. ``views`` is what they share; then ``integrity``
-(what an offset and a value may hold), ``loss`` (what must stay), ``order`` (of sends), ``poll_order`` (of reads) and
-``ends``. Statements held against each other: ``positions`` (of readers), ``altered`` (records), ``retention`` (log
-starts), ``offset_by_time`` (look-ups), ``bounds`` (starts and look-ups against ends), ``stuck`` (readers);
-``incarnations`` takes keys apart. ``rejected_sends`` (readers that were sent away), ``long_poll`` (fetches that wait),
-``reports`` (of producers on one message) and ``wrong_partition`` (records in another partition than theirs) look at
-what clients were answered.
+- ``family``: how a workload records itself; lists the checks.
+- ``views``: the tables that the checks share.
+- ``integrity``: which value an offset may hold, and which offset a value may have.
+- ``loss``: acknowledged and observed values that are gone.
+- ``order``: the order of sends. ``poll_order``: the order of reads.
+- ``ends``: reported log ends. ``bounds``: log starts and look-ups, compared with log ends.
+- ``positions``: where a reader's polls begin. ``stuck``: readers that make no progress.
+- ``altered``: records that differ from what was sent. ``wrong_partition``: records in a partition to which no one sent
+  them.
+- ``retention``: log starts, and what deletion may take. ``offset_by_time``: look-ups by time.
+- ``rejected_sends``: fetches rejected as out of range. ``long_poll``: fetches that wait.
+- ``reports``: what a producer says of one message.
+- ``incarnations``: SQL that splits a key into its parts.
 
-Families of their own: ``unflushed`` (what a power loss may take), ``replicas`` and ``holes`` (what the disks hold),
-``compaction`` (the last value of each key stays), ``damaged_files`` (logs that no fault has damaged), ``epochs`` (where
-each leader begins), ``in_sync_joins`` (who joins the in-sync set), ``partition_state`` (of partitions, in ZooKeeper)
-and
-``transitions`` (of the controller's state machines).
+These modules make families of their own:
 
-Imports what all checks share, and ``rest.looks``; ``checkers.groups`` and ``checkers.liveness`` import some of its
-views, and the workloads its families' names.
+- ``unflushed``: what a power loss may take.
+- ``replicas``, ``holes``: what is on the replicas' disks.
+- ``compaction``: the last value of each key stays.
+- ``damaged_files``: damaged logs although no fault touched a file.
+- ``epochs``: where each leader epoch begins. ``in_sync_joins``: who joins the in-sync set.
+- ``partition_state``: the state of partitions in ZooKeeper.
+- ``transitions``: the controller's state machines.
+
+The package imports what all checks share, and ``rest.looks``. ``checkers.groups`` and ``checkers.liveness`` import some
+of its views, and the workloads import the names of its families.
 """

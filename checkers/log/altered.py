@@ -1,12 +1,11 @@
-"""Records that are not what was sent: another create time or key, another partition, or a topic that there is no more.
+"""Records that differ from what was sent: another create time, key or partition, or a topic that no longer exists.
 
-A create time is compared where every send of the value that may have happened says its own; a message's key also where
-one of the two has none, if both say their create time (then their client says all that there is to say). One value at
-one offset is one record, so two polls may not differ either, whatever is known of its send.
-
-Another partition: a value that no one sent to the partition where it was read, but someone to another one. If that is
-the same partition of the topic's earlier life, it is ``resurrected`` where the new topic's creation was acknowledged
-before the poll was called; and so is a record of the earlier life in its own name.
+- Create times are compared if every send of the value that may have happened has one. Message keys are compared even if
+  only one side has a key, as long as both sides have a create time: then the client records everything it knows.
+- A value at one offset is one record. So two polls may not differ either, even if nothing is known of the send.
+- Another partition: the value was never sent to the partition where it was read, but it was sent to another one.
+- ``resurrected``: the new topic's creation was acknowledged before the poll was called, and the value was sent to the
+  same partition of the topic's earlier incarnation. A record read under the earlier incarnation's own name counts, too.
 """
 
 from typing import Final
@@ -31,7 +30,7 @@ DESCRIBED: Final = View(
     where e.value is not null and e.kind in ('append', 'observe')
     """,
 )
-"""``message_key`` begins with an equals sign, since none differs from an empty one; ``silent``: says nothing."""
+"""``message_key`` has the prefix ``=`` so that no key differs from an empty one. ``silent``: neither is given."""
 
 DESCRIPTIONS: Final = Table(
     "log_descriptions",
@@ -55,7 +54,7 @@ DESCRIPTIONS: Final = Table(
     """,
     fine=True,
 )
-"""Values of which not every row says the same: few."""
+"""The few values whose rows do not all agree."""
 
 _OWN: Final = "d.key = e.key and d.value = e.value"
 

@@ -1,13 +1,13 @@
-"""Answers that bound a log, against each other: where it begins, which offset a time has, where it ends.
+"""Compares answers that bound a log: where it begins, which offset a time has, where it ends.
 
-A log begins at or below its end, and what a look-up by time found is a record below the end. So an end that was asked
-for after such an answer had returned lies no lower, nor does an append that began then get a lower offset. The order is
-that of rule U (``order``), so it counts only where the contract declares ends to be linearizable, and no loss of
-unflushed records is allowed.
+A log begins at or below its end, and a look-up by time finds a record below the end. So after such an answer has
+returned, no log end requested later may be lower, and no append that began later may get a lower offset. This is the
+order of rule U (``order``). It counts only if the contract declares ends to be linearizable and allows no loss of
+unflushed records.
 
-A look-up that found an offset says that each record below is older than the time asked for, one for a later time that
-its record is younger: no log has both a record and an older one there. It counts unless the lower record may have been
-deleted before the other look-up.
+A look-up that found an offset states that each record below is older than the requested time. A look-up for a later
+time states that its record is at least that young. Together they contradict each other if the later time got the lower
+offset, unless that record may have been deleted before the other look-up.
 """
 
 from typing import Final
@@ -30,7 +30,7 @@ FLOORS: Final = View(
         and position < 9223372036854775807
     """,
 )
-"""Answers after which the end is ``least`` or more."""
+"""Answers after which the log's end is ``least`` or more."""
 
 CEILINGS: Final = View(
     "log_ceilings",
@@ -41,7 +41,7 @@ CEILINGS: Final = View(
     where outcome = 'ok' and ret is not null and position is not null
     """,
 )
-"""What says that the log's end was no further on at some moment after the call."""
+"""Statements that the log's end was at most ``position`` at some moment after the call."""
 
 
 def _beyond(row: Row, evidence: Evidence) -> Explanation:
@@ -124,7 +124,7 @@ LASTING_ANSWERS: Final = Table(
     """,
     across=True,
 )
-"""Look-ups whose record no limit may have deleted while the run lasted: it is of the time asked for, or younger."""
+"""Look-ups whose record, at least as young as the time asked for, no limit may have deleted during the run."""
 
 
 def _out_of_order(row: Row, evidence: Evidence) -> Explanation:

@@ -1,9 +1,9 @@
-"""Compaction keeps the last value of each key, on every replica that counts.
+"""Compaction keeps the last value of each key on every replica in the in-sync set.
 
-Read off the data set ``replicas``, for the topics that the contract calls compacted: what a member of the in-sync set
-holds below the high watermark. A record's key is that with which its value was sent. Keys of which a tombstone was ever
-sent are left out, since each replica lets go of those in its own time. A compaction that also heeds what is not
-committed yet takes a value for the sake of one that a later cut takes.
+The check reads the table ``replicas`` for topics that the contract calls compacted: the records below the high
+watermark of each in-sync replica. A record's key is the key with which its value was sent. Keys with any tombstone are
+left out because each replica deletes tombstones at its own time. The check catches a compaction that already considers
+uncommitted records: it removes a value in favour of a record that a later truncation removes.
 """
 
 from typing import Final

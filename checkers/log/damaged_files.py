@@ -1,9 +1,9 @@
 """A log that its own node finds damaged, although no fault has touched a file.
 
-A kill leaves the files as they are, and a loss of power takes nothing that was fsynced: so a log never lacks what its
-node has noted as durable, nor does a byte of it fail its check. ``log-damaged`` (``key``, ``position``: where the good
-part ends) is what a node says that finds it otherwise, at a start or at a read. A run in which a fault changed files,
-or may have, is not judged.
+A kill leaves the files as they are, and a power loss takes nothing that was fsynced. So a log never lacks what its node
+has noted as durable, and no byte of it fails its checksum. A node that finds otherwise, at a start or at a read, writes
+the event ``log-damaged`` (``key``; ``position``: where the good part ends). Runs with a fault that changed files, or
+may have, are not judged.
 """
 
 from typing import Final

@@ -1,7 +1,8 @@
-"""Log ends that clients were given: ends that go back, and ends below what was already there.
+"""Log ends that clients were given: ends that go back, and ends below records that were already there.
 
-Only ends under a known leader epoch count, against what was known, under the same or a lower one, by a call that had
-returned before. Where the contract declares ends to be linearizable, rule U (``order``) has them in any epoch.
+Only ends with a known leader epoch count. Each is compared with what an earlier call, which had already returned, knew
+under the same or a lower epoch. If the contract declares ends to be linearizable, rule U (``order``) judges ends of any
+epoch.
 """
 
 from typing import Final
@@ -20,10 +21,10 @@ ENDS: Final = View(
 
 
 def _below(name: str, moments: str) -> tuple[View, View]:
-    """The ends below what ``moments`` (``is_return`` 1: known from then on; 0: an end was asked for) had, as
-    ``found_<name>``.
+    """Returns the views that find ends below what was known before, as ``found_<name>``.
 
-    Few keys have such an end when epochs are left out; only those are judged epoch by epoch.
+    ``moments`` has a row per statement: ``is_return`` 1 is known from then on, 0 is a request for an end. Few keys have
+    such an end when epochs are ignored; only those keys are judged epoch by epoch.
     """
     return (
         Table(
@@ -56,7 +57,7 @@ def _below(name: str, moments: str) -> tuple[View, View]:
 
 
 def _last_known(found: str, known: str) -> str:
-    """Evidence: of what was ``known`` to lie above an end (up to ``position``), the last before its call."""
+    """Returns SQL for the evidence: the last statement in ``known`` before the call that lies above the end."""
     return f"""
         select key, epoch, end_op, position, former, former_op, former_epoch, acked from (
             select f.key, f.epoch, f.op as end_op, f.sub, f.position,
@@ -72,7 +73,7 @@ def _last_known(found: str, known: str) -> str:
 
 
 def end_in(key: str, op: int | None) -> str:
-    """What a finding is about: the end of a log, as one operation was given it."""
+    """Returns the subject of a finding: the end of a log as one operation got it."""
     return f"end of {key} in operation {op}"
 
 
@@ -164,4 +165,4 @@ END_TOO_LOW: Final = Check(
     explained_by=("high-watermark-regression",),
     optional=True,
 )
-"""Acknowledgements with acks=1 say nothing of the end: the contract of such sends does not forbid it."""
+"""An acknowledgement with acks=1 says nothing about the end: contracts of such sends do not forbid this anomaly."""

@@ -1,25 +1,29 @@
-"""Leader epochs of a log: each begins with all that was committed before it, and at one offset on every replica.
+"""Leader epochs: each begins with all that was committed before it, and at the same offset on every replica.
 
-These checks read events of the nodes and what lay on their disks after the run; no clocks are needed. What they read:
+These checks read the nodes' events and what was on their disks after the run; they need no clocks. They read:
 
-- ``became-leader`` (``key``, ``epoch``): ``position`` is the log's end with which the epoch begins, and
-  ``high_watermark`` what the new leader knew to be committed.
-- ``high-watermark`` (the same, without a position): known to be committed in that epoch, by a leader or a follower.
-- an ``end`` reported with its epoch, and an acknowledged ``append`` with its: committed in that epoch, too. Of one
-  without an epoch the last is taken in which the ``node`` that answered led from that offset or below. What a poll
-  showed was committed by the last epoch in which the ``node`` that answered ever led, wherever that began. Where lines
-  of the node's event log are missing, both are left out. Where topics of one name came after each other (``orders-0``,
-  ``orders#2-0``), nodes and clients may have counted them differently, and what clients were given says nothing.
-- ``replicas``: ``epoch`` and ``epoch_start`` of what counts (``below_hw``). A log that begins later than offset 0 has
-  moved the start of its first epoch there, so only starts above the first offsets of both replicas are compared, or
-  all if both begin at 0.
+- ``became-leader`` (``key``, ``epoch``): ``position`` is the log end at which the epoch begins, ``high_watermark`` what
+  the new leader knew to be committed.
+- ``high-watermark`` (without a position): known to be committed in that epoch, by a leader or a follower.
+- an ``end`` or an acknowledged ``append`` with its epoch: committed in that epoch. An append without an epoch gets the
+  last epoch in which its ``node`` led from that offset or below.
+- a polled record: committed by the last epoch in which the ``node`` that answered ever led, wherever that epoch began.
+- ``replicas``: ``epoch`` and ``epoch_start`` of records that count (``below_hw``). A log that begins above offset 0 has
+  moved the start of its first epoch there. So only starts above the first offsets of both replicas are compared, or all
+  if both begin at 0.
 
-``leader-completeness``: a topic that anyone has asked to delete is not judged, since replicas that have deleted theirs
-may lead for a while until all have. Where records may go unflushed (``Contract.unflushed``), each loss of power may
-have taken so many. Of a partition of which one replica in sync is enough (``min_insync``), and was all that there was,
-any loss of power may have taken what that one alone had; then it is not judged. But none has taken anything of a
-partition each of whose in-sync sets had a member that no fault took power or data from in the whole run
-(``epoch_kept``): that one had all that was committed.
+Appends without an epoch and polls are left out if lines of the node's event log are missing. If several topics had one
+name (``orders-0``, ``orders#2-0``), nodes and clients may have counted them differently; then clients' statements do
+not count.
+
+``leader-completeness`` allows for these cases:
+
+- A topic that any client asked to delete is not judged: replicas that have deleted theirs may still lead for a while.
+- If records may go unflushed (``Contract.unflushed``), each power loss may have taken that many.
+- If one in-sync replica is enough (``min_insync``) and the set had shrunk to one, any power loss may have taken what
+  only that replica had. Such a partition is not judged.
+- A power loss takes nothing from a partition if each of its in-sync sets had a member that no fault took power or data
+  from in the whole run (``epoch_kept``): that member had all that was committed.
 """
 
 from typing import Final
@@ -285,7 +289,7 @@ EPOCH_HISTORY_DIVERGENCE: Final = Check(
         where p.low_start <> p.high_start
         group by f.key, f.epoch, f.low_node, p.high_node {order_by("f.key, f.epoch")}
         """,
-    optional=True,  # where retention has taken the beginning of a log, no epoch's start may be left
+    optional=True,  # retention may have removed the beginning of a log, so no epoch start may be left
     examined="select count(*) as examined from epoch_pairs",
     explain=_divergent,
     explained_by=("inconsistent-offset", "lost-write", "vanished", "leader-completeness", "replica-divergence"),
@@ -299,7 +303,7 @@ COMPLETENESS: Final = family_of(
 EPOCH_HISTORIES: Final = family_of(EPOCH_HISTORY_DIVERGENCE, applies="replicas where epoch_start is not null")
 
 REPLICATION: Final = (COMPLETENESS, EPOCH_HISTORIES, HOLES, DAMAGE, STATES, TRANSITIONS)
-"""Each is a family of its own, so that a history that lacks what it reads owes no data for it."""
+"""Each is a family of its own, so that a history without its input is not reported as lacking data."""
 
 REPLICATION_ANOMALIES: Final = tuple(name for family in REPLICATION for name in family.anomalies)
-"""What can go wrong between the replicas of a log, as their nodes' events and disks show it."""
+"""All anomalies between the replicas of a log, as their nodes' events and disks show them."""

@@ -1,39 +1,45 @@
-"""The families of log checks: sends return offsets, polls return offsets and values.
+"""The families of log checks.
 
-How a log workload records itself in ``effects`` (``key`` is ``topic-partition`` throughout):
+A log workload records itself in ``effects`` as follows (``key`` is always ``topic-partition``):
 
-- A send of k values gives one ``append`` row per value: ``position`` the returned offset (base + rank; null when not
-  known), ``value`` the unique number, ``request`` an id of the message set (unique in the run: the operation's index),
-  ``sub`` the rank, ``node`` the broker that answered, ``leader_epoch`` if known, ``message_key`` the message's
-  key if the topic is compacted, ``tombstone`` if it is one, ``outcome`` ok (acknowledged), fail (in every internal
-  retry) or info.
-- A poll gives per key ``observe-begin`` (``position`` the fetched offset), then ``observe`` rows (``position``,
-  ``value``; a record that cannot be decoded has a null value), then ``observe-end`` (``position`` the next offset to
-  read), ``sub`` in this order, ``assignment`` a number that is new after each assignment, seek or reset.
-  ``observe-end`` with outcome ok says: these rows are all that this poll found from begin to end. A poll that cannot
-  say so leaves ``observe-end`` out, or gives it another outcome.
-- ``seek`` and ``reset``: ``position`` the offset sought (resolved, not negative), already under the new assignment.
-- ``end``: ``position`` the log end offset that ListOffsets (-1) reported, ``leader_epoch`` if known.
-- ``start``: ``position`` the log start offset reported; what lies below is no longer expected to be there.
-- The sentinel is an ``append`` of phase sentinel. Polls of the drain have phase drain and go from the earliest offset
-  on until they are past the sentinel; then one ``drained`` row says where: ``position`` = the settled end, the
-  sentinel's offset + 1.
+- A send of k values gives one ``append`` row per value:
 
-The family ``statements`` holds what clients said of a log against each other. It also reads ``message_key``,
-``timestamp`` and ``size`` of records, ``node``, ``leader_epoch`` and ``incarnation`` of a ``start``, and
+  - ``position``: the returned offset (base + rank; null if unknown). ``value``: the unique number.
+  - ``request``: an id of the message set, unique in the run (the operation's index). ``sub``: the rank.
+  - ``node``: the broker that answered. ``leader_epoch``: if known.
+  - ``message_key``: the message's key if the topic is compacted. ``tombstone``: whether the message is one.
+  - ``outcome``: ok (acknowledged), fail (in every internal retry) or info.
+- A poll gives these rows per key, with ``sub`` in this order:
 
-- ``look-up``: ``timestamp`` the time asked for, ``position`` the answer (null: there is none), with the meaning that
-  it has in version 1 of ListOffsets.
-- ``out-of-range``: a fetch at ``position`` was answered that it is not in the log.
-- ``waited``: how long a fetch at the log's end waited; see ``waits``.
-- ``setting``: ``key`` the topic, ``name`` retention.ms or retention.bytes, ``value`` (-1: no limit; null: the default).
-- ``topic-create``: ``key`` the topic, with its incarnation.
+  - ``observe-begin``: ``position`` is the fetched offset.
+  - ``observe``: ``position`` and ``value``; a record that cannot be decoded has a null value.
+  - ``observe-end``: ``position`` is the next offset to read. Outcome ok means that these rows are all that the poll
+    found from begin to end. A poll that cannot guarantee this omits the row or gives it another outcome.
 
-A send that asked for no acknowledgement is info, however its client calls it.
+  ``assignment`` is a number that is new after each assignment, seek or reset.
+- ``seek`` and ``reset``: ``position`` is the offset sought (resolved, not negative), already under the new assignment.
+- ``end``: ``position`` is the log end offset that ListOffsets (-1) reported, ``leader_epoch`` is given if known.
+- ``start``: ``position`` is the log start offset reported. Records below it are no longer expected.
+- The sentinel is an ``append`` of phase sentinel. Polls of the drain have phase drain and read from the earliest offset
+  until they are past the sentinel. Then one ``drained`` row has the settled end as ``position``: the sentinel's offset
+  + 1.
+
+The family ``statements`` compares clients' statements about a log with each other. It also reads ``message_key``,
+``timestamp`` and ``size`` of records, ``node``, ``leader_epoch`` and ``incarnation`` of a ``start``, and these kinds:
+
+- ``look-up``: ``timestamp`` is the time asked for, ``position`` the answer (null: there is none), with the meaning that
+  version 1 of ListOffsets gives it.
+- ``out-of-range``: a fetch at ``position`` was answered that the offset is not in the log.
+- ``waited``: how long a fetch at the log's end waited; see ``long_poll``.
+- ``setting``: ``key`` is the topic, ``name`` retention.ms or retention.bytes, ``value`` the limit (-1: none; null: the
+  default).
+- ``topic-create``: ``key`` is the topic, with its incarnation.
+
+A send that asked for no acknowledgement is info, even if its client reports success.
 
 All checks are sound for sends and polls of every outcome, for values sent again after an indeterminate send, for
-unknown offsets, unfinished drains and gaps in raw offsets. Known misses: the order of records inside a poll that did
-not end ok, and between the polls before and after such a poll if it showed any record.
+unknown offsets, unfinished drains and gaps in raw offsets. They miss the order of records inside a poll that did not
+end ok. They also miss the order between the polls before and after such a poll if it showed any record.
 """
 
 from typing import Final
@@ -60,10 +66,10 @@ LOG_TABLES: Final = tuple(view for view in (*LOG_VIEWS, *POLL_VIEWS, ENDS, UNSEN
 STATEMENT_TABLES: Final = (MOVES, POSITIONS, REPORTS, FAULTS, OBEYED, LIMITS)
 
 
-# A history without a log is judged without its tables: each costs Spark a tenth of a second, however empty.
+# These tables are made only for a history with a log: each costs Spark a tenth of a second, even if empty.
 LOG: Final = Family(
     name="log",
-    views=(SENDS, SETTLED),  # others read them, of any history
+    views=(SENDS, SETTLED),  # other families read them, in any history
     prepare=Prepared(LOG_TABLES),
     checks=(
         INCONSISTENT_OFFSET,
@@ -108,10 +114,10 @@ STATEMENTS: Final = Family(
     applies=LOG.applies,
     by_key=True,
 )
-"""It reads the views of ``LOG``, and comes after it."""
+"""Reads the views of ``LOG`` and must come after it."""
 
 REPORTED: Final = Family(name="reported", checks=(CONTRADICTED_OUTCOME,), applies=LOG.applies, by_key=True)
-"""What a producer says of its messages besides their outcomes; most say nothing."""
+"""A producer's reports of its messages besides their outcomes. Most producers report nothing."""
 
 LOG_ANOMALIES: Final = (*LOG.anomalies, *STATEMENTS.anomalies, *REPORTED.anomalies)
-"""Everything that these checks can report, in the order of the definitions."""
+"""All anomalies that these families can report, in the order of the definitions."""

@@ -1,8 +1,8 @@
-"""A member of the in-sync set has all that is committed: of a log that is not compacted, every offset.
+"""An in-sync replica has every committed offset of a log that is not compacted.
 
-Read off the data set ``replicas``. The row at the end of each replica's log says where the log starts and which high
-watermark its node had noted; between the two a member of the in-sync set may lack no offset that another replica has.
-A replica that does not say where it starts (a compacted log) is not judged.
+The check reads the table ``replicas``. The row at the end of each replica's log has the log start and the high
+watermark that its node had noted. Between the two, an in-sync replica may lack no offset that another replica has. A
+replica without a log start (a compacted log) is not judged.
 """
 
 from typing import Final

@@ -1,10 +1,10 @@
-"""Who joins the in-sync set has all that is committed, since it may be the next leader (KAFKA-7128).
+"""A replica that joins the in-sync set has all that is committed, because it may be the next leader (KAFKA-7128).
 
-Read off ``isr-change``: ``position`` is how far the replica that the leader of this ``epoch`` let in had come when that
-was proposed, and ``high_watermark`` is the leader's at that moment. The position must be no lower than that, nor than
-what is known to be committed in earlier epochs, which a leader whose high watermark lags behind need not know yet: so a
-replica joins at the start of the epoch, too. What was committed is counted as for ``leader-completeness``, whose views
-these are; a topic that anyone has asked to delete is not judged.
+The check reads ``isr-change``: ``position`` is how far the joining replica had come when the leader of this ``epoch``
+proposed the change, and ``high_watermark`` is the leader's at that moment. The position must reach the high watermark.
+It must also reach what is known to be committed in earlier epochs, which a leader with a lagging high watermark need
+not know yet. So a joining replica must have reached the start of the epoch, too. The views of ``leader-completeness``
+count what was committed; a topic that any client asked to delete is not judged.
 """
 
 from typing import Final

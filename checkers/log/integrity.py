@@ -1,5 +1,4 @@
-"""What a log may hold: one value per offset, one offset per value, and no value that was not sent, or whose send
-failed."""
+"""Integrity of a log: one value per offset, one offset per value, and only values whose send did not fail."""
 
 from typing import Final
 
@@ -17,7 +16,7 @@ def _held(value: int | None) -> str:
 
 
 def _source(row: Row, which: str, evidence: Evidence) -> str:
-    """Who says that the value is there."""
+    """Returns who says that the value is there."""
     op = row[f"{which}_op"]
     if row[f"{which}_acked"]:
         return f"acknowledged to {evidence.who(op)} at {evidence.returned(op)}"
@@ -89,7 +88,7 @@ def _duplicate(row: Row, evidence: Evidence) -> Explanation:
         claim += f", though it was sent only {row['live']} times"
     named = (row["send_op"], row["first_op"], row["second_op"])
     about: tuple[str, ...] = ()
-    if row["offsets"] == 2 and row["live"] == 1:  # one place too many: another one has a cause of its own
+    if row["offsets"] == 2 and row["live"] == 1:  # one offset too many: another one has a cause of its own
         places = (offset_of(row["key"], row[which]) for which in ("first", "second"))
         about = (value_of(row["key"], row["value"]), *places)
     return Explanation(f"{claim}.", named, row["offsets"] - 2, moments=evidence.span(row["second_op"]), about=about)

@@ -1,12 +1,14 @@
-"""Fetches that wait for new records: answered when there is one, and not before, unless their time is over.
+"""Fetches that wait for new records: they are answered when there is one, or when their time is over.
 
-``waited``: a fetch at ``position``, the end of the log, that might wait ``max_wait_ms`` for a single record, was
-answered after ``waited_ms``, ``empty`` or with records. The client's own clock measured it.
+``waited``: a fetch at ``position``, the end of the log, was allowed to wait ``max_wait_ms`` for a single record. It was
+answered after ``waited_ms``, measured by the client's own clock, and was ``empty`` or had records.
 
-*Late* is an answer that came more than ``SLACK`` after a record at the position or above was acknowledged, and after
-the fetch began. *Early* is one with nothing when not even half of the time was over. Neither is claimed where a fault
-was in force within ``SLACK`` before the operation or during it. A tester that stood still takes an answer late, too: in
-such a run neither proves anything.
+- *Late*: the answer came more than ``SLACK_MS`` after a record at the position or above was acknowledged, and more than
+  that after the fetch began.
+- *Early*: the answer had no records and came before half of the time was over.
+
+Neither is reported if a fault was in force during the operation or within ``SLACK_MS`` before it. A tester that stood
+still also receives an answer late: in such a run neither proves anything.
 """
 
 from typing import Final
@@ -76,4 +78,4 @@ UNTIMELY_ANSWER: Final = Check(
     optional=True,
     standstill=SLACK_MS / 2000,
 )
-"""After ``STUCK_READER``, whose view of faults it reads."""
+"""Must come after ``STUCK_READER``, whose view of faults it reads."""

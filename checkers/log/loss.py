@@ -1,6 +1,5 @@
-"""What must stay: acknowledged values, at their offsets, values that were seen once, and values within the drain's
-deadline.
-"""
+"""Loss: acknowledged values and observed values must stay, and acknowledged values must reach the drain by its
+deadline."""
 
 from typing import Final
 
@@ -13,8 +12,10 @@ from assay.checkers.times import seconds
 
 
 def _evidence(found: str, *, acked: bool) -> str:
-    """The last that is known of the value (its acknowledgement, or a poll that showed it) before the first poll from
-    then on that passed it, or the two nearest if each such poll had been called before.
+    """Returns SQL for the evidence that a value is gone.
+
+    It pairs the last statement of the value (its acknowledgement, or a poll that showed it) with the first later poll
+    that passed the offset without it. If each such poll had been called before, it takes the two nearest.
     """
     few = first_rows(found, "key, position, value")
     return f"""
@@ -139,7 +140,7 @@ VANISHED: Final = Check(
     examined=f"select {total_of('observed_values')} as examined from log_cover where passes > 0",
     explain=_vanished,
     explained_by=("inconsistent-offset",),
-    seen_again=True,  # a value that moves is gone from either place for someone
+    seen_again=True,  # a value that moves is gone from either offset for some reader
 )
 
 
@@ -247,4 +248,4 @@ UNSEEN: Final = Check(
     explained_by=("altered-record", "resurrected", "stuck-reader", "unsettled-group", "inconsistent-offset"),
     needs_end=True,
 )
-"""Due is what was acknowledged before the sentinel was called, and the sentinel."""
+"""Due are values acknowledged before the sentinel was called, and the sentinel itself."""

@@ -1,10 +1,11 @@
-"""Look-ups by time: the answer is the first offset whose record's create time is at least the time asked for.
+"""Look-ups by time return the first offset whose record's create time is at least the time asked for.
 
-Create times are those that polls showed, since a broker may put in its own. A record counts against an answer above it
-where it was known, by an acknowledgement or a poll, before the look-up was called, and no limit may have deleted it
-while the run lasted; of compacted topics none does. That there is none is a statement about the log's end, and counts
-where the contract declares those to be linearizable. An answer whose own record is older than the time asked for is
-wrong at any time.
+Create times are taken from polls, because a broker may set its own. There are two violations:
+
+- A record below the answer is young enough. It must have been known, by an acknowledgement or a poll, before the
+  look-up was called. No limit may have deleted it during the run, and its topic may not be compacted. The answer "none"
+  is a statement about the log's end, and counts only if the contract declares ends to be linearizable.
+- The answer's own record is older than the time asked for. This is always wrong.
 """
 
 from typing import Final
@@ -56,11 +57,11 @@ LASTING: Final = Table(
     """,
     across=True,
 )
-"""Records that no limit may have deleted while the run lasted."""
+"""Records that no limit may have deleted during the run."""
 
 
 def _before(rows: str, value: str, order: str) -> str:
-    """Look-ups (``is_asked`` 1) with the greatest ``value`` of the rows before them."""
+    """Returns SQL: look-ups (``is_asked`` 1) with the greatest ``value`` of the rows before them."""
     return f"""
         select op, sub, is_asked, timestamp,
             {greatest_before(f"case when is_asked = 0 then {value} end", by="key", order=order)} as latest
@@ -96,8 +97,9 @@ SUSPECTS: Final = Table(
     where m.latest >= q.timestamp and p.latest >= q.timestamp and (q.position is not null or d.linearizable_ends = 1)
     """,
 )
-"""Look-ups before which a record young enough was known, and below whose answer there is one: nearly always both are
-the same record, and there are none."""
+"""Look-ups that may have missed a record: one young enough was known before, and one lies below the answer. Nearly
+always there are none; if there are, both are usually one record.
+"""
 
 
 def _wrong(row: Row, evidence: Evidence) -> Explanation:

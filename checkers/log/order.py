@@ -1,14 +1,17 @@
-"""Order: rule U over the offsets, offsets of one process's sends, message sets kept together.
+"""Order of a log: rule U over the offsets, the offsets of one process's sends, and message sets that stay together.
 
 Rule U (``docs/anomalies.md``): give each operation its place in the object's order; x precedes y iff x.ret < y.call.
-The history is linearizable iff nothing placed before an x was called after x had returned, that is, iff the greatest
-call over all strictly smaller places never exceeds x.ret. One row per (value, offset): it is there at the latest when
-its send was acknowledged with this offset, or when the first poll that showed it returned. An acknowledgement without
-an offset counts for the lowest offset at which its value was observed, if it was sent once: of a value that was sent
-again, that may be the place of the other send. Records are placed at 2 *
-offset, so that log end reads, where the contract declares them linearizable, fit between them at 2 * end - 1. An offset
-of 2^61 or more, or as far below 0, which no log can have and only what is damaged claims, has no place here: other
-checks report it.
+The history is linearizable iff nothing placed before an x was called after x had returned. This holds iff the greatest
+call over all strictly smaller places never exceeds x.ret.
+
+- There is one row per (value, offset). The value is there at the latest when its send was acknowledged with this
+  offset, or when the first poll that showed it returned.
+- An acknowledgement without an offset counts for the lowest offset at which its value was observed, if it was sent
+  once. A value that was sent again may be there because of the other send.
+- Records are placed at 2 * offset. Log end reads, if the contract declares them linearizable, are placed between them
+  at 2 * end - 1.
+- Offsets of 2^61 or more, or as far below 0, have no place here. No log has them; only damaged data claims them, and
+  other checks report it.
 """
 
 from typing import Final
@@ -31,7 +34,7 @@ from assay.checkers.sql_idioms import (
 from assay.checkers.times import seconds
 
 PLACEABLE: Final = 2**61
-"""Offsets below, and those above its negative, have a place that fits into 64 bits."""
+"""Offsets whose absolute value is below this have a place that fits into 64 bits."""
 
 
 def _placeable(position: str) -> str:
@@ -42,7 +45,7 @@ UNACKNOWLEDGED: Final = Table(
     "log_unacknowledged",
     "select key, value, position, seen from log_placed where acks = 0 and position is not null and value is not null",
 )
-"""What was observed at an offset that no send reported: few, against all sends."""
+"""The few values that were observed at an offset that no send reported."""
 
 TIMELINE: Final = View(
     "log_timeline",
@@ -81,7 +84,7 @@ MOMENTS: Final = View(
     select key, ret as moment, 1 as is_return, min(op) as op from log_acted where ret is not null group by key, ret
     """,
 )
-"""The operation of each call and return; stamps strictly increase, so there is one. Read for evidence alone."""
+"""The operation of each call and return. Stamps strictly increase, so it is unique. Used for evidence alone."""
 
 FOUND_AT: Final = View(
     "log_found_at",
@@ -92,7 +95,7 @@ FOUND_AT: Final = View(
     group by s.op, p.key, p.position
     """,
 )
-"""Who was shown what a send did not say itself: that its record is at this offset."""
+"""The operations that were shown the offset of a record whose own send did not report it."""
 
 
 def _what(place: int, key: str) -> str:
@@ -100,7 +103,7 @@ def _what(place: int, key: str) -> str:
 
 
 def _filling(position: int, key: str, op: int | None) -> str:
-    """What a finding is about: that this operation put something at an offset, after others had put it above."""
+    """Returns the subject of a finding: this operation filled an offset after others had filled higher ones."""
     return f"offset {position} of {key} by operation {op}"
 
 
@@ -189,18 +192,18 @@ REAL_TIME_ORDER: Final = Check(
     kinds=("append", "observe", "end"),
     explain=_real_time,
     explained_by=("high-watermark-regression", "inconsistent-offset", "misplaced-ack"),
-    seen_again=True,  # what comes late comes after all that is above it
+    seen_again=True,  # a late record comes after all records above it
     evidence_views=(SAID, ACTED, MOMENTS, FOUND_AT),
 )
 
 
 def _pair(row: Row) -> str:
-    """What a finding is about: two values that one process sent, one after the other."""
+    """Returns the subject of a finding: two values that one process sent, one after the other."""
     return f"values {row['former_value']} and {row['value']} of {row['key']}"
 
 
 def _records(row: Row) -> tuple[str, ...]:
-    """The places of both, as they are known."""
+    """Returns the known offsets of both values, and the values."""
     known = [offset_of(row["key"], row[name]) for name in ("position", "former") if row[name] is not None]
     return (*known, value_of(row["key"], row["value"]), value_of(row["key"], row["former_value"]))
 

@@ -1,18 +1,19 @@
-"""A partition's state in ZooKeeper: its versions are one for all nodes, and who may lead or go follows from it.
+"""Partition states in ZooKeeper: every version is the same for all nodes, and decides who may lead or be removed.
 
-These checks read what nodes say of the state in their event logs. The znode's version orders what they say of it, so no
-clocks are needed. What they read, lists of brokers' numbers as ``1,2,3``:
+These checks read what nodes say of the state in their event logs. The znode's version orders these statements, so no
+clocks are needed. Lists of broker numbers are written ``1,2,3``. The checks read:
 
 - ``became-leader``, ``isr-change``, ``partition-state-read``, ``partition-state-written``, ``assignment-written`` and
   ``reassignment-ended``: ``isr`` and ``elr`` of the state's ``version``.
 - ``assignment-written`` (``replicas``, and those that are ``gone``), ``reassignment-ended`` (``replicas``).
-- ``partition-state-written`` (``epoch``, the leader as ``value``, ``min_insync``, ``unclean``), ``log-end-answered``
-  (``value`` the last epoch of a replica's log, ``position`` its end, as its node answered the controller of
-  ``controller_epoch`` in leader epoch ``epoch``), ``registered`` (``value``: the node's number).
+- ``partition-state-written``: ``epoch``, the leader as ``value``, ``min_insync``, ``unclean``.
+- ``log-end-answered``: a replica's answer to the controller of ``controller_epoch`` in leader epoch ``epoch``.
+  ``value`` is the last epoch of its log, ``position`` the log end.
+- ``registered``: ``value`` is the node's number.
 
-``overlooked-log``: a leader that is alone in the in-sync set, with no one eligible, where before there was no leader
-and several members, was elected by the lengths of their logs. Where one replica in sync is enough, or an unclean
-election is allowed, it may be by something else, and is not judged.
+``overlooked-log``: a leader was elected by the length of the logs if it is alone in the in-sync set, no replica is
+eligible, and before there was no leader but several members. If one in-sync replica is enough, or an unclean election
+is allowed, the election may have another reason and is not judged.
 """
 
 from typing import Final
@@ -95,8 +96,8 @@ EARLY_MOVE: Final = Check(
     evidence=first_of("found_early_move", "key, moment, replicas, gone, isr"),
     examined="select count(*) as examined from move_steps",
     explain=_early,
-    seen_again=True,  # as the old replicas are taken away, and as the move is ended
-    optional=True,  # where nothing was moved
+    seen_again=True,  # once as the old replicas are taken away, once as the move ends
+    optional=True,  # runs without a reassignment
 )
 
 
@@ -186,7 +187,7 @@ OVERLOOKED_LOG: Final = Check(
     explain=_overlooked,
     explained_by=("leader-completeness",),
     seen_again=True,  # once for each member that was left out
-    optional=True,  # only where all members of a partition have failed
+    optional=True,  # only if all members of a partition have failed
 )
 
 STATES: Final = family_of(

@@ -1,11 +1,11 @@
 """Order inside and between polls: what one consumer reads under one assignment has no holes and never goes back.
 
 A chain is what one process read of one key under one assignment. Each record must be the next known one after its
-predecessor, the first one the first known at or after the offset fetched or sought. *Known* are offsets at which
-any consumer observed a record, less those that retention or compaction may have taken: a gap in raw offsets proves
-nothing. Adjacent offsets need no ranks, so only pairs with a gap are ranked and sparse logs stay cheap.
+predecessor. The first record must be the first known one at or after the offset fetched or sought. *Known* are offsets
+at which any consumer observed a record, except those that retention or compaction may have taken. A gap in raw offsets
+proves nothing. Adjacent offsets need no ranks, so only pairs with a gap are ranked and sparse logs stay cheap.
 
-A poll that did not end ok and yet showed records breaks its chain: it is not known how far it moved the consumer.
+A poll that did not end ok but showed records breaks its chain, because it may have moved the consumer any distance.
 """
 
 from typing import Final
@@ -44,8 +44,9 @@ STEPS: Final = View(
     from log_read r join log_broken_chains b on {_ITS_CHAIN}
     """,
 )
-"""``breaks``: how many records of polls that did not end ok its chain has had so far. Few chains have any, and only
-those are sorted for it."""
+"""``breaks``: the number of records so far, in this chain, of polls that did not end ok. Few chains have any, and only
+those are sorted.
+"""
 
 CHAIN_STARTS: Final = View(
     "log_chain_starts",
@@ -73,12 +74,13 @@ STRETCHES: Final = Table(
         group by process, key, assignment, breaks, op) as read_at_once
     """,
 )
-"""What one operation read of a chain; ``straight``: offset after offset, so that only its two ends need be compared."""
+"""The records that one operation read of a chain; ``straight``: consecutive offsets, so comparing the two ends is
+enough."""
 
 CROOKED: Final = Table(
     "log_crooked", "select op, process, key, assignment, breaks from log_stretches where straight = 0"
 )
-"""Few, and nearly always none."""
+"""Nearly always empty."""
 
 _LINK: Final = "r.process, r.key, r.assignment, r.breaks, r.op, r.call"
 
@@ -117,7 +119,8 @@ POLL_GAPS: Final = Table(
         else {not_next("c.position", "c.former")} end
     """,
 )
-"""Every step that is not to the next raw offset. The first record's predecessor is the offset below the one sought."""
+"""All steps that do not go to the next raw offset. The first record's predecessor is the offset below the one sought.
+"""
 
 POLL_VIEWS: Final = (READ, BROKEN, STEPS, CHAIN_STARTS, STRETCHES, CROOKED, LINKS, CHAINED, POLL_GAPS)
 
@@ -125,7 +128,7 @@ _EXAMINED: Final = "select count(*) as examined from log_steps where kind = 'obs
 
 
 def _begin(row: Row) -> tuple[str, ...]:
-    """That it is about where the poll began: not where it went on, nor where reading began."""
+    """Returns the begin of the poll as the finding's subject, if the step is the first of a later poll."""
     inside = row["poll_op"] == row["former_op"] or row["sought"] is not None
     return () if inside else (f"begin of poll {row['poll_op']} of {row['key']}",)
 

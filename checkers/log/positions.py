@@ -1,12 +1,12 @@
-"""Where readers stood: a poll begins where the one before it ended, and an uncompacted log leaves no offset out.
+"""Reader positions: a poll begins where the one before it ended, and an uncompacted log leaves no offset out.
 
-*Consecutive* are two polls of one process, key and assignment with no seek, no reset and no failed operation of the
-same sort between them: a poll that was not ok may have moved its reader without a row that says so.
+Two polls of one process, key and assignment are *consecutive* if there is no seek, no reset and no failed operation of
+the same sort between them: a failed poll may have moved its reader without a row that says so.
 
-Offsets are dense only where the contract says so (``dense_offsets``): other logs have gaps of their own. Then a poll
-that ended ok has shown a record at each offset from its begin to its end, compacted topics and what lies below a
-reported log start apart, and a hole is one even if no one knows what was there. Where someone does, other checks say
-what has gone.
+Offsets are dense only if the contract says so (``dense_offsets``); other logs have gaps of their own. In a dense log, a
+poll that ended ok has shown a record at each offset from its begin to its end. Compacted topics, and offsets below a
+reported log start, are exempt. A hole counts even if no client knows what was there; if one does, other checks report
+the loss.
 """
 
 from typing import Final
@@ -35,7 +35,7 @@ POSITIONS: Final = Table(
     from log_moves
     """,
 )
-"""Each row that says where a reader stood, with the one before it."""
+"""Each row that says where a reader stood, with the row before it."""
 
 
 def _jumped(row: Row, evidence: Evidence) -> Explanation:

@@ -1,10 +1,15 @@
-"""Readers that were sent away: their place was said not to be in the log, and it certainly was.
+"""Readers whose fetch was rejected as out of range although the offset certainly was in the log.
 
-``out-of-range``: a fetch at ``position`` was answered so. A place may lie below the log's start only where something is
-ever deleted, so nothing is claimed of a partition of which a start above 0 was reported, or whose nodes deleted, nor of
-a topic that was deleted; and above its end only where a loss of power may cut the log. It is in the log for certain
-where a record at it or right before it was acknowledged or read before the fetch was called, or an end at it or above
-was reported. A consumer that is sent away starts over, and may skip what it has not read, or read all again.
+``out-of-range``: a fetch at ``position`` was answered so. The answer may be right in these cases, so nothing is
+claimed:
+
+- The log's start may have moved: a start above 0 was reported, nodes deleted segments of the partition, or the topic
+  was deleted.
+- The log's end may have moved back: a power loss may cut the log (``unflushed``).
+
+The offset is certainly in the log in two cases, both before the fetch was called: a record at it, above it or right
+before it was acknowledged or read, or an end at or above it was reported. A rejected consumer starts over: it may skip
+records that it has not read, or read all again.
 """
 
 from typing import Final

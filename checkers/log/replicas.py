@@ -1,9 +1,9 @@
-"""What lies on the replicas' disks after a run must be the same wherever it counts.
+"""Records on the replicas' disks after a run must be equal wherever they count.
 
-The data set ``replicas`` holds the records of every replica's log, read once all had rejoined. ``below_hw`` is what
-counts: for a member of the in-sync set what lies below the leader's high watermark, for another replica below the one
-that it had noted itself. Compared are common positions alone, so that logs which begin at different offsets, and
-compacted ones, agree.
+The table ``replicas`` has the records of every replica's log, read after all had rejoined. ``below_hw`` marks the
+records that count: for an in-sync replica, those below the leader's high watermark; for another replica, those below
+the high watermark that it had noted itself. Only common offsets are compared, so logs that begin at different offsets,
+and compacted logs, agree.
 """
 
 from typing import Final

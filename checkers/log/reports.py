@@ -1,14 +1,14 @@
-"""What a producer says of one message, by its callbacks and its accounts, against the outcome that it gave for it.
+"""Compares what a producer reports of one message, by callbacks and accounts, with the outcome that it gave.
 
-How a workload records itself: besides the ``append`` row of each message (the first of its value in the operation; more
-rows say that it may have been appended again),
+A workload records the ``append`` row of each message (the first row of its value in the operation; more rows say that
+it may have been appended again), and
 
-- ``reported``: someone was informed of the message's outcome. ``source`` says by whom (a callback, an account), with
-  ``outcome`` and ``position`` as they were said.
-- ``unreported``: he, who is owed it, was not, although the operation ended with a result.
+- ``reported``: a receiver was informed of the message's outcome. ``source`` names the receiver (a callback, an
+  account); ``outcome`` and ``position`` are as reported.
+- ``unreported``: a receiver was owed a report and got none, although the operation ended with a result.
 
-Each is owed one report, and it must be the outcome. No other process can have changed anything in between: a client
-library speaks of its own knowledge.
+Each receiver is owed exactly one report, and it must agree with the outcome. No other process can have changed anything
+in between, because a client library reports its own knowledge.
 """
 
 from typing import Final

@@ -1,18 +1,19 @@
 """Log starts: what deletion may take, and starts that go back.
 
-A topic's limits are ``retention.ms`` and ``retention.bytes``, as effects of kind ``setting`` give them, from their call
-until every server must go by a later one that was acknowledged (one of unknown outcome may hold for ever); before the
-first, as the contract says. That is when the contract's obedience deadline has passed since, as a whole without a
-fault. A limit that is not known may have taken anything. Any limit that may have been in force between a record's birth
-and the report of the start may have taken it: the tightest of them counts.
+1. A topic's limits are ``retention.ms`` and ``retention.bytes``, as effects of kind ``setting`` give them. Before the
+   first setting, the contract gives them. An unknown limit may have taken anything.
+2. A limit holds from its setting's call until every server must obey a later acknowledged setting: when the contract's
+   obedience deadline has passed since, entirely without a fault. A setting of unknown outcome may hold for ever.
+3. Any limit that may have been in force between a record's creation and the report of the start may have taken the
+   record: the tightest of them counts.
+4. By time, a record's age follows from its create time, measured by the senders' wall clock. The greatest lead of any
+   create time over the harness's clock is taken as that clock's lead, so a lagging clock makes no record younger. If a
+   fault sets servers' clocks wrong, or tried to, servers may take any record that has a time limit.
+5. By size, everything that may be in the log from the reported start on is counted: each send that did not fail, at its
+   upper bound.
 
-By time a record is as old as its create time says, by the wall clock of those who send: the greatest lead of any
-create time over the harness's clock is taken for that clock's, so that a clock which lags makes no record younger.
-Where a fault sets servers' clocks wrong, or failed at it, they may take anything that has a limit of time. By size all
-that may be in the log from the reported start on is counted, each send that did not fail at its upper bound.
-
-A start that goes back is one only where the same life of the same node says so in one leader epoch: replicas delete on
-their own, so that of a new leader may rightly be lower.
+A start goes back only if one incarnation of one node reports it in one leader epoch. Replicas delete on their own, so a
+new leader's start may rightly be lower.
 """
 
 from typing import Final
@@ -32,11 +33,11 @@ from assay.checkers.sql_idioms import (
 from assay.checkers.times import seconds
 
 UNCERTAINTY: Final = 1_000_000_000
-"""Nanoseconds that two clocks may differ where no fault moves one."""
+"""Nanoseconds that two clocks may differ if no fault moves one."""
 WRONG_CLOCKS: Final = f"""
     select count(*) as wrong from faults where {BEGUN} and coalesce(wrong_clock, true)
     """
-"""Where there is any, servers may take what is too young for a limit of time."""
+"""If there is any, servers may take records that are too young for a time limit."""
 
 REPORTS: Final = Table(
     "log_start_reports",
@@ -126,7 +127,7 @@ OBEYED: Final = Table(
     group by t.topic, t.name, t.since
     """,
 )
-"""By when every server goes by a setting that was acknowledged; ``c`` are the times without a fault."""
+"""When every server must obey an acknowledged setting; ``c`` are the times without a fault."""
 
 LIMITS: Final = Table(
     "log_limits",
@@ -150,7 +151,8 @@ LIMITS: Final = Table(
     """,
     across=True,
 )
-"""Each limit that a topic had, from when until when at the utmost; 0 where it is not known, as it may take anything."""
+"""Each limit that a topic had, and its latest possible interval. The value 0 is an unknown limit: it may take anything.
+"""
 
 CUT: Final = Table(
     "log_advanced",
@@ -160,7 +162,7 @@ CUT: Final = Table(
     where r.position > 0 and c.key is null group by r.key, r.position
     """,
 )
-"""Starts above 0, each when it was first reported: the earlier, the younger was what it had left out."""
+"""Starts above 0, each when it was first reported: the earlier the report, the younger were the deleted records."""
 
 BORN: Final = View(
     "log_born",
@@ -178,7 +180,7 @@ BORN: Final = View(
     """,
     across=True,
 )
-"""When each record was created at the earliest, in the history's time, of the keys of which something was deleted."""
+"""Earliest creation of each record, in the history's time, for keys with deletions."""
 
 YOUNGEST: Final = View(
     "log_youngest_below",
@@ -209,7 +211,7 @@ TAKEN: Final = Table(
     where ms = {INFINITY} or (c.wrong = 0 and reported - born + {UNCERTAINTY} < {nanoseconds("ms")})
     """,
 )
-"""Starts that have left out a record too young for every limit of time."""
+"""Starts that excluded a record too young for every time limit."""
 
 ROOM: Final = View(
     "log_room",
@@ -221,7 +223,7 @@ ROOM: Final = View(
     group by t.key, t.position having count(s.op) = count(s.size)
     """,
 )
-"""How many bytes may have been in the log from a start on; none where a size is not known."""
+"""The most bytes that may have been in the log from a start on; no row if a size is unknown."""
 
 
 def _forbidden(row: Row, evidence: Evidence) -> Explanation:

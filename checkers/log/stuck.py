@@ -1,9 +1,9 @@
-"""Liveness of readers: one that polls, with nothing in its way, gets on to a record that is there.
+"""Liveness of readers: a reader that polls undisturbed reaches a record that is there.
 
 A reader (process, key, assignment) stays at a position while its polls end ok where they began. Only polls whose
-operation showed no record at all count, since an answer may have been filled by other partitions. The time counts from
-the latest of: the record's acknowledgement, the end of the last fault, the reader's assignment. It is over when the
-contract's ``reading_deadline`` has passed by the call of such a poll, and several of them lie in its last half.
+operation showed no record at all count, because other partitions may have filled an answer. Time counts from the latest
+of the record's acknowledgement, the end of the last fault, and the reader's assignment. The reader is stuck if a poll
+is called after the contract's ``reading_deadline``, and ``SEVERAL`` such polls lie in the last half of that time.
 """
 
 from typing import Final
@@ -25,7 +25,7 @@ IDLE: Final = View(
         and p.former = p.position and p.former_outcome = 'ok'
     """,
 )
-"""Those that found nothing of a key."""
+"""Polls that found nothing of a key."""
 
 LONG: Final = Table(
     "log_long_idle",
@@ -34,7 +34,7 @@ LONG: Final = Table(
     group by {_CHAIN} having count(*) >= {SEVERAL} and max(p.call) - min(p.call) >= (max(d.reading_deadline) >> 1)
     """,
 )
-"""Readers that may have stayed where they were for long: few of which all polls need be looked at."""
+"""The few readers that may have stayed in place for long; only their polls are examined."""
 
 EMPTY: Final = View(
     "log_empty_polls",
@@ -47,7 +47,7 @@ EMPTY: Final = View(
     """,
     across=True,
 )
-"""Those that found nothing at all, of such readers."""
+"""Polls of such readers that found nothing at all."""
 
 STAYS: Final = Table(
     "log_stays",
@@ -64,7 +64,7 @@ STAYS: Final = Table(
     where s.polls >= {SEVERAL} and s.last_call - s.first_call >= (d.reading_deadline >> 1) and c.begun is not null
     """,
 )
-"""Readers that stayed where they were for long, mostly at the end of their log."""
+"""Readers that stayed in place for long, mostly at the end of their log."""
 
 AWAITED: Final = View(
     "log_awaited",
@@ -84,7 +84,7 @@ AWAITED: Final = View(
     where is_stay = 1 and acked < last_call
     """,
 )
-"""Those in front of an acknowledged record; ``acked``: since when there was one."""
+"""Readers below an acknowledged record; ``acked``: when the first such record was acknowledged."""
 
 FAULTS: Final = View(
     "log_disturbances",
@@ -94,8 +94,9 @@ FAULTS: Final = View(
     from faults group by id having {MAY_HAVE_BEGUN}
     """,
 )
-"""When each fault may have been in force. One of the family's: several checks read it, and of a run that was
-interrupted some are not asked."""
+"""When each fault may have been in force. The view belongs to the family because several checks read it, and an
+interrupted run skips some of them.
+"""
 
 
 def _stuck(row: Row, evidence: Evidence) -> Explanation:

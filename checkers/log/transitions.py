@@ -1,19 +1,19 @@
-"""The controller moves partitions and replicas from state to state; only some transitions are valid.
+"""State machines of the controller: partitions and replicas change state only by valid transitions.
 
-What it reads: ``partition-transition`` and ``replica-transition`` (``from_state``, ``to_state``, ``controller_epoch``;
-of a replica also the number ``replica`` of its node), in the order in which one life of a node wrote them, and
+The check reads ``partition-transition`` and ``replica-transition`` (``from_state``, ``to_state``, ``controller_epoch``;
+for a replica also its node's number ``replica``), in the order in one node incarnation's log. It also reads
 ``partition-state-written`` (``value``: the leader, -1 for none).
 
 A step is illegal if
 
 - no valid transition leads from its ``from_state`` to its ``to_state``;
-- its ``from_state`` is not where the step before it, in the same controller epoch, had ended;
-- it leads from Online to anything but Offline, though the controller has written since that no one leads.
+- its ``from_state`` is not the state in which the previous step of this controller epoch had ended;
+- it leads from Online to anything but Offline, though the controller has since written that there is no leader.
 
-The last two are not judged where lines of the node's event log are missing in between.
+The last two are not judged if lines of the node's event log are missing in between.
 
-The first step of an object in a controller epoch may have no ``from_state``: a new controller begins with what it
-finds. So nothing is compared across controller epochs, and what a controller did without saying so is not seen here.
+The first step of an object in a controller epoch may lack ``from_state``, because a new controller begins with what it
+finds. So nothing is compared across controller epochs, and the check cannot see actions that a controller did not log.
 """
 
 from typing import Final
@@ -39,7 +39,7 @@ VALID: Final = {
         "ReplicaDeletionSuccessful NonExistent",
     ),
 }  # fmt: skip
-"""Kafka 0.10.2's, per event: from which state to which."""
+"""Valid transitions of Kafka 0.10.2, per event: from which state to which."""
 
 _VALID: Final = ", ".join(f"'{event} {pair}'" for event, pairs in VALID.items() for pair in pairs)
 _KNOWN: Final = ", ".join(

@@ -1,24 +1,32 @@
-"""The honest durability contract: what a log may lose when all its servers lose power together.
+"""Durability contract of unflushed logs: what a log may lose if all its servers lose power together.
 
-A server that fsyncs every M messages, not each, has up to M - 1 of a partition in memory alone. As long as one of those
-that have them keeps its power they are safe. When all lose it, each partition is cut to a prefix, and that the contract
-may allow (``Contract.unflushed``, M - 1). What is allowed is reported as ``unflushed-loss``, and everything else is
-judged as if those records had been sent with an unknown outcome and never read: what is left of the history before the
-loss ends at the cut, and a consumer begins again after it.
+A server that fsyncs every M messages holds up to M - 1 records of a partition in memory alone. They are safe while one
+server that has them keeps its power. If all lose power, each partition is cut to a prefix. The contract may allow this
+(``Contract.unflushed``, M - 1). An allowed loss is reported as ``unflushed-loss``. All other checks then treat those
+records as sent with an unknown outcome and never read: the history before the loss ends at the cut, and a consumer
+begins again after it.
 
-Nothing else is allowed. A loss of power counts when it was injected, proved or not, and its targets are all servers
-that serve then: one whose process another fault has ended or stopped may be in no in-sync set any more. The proof asks
-for more than the loss: that a process ended in the middle of an fsync, say. Of a partition M - 1 records may go,
-counted from the last known before, by a send or by a poll; other checks find what else is gone. And they must go
-together: of those at or above the cut none may be there afterwards, nor at another offset above it. Where one is, no
-cut is granted.
-When unflushed records become durable by their age is not judged: how long an fsync takes is the disk's affair.
+Nothing else is allowed:
 
-A record has gone when a poll called after the loss passed its offset without it, an operation that ended after the loss
-shows another value there, or the drain ended at or below it. Records that only a log end speaks of, since no one knows
-what they were, have gone when what was sent after the loss stands below that end, or the log ended lower. Until
-something of the kind is known it accuses no one either, so a run that was cut short, before the heal or after it, is
-judged by what it shows.
+- A power loss counts when it was injected, proved or not. A proof asks for more than the loss, for example that a
+  process ended in the middle of an fsync.
+- Its targets must be all servers that serve at that moment. A server whose process another fault has ended or stopped
+  does not count, because it may be in no in-sync set any more.
+- M - 1 records of a partition may go, counted from the last one known before, by a send or by a poll. Other checks find
+  further losses.
+- The records must go together. If any record at or above the cut is there afterwards, there or at a higher offset, no
+  cut is granted.
+
+Whether unflushed records become durable with age is not judged, because the duration of an fsync depends on the disk.
+
+A record is gone if one of these holds:
+
+- A poll called after the loss passed its offset without it.
+- An operation that ended after the loss shows another value there.
+- The drain ended at or below it.
+
+Records known only from a log end are gone if a record sent after the loss is below that end, or if the log ended lower.
+A run that was cut short may lack such evidence; then no one is accused, and the run is judged by what it shows.
 """
 
 import itertools
@@ -37,7 +45,7 @@ from assay.harness.core.history.data_sets import EFFECTS
 
 UNFLUSHED_LOSS: Final = "unflushed-loss"
 ERA: Final = 1 << 32
-"""Added to assignments for each cut before them, so that no chain of polls goes on across one."""
+"""Added to assignments for each earlier cut, so that no chain of polls crosses a cut."""
 _ABSENT: Final = f"""
     select j.targets, j.moves_replicas, coalesce(n.not_before, j.time) as called, j.time as since,
         coalesce(h.time, {INFINITY}) as until, h.id is not null as over,
@@ -48,13 +56,13 @@ _ABSENT: Final = f"""
     where j.ends_process or j.pauses_process
     """
 RESUMED: Final = NANOSECONDS
-"""So long before a heal begins no event is counted: by its time it may have been written as the process went on."""
+"""Events this long before a heal begins do not count: the process may have written them as it resumed."""
 NO_CUTS: Final = "select cast(null as string) as key, 0 as since, 0 as until, 0 as cut, 0 as era where 1 = 0"
 
 
 @dataclass(frozen=True)
 class Cut:
-    """What of ``key`` was there at ``moment`` (nanoseconds) ends below offset ``at``."""
+    """Cut of one log: everything of ``key`` that was there at ``moment`` (nanoseconds) ends below offset ``at``."""
 
     key: str
     moment: int
@@ -62,7 +70,7 @@ class Cut:
 
 
 def cuts(engine: Engine, unflushed: int) -> list[Cut]:
-    """The cuts that are granted, by key and moment."""
+    """Returns the granted cuts, by key and moment."""
     granted: list[Cut] = []
     for moment in _moments(engine):
         granted += _cuts(engine, moment, unflushed, granted)
@@ -70,9 +78,11 @@ def cuts(engine: Engine, unflushed: int) -> list[Cut]:
 
 
 def _moments(engine: Engine) -> list[int]:
-    """When all servers were without power, or may have been: what a proof lacks of a loss is what came before it and
-    after it, and one that failed may have hit all the same. Of several that go one after the other the last one alone
-    loses its power (``outage-power-loss``).
+    """Returns the moments when all servers were, or may have been, without power.
+
+    An unproved loss counts, because its proof may lack only what came before or after the loss. A failed loss counts,
+    because it may have hit all the same. If servers go down one after the other, only the last one loses its power
+    (``outage-power-loss``).
     """
     there = _servers(engine)
     rows = engine.rows(
@@ -90,9 +100,11 @@ def _moments(engine: Engine) -> list[int]:
 
 
 def _servers(engine: Engine) -> Callable[[int], set[str]]:
-    """The servers that serve at a moment: those that have written an event by then, no other fault keeps from it, and
-    no fault has added and removed again: a heal has come to its end, whatever was proved of the rest. A fault that
-    pauses its targets one by one keeps none of them from it before the last event that it has written.
+    """Returns a function from a moment to the servers that serve then.
+
+    A server serves if it has written an event by then and no other fault stops it. It also must not be one that a fault
+    has added and removed again: the heal ended, whether or not the fault was proved. A fault that pauses its targets
+    one by one stops none before the last event that the target wrote.
     """
     rows = engine.rows("select node, min(time) as first from events group by node")
     first: dict[str, int] = {row["node"]: row["first"] for row in rows}
@@ -115,8 +127,9 @@ def _servers(engine: Engine) -> Callable[[int], set[str]]:
 
 
 def _last_written(engine: Engine, fault: Row) -> dict[str, int]:
-    """Of a fault that pauses one by one: by node, the last event of the process that was there when it began. It had
-    not been paused before that, since it would not have gone on until the heal.
+    """Returns, by node, the last event of the incarnation that ran when a one-by-one pause began.
+
+    The process was not paused before that event: a paused one would not have gone on until the heal.
     """
     if not (fault["one_by_one"] and fault["over"]):
         return {}
@@ -135,7 +148,7 @@ def _last_written(engine: Engine, fault: Row) -> dict[str, int]:
 
 
 def _names(targets: str) -> set[str]:
-    """A list in JSON; in a history that came from elsewhere it may be the name of one node."""
+    """Parses a JSON list of targets; a history from elsewhere may have the name of one node instead."""
     try:
         found = json.loads(targets)
     except ValueError:
@@ -166,7 +179,8 @@ def _cuts(engine: Engine, moment: int, unflushed: int, granted: Sequence[Cut]) -
 
 
 def _ended(moment: int, unflushed: int, granted: Sequence[Cut]) -> str:
-    """Where the log went on or ended after the moment, though it had ended higher before: by no more than may go."""
+    """Returns SQL: offsets where a log continued or ended after the moment, below its earlier end by at most what may
+    go."""
     taken = "".join(
         f" and not (key = {literal(cut.key)} and position > {cut.at} and ret < {cut.moment})" for cut in granted
     )
@@ -190,13 +204,15 @@ def _ended(moment: int, unflushed: int, granted: Sequence[Cut]) -> str:
 
 
 def _tail(moment: int, unflushed: int, granted: Sequence[Cut]) -> str:
-    """The last records known before the moment, and what became of each.
+    """Returns SQL: the last records known before the moment, and what became of each.
 
-    ``gone``: it certainly is. ``hidden``: a log end at or below it was reported, so it may have gone, though reported
-    ends may just lag behind. ``found``: the highest offset at which its value was shown afterwards. What was
-    acknowledged in an operation that spans the moment may have been so before it, as one message of several, and be
-    gone; if it is there, it may have been sent afterwards, and proves nothing. But where it stands at the offset of
-    another record, one of the two has gone.
+    - ``gone``: the record certainly is gone.
+    - ``hidden``: a log end at or below it was reported. It may be gone, but reported ends may also lag behind.
+    - ``found``: the highest offset at which its value was shown afterwards.
+
+    A record acknowledged in an operation that spans the moment may have been stored before it, as one message of
+    several, and be gone. If it is there, it may have been sent afterwards, and proves nothing. But if it is at the
+    offset of another record, one of the two is gone.
     """
     taken = "".join(
         f" and not (key = {literal(cut.key)} and position >= {cut.at} and ret < {cut.moment})" for cut in granted
@@ -252,7 +268,8 @@ def _tail(moment: int, unflushed: int, granted: Sequence[Cut]) -> str:
 
 
 def eras(granted: list[Cut]) -> list[tuple[str, int, int, int, int]]:
-    """Per key its times between cuts: key, since, until (not included), the lowest cut still to come, number from 0."""
+    """Returns each key's intervals between cuts: key, since, until (exclusive), the lowest cut still to come, number
+    from 0."""
     found = []
     for key in sorted({cut.key for cut in granted}):
         mine = sorted((cut for cut in granted if cut.key == key), key=lambda cut: cut.moment)
@@ -263,7 +280,7 @@ def eras(granted: list[Cut]) -> list[tuple[str, int, int, int, int]]:
 
 
 def _rewrite() -> str:
-    """SQL of ``effects`` without what lies at or above a cut; the same columns."""
+    """Returns SQL of ``effects`` without records at or above a cut; the columns are unchanged."""
     changed = {
         "position": """case when r.key is null then e.position
                 when e.kind = 'append' and e.position >= r.cut then null
@@ -283,7 +300,7 @@ def _rewrite() -> str:
 
 
 def prepare(engine: Engine) -> list[str]:
-    """Makes ``log_eras``, and ``log_effects`` again for the log's checks, which come after."""
+    """Creates ``log_eras``, and replaces ``log_effects`` for the checks of the log, which come after."""
     unflushed = int(engine.rows("select unflushed from log_declared")[0]["unflushed"])
     found = eras(cuts(engine, unflushed))
     values = ", ".join(f"({literal(key)}, {since}, {until}, {cut}, {era})" for key, since, until, cut, era in found)
@@ -331,4 +348,4 @@ _CHECK: Final = Check(
 UNFLUSHED: Final = Family(
     name="unflushed", checks=(_CHECK,), applies="select unflushed as examined from log_declared", prepare=prepare
 )
-"""Only for contracts that allow it. It stands before the log's family, which reads what this one leaves."""
+"""Only for contracts that allow the loss. The family must precede that of the log, which reads the result."""

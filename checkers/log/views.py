@@ -1,13 +1,13 @@
-"""What the log checks share: sends, polls and their ranges, one row per known (value, offset), and who is gone.
+"""Tables that the log checks share: sends, polls and their ranges, one row per known (value, offset), and what is gone.
 
-A poll *passes* offset o if begin <= o < end; only a poll that ended ok, with a begin and an end, passes anything, since
-a failed or timed-out one may have lost records on its way. How many polls passed an offset is one running sum over the
-ends of their ranges (+1 at begin, -1 at end), so no range join and no dense vector is ever made. A value is gone from
-an offset when more polls passed it than showed it there, or when the drain settled at or below it.
+A poll *passes* offset o if begin <= o < end. Only a poll that ended ok, with a begin and an end, passes anything,
+because a failed or timed-out poll may have lost records on its way. A running sum over the ends of the polls' ranges
+(+1 at begin, -1 at end) counts the polls that passed an offset, without a range join or a dense vector. A value is gone
+from an offset if more polls passed the offset than showed the value there, or if the drain settled at or below it.
 
-The time of a poll does not matter for that: consumers read up to the high watermark, so when one got past an offset,
-the content of that offset was settled. The settled end does not have this property (sends that race with the sentinel
-may rightly land behind it), so it counts only against what was there before the sentinel was called.
+The time of a poll does not matter: consumers read up to the high watermark, so the content of an offset is settled once
+a consumer is past it. The settled end lacks this property, because sends that race with the sentinel may rightly land
+behind it. So the settled end counts only against records that were there before the sentinel was called.
 """
 
 from typing import Final
@@ -36,7 +36,7 @@ _RANGE: Final = """
         count(case when kind = 'observe' and position is not null then value end) as valued,
         max(case when outcome = 'ok' then 0 else 1 end) as doubtful
 """
-"""What a poll's rows say of it, folded."""
+"""Aggregates over the rows of a poll."""
 
 READS: Final = Table(
     "log_reads",
@@ -46,10 +46,10 @@ READS: Final = Table(
     from log_effects where kind in ('observe-begin', 'observe', 'observe-end') and key is not null group by op, key
     """,
 )
-"""What each operation read of each key: nearly always one poll, and then no more need be known of it."""
+"""Rows that each operation read of each key, aggregated. Nearly always they are one poll, and no more is needed."""
 
 UNEVEN: Final = Table("log_uneven", "select op, key from log_reads where polls <> 1 or first_begin > first_row")
-"""Operations whose rows of a key are not those of one poll from its beginning on. Nearly always there are none."""
+"""Operations whose rows of a key are not one poll from its beginning on. Nearly always there are none."""
 
 _POLLED: Final = "e.op, e.sub, e.process, e.key, e.kind, e.position, e.value, e.call, e.ret, e.outcome, e.phase"
 
@@ -75,7 +75,8 @@ POLLED: Final = View(
     """,
 )
 """``segment`` numbers the polls of one key inside one operation, from 1; 0 is before the first. Nearly always there is
-one, and then no rows need be sorted."""
+one poll, and then no rows need sorting.
+"""
 
 APART: Final = Table(
     "log_polls_apart",
@@ -98,8 +99,9 @@ POLLS: Final = View(
         select op, key, segment, {_FOLDED} from log_polls_apart) as ranges
     """,
 )
-"""``plain``: each record has a value and an offset in the range, and the offsets rise by one from row to row, so that
-none was shown twice."""
+"""``plain``: each record has a value and an offset in the range, and the offsets rise by one from row to row, so no
+record was shown twice.
+"""
 
 PASSES: Final = View(
     "log_passes", "select op, key, segment, first_offset, next_offset, call from log_polls where passing = 1"
@@ -112,7 +114,7 @@ ODD: Final = Table(
     where records > 0 and (passing = 0 or plain = 0)
     """,
 )
-"""Polls of which not every record is shown once: few, so that the others need no join with their records."""
+"""The few polls that do not show every record exactly once; the others need no join with their records."""
 
 ODDLY_SHOWN: Final = View(
     "log_oddly_shown",
@@ -135,7 +137,7 @@ SHOWN: Final = View(
     select key, value, position, op, segment from log_oddly_shown
     """,
 )
-"""One row per poll and (value, offset) in its range. Read for evidence alone."""
+"""Each poll's shown (value, offset) pairs in its range, one row per pair. Used for evidence alone."""
 
 PLACED: Final = Table(
     "log_placed",
@@ -180,8 +182,9 @@ PLACED: Final = Table(
     """,
     fine=True,
 )
-"""One row per (key, value, position); position null for sends that were not acknowledged with one, value null for
-undecodable."""
+"""Everything known of each (key, value, position), one row each. Position is null for sends without an acknowledged
+offset, value for undecodable records.
+"""
 
 VALUES: Final = Table(
     "log_values",
@@ -216,8 +219,9 @@ LAST_OF_KEY: Final = View(
     group by s.key, s.message_key
     """,
 )
-"""Compacted topics: where each message key's last value is; doubtful when a send of unknown fate may be later, or
-another one of a value that is known at fewer places than it was sent to."""
+"""The offset of each message key's last value in compacted topics. ``doubtful``: a send of unknown outcome may be
+later, or a value is known at fewer offsets than it was sent.
+"""
 
 KEPT: Final = Table(
     "log_kept",
@@ -232,7 +236,7 @@ KEPT: Final = Table(
     group by p.key, p.position
     """,
 )
-"""The places of last values; of tombstones where the contract has them stay."""
+"""The offsets of last values, including those of tombstones if the contract keeps tombstones."""
 
 JUDGED: Final = View(
     "log_judged",
@@ -247,7 +251,7 @@ JUDGED: Final = View(
         left join log_kept k on p.key = k.key and p.position = k.position
     """,
 )
-"""The rows of ``log_placed``; ``judged`` 0 where retention or compaction may have taken the offset."""
+"""The rows of ``log_placed``; ``judged`` is 0 if retention or compaction may have taken the offset."""
 
 OFFSETS: Final = Table(
     "log_offsets",
@@ -291,8 +295,9 @@ SETTLED: Final = Table(
     group by d.key, d.settled
     """,
 )
-"""Where the drain ended, and when the sentinel below it was called; null where the sentinel is not known, and then
-nothing is judged."""
+"""The end at which the drain settled, and when the sentinel below it was called. The call is null if the sentinel is
+unknown; then nothing is judged.
+"""
 
 LACKING: Final = Table(
     "log_lacking",
@@ -302,7 +307,7 @@ LACKING: Final = Table(
     where c.passes > c.least_shown or c.position >= t.settled or c.position < 0
     """,
 )
-"""The offsets of which something may be gone: few, so that all others need not be looked up."""
+"""The few offsets that may have lost a value; all others need no look-up."""
 
 GONE: Final = Table(
     "log_gone",
@@ -319,8 +324,9 @@ GONE: Final = Table(
             and least(coalesce(p.acked, {INFINITY}), coalesce(p.seen, {INFINITY})) < t.sentinel_call))))
     """,
 )
-"""Every (value, offset) that some poll passed without showing it, or that lies behind the settled end, or that was
-acknowledged with an offset which no log has."""
+"""Every (value, offset) that some poll passed without showing it, that lies behind the settled end, or that was
+acknowledged with a negative offset.
+"""
 
 SAID: Final = View(
     "log_said",
@@ -332,7 +338,7 @@ SAID: Final = View(
     where kind = 'observe' and position is not null
     """,
 )
-"""Each statement that a value is at an offset. Read for evidence alone."""
+"""Each statement that a value is at an offset. Used for evidence alone."""
 
 LOG_VIEWS: Final = (
     SENDS,
@@ -358,5 +364,6 @@ LOG_VIEWS: Final = (
     LACKING,
     GONE,
 )
-"""In order. They also read ``log_compacted`` (key) and ``log_declared`` (linearizable_ends), the contract's part, and
-``log_effects``: the effects, less what the contract allows a log to lose (``unflushed``)."""
+"""The views in order of dependency. They also read the contract's tables ``log_compacted`` (key) and ``log_declared``
+(linearizable_ends), and ``log_effects``: the effects without what the contract allows a log to lose (``unflushed``).
+"""

@@ -1,7 +1,7 @@
 """Records in another partition than they were sent to, for the findings on either side.
 
-A value counts as astray where it was read and no one ever sent it, and someone sent it to another key, with any outcome
-but fail. Values are unique per key alone, so that the same number was sent to two partitions proves nothing.
+A value is astray if it was read under a key to which no one ever sent it, and it was sent to another key with any
+outcome but fail. Values are unique per key only, so sends of one number to two partitions prove nothing.
 """
 
 from typing import Final
@@ -18,7 +18,7 @@ UNSENT: Final = Table(
     where observed > 0 and live = 0 and failed = 0 and value is not null
     """,
 )
-"""Values that were read where no one ever sent them: few, and nearly always none."""
+"""Values that were read under a key to which no one ever sent them. Nearly always there are none."""
 
 STRAYS: Final = Table(
     "log_strays",
@@ -35,21 +35,22 @@ STRAYS: Final = Table(
     """,
     across=True,
 )
-"""``source`` 1: from where a value came; ``sight`` 1: where one was read instead. ``again``: both keys are the same
-partition of a topic that was deleted and created again."""
+"""``source`` 1: the key from which a value came. ``sight`` 1: the key under which it was read instead. ``again``: both
+keys are the same partition of a topic that was deleted and created again.
+"""
 
 ELSEWHERE: Final = "t.key as other_key, t.position as other_position, t.seen_op as other_op, t.again"
-"""Of a row ``t`` of it: what ``found_in`` needs."""
+"""Columns that ``found_in`` needs, from a row ``t`` of ``log_strays``."""
 
 
 def sent_to(row: Row, evidence: Evidence) -> str:
-    """Where the value of ``row`` was sent instead: ``other_key`` by ``other_op``."""
+    """Returns the text that says where the value of ``row`` was sent instead: ``other_key`` by ``other_op``."""
     where = f"{row['other_key']}, an earlier topic's" if row["again"] else f"another partition, {row['other_key']}"
     return f"{evidence.who(row['other_op'])} had sent it to {where}, at {evidence.called(row['other_op'])}"
 
 
 def found_in(row: Row, evidence: Evidence) -> str:
-    """Where it was read instead: ``other_key`` at ``other_position`` by ``other_op``."""
+    """Returns the text that says where it was read instead: ``other_key`` at ``other_position`` by ``other_op``."""
     where = f"{row['other_key']}, a later topic's" if row["again"] else f"another partition, {row['other_key']}"
     return (
         f"it was read in {where}, at offset {row['other_position']} ({evidence.who(row['other_op'])} at "
