@@ -1,14 +1,19 @@
 """Checks of groups and leases: who owns what, and who is fenced.
 
-``family`` says how a workload records itself, and lists most families. ``generations`` (an old one commits nothing),
-``ownership_intervals`` (two owners at once), ``orphans`` (no owner for too long; reads the tables of
-``ownership_intervals``), ``fencing`` (tokens of leases), ``offsets`` (none goes back), ``starts`` (a new owner begins
-where the group was), ``commits`` (no position but those committed), ``expiry`` (offsets kept for a time),
-``read_after_release`` (nothing comes after a hold has ended),
-``views`` (claims by one view of the group), ``group_convergence`` and ``rebalance_churn`` (what it comes to after the
-last heal),
-``ownership`` (leaders and controllers, from the nodes' event logs).
+- ``family``: how a workload records itself; lists most families.
+- ``generations``: an old generation commits nothing, and no number is given twice.
+- ``ownership_intervals``: two owners at once.
+- ``orphans``: no owner for too long; reads the tables of ``ownership_intervals``.
+- ``fencing``: tokens of leases.
+- ``offsets``: committed offsets do not go back.
+- ``starts``: a new owner begins at the committed offset.
+- ``commits``: only committed positions are fetched, and none lies above what was read.
+- ``expiry``: offsets kept for a time.
+- ``read_after_release``: no records after a hold has ended.
+- ``views``: claims by one view of the group.
+- ``group_convergence``, ``rebalance_churn``: the group settles after the last heal.
+- ``ownership``: leaders and controllers, from the nodes' event logs.
 
-Imports what all checks share, ``log.incarnations``, ``log.ends`` and ``rest.looks``; ``checkers.families`` and the
-workloads import it.
+The package imports what all checks share, ``log.incarnations``, ``log.ends`` and ``rest.looks``. ``checkers.families``
+and the workloads import it.
 """

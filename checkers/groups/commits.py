@@ -1,21 +1,21 @@
-"""What a group has committed: no position but the one that was committed, and none above what its owner has read.
+"""Committed offsets of a group: only committed positions are fetched, and none lies above what its owner has read.
 
-How a workload records itself in ``effects``: ``commit``, ``fetched`` and ``advance`` as in ``groups.family`` and
-``groups.offsets``; ``key`` is the group's name, a slash, and the log's key (``workers/orders-0``). A member's
-``commit`` has the ``assignment`` under which it reads; one without is by a client that may commit anything.
+A workload records ``commit``, ``fetched`` and ``advance`` in ``effects`` as in ``groups.family`` and
+``groups.offsets``. ``key`` is the group's name, a slash, and the log's key (``workers/orders-0``). A member's
+``commit`` has the ``assignment`` under which it reads. A commit without one is by a client that may commit anything.
 
-``commit-mismatch``: a commit's number was fetched with another position. Where the position of any commit of this
-number is not known, nothing is claimed.
+``commit-mismatch``: a commit's number was fetched with another position. Nothing is claimed if the position of any
+commit of this number is unknown.
 
-``commit-beyond-log``, two ways:
+``commit-beyond-log`` takes two forms:
 
-- a member committed a position above all that its reads under this assignment had reached: where reading began, and how
-  far each poll came. Not judged where a poll did not end ok, since it may have shown more; nor where one that left no
-  row failed after the last read that did, since it may have moved its reader, too; nor once its process was reset,
-  after which reads have another assignment.
-- a log's end was reported below an accepted commit, by a call after the commit's return, where ends are linearizable;
-  or the drain settled there, though its sentinel was sent after the commit's return. Commits by strangers take no part,
-  and nothing is claimed where a loss of power may cut the log.
+- A member committed a position above everything that its reads under this assignment had reached: where reading began,
+  and how far each poll came. A poll that did not end ok may have shown more, so it prevents the judgement. So does a
+  failed poll without rows after the last recorded read, because it may have moved its reader. Nothing is judged after a
+  reset of the process either, because its later reads have another assignment.
+- A log's end was reported below an accepted commit, by a call after the commit's return, if ends are linearizable. Or
+  the drain settled below it although its sentinel was sent after the commit's return. Commits by non-members do not
+  count, and nothing is claimed if a power loss may cut the log.
 """
 
 from typing import Final

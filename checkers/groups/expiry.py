@@ -1,23 +1,26 @@
-"""Offsets that are kept for a time: there until it is over, gone soon after, and never back.
+"""Offset retention: offsets are there until their time is over, gone soon after, and never return.
 
-How a workload records itself in ``effects`` (``key`` names group and partition, ``group`` the group):
+A workload records itself in ``effects`` as follows (``key`` names group and partition, ``group`` the group):
 
-- ``keep``: a commit, with its unique number as ``value``, and ``retention_ms``: for how long it is to be kept while the
-  group has no members. Of a member's also ``generation`` and ``owner``.
-- ``kept``: a look; ``value`` is the number of what was found, null where there was nothing.
+- ``keep``: a commit, with its unique number as ``value``. ``retention_ms`` says how long it must be kept while the
+  group has no members. A member's commit also has ``generation`` and ``owner``.
+- ``kept``: a look; ``value`` is the number of the commit found, or null.
 - ``part``: a client has left the group ``key``, or was none of its members.
 
-A commit *stays* until its time is over, counted from its call; a member's also until the call of the last commit that
-was accepted of the same member in the same generation: as long as it was one, the group had a member. A commit of
-unknown outcome may count at any time after its call, and a refused one never. Of several that one operation made of
-one key, one after the other (``sub``), the last acknowledged one is left when it returns.
+A commit *stays* until its time is over, counted from its call. A member's commit also stays until the call of the last
+accepted commit of this member in this generation, because until then the group had a member. A commit of unknown
+outcome may count at any time after its call, a rejected one never. If one operation made several commits of one key in
+a row (``sub``), the last acknowledged one is left when it returns.
 
-``early-expiry``: a look found nothing, though the last commit before it, and all that may have come after that one, had
-to stay until it returned. ``revived-offset``: a look found a commit again after another look had found nothing, or
-after a later commit: both of them begun once the first was in place. ``overdue-offset``: a look at the end found
-something by the contract's retention deadline after the last commit of the key had to stay, the group's last commit,
-the last client's parting from it, and the last heal. The coordinators' wall clocks count: a contract tolerates what a
-wrong one does.
+- ``early-expiry``: a look found nothing, although the last commit before it had to stay until the look returned, and so
+  had every commit that may have come later.
+- ``revived-offset``: a look found a commit again after another look had found nothing, or after a later commit. Both of
+  these began when the first commit was in place.
+- ``overdue-offset``: a look at the end found something after the contract's retention deadline. The deadline counts
+  from the latest of: the time until which the key's last commit had to stay, the group's last commit, the last client's
+  parting from it, and the last heal.
+
+The coordinators' wall clocks count: a contract must tolerate the effects of a wrong clock.
 """
 
 from typing import Final
@@ -29,7 +32,7 @@ from assay.checkers.sql_idioms import RETURNED, first_of, first_rows, nanosecond
 from assay.checkers.times import seconds
 
 SLACK: Final = 2_000_000
-"""Nanoseconds: times in the offsets topic are whole milliseconds."""
+"""Nanoseconds, because times in the offsets topic are whole milliseconds."""
 
 KEEPS: Final = Table(
     "expiry_keeps",
@@ -67,7 +70,7 @@ KNOWN: Final = Table(
     from expiry_keeps k left join expiry_looks l on k.key = l.key and k.value = l.value group by k.key, k.value
     """,
 )
-"""By when a commit was in place: when it was acknowledged, or first seen."""
+"""When a commit was certainly in place: when it was acknowledged, or first seen."""
 
 
 def _early(row: Row, evidence: Evidence) -> Explanation:

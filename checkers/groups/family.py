@@ -1,24 +1,24 @@
-"""The families of group checks: who owns what, and generations and tokens that fence those of an older one.
+"""The families of group checks: who owns what, and generations and tokens that fence older ones.
 
-How a workload records itself in ``effects``; ``group`` is the group's name, ``generation`` its present one (null in a
-design that has none), ``owner`` the member's or consumer's id:
+A workload records itself in ``effects`` as follows. ``group`` is the group's name, ``generation`` its present one (null
+in a design without generations), ``owner`` the member's or consumer's id:
 
-- ``acquire``: a member was given the partition ``key``, one row each; ``key`` is the group's name where it was given
-  none. ``assignment``: a number unique for each process, key and hold.
-- ``release``: it gave the partition up by itself; ``lost``: it was informed, or noticed by itself, that it owns it no
-  more. Columns as in the hold's ``acquire``, and the ``position`` at which the hold ended, where that is known. Every
-  operation reports what its process acquired, gave up or lost since the one before.
-- ``idle``: an operation had no such change of the group to report; ``key`` is the group's name. Without it, it is not
-  known whether a member that owns nothing goes on to own nothing, and then no partition is an orphan for certain.
+- ``acquire``: a member was given the partition ``key``, one row each; ``key`` is the group's name if it was given none.
+  ``assignment`` is a number unique for each process, key and hold.
+- ``release``: the member gave the partition up by itself. ``lost``: it learned, or noticed, that it no longer owns the
+  partition. Columns are as in the hold's ``acquire``, with the ``position`` at which the hold ended, if known. Every
+  operation reports what its process acquired, gave up or lost since the operation before.
+- ``idle``: an operation had no such change to report; ``key`` is the group's name. Without this row, a member that owns
+  nothing may have acquired something, and no partition is certainly an orphan.
 - polls as in ``log.family``, with the hold's ``assignment``, and ``group``.
-- ``commit``: ``key`` names group and partition, ``value`` the commit's unique number, ``position`` the offset; without
-  ``generation`` it is that of a client that is no member. ``assignment``: that of the member's reads. ``fetched``:
-  ``value`` and ``position`` as committed.
+- ``commit``: ``key`` names group and partition, ``value`` is the commit's unique number, ``position`` the offset.
+  Without ``generation`` the client is no member. ``assignment`` is that of the member's reads. ``fetched``: ``value``
+  and ``position`` as committed.
 - ``claim``, ``share``: see ``views``.
-- a lease has no group: ``acquire``, ``renew``, ``release`` and ``lost`` as above, with its ``token``; and
-  ``guarded`` for what was done under it (see ``fencing``).
+- A lease has no group: ``acquire``, ``renew``, ``release`` and ``lost`` as above, with its ``token``. ``guarded``
+  records actions under the lease (see ``fencing``).
 
-Each check is a family of its own, so that a history owes no data for what it has nothing of.
+Each check is a family of its own, so that a history is not reported as lacking data that it never had.
 """
 
 from typing import Final
@@ -57,7 +57,7 @@ HOLDING: Final = family_of(
     "and e.key <> e.group",
     kinds=("acquire",),
 )
-"""After the one of ``DOUBLE_OWNERSHIP``, whose tables it reads."""
+"""Must come after the family of ``DOUBLE_OWNERSHIP``, whose tables it reads."""
 FENCING: Final = family_of(
     FENCING_VIOLATION, applies="effects where kind = 'guarded' and token is not null", kinds=("guarded",)
 )
@@ -66,7 +66,7 @@ SETTLING: Final = family_of(UNSETTLED_GROUP, applies="effects e where e.phase = 
 GROUPS: Final = (*GENERATIONS, HOLDING, FENCING, *COMMITS, STARTS, PARTINGS, SPLITS, SETTLING, RESTLESSNESS)
 
 GROUP_ANOMALIES: Final = tuple(name for family in (*GENERATIONS, MISMATCHES, REFUSALS) for name in family.anomalies)
-"""What can go wrong with a group that has generations."""
+"""All anomalies of a group that has generations."""
 
 CONSUMER_ANOMALIES: Final = (DOUBLE_OWNERSHIP.anomaly, ORPHANED_PARTITION.anomaly, *BEYOND.anomalies, *STARTS.anomalies)
-"""What can go wrong with a group whose members' holds are recorded, generations or not."""
+"""All anomalies of a group whose members' holds are recorded, with or without generations."""

@@ -1,18 +1,20 @@
-"""Tokens of leases: once a newer one was given or used, nothing is done under an older one.
+"""Fencing tokens of leases: once a newer token was given or used, nothing is done under an older one.
 
-How a workload records itself in ``effects``: ``key`` is the lease's name throughout (also in what is done under it),
-``token`` the fencing token, which rises with each new holder; ``group`` is null, or distinguishes leases of one name.
+A workload records itself in ``effects`` as follows. ``key`` is always the lease's name, also for actions under the
+lease. ``token`` is the fencing token, which rises with each new holder. ``group`` is null, or distinguishes leases of
+one name.
 
-- ``acquire``: the lease was given, with this token. The same owner may get the same token again.
+- ``acquire``: the lease was given, with this token. An owner may get its token again.
 - ``renew``: the holder asked the giver of the lease to prolong it.
-- ``guarded``: something was done under the lease, and its guard accepted the token (ok), rejected it (fail), or that is
-  not known (info). A rejection *because there is a newer token* has the error ``stale-epoch``; others prove nothing.
-- ``release`` and ``lost`` need not be recorded here: a lease that is over without a new holder fences no one.
+- ``guarded``: an action under the lease. Its guard accepted the token (ok), rejected it (fail), or the answer is
+  unknown (info). A rejection *because there is a newer token* has the error ``stale-epoch``; other rejections prove
+  nothing.
+- ``release`` and ``lost`` are not needed here: a lease that ends without a new holder fences no one.
 
-Rule U, with an acquire at 2e, what was accepted at 2e + 1, and a rejection as stale at 2e + 2: a newer token existed by
-its return, and that is all it says, so its call never counts. A guard that learns tokens only from the requests made to
-it cannot know of an acquire; where the contract says so (``fenced_by_requests``), acquires and renewals take no part.
-Operations of unknown outcome are dropped: whether they were accepted is not observed.
+The check is rule U, with an acquire at 2e, an accepted action at 2e + 1, and a rejection as stale at 2e + 2. A
+rejection proves only that a newer token existed by its return, so its call never counts. A guard that learns tokens
+only from requests cannot know of an acquire; if the contract says so (``fenced_by_requests``), acquires and renewals do
+not count. Operations of unknown outcome are dropped, because no one observed whether they were accepted.
 """
 
 from typing import Final
@@ -22,7 +24,7 @@ from assay.checkers.engine import INFINITY, Row
 from assay.checkers.sql_idioms import first_rows, greatest_before, nearest_pairs, order_by, row_number
 
 PLACEABLE: Final = 2**61
-"""Tokens below have a place that fits into 64 bits."""
+"""Tokens below this have a place that fits into 64 bits."""
 
 _STALE: Final = "e.outcome = 'fail' and (e.error = 'stale-epoch' or e.error like 'stale-epoch:%')"
 
@@ -47,7 +49,7 @@ STEPS: Final = Table(
                 and (e.outcome = 'ok' or (e.kind <> 'acquire' and {_STALE}))) as considered) as steps
     """,
 )
-"""An acquire that gives its owner the same token again is as good as a renewal."""
+"""An acquire that gives its owner a known token again counts as a renewal."""
 
 
 def _did(kind: str, place: int) -> str:

@@ -1,12 +1,16 @@
-"""Generations fence: no member of an old one commits, and no number is given twice.
+"""Generations fence: no member of an old generation commits, and no number is given twice.
 
-A generation is over for all once any member is in the next one: no commit may be called after that, and be accepted
-(rule U, with each operation at its generation). Nothing is claimed within one generation: a member that missed its
-answer gets it again, when others have committed already. Nor is it an error to be given an old generation: a
-coordinator that does not know that it was replaced may give one, with which no member can commit. A commit of unknown
-outcome counts when its number was fetched; it happened by the first such fetch's return. JoinGroup replies never count.
-What a coordinator stored is in the brokers' event logs: ``group-generation`` (``key``, ``epoch``), written each time
-that a generation went into the offsets topic.
+A generation is over for all once any member is in the next one. A commit called after that must not be accepted (rule
+U, with each operation at its generation).
+
+- Nothing is claimed within one generation: a member that missed its answer gets it again when others have already
+  committed.
+- It is no error to be given an old generation. A coordinator that does not know that it was replaced may give one, but
+  no member can commit with it. So JoinGroup replies never count.
+- A commit of unknown outcome counts when its number was fetched: it happened by the return of the first such fetch.
+
+The brokers' event logs have what a coordinator stored: ``group-generation`` (``key``, ``epoch``), written each time a
+generation was stored in the offsets topic.
 """
 
 from typing import Final
@@ -27,8 +31,9 @@ FORGOTTEN: Final = Table(
     "group_forgotten",
     "select key, count(*) as times from events where event = 'group-forgotten' and key is not null group by key",
 )
-"""A group without members and offsets is forgotten in the end, and its generations begin again: each number may be
-given once more for each time. No order is known between these events and what clients did, or other nodes."""
+"""A group without members and offsets is finally forgotten, and its generations begin again. So each number may be
+given once more per such event. The order between these events and the actions of clients or other nodes is unknown.
+"""
 
 STEPS: Final = Table(
     "group_steps",
@@ -53,8 +58,9 @@ STEPS: Final = Table(
     group by e.group, e.generation, e.op
     """,
 )
-"""What each operation says of its group's generations. A commit has come about when it is answered, or when its number
-is fetched, in ``seen_op``, if that is earlier."""
+"""Statements of operations about their group's generations. A commit is in place when it is answered, or when its
+number is fetched, in ``seen_op``, if that is earlier.
+"""
 
 
 def _zombie(row: Row, evidence: Evidence) -> Explanation:
@@ -119,7 +125,7 @@ ZOMBIE_COMMIT: Final = Check(
 
 
 def generation_of(group: str, generation: int) -> str:
-    """What a finding is about: one generation of a group that never began again."""
+    """Returns the subject of a finding: one generation of a group that never began again."""
     return f"generation {generation} of {group}"
 
 

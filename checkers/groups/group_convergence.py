@@ -1,14 +1,18 @@
-"""After the last heal a group settles: every partition is owned and read to its end, by the contract's group deadline.
+"""Group convergence: after the last heal every partition is owned and read to its end by the contract's group deadline.
 
-At its end a run sends one last record to each partition (the sentinel), and has members of a group poll until they are
-past it. A group is judged by every sentinel of the topics that it ever owned, and by all of them if it never owned
-anything and there is one topic. The clock begins with the latest of the sentinel's acknowledgement, the group's first
-poll of that phase, the last heal and recovery of a fault, and the end of the last operation of unknown outcome, sends
-apart (the call after it on the same worker: the member is another one from then on). It runs only while members poll:
-operations of the group in that phase were answered, with pauses of no more than a quarter of the deadline.
+At its end a run sends one last record to each partition (the sentinel), and lets the members of a group poll until they
+are past it.
 
-Nothing is asked of a single member: those beyond the partitions own nothing, rightly. A contract for groups whose
-members give up after so many retries tolerates this anomaly, and says why. Not found: a group without a drain.
+1. A group must read every sentinel of the topics that it ever owned. If it never owned anything and there is only one
+   topic, it must read all sentinels.
+2. The clock starts at the latest of these: the sentinel's acknowledgement, the group's first poll of that phase, the
+   last heal and recovery of a fault, and the end of the last operation of unknown outcome, sends excluded. Such an
+   operation ends with the next call on its worker, because the member is a new one from then on.
+3. The clock runs only while members poll: operations of the group in that phase were answered, with pauses of at most a
+   quarter of the deadline.
+
+Nothing is required of a single member, because surplus members rightly own nothing. A contract for groups whose members
+give up after a number of retries tolerates this anomaly, and says why. The check cannot judge a group without a drain.
 """
 
 from typing import Final
@@ -91,7 +95,7 @@ EXPECTED: Final = Table(
         cross join rest_quiet q cross join settle_doubts b
     """,
 )
-"""Which group has to read which sentinel, and while it can be asked whether it has."""
+"""The sentinels that each group must read, and the interval in which this can be judged."""
 
 REACHED: Final = View(
     "settle_reached",

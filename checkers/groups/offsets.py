@@ -1,18 +1,20 @@
-"""Offsets of a group that only ever move forward, wherever they are kept: none goes back, and none is lost.
+"""Group offsets that only move forward: none goes back, and none is lost, wherever they are kept.
 
-How a workload records itself in ``effects`` (``key`` names group and partition, ``group`` the group):
+A workload records itself in ``effects`` as follows (``key`` names group and partition, ``group`` the group):
 
-- ``advance``: a commit of ``position``, by one that reads on and never seeks; outcomes ok, fail or info.
-- ``resume``: a new owner was given ``position`` to begin at; where nothing had been committed, at the log's start.
+- ``advance``: a commit of ``position`` by a client that reads on and never seeks; outcomes ok, fail or info.
+- ``resume``: a new owner was given ``position`` to begin at. If nothing had been committed, it is the log's start.
 
-An offset that was acknowledged, or that an owner was given to begin at, is a floor from then on: no owner begins below
-it, and no commit goes there, that is called later (rule U, with each operation at its offset). A ``resume`` at an
-offset whose commit had an unknown outcome is left out: such a commit may have come late, and overtaken others. So is
-one where such a commit may have been made of which no row says where: an ``advance`` of unknown outcome has no
-position, or an operation of one that had held the partition has an unknown outcome and no effects, and then it can
-have committed no less than where it had begun to read. Where a commit came late, all that comes after goes on from
-there, and what had been called by its return is no floor for that any more. So this asks for more than a register,
-which may be written back, and needs no unique values.
+An acknowledged offset, or one that an owner was given to begin at, is a floor from then on: no later call may begin
+below it or commit there (rule U, with each operation at its offset). Some ``resume`` rows are left out:
+
+- The offset's commit had an unknown outcome: it may have come late, and overtaken others.
+- An unrecorded commit may have been made there: an ``advance`` of unknown outcome has no position, or a former holder
+  of the partition has an operation of unknown outcome without effects. Such a holder cannot have committed less than
+  where it had begun to read.
+
+If a commit came late, everything after it continues from there, and operations called before its return set no floor
+for it. So the check demands more than a register, which may be written back, and needs no unique values.
 """
 
 from typing import Final
@@ -41,7 +43,7 @@ DOUBTS: Final = Table(
     where r.op is null group by h.key, h.process, h.least
     """,
 )
-"""Commits that may have been made of which no row says where: not before ``since``, and at ``least`` or above."""
+"""Unrecorded commits that may have been made: not before ``since``, and at ``least`` or above."""
 
 LATE: Final = Table(
     "offset_late",

@@ -1,25 +1,27 @@
-"""A partition that no member of a living group owns, for longer than the contract's rebalance deadline (liveness).
+"""Orphaned partitions: no member of a living group owns the partition for longer than the rebalance deadline
+(liveness).
 
-Silence is no proof: a partition counts as owned as long as any member *may* own it, and the group as living only while
-some member certainly does something under a hold of the same topic. So a stretch of time counts when in all of it
+Silence is no proof. A partition counts as owned as long as any member *may* own it. The group counts as living only
+while some member certainly acts under a hold of the same topic. An interval counts if all of these hold throughout:
 
-- no member may own the partition. An owner may own it from the call of its process's operation *before* the one that
-  reported the ``acquire`` (a consumer that gets a partition in the background reports it later), also when that
-  acquire's outcome is unknown, to the return of its ``release`` (ok) or of the operation that noticed its loss; or to
-  its death: the next call of its worker after one of its operations had an unknown outcome, since a worker then closes
-  its client and takes another;
-- some member lives: operations under a hold of another partition of the same topic were answered again and again, with
-  pauses of at most a quarter of the deadline;
-- no member is in doubt: no fault is between its intended time and recovered (one without recovery is for ever, one
-  that found no target, or waited for its trigger in vain, is none); no process that was to end with an operation of
-  unknown outcome, sends apart, may have acquired something unreported, from its worker's operation before that one on;
-  and every process of the group will report what it acquires, so after its last operation that reports on the group it
-  may own anything, until it is dead.
+- No member may own the partition. An owner may own it from the call of its process's operation *before* the one that
+  reported the ``acquire``, because a consumer that gets a partition in the background reports it later. This also holds
+  for an acquire of unknown outcome. The ownership ends with the return of its ``release`` (ok), with the return of the
+  operation that noticed the loss, or with the owner's death. An owner dies at the next call of its worker after an
+  operation of unknown outcome, because a worker then replaces its client.
+- Some member lives: operations under a hold of another partition of the topic were answered again and again, with
+  pauses of at most a quarter of the deadline.
+- No fault is between its intended time and recovery. A fault without recovery lasts for ever. A fault that found no
+  target, or whose trigger never came, does not count.
+- No doomed process, whose last operation will have an unknown outcome (sends excluded), may have acquired something
+  unreported. This is possible from its worker's operation before that one on.
+- Every process of the group will report what it acquires. After its last operation that reports on the group, a process
+  may own anything until it is dead.
 
-A rebalance of the whole group ends a stretch, and so does a phase in which all its members have left. A partition
-without owner that outlasts the deadline inside one stretch is orphaned. Not found: partitions that were never owned
-(the log's drain says whether they were read), groups whose members own nothing, and owners that hold a partition
-and do not read it (``unseen``). The topic of ``orders-3`` is what is left without the number.
+A rebalance of the whole group ends an interval, and so does a phase in which all its members have left. A partition
+without owner for longer than the deadline inside one interval is orphaned. The check misses partitions that were never
+owned (the log's drain shows whether they were read), groups whose members own nothing, and owners that do not read
+their partition (``unseen``). The topic of ``orders-3`` is the key without the number.
 """
 
 from typing import Final
@@ -32,7 +34,7 @@ from assay.checkers.times import seconds
 
 
 def _unowned(owned: str) -> str:
-    """SQL for the times (``since``, ``until``) in which a partition had no owner, after it had one."""
+    """Returns SQL: the times (``since``, ``until``) when a partition had no owner after it had one."""
     return f"""
         select group_name, key, reach as since, since as until from (
             select group_name, key, since,
@@ -60,8 +62,9 @@ OWNED_FOR_SURE: Final = View(
         where h.key <> h.group_name and h.group_name <> '') as parts
     """,
 )
-"""Parts of the times of ``orphan_owned``, by what a hold's own operations say. One that was reported after its end (the
-same assignment once more, say) has no such part, and covers no gap of others: it counts as a moment before all."""
+"""Certain parts of the times of ``orphan_owned``, from a hold's own operations. A hold that was reported after its end
+(the same assignment once more, say) has no such part and closes no gap: it counts as a moment before all others.
+"""
 
 SUSPECTS: Final = Table(
     "orphan_suspects",
@@ -72,7 +75,7 @@ SUSPECTS: Final = Table(
     group by g.group_name
     """,
 )
-"""Groups with long gaps between those parts before the end. The others, nearly always all, need no further look."""
+"""Groups with long gaps between those parts before the end. All others, nearly always all, need no further checks."""
 
 TURNS: Final = Table(
     "orphan_turns",
@@ -92,8 +95,9 @@ DEATHS: Final = Table(
     from orphan_turns group by process
     """,
 )
-"""``born``: the call of its worker's operation before its first one. ``died``: infinite for a process that ended
-normally."""
+"""``born``: the call of the worker's operation before the process's first one. ``died``: infinite for a process that
+ended normally.
+"""
 
 REPORTS: Final = Table(
     "orphan_reports",
@@ -106,8 +110,9 @@ REPORTS: Final = Table(
         join orphan_deaths d on t.process = d.process
     """,
 )
-"""Operations that report on a group, and the call of the one before; what a process got since then the later one
-says."""
+"""Operations that report on a group, and the call of the one before. The later one reports what the process got in
+between.
+"""
 
 DOUBTS: Final = Table(
     "orphan_doubts",
@@ -124,7 +129,7 @@ DOUBTS: Final = Table(
     group by t.group_name, t.process
     """,
 )
-"""When nothing is claimed; of all groups where ``group_name`` is null."""
+"""Times in which nothing is claimed; a null ``group_name`` stands for all groups."""
 
 OWNED: Final = Table(
     "orphan_owned",
@@ -136,7 +141,7 @@ OWNED: Final = Table(
     where h.key <> h.group_name
     """,
 )
-"""From when to when each owner may have owned what it acquired."""
+"""The times in which each owner may have owned what it acquired."""
 
 GAPS: Final = Table(
     "orphan_gaps",
@@ -168,7 +173,7 @@ LIVES: Final = Table(
     where l.since < l.until and 4 * (l.until - l.since) <= d.deadline
     """,
 )
-"""From one answered operation under a hold to the next one, where that is soon; of groups with gaps alone."""
+"""Intervals from one answered operation under a hold to the next, if that is soon; only for groups with gaps."""
 
 STATES: Final = View(
     "orphan_states",

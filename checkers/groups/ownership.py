@@ -1,15 +1,17 @@
-"""One leader per epoch, one controller per epoch, and no node that goes back to an older controller.
+"""Leadership: one leader per epoch, one controller per epoch, and no node that goes back to an older controller.
 
-These checks read the nodes' event logs and ZooKeeper's. Nothing here compares times of events of different nodes: a
-log's order is (node, incarnation, seq), ZooKeeper's is the zxid. What they read:
+These checks read the nodes' event logs and ZooKeeper's. They never compare times of events of different nodes: a log's
+order is (node, incarnation, seq), ZooKeeper's is the zxid. They read:
 
-- ``first-append-in-epoch`` (``key``, ``epoch``): the node accepted an append as the leader of that epoch. What it says
-  of a topic that was not counted (``orders#0-0``) may be of several, which all begin with the same epochs.
-- ``became-controller`` (``controller_epoch``): the node took over the control; a node's next life is another holder.
-- ``request-obeyed`` (``controller_epoch``): the node did what a controller of that epoch asked for.
+- ``first-append-in-epoch`` (``key``, ``epoch``): the node accepted an append as the leader of that epoch. Keys of a
+  topic whose incarnation is unknown (``orders#0-0``) may stand for several topics, which all begin with the same
+  epochs.
+- ``became-controller`` (``controller_epoch``): the node became controller; each incarnation of a node counts
+  separately.
+- ``request-obeyed`` (``controller_epoch``): the node obeyed a controller of that epoch.
 - any other event with ``zxid`` and ``controller_epoch``: a write to ZooKeeper by a controller of that epoch.
 
-Each is a family of its own, so that a history lacking one kind of event owes no data for it.
+Each check is a family of its own, so that a history without one kind of event is not reported as lacking data for it.
 """
 
 from typing import Final
@@ -162,4 +164,4 @@ OWNERSHIP: Final = (
 )
 
 OWNERSHIP_ANOMALIES: Final = tuple(name for family in OWNERSHIP for name in family.anomalies)
-"""Everything that these checks can report."""
+"""All anomalies that these checks can report."""

@@ -1,18 +1,17 @@
-"""Who held what, from when to when, and whether two held it at once.
+"""Ownership intervals: who held what and when, and whether two owners held it at once.
 
 A *hold* is one ownership of a partition (or a lease) by one owner: the rows of one ``process``, ``key`` and
 ``assignment`` (unique for each hold). It is **certain** from the ``acquire``'s return to the first of
 
-- the call of its ``release``, with any outcome: from then on it may be free;
-- the call of the operation in which the owner learned that it had ``lost`` it;
-- the moment at which a fault that kills processes may have begun on a node that runs clients, unless an operation under
-  this hold was answered later; no column says which client ran on which node, so each such fault counts for all;
-- where it was never given up, the call of the last operation under it that was answered: what became of an
-  owner after it is not known.
+- the call of its ``release``, with any outcome: from then on the partition may be free;
+- the call of the operation in which the owner learned that it had ``lost`` the partition;
+- the moment at which a fault that kills processes may have begun on a node with clients, unless an operation under this
+  hold was answered later. No column says which client ran on which node, so each such fault counts for all;
+- if it was never given up, the call of the last answered operation under it, because the owner's later fate is unknown.
 
-Acquires of unknown outcome are dropped. Where there are generations, or tokens (``term`` is either), there is one owner
-per partition and term, at any time: giving a partition up does not make room for another in the same generation, whose
-number would no longer distinguish them. Without terms two certain holds of different owners must not overlap.
+Acquires of unknown outcome are dropped. With generations or tokens (``term`` is either), there is one owner per
+partition and term at any time. Giving a partition up does not permit another owner in the same generation, because the
+number would no longer distinguish the two. Without terms, two certain holds of different owners must not overlap.
 """
 
 from typing import Final
@@ -32,7 +31,7 @@ from assay.checkers.sql_idioms import (
 from assay.checkers.times import seconds
 
 TERM: Final = "coalesce(e.generation, e.token)"
-"""Under which a row says that something is held, in a design that numbers that."""
+"""The number under which a row says that something is held, in a design with such numbers."""
 
 ACQUIRED: Final = View(
     "hold_acquires",
@@ -59,7 +58,8 @@ USED: Final = View(
     group by coalesce(e.group, ''), e.key, e.process, e.assignment
     """,
 )
-"""One row per assignment, held or not, made of nearly all rows: numbers alone, since text is slow to group."""
+"""The use of each assignment, held or not. Nearly all rows enter here, so it has numbers only: text is slow to group.
+"""
 
 HOLDS: Final = Table(
     "holds",
@@ -70,8 +70,9 @@ HOLDS: Final = Table(
         and a.process = u.process and a.assignment = u.assignment
     """,
 )
-"""``reported``: the last call of an operation that reports it, so that it was held then at the latest; ``over``: when
-the owner began to give it up or learned of its loss; ``gone``: when it had done so for certain."""
+"""``reported``: the last call of an operation that reports the hold, which began by then. ``over``: when the owner
+began to give it up or learned of its loss. ``gone``: when it had certainly ended.
+"""
 
 TIMES: Final = Table(
     "fault_times",
@@ -84,7 +85,7 @@ TIMES: Final = Table(
     from faults group by id having {MAY_HAVE_BEGUN}
     """,
 )
-"""``since``: when a fault may have begun, at the earliest: what was done is written only once it is done."""
+"""``since``: the earliest possible begin of a fault, because an action is logged only once it is done."""
 
 KILLS: Final = View(
     "client_kills",
@@ -93,8 +94,9 @@ KILLS: Final = View(
     union all select cast(null as bigint), cast(null as bigint)
     """,
 )
-"""Between which times a client's process may have ended; and a row of nulls. A fault that does not say whether it
-ends processes may do so."""
+"""Times between which a client's process may have ended, and a row of nulls. A fault that does not say whether it ends
+processes may do so.
+"""
 
 CERTAIN: Final = Table(
     "certain_holds",

@@ -1,11 +1,11 @@
-"""What a member hands out of a partition ends with its hold: nothing comes after the place where it gave it up.
+"""A member hands out no records of a partition beyond the position at which its hold ended.
 
-How a workload records itself in ``effects``: ``release`` and ``lost`` with a ``position``, which is where the hold
-ended: all below it had been handed out then. Reads under the hold's ``assignment`` as any (``log.family``).
+A workload records ``release`` and ``lost`` in ``effects`` with the ``position`` at which the hold ended: all records
+below it had been handed out. Reads under the hold's ``assignment`` are recorded as usual (``log.family``).
 
-The place is final. The next owner begins at what was committed, at that place at most, so records that the former one
-hands out in addition are read twice although no one died and nothing was in doubt. Of a read that was called before the
-operation that reports the parting nothing is claimed, since the place may have been set back by then.
+The position is final. The next owner begins at the committed offset, which is at most that position. So further records
+that the former owner hands out are read twice although no one died and nothing was in doubt. Nothing is claimed of a
+read that was called before the operation that reports the parting, because the position may have been set back by then.
 """
 
 from typing import Final

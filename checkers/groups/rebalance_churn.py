@@ -1,17 +1,19 @@
-"""A group comes to rest: where no member comes or goes, it stays in the generation that it is in.
+"""Rebalance churn: a group stays in its generation if no member comes or goes.
 
-A group may settle nothing and still have everything read: each of its members takes over, reads a little and is asked
-to join again. So after the last change there is no new generation from half of the contract's group deadline on. What
-counts as a change, for any group: a fault, until it is healed and its targets have recovered; a topic made, grown,
-deleted or moved. For one group: the first row that a process has in it, what a member gave up by itself, and each
-operation that may be its end or its return: one of a process of the group without any effects (it left, or was silent),
-or with an unknown outcome (another process takes its place), or an ok one which lost partitions and got none (it died).
+A group may never settle although everything is read: each member takes over, reads a little and is asked to join again.
+So after half of the contract's group deadline since the last change, there must be no new generation. Changes are:
 
-Generations are those that members report (``acquire``), by the harness's clock, in the drain, and as long as members
-poll without a pause of a quarter of the deadline (``settling``). A number counts where it is above all that were known
-when the time began, and ``TIMES`` of them make an anomaly: of a single one a member may have been informed late, and
-between two of them the group was asked to join again. The event log has each generation, too, but only by the nodes'
-own clocks. The old design has none.
+- for any group: a fault, until it is healed and its targets have recovered; a topic created, extended, deleted or
+  moved;
+- for one group: the first row of a process in it, and a release by a member;
+- for one group: an operation that may be a member's end or return. It has no effects (the process left, or was silent)
+  or an unknown outcome (another process takes its place), or it is ok and only lost partitions (the member died).
+
+Generations are those that members report (``acquire``), by the harness's clock, in the drain, while members poll
+without a pause of a quarter of the deadline (``group_convergence``). A number counts if it is above all numbers known
+when the interval began. ``TIMES`` of them make an anomaly: a member may have learned late of a single one, but between
+two of them the group was asked to join again. The event log has each generation, too, but only by the nodes' own
+clocks. The old design has no generations.
 """
 
 from typing import Final
@@ -125,7 +127,7 @@ RESTLESS_GROUP: Final = Check(
     examined="select count(*) as examined from restless_judged",
     explain=_restless,
     needs_end=True,
-    optional=True,  # a run that ends before its members have been at rest for so long
+    optional=True,  # a run may end before its members have been at rest for so long
 )
 
 RESTLESSNESS: Final = family_of(

@@ -1,18 +1,22 @@
-"""A new owner begins where the group was: at what is committed, and nowhere else.
+"""A new owner begins to read at the committed offset of its group.
 
-How a workload records itself in ``effects``: ``acquire``, then ``fetched`` and ``seek`` of the same partition, as in
-``groups.family``; ``advance`` and ``resume`` as in ``groups.offsets``. Two ways:
+A workload records ``acquire``, then ``fetched`` and ``seek`` of the same partition, as in ``groups.family``;
+``advance`` and ``resume`` are recorded as in ``groups.offsets``. There are two violations:
 
-- in one operation a member was given a partition, learned that offset o of it is committed (o >= 0), and began to read
-  at another one, under the number of that hold. The three rows follow each other: where anything else about the
-  partition stands between them, that its place was out of range, its log's start or end, it had a reason to go
-  elsewhere. Nothing is claimed where nothing is committed, of a hold that was kept (nothing is fetched for it), and of
-  a later seek.
-- a ``resume`` is at an offset that no ``advance`` was ever made at. Where nothing was committed it is at the log's
-  start, which is 0 as long as nothing is deleted: nothing is claimed of a log of which a start above 0 was reported, or
-  whose nodes deleted, nor of a topic that was deleted. Nor is anything once a commit may have been made of which no row
-  says where: an operation of one that had held the partition has an unknown outcome, and no effects. When an
-  ``advance`` was called does not count: one of unknown outcome may have begun before the operation that reports it.
+- In one operation a member was given a partition, learned its committed offset (0 or more), and began to read at
+  another offset, under the number of that hold. The three rows must be adjacent: any other row about the partition
+  between them (out of range, log start or end) is a reason to begin elsewhere. Nothing is claimed without a committed
+  offset, for a hold that was kept (nothing is fetched for it), or for a later seek.
+- A ``resume`` is at an offset at which no ``advance`` was ever made.
+
+These exceptions apply to a ``resume``:
+
+- If nothing was committed, it is at the log's start, which is 0 as long as nothing is deleted. So nothing is claimed
+  for a log with a reported start above 0 or with deletions by its nodes, or for a topic that was deleted.
+- Nothing is claimed once an unrecorded commit may have been made: a former holder of the partition has an operation of
+  unknown outcome without effects.
+- The call of an ``advance`` does not count, because one of unknown outcome may have begun before the operation that
+  reports it.
 """
 
 from typing import Final
@@ -24,7 +28,7 @@ from assay.checkers.sql_idioms import first_of, previous
 
 
 def _rows_before(*names: str, as_: str) -> str:
-    """What the row before this one, of the same operation and partition, has in these columns."""
+    """Returns SQL columns of the row before this one, of the same operation and partition."""
     order = {"by": "op, group_name, log", "order": "sub"}
     return ", ".join(f"{previous(name, **order)} as {as_}_{name.removeprefix('former_')}" for name in names)
 

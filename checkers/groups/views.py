@@ -1,17 +1,17 @@
-"""Members that share out their group by themselves claim by one view of it: split brain.
+"""Split brain in groups whose members assign partitions by themselves: claims by an older view of the group.
 
-Where no one decides for a group (Kafka's first design, on ZooKeeper) each member reads who is in it, and works out by
-itself what is whose. Two that have read at different times may take different shares for their own. How a workload
-records itself in ``effects``, all rows of one claim with the same ``version`` and ``value``:
+In Kafka's first design, on ZooKeeper, each member reads who is in the group and computes the shares by itself. Two
+members that read at different times may both take a partition. A workload records itself in ``effects``; all rows of
+one claim have the same ``version`` and ``value``:
 
-- ``claim``: a member, ``owner``, claimed the partition ``key`` for itself. ``version``: the number (a zxid) of the
-  latest change of members that it had seen; ``value``: that of the claim. They are of one sequence, so that no clock is
-  needed to compare them.
-- ``share``: another partition, which by the same view is for the member ``owner``.
+- ``claim``: the member ``owner`` claimed the partition ``key`` for itself. ``version`` is the number (a zxid) of the
+  latest change of members that it had seen, ``value`` the number of the claim. Both belong to one sequence, so
+  comparing them needs no clock.
+- ``share``: another partition, which by the same view belongs to the member ``owner``.
 
-A claim is an anomaly where another member had claimed before it by a later view, in which the partition is someone
-else's. That a member has not let go yet of what it has by an earlier view is none: it may not have noticed the change.
-Nothing is claimed of views that differ in their topics alone.
+A claim is an anomaly if another member had claimed before it by a later view in which the partition belongs to someone
+else. A member that still keeps a partition by an earlier view is no anomaly, because it may not have noticed the
+change. Nothing is claimed of views that differ only in their topics.
 """
 
 from typing import Final
@@ -73,4 +73,4 @@ SPLIT_BRAIN: Final = Check(
 )
 
 SPLITS: Final = family_of(SPLIT_BRAIN, applies="effects where kind = 'claim' and version is not null", kinds=("claim",))
-"""Claims, and the views that they were made by."""
+"""Claims, and the views by which they were made."""
