@@ -1,16 +1,22 @@
-"""Liveness of clients that live on: one that asks again and again gets what others get.
+"""Liveness of long-lived clients: a client that asks again and again gets what others get.
 
-How a workload records itself in ``effects``: ``tried``, besides the rows that say what was asked for. ``key``: what of;
-``client``: which of its worker's clients asked (one that goes on, or one that has just come); ``outcome``: was it done?
-Only of requests that nothing but faults can keep from success: none that may rightly be refused, or where an answer is
-all that is asked for (a ``large-request``).
+A workload records ``tried`` in ``effects``, besides the rows of the request itself. ``key`` names the request's object.
+``client`` says which of its worker's clients asked (a long-lived or a new one). ``outcome`` says whether the request
+was done. Only requests that nothing but faults can keep from success are recorded: none that may rightly be rejected,
+and none that only asks for an answer (a ``large-request``).
 
-A client (of its worker, at a key) is *stuck* while no try succeeds. That counts from when others certainly could: from
-the return of another client's try of the same key that was called after the latest of the first failure, the end of the
-last fault, and the begin of one whose targets are only gone (their processes ended) and still are. So what a server
-that is away keeps from success is no excuse for a client to go on asking it. It is over when the contract's
-``progress_deadline`` has passed by the call of a try that failed as well, the others still succeeded in its last half,
-and several tries of the client lie in it.
+A client (of its worker, at a key) is *stuck* while no try succeeds. Time counts from when others certainly could
+succeed: from the return of another client's try of the key. That try was called after the latest of
+
+- the client's first failure,
+- the end of the last fault,
+- the begin of a fault whose targets are only gone (their processes ended) and still are.
+
+So an absent server is no excuse for a client to keep asking it. The client is stuck for too long if
+
+1. the contract's ``progress_deadline`` has passed by the call of a try that failed as well,
+2. others still succeeded in the last half of that time, and
+3. ``SEVERAL`` tries of the client lie in it.
 """
 
 from typing import Final
@@ -41,7 +47,7 @@ STAYS: Final = Table(
     where done is null group by {_CLIENT}, streak having count(*) >= {SEVERAL}
     """,
 )
-"""From the first to the last of several tries without success between them."""
+"""Several tries without success between them, from the first to the last."""
 
 GONE: Final = View(
     "progress_faults",
@@ -55,8 +61,9 @@ GONE: Final = View(
     from faults group by id having {MAY_HAVE_BEGUN}
     """,
 )
-"""``gone``: since when the targets, servers, are not there; infinite of another fault. That clients live on a target is
-said only once there is one. Without ZooKeeper servers may not learn what others know."""
+"""``gone``: when the targets, servers, ended; infinite for other faults. Whether clients live on a target is known only
+once there is a target. Without ZooKeeper, servers may not learn what others know.
+"""
 
 WAITS: Final = Table(
     "progress_waits",

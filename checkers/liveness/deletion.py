@@ -1,11 +1,15 @@
-"""A topic that is deleted is gone everywhere by the contract's deletion deadline: from ZooKeeper, disks and metadata.
+"""Topic deletion: a deleted topic is gone from ZooKeeper, disks and metadata by the contract's deletion deadline.
 
-It shows in five ways: the request is still there, although every replica's broker is registered and no move of the
-topic is under way; a disk has files under a partition's name that were made for a topic which is no more; a broker
-still knows the topic; its settings are still in ZooKeeper, where the next topic of its name would find them; or a
-client's deletion was acknowledged and the topic is there, although no one can have made it
-again, for which two looks are enough. Topics of one name are distinguished by the zxid of their creation. Clients must
-not be able to make topics by asking for them.
+The check finds five violations:
+
+1. The request is still there, although every replica's broker is registered and no move of the topic is under way.
+2. A disk has files under a partition's name that were made for a topic that no longer exists.
+3. A broker still knows the topic.
+4. A client's deletion was acknowledged and the topic is there, although no one can have created it again. Two looks are
+   enough for this.
+5. The topic's settings are still in ZooKeeper, and the next topic of its name would find them.
+
+The zxid of the creation distinguishes topics of one name. The system must not create topics when clients ask for them.
 """
 
 from typing import Final
@@ -29,7 +33,7 @@ WAITING: Final = View(
     select look, {topic_of("key")} from looks where what = 'move'
     """,
 )
-"""Topics whose deletion waits, rightly: for a broker, or for a move."""
+"""Topics whose deletion rightly waits for a broker or for a move."""
 
 ASKED: Final = View(
     "deletion_asked",
@@ -83,7 +87,7 @@ PROMISED: Final = Table(
     where coalesce(c.made, 0) < d.call
     """,
 )
-"""Acknowledged deletions after which no one can have made the topic again."""
+"""Acknowledged deletions after which no one can have created the topic again."""
 
 BROKEN: Final = View(
     "deletion_broken",

@@ -1,4 +1,4 @@
-"""The family of checks that read ``looks``: whatever a run began must have come to its end when it is over."""
+"""The family of checks that read ``looks``: everything that a run began must have ended when it is over."""
 
 from typing import Final
 
@@ -21,7 +21,7 @@ from assay.checkers.times import readable, seconds
 
 
 def _too_short(engine: Engine) -> list[str]:
-    """A system that was not at rest at the last look, and was not looked at for as long as it may take."""
+    """Returns a doubt if the last look found the system not at rest, and the looks do not span the longest deadline."""
     (row,) = engine.rows(
         f"""
         select min(l.ended) as since, max(l.time) as until, max(d.deadline) as deadline,
@@ -62,4 +62,4 @@ REST: Final = Family(
 )
 
 LIVENESS_ANOMALIES: Final = REST.anomalies
-"""What may not come to its end, of a system that can be looked at when it is at rest."""
+"""All anomalies of processes that do not end, in a system that can be inspected at rest."""

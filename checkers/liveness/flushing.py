@@ -1,9 +1,8 @@
-"""What was appended is on its replica's disk by the contract's obedience deadline after ``flush.ms``.
+"""Records are on their replica's disk by the contract's obedience deadline after ``flush.ms``.
 
-Two accounts of it are taken: the replica's own, of the offset below which everything is on the disk, and where a node
-can say it (the simulation's can) the disk's, of the bytes that a loss of power could take. The second shows records
-that a broker counts as flushed before they are. While the log grows nothing is due: what was just appended has its time
-before it.
+There are two sources. The replica reports the offset below which everything is on the disk. A node that can (the
+simulation's can) also reports how many bytes a power loss could take. The latter shows records that a broker counts as
+flushed too early. While the log grows nothing is due, because new records still have time.
 """
 
 from typing import Final

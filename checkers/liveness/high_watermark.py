@@ -1,5 +1,5 @@
-"""All replicas are in sync and no one writes, and yet the leader's high watermark is not its log's end, by the
-contract's obedience deadline: what lies between is not acknowledged and not read until something more is written.
+"""A leader's high watermark reaches the log end by the contract's obedience deadline if all replicas are in sync and no
+client writes. Records between the two are neither acknowledged nor read until another record is written.
 """
 
 from typing import Final
@@ -45,5 +45,5 @@ LATE_HIGH_WATERMARK: Final = at_rest_check(
     ),
     evidence=first_of("found_late_high_watermark", "key, node"),
     explain=_late,
-    explained_by=("disobeyed-state",),  # a member that does not follow in this epoch holds the mark back
+    explained_by=("disobeyed-state",),  # a member that does not follow in this epoch holds the high watermark back
 )

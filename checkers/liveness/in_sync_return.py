@@ -1,7 +1,7 @@
-"""A replica that could be in the in-sync set again, and is not, for longer than the contract's rejoin deadline.
+"""A replica that can be in the in-sync set again joins it by the contract's rejoin deadline.
 
-It can when it is assigned, its broker is registered, it obeys the present leader epoch, and the leader is registered
-and obeys it, too. At rest no client writes, so that it gains on the leader in any case.
+It can join if it is assigned, its broker is registered, it obeys the present leader epoch, and the leader is registered
+and obeys that epoch, too. At rest no client writes, so the replica catches up in any case.
 """
 
 from typing import Final

@@ -1,10 +1,10 @@
-"""A partition's state is written again and again while nothing happens that it would follow from.
+"""A partition's state is not written again and again while nothing happens that could cause it.
 
-A leader epoch rises for a reason: a broker comes or goes, an operator asks, a move goes on. Where the same brokers are
-registered in the same lives, no move is under way and the replicas are the same, it comes to rest by the contract's
-obedience deadline. Later it may rise once, as a controller balances leaders at long intervals. Where it rises
-``TIMES`` times from half of the deadline on, and still does when that is over, two of those that write it want
-different things, and go on for ever.
+A leader epoch rises for a reason: a broker comes or goes, an operator asks, a move goes on. If the registered brokers
+(and their incarnations) and the replicas stay the same and no move is under way, the epoch stops rising by the
+contract's obedience deadline. Later it may rise once, because a controller balances leaders at long intervals. If it
+rises ``TIMES`` times from half of the deadline on, and still rises after the deadline, two writers have conflicting
+goals and never stop.
 """
 
 from typing import Final

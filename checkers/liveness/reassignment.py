@@ -1,10 +1,14 @@
-"""A move of replicas that was accepted and does not end by the contract's move deadline.
+"""An accepted move of replicas ends by the contract's move deadline.
 
-It shows in three ways: the request is still there, although the partition has a leader and every broker that it is
-about is registered; a client's request was acknowledged, nothing replaced it, and the replicas are elsewhere; or the
-move is over, and the files of a replica that went are still on its disk. The second needs no deadline, but two looks,
-since a move may end while one is taken. At rest no client writes, so that the new replicas gain on the leader. A move
-that waits for one broker alone, which does not get in sync with that leader elsewhere either, has the cause of that.
+The check finds three violations:
+
+1. The request is still there, although the partition has a leader and every broker concerned is registered.
+2. A client's request was acknowledged and not replaced, but the replicas are elsewhere. This needs no deadline, but two
+   looks, because a move may end during one.
+3. The move is over, and files of a removed replica are still on its disk.
+
+At rest no client writes, so the new replicas catch up. If a move waits for one broker alone, and that broker also fails
+to get in sync with the leader elsewhere, both findings have one cause.
 """
 
 from typing import Final
@@ -20,7 +24,7 @@ _NONE_LEFT: Final = " and ".join(
     f"count(case when {lists(column, 'b.broker')} then 1 end) = {length(column)}"
     for column in ("m.replicas", "m.removing", "p.replicas")
 )
-"""Each of these lists is registered as a whole."""
+"""All brokers of each of these lists are registered."""
 
 PENDING: Final = View(
     "move_pending",
@@ -57,8 +61,9 @@ ACCEPTED: Final = Table(
         and n.times = 0 and a.target is not null
     """,
 )
-"""The last request for each partition, where it is clear which one that is: no other one may have come after it, from
-a fault that moves replicas either, and the topic was there all the time."""
+"""The last request for each partition, if it certainly is the last. No other request may have come after it, no fault
+may have moved replicas, and the topic must have existed all the time.
+"""
 
 FORGOTTEN: Final = View(
     "move_forgotten",

@@ -1,6 +1,6 @@
-"""A broker runs and answers, and is not registered, for longer than the contract's rejoin deadline.
+"""A broker that runs and answers is registered by the contract's rejoin deadline.
 
-No leader is given to it, no replica of it can be in sync, and of those the other checks ask nothing.
+An unregistered broker gets no leadership and its replicas cannot be in sync; other checks do not judge them.
 """
 
 from typing import Final

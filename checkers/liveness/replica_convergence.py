@@ -1,7 +1,7 @@
-"""A partition's state was written, and a replica that lives does not obey it by the contract's obedience deadline.
+"""A live replica obeys its partition's written state by the contract's obedience deadline.
 
-Compared are leader epochs: that of the state in ZooKeeper, and the highest that the replica has by its own account.
-Versions of the znode prove nothing, since a leader changes the in-sync set without telling its followers.
+The check compares leader epochs: that of the state in ZooKeeper, and the highest that the replica reports. Versions of
+the znode prove nothing, because a leader changes the in-sync set without informing its followers.
 """
 
 from typing import Final

@@ -1,10 +1,12 @@
-"""What retention no longer covers is deleted, by the contract's retention deadline after the broker must have looked.
+"""Retention deletes expired segments by the contract's retention deadline after the broker's next scheduled check.
 
-Judged is the oldest segment of each replica on a disk, if it is sealed (there is one after it) and lies below that
-replica's high watermark, of which a damaged log has none. By time it is due when its greatest timestamp is older than
-``retention.ms`` and the interval at which the broker looks; by size when the segments after it alone have
-``retention.bytes``, so up to one segment more stays. The time of day is the harness's: nodes' clocks are right when no
-fault is in force.
+The check judges the oldest segment of each replica on a disk, if it is sealed (there is one after it) and lies below
+the replica's high watermark. A damaged log has no high watermark.
+
+- By time, a segment is due when its greatest timestamp is older than ``retention.ms`` plus the broker's check interval.
+- By size, it is due when the segments after it alone have ``retention.bytes``, so up to one segment more stays.
+
+The time of day is the harness's, because nodes' clocks are right when no fault is in force.
 """
 
 from typing import Final

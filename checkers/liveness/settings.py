@@ -1,7 +1,7 @@
-"""A topic's settings were changed, and a replica that lives does not go by them by the contract's obedience deadline.
+"""A live replica applies a topic's changed settings by the contract's obedience deadline.
 
-Compared are fingerprints: of the settings in ZooKeeper, over the cluster's own, and of those that the replica has by
-its own account. A change that is announced while an earlier one is being read must not be lost.
+The check compares fingerprints: of the settings in ZooKeeper merged over the cluster's own, and of those that the
+replica reports. A change that is announced while an earlier one is being read must not be lost.
 """
 
 from typing import Final

@@ -1,14 +1,17 @@
-"""Something is wrong at rest when it was so in every look of a stretch that is longer than its deadline.
+"""Snapshots (looks) of a system at rest: a fault state counts if every look of an interval longer than its deadline has
+it.
 
-A look is one reading of everything: ZooKeeper, the brokers' own account, the disks. Its parts are read one after
-another, so a single look proves nothing. A *stretch* is a row of looks without a pause of the harness of ``STALL``,
-after the last fault was healed and its targets had recovered; with a fault that was never healed there is none. What is
-compared from look to look has its lives in it (``lives``: the sum of all registrations; epochs where they matter), so
-that a restart, another epoch, another request begins a new time. Times are the harness's own alone.
+A look is one reading of everything: ZooKeeper, the brokers' own reports, the disks. Its parts are read one after
+another, so a single look proves nothing. A *stretch* is a sequence of looks without a pause of the harness of
+``STALL``, after the last fault was healed and its targets had recovered. With a fault that was never healed there is no
+stretch.
 
-A row ``look`` is written when its look is complete. What else the rows say is in ``docs/history.md``; here:
+Rows that are compared from look to look include incarnations (``lives``: the sum of all registrations; epochs if they
+matter). So a restart, another epoch or another request starts a new interval. All times are the harness's own.
 
-- ``broker``: registered; ``answer``: it said which roles its replicas have and which topics it knows.
+A row ``look`` is written when its look is complete. ``docs/history.md`` describes all rows; these are used here:
+
+- ``broker``: registered. ``answer``: the broker reported its replicas' roles and the topics it knows.
 - ``topic``, ``partition``, ``move``, ``deletion``: as ZooKeeper has them. ``role``, ``known``: as a broker has them.
 - ``folder``, ``segment``: what lies on a disk.
 """
@@ -22,38 +25,38 @@ from assay.checkers.log.incarnations import topic_of
 from assay.checkers.sql_idioms import LARGE, large, previous, row_number
 
 STALL: Final = 5_000_000_000
-"""Nanoseconds between two looks after which it is not known what was so between them."""
+"""A longer pause between two looks, in nanoseconds, leaves the state in between unknown."""
 
 
 def lists(brokers: str, broker: str) -> str:
-    """SQL: is this number in a list with commas between?"""
+    """Returns SQL: is this number in a comma-separated list?"""
     return f"concat(',', {brokers}, ',') like concat('%,', cast({broker} as string), ',%')"
 
 
 def length(brokers: str) -> str:
-    """SQL for how many numbers such a list has."""
+    """Returns SQL: how many numbers such a list has."""
     return f"case when {brokers} = '' then 0 else length({brokers}) - length(replace({brokers}, ',', '')) + 1 end"
 
 
 def covers(brokers: str, others: str) -> str:
-    """SQL: is each number of the second list in the first?"""
+    """Returns SQL: is each number of the second list in the first?"""
     apart = f"concat(',', replace({others}, ',', ',,'), ',')"
     pattern = f"concat('^(,(', replace({brokers}, ',', '|'), '),)*$')"
     return f"regexp_extract({apart}, {pattern}, 0) = {apart}"
 
 
 def on_node(what: str, node: str) -> str:
-    """What a finding is about: what a node has of a topic or a partition."""
+    """Returns the subject of a finding: a topic or a partition on one node."""
     return f"{what} on {node}"
 
 
 def of_broker(node: str) -> str:
-    """What a finding is about: a broker as a whole."""
+    """Returns the subject of a finding: a broker as a whole."""
     return f"broker {node}"
 
 
 def following(follower: str, leader: str) -> str:
-    """What a finding is about: one broker's copying from another, of whichever partitions."""
+    """Returns the subject of a finding: one broker's replication from another, of any partition."""
     return f"{follower} following {leader}"
 
 
@@ -85,7 +88,7 @@ LOOKS: Final = Table(
     where l.what = 'look' and l.look >= b.look and l.time >= q.since
     """,
 )
-"""Of the last stretch. Complete looks are numbered without a gap."""
+"""The looks of the last stretch. Complete looks are numbered without a gap."""
 
 BROKERS: Final = View("rest_brokers", "select look, node, broker from looks where what = 'broker'")
 
@@ -110,14 +113,14 @@ LED: Final = View(
     where p.what = 'partition'
     """,
 )
-"""Partitions with a leader that is registered."""
+"""Partitions with a registered leader."""
 
 at_rest_check = partial(Check, examined="select count(*) as examined from rest_looks", needs_end=True)
-"""A check of the looks of the last stretch. What it finds is about a deadline."""
+"""Creates a check of the looks of the last stretch. Its findings are about a deadline."""
 
 
 def claimed(claim: str, row: Row, *about: str) -> Explanation:
-    """A finding that no operation has to do with, at the last look that had it."""
+    """Returns a finding without operations, at the last look that shows it."""
     return Explanation(capital(claim), (), 0, row["until"], about=about)
 
 
@@ -125,12 +128,12 @@ REST_VIEWS: Final = (QUIET, LOOKS, BROKERS, BUSY, LED)
 
 
 def lasting(name: str, so: str, what: str, deadline: str, *, over: str = "") -> Table:
-    """What was ``so`` in all looks of a time that is longer than a deadline and reaches to the last look.
+    """Returns a table of states that lasted, in all looks up to the last one, for longer than a deadline.
 
-    ``so``: a view with the columns ``what`` and ``look``, none of them null; ``deadline``: one of the contract's.
-    ``over``: how long the time must be where it is not the deadline, SQL over ``what`` as ``g`` and the contract's
-    deadlines as ``d``; with "0" two looks are enough. The table has ``what``, ``last_look``, the time from ``since`` to
-    ``until`` and the ``deadline``.
+    ``so`` is a view with the columns ``what`` and ``look``, none of them null. ``deadline`` names one of the contract's
+    deadlines. ``over`` is the required duration if it is not the deadline: SQL over ``what`` as ``g`` and the
+    contract's deadlines as ``d``; with "0" two looks are enough. The table has ``what``, ``last_look``, the interval
+    from ``since`` to ``until``, and the ``deadline``.
     """
     whats = ", ".join(f"g.{column.strip()} as {column.strip()}" for column in what.split(","))
     return Table(

@@ -1,8 +1,8 @@
-"""Where a broker sends clients is not where the partition's state says, by the contract's obedience deadline.
+"""A broker's metadata agrees with the partition's state in ZooKeeper by the contract's obedience deadline.
 
-Compared are leader, replicas and in-sync set: as each broker that answers has them in its metadata, and as ZooKeeper
-has them. That it does not know the partition is held against a broker with a replica of it, if it knows any other: in
-histories of before this was recorded, none does.
+The check compares leader, replicas and in-sync set, as each answering broker reports them and as ZooKeeper has them. An
+unknown partition counts against a broker that has a replica of it, if the broker knows any other. Histories from before
+this was recorded have no such rows.
 """
 
 from typing import Final
