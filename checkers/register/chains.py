@@ -1,11 +1,12 @@
-"""The two fixpoints of the register checks, as rounds over materialised tables, since no shared SQL can recurse.
+"""The two fixpoints of the register checks, as rounds over materialised tables, because no SQL common to all engines
+can recurse.
 
-``keep``: an info write counts iff it was read or a CAS that counts expected it, and that CAS may be an info one itself.
-One round per step back; runs of CAS operations of unknown fate, one on top of the other, are short.
-
-``climb``: for each value that a CAS wrote, the start of its chain and how far it is, by pointer doubling (Wyllie 1979):
-every value points at the one its CAS expected; then, again and again, at what that one points at. A chain of n takes
-log2(n) + 1 rounds. Values that still point at a CAS then are in a circle, or hang from one: nothing ever began it.
+1. ``keep``: an info write counts iff it was read or a CAS that counts expected it. That CAS may itself be an info one,
+   so each round goes one step back. Runs of CAS operations of unknown outcome, one on top of the other, are short.
+2. ``climb``: finds for each value that a CAS wrote the start of its chain and the distance to it, by pointer doubling
+   (Wyllie 1979). Every value first points at the value that its CAS expected, then repeatedly at that value's pointer.
+   A chain of n takes log2(n) + 1 rounds. Values that still point at a CAS then are in a cycle, or hang from one: it has
+   no start.
 """
 
 from typing import Final
@@ -18,7 +19,7 @@ _COLUMNS: Final = "key, value, op, sub, kind, expected, version, call, ret"
 
 
 def make(engine: Engine) -> None:
-    """Makes every table that the register checks read."""
+    """Creates every table that the register checks read."""
     build(engine, SOURCE_VIEWS)
     keep(engine)
     build(engine, CLUSTER_VIEWS)
@@ -27,7 +28,7 @@ def make(engine: Engine) -> None:
 
 
 def keep(engine: Engine) -> int:
-    """Makes ``register_kept``: the writes and CAS operations that count. Returns the number of rounds."""
+    """Creates ``register_kept``: the writes and CAS operations that count. Returns the number of rounds."""
     build(engine, kept_start())
     frontier, rounds = "register_certain", 0
     while _count(engine, f"register_doubtful_{rounds % 2}"):
@@ -41,7 +42,7 @@ def keep(engine: Engine) -> int:
 
 
 def kept_start() -> tuple[View, ...]:
-    """The writes that count for sure, and those in doubt."""
+    """Returns views of the writes that certainly count, and of those in doubt."""
     none = f"select {_COLUMNS} from register_written where 1 = 0"
     return (
         View("register_certain", f"select {_COLUMNS} from register_written where certain = 1"),
@@ -51,7 +52,9 @@ def kept_start() -> tuple[View, ...]:
 
 
 def kept_round(number: int, frontier: str) -> tuple[View, ...]:
-    """Takes from the doubtful what a CAS of ``frontier`` expected. Names alternate: no table is made of itself."""
+    """Moves doubtful writes that a CAS of ``frontier`` expected to the kept ones. Names alternate because no table is
+    made from itself.
+    """
     old, new = number % 2, (number + 1) % 2
     taken = f"""
         select d.key, d.value, d.op, d.sub, d.kind, d.expected, d.version, d.call, d.ret
@@ -75,13 +78,15 @@ def kept_round(number: int, frontier: str) -> tuple[View, ...]:
 
 
 def kept_end(rounds: int) -> tuple[View, ...]:
-    """All writes that count."""
+    """Returns the view of all writes that count."""
     kept = f"select {_COLUMNS} from register_certain union all select {_COLUMNS} from register_added_{rounds % 2}"
     return (View("register_kept", kept),)
 
 
 def climb(engine: Engine) -> int:
-    """Makes ``register_ancestors``: (key, value, up, steps, unrooted) of each value that a CAS wrote; the rounds."""
+    """Creates ``register_ancestors``: (key, value, up, steps, unrooted) of each value that a CAS wrote. Returns the
+    number of rounds.
+    """
     build(engine, climb_start())
     row = engine.rows(
         "select coalesce(max(links), 0) as links from ("
@@ -91,13 +96,13 @@ def climb(engine: Engine) -> int:
     while still_open and rounds < limit:
         build(engine, climb_round(rounds))
         rounds += 1
-        still_open = _count(engine, f"register_open_{rounds}") > 0  # circles cost the rounds up to the limit
+        still_open = _count(engine, f"register_open_{rounds}") > 0  # cycles use all rounds up to the limit
     build(engine, (View("register_ancestors", _climbed(rounds)),))
     return rounds
 
 
 def climb_start() -> tuple[View, ...]:
-    """Each value of a CAS points at what was expected; versions make chains unnecessary."""
+    """Lets each value of a CAS point at the expected value. Keys with versions need no chains."""
     pointers = """
         select c.key, c.value, c.expected as up, cast(1 as bigint) as steps, 1 as unrooted
         from register_clusters c left join register_versioned v on c.key = v.key
@@ -107,9 +112,9 @@ def climb_start() -> tuple[View, ...]:
 
 
 def climb_round(number: int) -> tuple[View, ...]:
-    """Doubles the reach of the values that are not at the start of their chain yet; they become fewer in each round.
+    """Doubles the reach of the values that are not yet at the start of their chain. They become fewer in each round.
 
-    A start of a chain is in no row's ``value`` column.
+    A chain's start is in no row's ``value`` column.
     """
     new = number + 1
     doubled = f"""
@@ -126,7 +131,7 @@ def climb_round(number: int) -> tuple[View, ...]:
 
 
 def _climbed(rounds: int) -> str:
-    """SQL for where each value points after so many rounds."""
+    """Returns SQL: where each value points after so many rounds."""
     tables = [*(f"register_rooted_{number}" for number in range(1, rounds + 1)), f"register_open_{rounds}"]
     return " union all ".join(f"select key, value, up, steps, unrooted from {table}" for table in tables)
 
@@ -143,7 +148,7 @@ def _unclear(row: Row) -> str:
 UNCLEAR: Final = Doubts(
     "register_unclear", _unclear, lambda more: f"nor can {more} other registers, for the same reason"
 )
-"""Why some keys cannot be judged, once their tables are there."""
+"""Reasons why some keys cannot be judged, known once their tables exist."""
 
 
 def _count(engine: Engine, table: str) -> int:

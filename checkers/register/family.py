@@ -1,9 +1,12 @@
 """The family of register checks: unique writes, reads, and CAS operations that chain values together.
 
-``views`` says how a workload records itself. A key without a finding has a linearizable history, and one with
-a finding has none: these checks are exact, but for versions in a key where some value has none (they do not order it)
-and failed CAS operations that do not return the current value (they are dropped). ``lost-update`` is a family of its
-own, so that a history without a CAS owes no data for it.
+``views`` describes how a workload records itself. A key without a finding has a linearizable history, and a key with a
+finding has none. There are two exceptions to this exactness:
+
+- Versions do not order a key in which some value has no version.
+- Failed CAS operations that do not return the current value are dropped.
+
+``lost-update`` is a family of its own, so that a history without CAS is not reported as lacking data.
 """
 
 from typing import Final
@@ -20,7 +23,7 @@ _APPLIES: Final = f"""
     where kind in"""
 
 PREPARED: Final = Rounds(make, UNCLEAR)
-"""Every table that the checks read."""
+"""Prepares every table that the checks read."""
 
 REGISTER: Final = Family(
     name="register",
@@ -35,7 +38,7 @@ REGISTER: Final = Family(
 REGISTER_CAS: Final = Family(
     name="register-cas", checks=(LOST_UPDATE,), applies=f"{_APPLIES} ('register-cas')", by_key=True
 )
-"""After ``REGISTER``, whose tables it reads."""
+"""Must come after ``REGISTER``, whose tables it reads."""
 
 REGISTER_ANOMALIES: Final = (*REGISTER.anomalies, *REGISTER_CAS.anomalies)
-"""Everything that these checks can report."""
+"""All anomalies that these checks can report."""

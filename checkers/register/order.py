@@ -1,12 +1,14 @@
-"""The order of a register's values: none may be seen again after another one took its place.
+"""The order of a register's values: no value is seen again after another one replaced it.
 
 Inside a chain the order of the values is known, so rule U applies: a value's place is violated iff an operation on an
-earlier value was called after one on this value had returned. Between chains only time orders. A chain's *zone* lies
-between its first return and its last call (Gibbons and Korach, "Testing shared memories", 1997). It is forward if the
-first return is before the last call: the register held the chain all the time between them. Else it is backward: one
-moment between the last call and the first return is enough. So two forward zones must not overlap, nor may a backward
-one lie inside a forward one, and that is all. One sort by where zones begin and one running maximum of where forward
-ones end finds it: O(n log n).
+earlier value was called after one on this value had returned. Between chains only time orders (Gibbons and Korach,
+"Testing shared memories", 1997):
+
+1. A chain's *zone* lies between its first return and its last call.
+2. The zone is forward if the first return is before the last call: the register held the chain all the time between
+   them. Otherwise it is backward: one moment between the last call and the first return is enough.
+3. The history is legal iff no two forward zones overlap and no backward zone lies inside a forward one.
+4. A sort by the begin of zones and a running maximum of the ends of forward zones find violations: O(n log n).
 
 An instance is one late call, however many values it came too late for.
 """
@@ -21,7 +23,7 @@ from assay.checkers.sql_idioms import greatest_before, order_by, row_number
 from assay.checkers.times import seconds
 
 _CHAINED: Final = f"coalesce(g.begun_value, {INITIAL}) <> g.late_value"
-"""Of two values of one chain, not one value."""
+"""The two values belong to one chain but differ."""
 _VERBS: Final = {"read": "read", "write": "write", "cas": "CAS to"}
 
 
@@ -47,7 +49,7 @@ def _stale(row: Row, evidence: Evidence) -> Explanation:
     named = (row["late_op"], row["there_op"], row["begun_op"], row["last_op"])
     witness = evidence.operations.get(row["there_op"])
     if witness is not None and witness.call > row["begun"]:
-        # One operation proves it: it began when the first value was there, and ended before the late call.
+        # A single operation proves it: it began when the first value was there, and ended before the late call.
         claim = f"{before}; then {there}, called at {seconds(witness.call)}; then {late} at {seconds(row['reach'])}."
         return Explanation(claim, (*named[:3], *givers), row["overtaken"] - 1)
     claim = (

@@ -1,4 +1,4 @@
-"""What a register may return: only what was written, not before it was written, and each value overwritten once."""
+"""Register values: a read returns only what was written, not before it was written; each value is replaced once."""
 
 from typing import Final
 
@@ -10,7 +10,7 @@ from assay.checkers.times import seconds
 
 
 def held(value: int | None) -> str:
-    """A value in words."""
+    """Returns a value in words."""
     return "the initial value" if value is None or value == INITIAL else f"value {value}"
 
 
@@ -23,7 +23,7 @@ SEERS: Final = View(
     group by key, value
     """,
 )
-"""Who shows that a value was there: without an answer its CAS proves nothing by itself."""
+"""Operations that prove that a value was there. An unanswered CAS proves nothing by itself."""
 
 
 def _missing(row: Row, evidence: Evidence) -> Explanation:
@@ -242,4 +242,4 @@ LOST_UPDATE: Final = Check(
     lacks="no compare-and-set is known to have been done",
     explain=_lost,
 )
-"""Where no CAS is known to have taken effect, those that were tried were looked at."""
+"""If no CAS is known to have taken effect, ``examined`` counts those that were tried."""

@@ -1,23 +1,23 @@
-"""What the register checks share: who wrote which value, who saw it, and each value's place in its chain.
+"""Tables that the register checks share: who wrote which value, who saw it, and each value's place in its chain.
 
-How a register workload records itself in ``effects`` (``key`` is the register's name; values are unique per key):
+A register workload records itself in ``effects`` as follows (``key`` is the register's name; values are unique per
+key):
 
-- ``register-write``: ``value``; ``register-cas``: ``expected`` -> ``value``; outcomes ok, fail (certainly not done) or
-  info.
-- ``register-read``: ``value``; only ok ones count. Null is the initial value: nothing was written yet; ``expected``
-  null means the same. A failed CAS that returns the current value gives a ``register-read`` row with outcome ok in
-  addition to its own.
-- ``commit`` is a write, and ``fetched`` a read, of a group's offset in one partition: ``value`` is the number that the
-  commit bears, since offsets are not unique; their ``position`` is the offset.
-- ``version``: that of the value, where the system returns one (a znode's version, an etcd revision): it rises
-  with every change of the register.
+- ``register-write``: ``value``. ``register-cas``: ``expected`` -> ``value``. Outcomes are ok, fail (certainly not done)
+  or info.
+- ``register-read``: ``value``; only ok ones count. Null is the initial value, as is a null ``expected``. A failed CAS
+  that returns the current value gives a ``register-read`` row with outcome ok in addition to its own.
+- ``commit`` is a write, and ``fetched`` a read, of a group's offset in one partition: ``value`` is the commit's number,
+  because offsets are not unique; ``position`` is the offset.
+- ``version``: the value's version, if the system returns one (a znode's version, an etcd revision). It rises with every
+  change of the register.
 
 A *cluster* is a value with all operations on it. With unique values a register holds each value once, so clusters do
-not interleave, and a successful CAS a -> b puts b's cluster right behind a's: together they are a *chain*, which starts
-at a plain write or at the initial value. Where every value of a key has a version, the versions give the place.
+not interleave. A successful CAS a -> b puts b's cluster right behind a's. Together they are a *chain*, which starts at
+a plain write or at the initial value. If every value of a key has a version, the versions give the places.
 
-An info write is kept iff its value was read or a kept CAS expected it; with unique values that is exact, since one that
-was not observed may as well never have happened. Info reads and failed operations are dropped.
+An info write is kept iff its value was read or a kept CAS expected it. With unique values this is exact, because an
+unobserved write may as well never have happened. Info reads and failed operations are dropped.
 """
 
 from typing import Final
@@ -27,7 +27,7 @@ from assay.checkers.engine import INFINITY
 from assay.checkers.sql_idioms import RETURNED
 
 INITIAL: Final = -INFINITY
-"""Stands for the initial value, which the history has as null; joins need something that equals itself."""
+"""Stands for the initial value, which the history has as null; joins need a value that equals itself."""
 
 ROWS: Final = View(
     "register_rows",
@@ -84,7 +84,7 @@ CONFIRMED: Final = Table(
     from register_doubted d join register_reads r on d.key = r.key and d.value = r.value group by d.key, d.value
     """,
 )
-"""What was read of the writes of unknown fate, which are few."""
+"""Writes of unknown outcome whose value was read; there are few."""
 
 WRITTEN: Final = View(
     "register_written",
@@ -97,10 +97,10 @@ WRITTEN: Final = View(
     where u.key is null
     """,
 )
-"""``certain`` 1: acknowledged or read; 0: not known, unless a kept CAS expected it."""
+"""``certain`` 1: acknowledged or read. 0: counts only if a kept CAS expected it."""
 
 SOURCE_VIEWS: Final = (WRITERS, UNCLEAR, READS, DOUBTED, CONFIRMED, WRITTEN)
-"""In order; then ``chains.keep`` makes ``register_kept`` of ``register_written``."""
+"""The views in order. Then ``chains.keep`` makes ``register_kept`` from ``register_written``."""
 
 SEEN: Final = Table(
     "register_seen",
@@ -118,7 +118,7 @@ LINKS: Final = Table(
     where c.kind = 'cas'
     """,
 )
-"""Each kept CAS with the writer of what it expected: it saw that value, as a read does."""
+"""Each kept CAS with the writer of the value that it expected: the CAS saw that value, as a read does."""
 
 CLUSTERS: Final = Table(
     "register_clusters",
@@ -139,7 +139,7 @@ CLUSTERS: Final = Table(
     """,
     fine=True,
 )
-"""One row per (key, value). What came from the future is reported as such, and left out of the times here."""
+"""Aggregates per (key, value). Operations from the future are reported elsewhere, and their times are left out here."""
 
 VERSIONED: Final = Table(
     "register_versioned",
@@ -150,7 +150,7 @@ VERSIONED: Final = Table(
 )
 
 CLUSTER_VIEWS: Final = (SEEN, LINKS, CLUSTERS, VERSIONED)
-"""In order; then ``chains.climb`` makes ``register_ancestors``."""
+"""The views in order. Then ``chains.climb`` makes ``register_ancestors``."""
 
 PLACED: Final = Table(
     "register_placed",
@@ -166,7 +166,7 @@ PLACED: Final = Table(
     where c.first_ret is not null and coalesce(a.unrooted, 0) = 0
     """,
 )
-"""``chain`` is the value at its start; a key with versions is one single chain."""
+"""``chain`` is the value at the chain's start; a key with versions is one single chain."""
 
 MOMENTS: Final = View(
     "register_moments",
@@ -177,6 +177,6 @@ MOMENTS: Final = View(
     union all select key, ret, 1, op, kind, value from register_kept
     """,
 )
-"""The operation of each call and return; stamps strictly increase, so there is one. Read for evidence alone."""
+"""The operation of each call and return. Stamps strictly increase, so it is unique. Used for evidence alone."""
 
 PLACE_VIEWS: Final = (PLACED, MOMENTS)
