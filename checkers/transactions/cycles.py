@@ -1,8 +1,11 @@
-"""The cycles of dependencies between transactions: found from Python, put into tables like what any other check finds.
+"""Cycles of dependencies between transactions, found in Python and stored as tables like the findings of any other
+check.
 
-SQL derives the edges and leaves the candidates (``edges``); ``graph`` finds the components that have a cycle,
-and a short one of each; ``words`` describes it. One instance is one component, reported as the strongest class of cycle
-that it has.
+1. SQL derives the edges and leaves the candidates (``edges``).
+2. ``graph`` finds the components that have a cycle, and a short cycle of each.
+3. ``words`` describes the cycle.
+
+An instance is one component, reported as the strongest class of cycle that it has.
 """
 
 from __future__ import annotations
@@ -52,20 +55,20 @@ _COLUMNS: Final = {
 
 @dataclass(frozen=True)
 class _Instance:
-    """A component, or a repeated read outside of any. ``cycle``: its cycle, where it is one of the first few."""
+    """A component, or a repeated read outside of any. ``cycle`` is its cycle if it is among the first few."""
 
     anomaly: str
     ops: Sequence[int]
-    """The first of those that contradict each other, then others; ascending if there is no cycle to describe."""
+    """Operations that contradict each other first, then others; ascending if there is no cycle to describe."""
     size: int
     cycle: Sequence[Link] = ()
     repeat: Row | None = None
     members: Sequence[int] = ()
-    """All of the component, where there is a cycle."""
+    """All transactions of the component, if there is a cycle."""
 
 
 def prepare(engine: Engine) -> list[str]:
-    """Makes every table that the transaction checks read. Returns why some of it cannot be judged."""
+    """Creates every table that the transaction checks read. Returns reasons why some keys cannot be judged."""
     build(engine, (*SOURCE_VIEWS, *EDGE_VIEWS))
     search = _Search(engine)
     search.dependencies()
@@ -77,7 +80,7 @@ def prepare(engine: Engine) -> list[str]:
 
 
 class _Search:
-    """Gathers the instances."""
+    """Collects the instances."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -89,11 +92,11 @@ class _Search:
         self._instances: list[_Instance] = []
         self._counts: dict[str, int] = {}
         self._rank: dict[int, int] = {}
-        """Of each transaction that is on a cycle of dependencies alone, how strong its component's is."""
+        """Maps each transaction on a cycle of dependencies alone to the rank of its component."""
         self.doubts: list[str] = []
 
     def dependencies(self) -> None:
-        """Cycles that need no order of time, and registers that one transaction read as two versions."""
+        """Finds cycles that need no order of time, and transactions that read two versions of a register."""
         classified = self._classify(Graph.of(self._node, self._call, self._source, self._target, self._kind))
         repeats = self._engine.arrow("select key, first_op, second_op, low, high from txn_repeats").to_pylist()
         repeats.sort(key=lambda row: (row["first_op"], row["key"]))
@@ -114,7 +117,7 @@ class _Search:
                 self._rank[op] = self._repeat(row, 2)
 
     def ordered(self, order: str) -> None:
-        """Cycles that need time as well, where they are stronger than all without."""
+        """Finds cycles that need time as well, if they are stronger than all without."""
         known = self._node, self._call, self._ret, self._place
         added = in_real_time(*known) if order == REAL_TIME else self._turns()
         graph = Graph.of(
@@ -132,7 +135,7 @@ class _Search:
                 self._cycle(cycles, component, f"-{order}", ops)
 
     def table(self) -> pa.Table:
-        """One row per instance; the first of each anomaly have a claim."""
+        """Returns one row per instance; the first of each anomaly have a claim."""
         cycle = [link for instance in self._instances for link in instance.cycle]
         reasons, moments = Reasons(self._engine, cycle), self._moments_of({link.source for link in cycle})
         numbers: dict[str, int] = {}
@@ -203,7 +206,7 @@ class _Search:
         self._instances.append(_Instance(name, ops, size, cycle, repeat, members))
 
     def _turns(self) -> InTime:
-        """An edge between each two neighbours of a process."""
+        """Returns an edge between each two successive transactions of a process."""
         ops = np.flatnonzero(self._node >= 0)
         ops = ops[np.lexsort((self._call[ops], self._process[ops], self._place[ops]))]
         same = (np.diff(self._process[ops]) == 0) & (np.diff(self._place[ops]) == 0)
@@ -273,4 +276,4 @@ ORDERED_CYCLES: Final = {
     order: tuple(_check(f"{name}-{order}", f"{meaning}, {given}") for name, meaning in _MEANINGS.items())
     for order, given in _IN_ORDER.items()
 }
-"""By the order that the contract declares."""
+"""The checks by the order that the contract declares."""

@@ -1,22 +1,24 @@
-"""Who must come before whom: the dependencies between committed transactions, and those that can lie on a cycle.
+"""Dependencies between committed transactions, and those that can lie on a cycle.
 
-Adya's direct dependencies (Weak Consistency, MIT 1999): ``ww`` (the next version is the target's), ``wr`` (the target
-read the source's version), ``rw`` (the source read a version older than the target's). Of lists the order of versions
-is known (``views``). Of registers only what holds in every history is used: nothing comes before the initial value,
-and what a transaction writes after it read a version is later than that version. Were it not, reading that version
-would close a cycle of ww and wr; so it is reported as the wr edge that it then is, and a claim is never too strong.
+**Edges.** Adya's direct dependencies (Weak Consistency, MIT 1999): ``ww`` (the next version is the target's), ``wr``
+(the target read the source's version), ``rw`` (the source read a version older than the target's). The order of a
+list's versions is known (``views``). For registers only what holds in every history is used: nothing comes before the
+initial value, and a transaction's write is later than the version that it read before. Otherwise, reading that version
+would close a cycle of ww and wr. The wr edge of that cycle is the one reported, so a claim is never too strong.
 
-Versions of which it is only known that they come after another one, *followers* of it, are the appends that no read
-shows, after the longest read, and the writes of registers after what their transaction read (all blind ones after the
-initial value). Every reader of the version comes before every follower. Readers times followers may be many, so both
-meet at one node in between, the *fan*, with an id below 0; only a reader that is a follower itself has edges of its
-own, since the fan would lead it back to itself. Such an edge is ``FIRST``: either the reader wrote the very next
-version, and it is ww; or another follower came in between, and that is a G-single by itself. So it links like ww in the
-search for G-single and what is weaker, and proves nothing stronger. Of many such readers two prove the same as all.
+**Fans.** *Followers* of a version are known only to come after it: the appends that no read shows, after the longest
+read, and the writes of registers after what their transaction read (all blind ones after the initial value). Every
+reader of the version comes before every follower.
 
-A cycle needs an edge that goes back in time of calls, from a later call to an earlier one, and between two moments that
-no such edge spans no cycle crosses. So the nodes in order of their calls fall apart into *windows*, and edges that
-leave a window, or lie in one of a single node, are no candidates: one running maximum.
+- Readers times followers may be many, so both meet at one node in between, the *fan*, with an id below 0.
+- A reader that is itself a follower has edges of its own, because the fan would lead it back to itself. Such an edge is
+  ``FIRST``: either the reader wrote the very next version, and the edge is ww, or another follower came in between, and
+  that is a G-single by itself. So it links like ww in the search for G-single and weaker classes, and proves nothing
+  stronger. Two such readers prove as much as all of them.
+
+**Windows.** A cycle needs an edge that goes back in time of calls, from a later call to an earlier one. No cycle
+crosses a moment that no such edge spans. So the nodes, ordered by call, fall apart into *windows*, found by one running
+maximum. Edges that leave a window, or lie in a window of a single node, are no candidates.
 """
 
 from typing import Final
@@ -29,7 +31,7 @@ WW, WR, FIRST, RW, THEN = range(5)
 """Kinds of edges, the strongest evidence first; ``THEN`` leads from a fan to its followers."""
 
 _MANY_SUBS: Final = 2**20
-"""More rows than a transaction has, so that a fan's id is its first follower's write and nothing else's."""
+"""More rows than a transaction has, so that a fan's id is unique to its first follower's write."""
 
 ENDS: Final = Table("txn_ends", "select key, max(run) as run from txn_slots group by key")
 
@@ -40,7 +42,7 @@ LAST: Final = Table(
     from txn_slots s join txn_ends e on s.key = e.key and s.run = e.run group by s.key, s.op
     """,
 )
-"""Who appended the last that is known to be in each list. What else it appended, unseen, goes on with that."""
+"""Transactions that appended the last known element of each list. Their other, unseen elements follow with it."""
 
 FOLLOWERS: Final = Table(
     "txn_followers",
@@ -59,7 +61,7 @@ FOLLOWERS: Final = Table(
     group by key, version, op
     """,
 )
-"""``version``: of a register the value that comes before, of a list 0: its longest read."""
+"""``version``: for a register the value that comes before; for a list 0, its longest read."""
 
 SOURCES: Final = Table(
     "txn_sources",
@@ -74,7 +76,8 @@ SOURCES: Final = Table(
     where writer is null or writer <> op
     """,
 )
-"""All that come before all followers of a version: its readers, and of a list the last that is known to be in it."""
+"""Transactions before all followers of a version: its readers, and for a list the appender of its last known element.
+"""
 
 FANS: Final = Table(
     "txn_fans",
@@ -144,7 +147,7 @@ EDGES: Final = Table(
     where (t.op = m.least or t.op = m.most) and w.op <> t.op
     """,
 )
-"""``low``: the version before the edge, null for the initial one; ``high``: the one behind it."""
+"""``low``: the version before the edge, null for the initial one. ``high``: the version after the edge."""
 
 NODES: Final = Table(
     "txn_nodes",
@@ -197,7 +200,7 @@ CANDIDATE_EDGES: Final = """
         join txn_candidates t on e.target = t.node and s.place = t.place
     where e.source <> e.target group by e.source, e.target
     """
-"""Of parallel edges the strongest kind."""
+"""Among parallel edges only the strongest kind is kept."""
 
 CANDIDATE_NODES: Final = """
     select node, coalesce(process, -1) as process, call, coalesce(ret, -1) as ret, place from txn_candidates

@@ -1,12 +1,13 @@
 """The families of transaction checks: list-append and registers, after Adya and Elle.
 
-``assay.harness.core.transactions`` says how transactions are recorded, ``views`` what counts and what order lists
-have, ``edges`` which transaction must come before which. For lists the checks are exact: there is no finding iff
-some serial order of the committed transactions explains every read (and, where the contract declares an order of
-processes or of real time, one that respects it). For registers they are sound: the order of versions is inferred only
-where it holds in every history.
+``assay.harness.core.transactions`` describes how transactions are recorded, ``views`` what counts and how lists are
+ordered, ``edges`` which transaction must come before which.
 
-Lists are a family of their own, so that a history of registers owes no data for what only lists can show; so are the
+- For lists the checks are exact: there is no finding iff some serial order of the committed transactions explains every
+  read. If the contract declares an order of processes or of real time, the serial order must respect it.
+- For registers they are sound: the order of versions is inferred only if it holds in every history.
+
+Lists are a family of their own, so that a history of registers is not reported as lacking data for them. So are the
 cycles that need time, which the contract must declare (``transaction_order``).
 """
 
@@ -49,7 +50,7 @@ TRANSACTION_ORDERS: Final = tuple(
 )
 
 TRANSACTION_FAMILIES: Final = (TRANSACTIONS, TRANSACTION_LISTS, *TRANSACTION_ORDERS)
-"""In this order: the first makes the tables of all."""
+"""In this order, because the first makes the tables of all."""
 
 TRANSACTION_ANOMALIES: Final = (*TRANSACTIONS.anomalies, *TRANSACTION_LISTS.anomalies)
-"""Everything that is reported where the contract declares no order."""
+"""All anomalies that are reported if the contract declares no order."""

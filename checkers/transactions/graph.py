@@ -1,16 +1,18 @@
-"""Cycles of dependencies: which components have one, of which class, and a short one of each. Pure, over arrays.
+"""Cycles of dependencies: which components have one, of which class, and a short one of each. Pure functions over
+arrays.
 
 All candidates are classified at once, by strongly connected components (Pearce's algorithm, ``scipy.sparse.csgraph``):
 
-- ``G0``: a component of the ww edges alone; ``G1c``: of ww and wr edges; ``G-single``, too: of all but rw edges;
-- ``G-nonadjacent``: two or more rw edges, no two in a row, which snapshot isolation rules out (Cerone and Gotsman
-  2016): a component of the graph in which each node is there twice, as come to by rw and as not, and rw leads only from
-  the latter to the former. Every such component has a simple cycle of this class or a stronger one;
-- ``G-single``: exactly one rw edge. Without a cycle of the others those can be put in order, so each such cycle has
-  one rw edge that goes back in that order, and all else of it lies in the stretch that this edge spans. As the order
-  follows that of the calls as far as it can, stretches are short; the search has a limit all the same (``LIMIT``), and
-  says when it came to it;
-- ``G2-item``: any other component.
+1. ``G0``: a component of the ww edges alone. ``G1c``: of ww and wr edges. A component of all but rw edges is
+   ``G-single``, too.
+2. ``G-nonadjacent``: two or more rw edges, no two in a row, which snapshot isolation rules out (Cerone and Gotsman
+   2016). The graph has each node twice, as reached by rw and as not, and rw leads only from the latter to the former.
+   Every component of this graph has a simple cycle of this class or a stronger one.
+3. ``G-single``: exactly one rw edge. Without a cycle of the other edges, those define an order. Each such cycle has one
+   rw edge that goes back in this order, and the rest of the cycle lies in the stretch that the edge spans. The order
+   follows that of the calls as far as possible, so stretches are short. The search still has a limit (``LIMIT``), and
+   reports when it reached the limit.
+4. ``G2-item``: any other component.
 
 Edges of real time or of a process (``ORDER``) are never rw, and link as ww edges do.
 """
@@ -39,31 +41,31 @@ else:
     np = Late("numpy")
 
 ORDER: Final = 5
-"""The kind of edges that time draws, in addition to those of ``txn_edges``."""
+"""The kind of edges that come from time, in addition to those of ``txn_edges``."""
 
 G0, G1C, G_SINGLE, G_NONADJACENT, G2_ITEM = range(5)
 CLASSES: Final = ("G0", "G1c", "G-single", "G-nonadjacent", "G2-item")
 """The strongest first: each is ruled out by every isolation level that rules out a later one."""
 
 LIMIT: Final = 20_000_000
-"""Nodes that the search for G-single looks at in all, some ten seconds; then it says that it is not done."""
+"""Nodes that the search for G-single expands in all, some ten seconds. Then it reports that it is incomplete."""
 
 STARTS: Final = 50
 ENOUGH: Final = 200_000
-"""The cycle described is the shortest from so many starts, or from those that this many nodes allow."""
+"""The described cycle is the shortest from this many starts, or from those that this many nodes allow."""
 
 
 def ints(table: pa.Table, name: str) -> Ints:
-    """A column of whole numbers."""
+    """Returns a column of whole numbers."""
     found: Ints = table.column(name).to_numpy().astype(np.int64)
     return found
 
 
 @dataclass(frozen=True)
 class Graph:
-    """``nodes`` ascending ids, those below 0 stand for no transaction; ``times`` to put them in order by.
+    """Dependency graph. ``nodes`` are ascending ids; those below 0 stand for no transaction. ``times`` order the nodes.
 
-    ``source`` and ``target`` are positions in ``nodes``; no edge leads to its own source, and there are no two alike.
+    ``source`` and ``target`` are positions in ``nodes``. There are no self-loops and no equal edges.
     """
 
     nodes: Ints
@@ -74,7 +76,7 @@ class Graph:
 
     @classmethod
     def of(cls, nodes: Ints, times: Ints, source: Ints, target: Ints, kind: Ints) -> Graph:
-        """From ids, in any order."""
+        """Builds the graph from ids in any order."""
         by_id = np.argsort(nodes, kind="stable")
         nodes, times = nodes[by_id], times[by_id]
         order = np.lexsort((kind, target, source))
@@ -92,7 +94,7 @@ class Graph:
 
 @dataclass(frozen=True)
 class Component:
-    """Nodes that all lead to each other. ``rank``: an index into ``CLASSES``."""
+    """Strongly connected component. ``rank`` is an index into ``CLASSES``."""
 
     rank: int
     members: Ints
@@ -101,18 +103,19 @@ class Component:
 
 @dataclass
 class Classified:
-    """Every component that has a cycle, by its least transaction. ``unsure``: in how many the search for G-single came
-    to its limit."""
+    """Every component that has a cycle, ordered by its least transaction. ``unsure`` counts components for which the
+    search for G-single reached its limit.
+    """
 
     graph: Graph
-    """Edges inside components only."""
+    """The graph with edges inside components only."""
     components: list[Component]
     unsure: int = 0
 
 
 @dataclass(frozen=True)
 class Step:
-    """One edge of a cycle as the graph has it; ids."""
+    """Edge of a cycle, by ids."""
 
     source: int
     target: int
@@ -179,7 +182,7 @@ def _components(count: int, source: Ints, target: Ints) -> Ints:
 
 
 def classify(graph: Graph, limit: int = LIMIT) -> Classified:
-    """The components that have a cycle, each with the strongest class that it has."""
+    """Returns the components that have a cycle, each with the strongest class that it has."""
     count = len(graph.nodes)
     if count == 0:
         return Classified(graph, [])
@@ -210,7 +213,7 @@ def classify(graph: Graph, limit: int = LIMIT) -> Classified:
 
 
 def _links(graph: Graph, rank: int) -> Flags:
-    """Edges of which every cycle is of this class or a stronger one."""
+    """Returns the edges whose cycles are all of this class or a stronger one."""
     kind = graph.kind
     kept: Flags = (kind != RW) & ((kind != FIRST) | (rank > G1C)) & ((kind != WR) | (rank > G0))
     return kept
@@ -222,7 +225,7 @@ def _least(graph: Graph, component: Component) -> int:
 
 
 def _twice(graph: Graph) -> Graph:
-    """Node i is there twice: as i, reached by an edge other than rw, and as i + count, reached by rw."""
+    """Doubles the nodes: i is reached by an edge other than rw, i + count by rw."""
     count = len(graph.nodes)
     rw, then = graph.kind == RW, graph.kind == THEN
     plain = ~rw & ~then
@@ -237,7 +240,7 @@ def _twice(graph: Graph) -> Graph:
 
 
 class Paths:
-    """Shortest paths in transactions: nodes that stand for none cost nothing."""
+    """Shortest paths, measured in transactions: nodes that stand for none cost nothing."""
 
     def __init__(self, graph: Graph) -> None:
         order = np.argsort(graph.source, kind="stable")
@@ -248,16 +251,17 @@ class Paths:
         """How many nodes all searches have expanded."""
 
     def nexts(self, node: int) -> list[int]:
-        """The targets of the node's edges."""
+        """Returns the targets of the node's edges."""
         return self._targets[self._first[node] : self._first[node + 1]]
 
     def find(
         self, start: int, goal: int, *, shorter: int | None = None, places: Mapping[int, int] | None = None
     ) -> tuple[int, list[int]] | None:
-        """The number of transactions on the path, and the nodes from ``start`` to ``goal``, which stands for a
-        transaction and may be ``start`` itself. None if there is no path.
+        """Returns the number of transactions on the path and the nodes from ``start`` to ``goal``, or None without a
+        path.
 
-        ``shorter``: only a path with fewer. ``places``: only by nodes that have no place above the goal's.
+        ``goal`` stands for a transaction and may be ``start`` itself. ``shorter``: only a path with fewer transactions.
+        ``places``: only nodes that have no place above the goal's.
         """
         parent: dict[int, int] = {}
         costs = {start: 0}
@@ -286,7 +290,7 @@ class Paths:
 
 
 class Singles:
-    """Finds cycles of exactly one rw edge, in components that have no cycle without any."""
+    """Finds cycles of exactly one rw edge, in components that have no cycle without rw."""
 
     def __init__(self, graph: Graph, limit: int) -> None:
         rest = graph.only(graph.kind != RW)
@@ -303,7 +307,7 @@ class Singles:
         return self._paths.looked >= self._limit
 
     def cycles(self, members: Ints) -> Iterator[tuple[int, list[int]]]:
-        """Each as its number of transactions and its nodes, the first again at the end."""
+        """Yields each cycle as its number of transactions and its nodes, with the first node again at the end."""
         places = self._places(members.tolist())
         begins = np.searchsorted(self._rw.source, members)
         ends = np.searchsorted(self._rw.source, members, side="right")
@@ -320,7 +324,7 @@ class Singles:
                 yield found[0] + (not self._hidden[v]), [u, *found[1]]
 
     def _places(self, members: Sequence[int]) -> dict[int, int]:
-        """An order that every edge but rw follows, as close to that of the times as can be (Kahn 1962)."""
+        """Returns an order that every edge but rw follows, as close to that of the times as possible (Kahn 1962)."""
         waiting = {node: self._before[node] for node in members}
         ready = [(self._times[node], node) for node in members if waiting[node] == 0]
         heapq.heapify(ready)
@@ -336,17 +340,18 @@ class Singles:
 
 
 class Cycles:
-    """Short cycles of classified components."""
+    """Finds short cycles of classified components."""
 
     def __init__(self, classified: Classified) -> None:
         graph = self._graph = classified.graph
         self._singles = Singles(graph, LIMIT)
         self._where: dict[int, tuple[Paths, Flags]] = {}
-        # Sorted, as the edges are; of parallel ones the first is the strongest kind.
+        # Sorted, as the edges are. Among parallel edges the first is the strongest kind.
         self._pairs = graph.source * len(graph.nodes) + graph.target
 
     def shortest(self, component: Component) -> tuple[int, list[Step]]:
-        """The shortest found, and its class: the component's, or a stronger one that was not searched to the end."""
+        """Returns the class and the shortest cycle found. The class is the component's, or a stronger one missed at the
+        limit."""
         if component.rank == G_SINGLE and not self._part(G_SINGLE)[1][component.members].any():
             found = islice(self._singles.cycles(component.members), STARTS)
             best = min(found, key=lambda one: one[0])
@@ -375,7 +380,7 @@ class Cycles:
         return best
 
     def _part(self, rank: int) -> tuple[Paths, Flags]:
-        """The graph in which every cycle is of this class, or of a stronger one, and the nodes that have one."""
+        """Returns the graph whose cycles are all of this class or a stronger one, and the nodes that have one."""
         if rank not in self._where:
             if rank == G_NONADJACENT:
                 part = _twice(self._graph)
@@ -392,7 +397,7 @@ class Cycles:
         return found
 
     def _simple(self, nodes: list[int]) -> list[int]:
-        """Of a closed path that visits a node twice, the closed part that has no two rw in a row either."""
+        """Returns the part of a closed path that visits each node once and still has no two rw in a row."""
         seen: dict[int, int] = {}
         for index, node in enumerate(nodes[:-1]):
             if node in seen:
@@ -403,7 +408,7 @@ class Cycles:
 
 
 def _class(kinds: Sequence[int]) -> int:
-    """The class of a cycle, by its edges."""
+    """Returns the class of a cycle from the kinds of its edges."""
     links = [kind for kind in kinds if kind != THEN]
     if RW not in links and FIRST not in links:
         return G1C if WR in links else G0

@@ -1,4 +1,4 @@
-"""The order of real time as edges of a graph: two for each operation, however many came before. Pure, over arrays."""
+"""Real-time order as edges of a graph: two per operation, however many came before. Pure functions over arrays."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MOMENTS: Final = -(2**62)
 
 @dataclass(frozen=True)
 class InTime:
-    """Nodes that stand for moments, with their times; and the edges of an order of time."""
+    """Nodes that stand for moments, with their times, and the edges of an order of time."""
 
     nodes: Ints
     times: Ints
@@ -30,17 +30,17 @@ class InTime:
 
 
 def in_real_time(node: Ints, call: Ints, ret: Ints, place: Ints) -> InTime:
-    """A node for each return, one after the other. Each operation leads to its own return, and the last return before
-    its call leads to it.
+    """Returns the real-time order of the operations, with one node per return, each leading to the next.
 
-    ``node``: ids, those below 0 stand for no operation. ``place``: only operations of one place are put in order.
+    Each operation leads to its own return, and the last return before its call leads to the operation. ``node`` has
+    ids; those below 0 stand for no operation. ``place``: only operations of one place are ordered.
     """
     ended = np.flatnonzero((node >= 0) & (ret != INFINITY))
     ended = ended[np.lexsort((ret[ended], place[ended]))]
     returns, places = ret[ended], place[ended]
     ids = _MOMENTS + np.arange(len(ended), dtype=np.int64)
     same = np.diff(places) == 0
-    # Windows follow each other in time, but an operation may return long after its window: so place by place.
+    # Windows follow each other in time, but an operation may return long after its window. So each place is separate.
     began = np.flatnonzero(node >= 0)
     began = began[np.lexsort((call[began], place[began]))]
     before = _last_before(places, returns, place[began], call[began])
@@ -54,7 +54,7 @@ def in_real_time(node: Ints, call: Ints, ret: Ints, place: Ints) -> InTime:
 
 
 def _last_before(places: Ints, returns: Ints, place: Ints, call: Ints) -> Ints:
-    """For each (place, call) the index of the last of (places, returns) in the same place below it, or -1."""
+    """Returns for each (place, call) the index of the last (places, returns) below it in that place, or -1."""
     both = np.lexsort(
         (
             np.concatenate([np.ones(len(returns), np.int64), np.zeros(len(call), np.int64)]),

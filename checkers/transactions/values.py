@@ -1,11 +1,12 @@
-"""What a transaction may read at all: only what was committed, all that its writer wrote, and its own writes.
+"""Values that a transaction may read: only committed ones, all that their writer wrote, and its own writes.
 
-``G1a`` and ``G1b`` are Adya's aborted and intermediate reads; a ``garbage-read`` shows what no one wrote. ``internal``:
-a transaction contradicts itself: a read of it lacks what it wrote before, shows what it wrote only after, or its own
-elements stand in another order than it appended them. (That two reads of it differ by what *others* wrote is reported
-as the cycle that they then are on, since weaker isolation levels allow it.) Lists must also be lists: no element twice
-in one of them (``duplicate-elements``), and any two reads of a key alike as far as the shorter one goes
-(``incompatible-order``).
+- ``G1a`` and ``G1b`` are Adya's aborted and intermediate reads.
+- ``garbage-read``: a read shows a value that no one wrote.
+- ``internal``: a transaction contradicts itself. A read lacks what the transaction wrote before, shows what it wrote
+  only after, or shows its own elements in another order than it appended them. Two reads that differ by what *others*
+  wrote are reported as the cycle that they form, because weaker isolation levels allow it.
+- ``duplicate-elements``: a list has an element twice.
+- ``incompatible-order``: two reads of a key differ within the length of the shorter one.
 """
 
 from typing import Final
@@ -250,4 +251,4 @@ INCOMPATIBLE_ORDER: Final = Check(
     examined="select count(*) as examined from txn_cells",
     explain=_incompatible,
 )
-"""One instance per key: where its reads first part."""
+"""Only one instance per key: the first position at which its reads differ."""

@@ -1,16 +1,16 @@
-"""What the transaction checks share: who wrote what, what was read, and the order of each list's elements.
+"""Tables that the transaction checks share: who wrote what, what was read, and the order of each list's elements.
 
-How transactions are recorded in ``effects`` is said in ``assay.harness.core.transactions``. A key is a list
-(``txn-append``) or a register (``txn-write``), and each value is written to it once; a key of which that is not true is
-*unclear* and proves nothing.
+``assay.harness.core.transactions`` describes how transactions are recorded in ``effects``. A key is a list
+(``txn-append``) or a register (``txn-write``), and each value is written to it once. Any other key is *unclear* and
+proves nothing.
 
-Failed transactions never count, and those of unknown fate count where one of their writes was read: then they were
-committed (or reading it was wrong in itself). What no committed transaction wrote is *foreign*, and is left out of what
-was read before any order is derived from it: it is reported as ``G1a`` or ``garbage-read``.
+Failed transactions never count. Transactions of unknown outcome count if one of their writes was read: then they were
+committed (or reading it was wrong in itself). A value that no committed transaction wrote is *foreign*: it is removed
+from the reads before any order is derived, and reported as ``G1a`` or ``garbage-read``.
 
 Lists show their order (Kingsbury and Alvaro, Elle, VLDB 2020): each read is a prefix of the longest one. All reads
 start at position 0, so they are prefixes of one order iff all agree on the element at each position: one grouping. Keys
-where they do not are *disordered*, reported as such, and give no edges.
+whose reads disagree are *disordered*, reported as such, and give no edges.
 """
 
 from typing import Final
@@ -20,7 +20,7 @@ from assay.checkers.engine import INFINITY
 from assay.checkers.sql_idioms import order_by, previous, row_number, sum_so_far
 
 INITIAL: Final = -INFINITY
-"""Stands for the value that a register begins with, which the history has as null."""
+"""Stands for the initial value of a register, which the history has as null."""
 
 ROWS: Final = View(
     "txn_rows",
@@ -38,7 +38,7 @@ WRITTEN: Final = Table(
     from txn_rows where kind in ('txn-append', 'txn-write')
     """,
 )
-"""``final``: the last that its transaction wrote to the key; others are intermediate."""
+"""``final``: the last value that its transaction wrote to the key; others are intermediate."""
 
 UNCLEAR: Final = Table(
     "txn_unclear",
@@ -67,7 +67,7 @@ POSSIBLE: Final = Table(
     from txn_written w left join txn_unclear u on w.key = u.key where w.outcome <> 'fail' and u.key is null
     """,
 )
-"""One row per (key, value): written for sure, or perhaps."""
+"""Each (key, value) that was certainly or possibly written, one row each."""
 
 LISTS: Final = Table("txn_lists", "select key from txn_written where listed = 1 group by key")
 
@@ -79,7 +79,7 @@ ELEMENTS: Final = Table(
     where r.kind = 'txn-read' and r.outcome = 'ok' and r.position is not null and u.key is null
     """,
 )
-"""A list's read is named by the ``sub`` of its first row."""
+"""A list's read is identified by the ``sub`` of its first row."""
 
 CELLS: Final = Table(
     "txn_cells",
@@ -116,7 +116,7 @@ RANKED: Final = Table(
     where f.key is null
     """,
 )
-"""The reads of lists in which something foreign was seen, without it."""
+"""The reads of lists with foreign elements, without those elements."""
 
 ORDERED: Final = Table(
     "txn_ordered_cells",
@@ -172,7 +172,7 @@ SLOTS: Final = Table(
             where d.key is null) as placed) as compared
     """,
 )
-"""Each list's order. A *run* is a transaction's elements next to each other; runs count from 1, 0 is the empty list."""
+"""Each list's order. A *run* is a transaction's adjacent elements; runs count from 1, 0 is the empty list."""
 
 LIST_READS: Final = View(
     "txn_list_reads",
@@ -201,7 +201,7 @@ LIST_SEEN: Final = Table(
     where d.key is null
     """,
 )
-"""Each read of an ordered list: how far it saw, and who wrote the last that it saw."""
+"""Each read of an ordered list: its length, and who wrote its last element."""
 
 OWN_WRITES: Final = View(
     "txn_first_writes", "select op, key, min(sub) as sub from txn_writers where listed = 0 group by op, key"

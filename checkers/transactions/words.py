@@ -1,4 +1,4 @@
-"""A cycle of dependencies in words: one sentence for each of its edges, which says why the edge holds."""
+"""Describes a cycle of dependencies in words: one sentence for each edge, which says why the edge holds."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ from assay.checkers.transactions.edges import FIRST, RW, WR, WW
 from assay.checkers.transactions.graph import ORDER, Step
 
 _SHOWN: Final = "(select key, value, min(op) as op from txn_ordered_cells group by key, value)"
-"""Of each element of a list who read it first."""
+"""The first reader of each list element."""
 
 
 @dataclass(frozen=True)
 class Moments:
-    """When a transaction was called and returned, and by whom; ``ret`` -1 or infinite: not known."""
+    """Call and return of a transaction, and its process; ``ret`` -1 or infinite: not known."""
 
     process: int
     call: int
@@ -25,7 +25,7 @@ class Moments:
 
 @dataclass(frozen=True)
 class Link:
-    """From one transaction of a cycle to the next: one edge, or one to a node that stands for none and one from it."""
+    """Connection from one transaction of a cycle to the next: one edge, or two through a node that stands for none."""
 
     source: int
     target: int
@@ -34,7 +34,7 @@ class Link:
 
 
 def links(steps: Sequence[Step]) -> list[Link]:
-    """A cycle, from transaction to transaction; it begins with the least one."""
+    """Returns a cycle's links from transaction to transaction, starting with the least one."""
     ops = [number for number, step in enumerate(steps) if step.source >= 0]
     begin = min(ops, key=lambda number: steps[number].source)
     found, open_steps = [], list[Step]()
@@ -66,18 +66,19 @@ class Reasons:
         self._lists = {row["key"] for row in engine.rows("select key from txn_lists")} if pairs else set()
 
     def key(self, cycle: Sequence[Link]) -> str | None:
-        """The key of the first link that has one."""
+        """Returns the key of the first link that has one."""
         return next((self._rows[step.source, step.target]["key"] for link in cycle for step in link.edges
                      if step.kind != ORDER), None)  # fmt: skip
 
     def readers(self, cycle: Iterable[Link]) -> list[int]:
-        """Whose reads show the order of what the cycle's transactions appended: those of all other links do so
-        themselves."""
+        """Returns the operations whose reads show the order of what the cycle's transactions appended. All other links
+        show it themselves.
+        """
         firsts = [link.edges[0] for link in cycle if link.kind == WW]
         return list(dict.fromkeys(self._rows[one.source, one.target]["reader"] for one in firsts))
 
     def sentence(self, link: Link, moments: Mapping[int, Moments]) -> str:
-        """Why the link's target comes after its source."""
+        """Returns the reason why the link's target comes after its source."""
         source, target = f"transaction {link.source}", f"transaction {link.target}"
         if link.kind == ORDER:
             first, second = moments[link.source], moments[link.target]
@@ -104,7 +105,7 @@ class Reasons:
 
 
 def circle(cycle: Sequence[Link], size: int, why: str, reasons: Reasons, moments: Mapping[int, Moments]) -> str:
-    """The claim: what is wrong in one sentence, then one for each link."""
+    """Returns the claim: one sentence for the anomaly, then one for each link."""
     sentences = [reasons.sentence(link, moments) for link in cycle[:LONGEST_LIST]]
     more = f" (and {len(cycle) - LONGEST_LIST} more)" if len(cycle) > LONGEST_LIST else ""
     others = f"; {size} transactions depend on each other in circles in all" if size > len(cycle) else ""
@@ -113,12 +114,12 @@ def circle(cycle: Sequence[Link], size: int, why: str, reasons: Reasons, moments
 
 
 def is_long_fork(cycle: Sequence[Link]) -> bool:
-    """Two reads, each of which saw a write that the other missed."""
+    """Detects a long fork: two reads, each of which saw a write that the other missed."""
     return [link.kind for link in cycle] in ([RW, WR, RW, WR], [WR, RW, WR, RW])
 
 
 def repeated(row: Row) -> str:
-    """The claim for one transaction that read two versions of a register."""
+    """Returns the claim for one transaction that read two versions of a register."""
     low, high = (
         "nothing" if value is None else f"{value} of another transaction" for value in (row["low"], row["high"])
     )
