@@ -1,15 +1,21 @@
-"""Is a history linearizable by a model? For models whose operations leave no other way than to search.
+"""Linearizability by a model, for models whose operations require a search.
 
-In this order: ``model`` (what a model is) and ``models`` (those that come along; ``fifo_queue`` and ``key_value`` look
-ahead), ``encode`` (operations as integers), ``search`` (the entry: picks the algorithm of each key) with ``zones``
-(registers with unique values) and ``limits``.
+- ``model``: the interface of a model. ``models``: the built-in ones. ``fifo_queue``, ``key_value``: models that look
+  ahead.
+- ``encode``: operations as integers.
+- ``search``: the entry point; picks the algorithm of each key. ``limits``: limits of a search.
+- ``zones``: registers with unique values.
+- ``scheduler``: searches keys here or on all cores. ``pool``, ``worker``: processes of this machine.
+- ``on_spark``: the entry point for Spark.
+- ``key_result``: the answer for one key. ``summary``: the judgement of all keys.
+- ``layout``: a key's events, and the parts of a configuration.
+- ``core``, ``prune``: the compiled search. ``tables``: its hash tables.
+- ``workspace``: memory and limits of the search. ``searcher``: runs the search.
+- ``explain``: why an operation has no place in any order.
+- ``compiled``: numba.
 
-Where keys are searched: ``scheduler`` (here, or on all cores), ``pool`` and ``worker`` (processes of this machine),
-``on_spark`` (its own entry); ``key_result`` (of one key) and ``summary`` (of all). How a key is searched: ``layout``
-(its events, and what a configuration is made of), ``core`` and ``prune`` (the compiled search), ``tables`` (what it
-keeps),
-``workspace`` (its memory and limits), ``searcher`` (runs it), ``explain`` (why an operation has no place), ``compiled``
-(numba). Imports ``checkers.judging.verdict`` and ``checkers.engine``; the harness imports ``search`` and ``on_spark``.
+The package imports ``checkers.judging.verdict`` and ``checkers.engine``; the harness imports ``search`` and
+``on_spark``.
 """
 
 from assay.checkers.linearizability.limits import Limits

@@ -1,9 +1,10 @@
-"""How functions are compiled: once per machine, kept next to the source or in numba's cache folder. Where neither may
-be written to, once per process.
+"""Compiles functions with numba once per machine, cached next to the source or in numba's cache folder. If neither is
+writable, it compiles once per process.
 
-To import numba and load what is compiled takes a second, which a search of few operations does not need: all functions
-are plain Python until ``compile_all``. Without numba (the extra ``fast``), or with ``NUMBA_DISABLE_JIT=1`` for a
-debugger, all functions stay plain Python. The verdicts are equal then, and a search takes a hundred times as long.
+Importing numba and loading compiled code takes a second, which a search of few operations does not need. So all
+functions are plain Python until ``compile_all``. Without numba (the extra ``fast``), or with ``NUMBA_DISABLE_JIT=1``
+for a debugger, all functions stay plain Python. The verdicts are equal then, and a search takes a hundred times as
+long.
 """
 
 import sys
@@ -19,11 +20,12 @@ R = TypeVar("R")
 
 _PACKAGE: Final = __name__.rpartition(".")[0]
 _plain: dict[int, Callable[..., Any]] = {}
-"""Those that are plain Python, by their identity."""
+"""Functions that are plain Python, by identity."""
 
 
 def compiled(function: Callable[P, R]) -> Callable[P, R]:
-    """Compiles at the first call after ``compile_all``, and keeps the machine code. For functions of this package."""
+    """Registers a function of this package. Its first call after ``compile_all`` compiles it and caches the machine
+    code."""
     _plain[id(function)] = function
     return function
 
@@ -38,9 +40,9 @@ def all_compiled() -> bool:
 
 
 def compile_all() -> None:
-    """Puts compiled functions in place of the plain ones, in every module that has imported them.
+    """Replaces plain functions with compiled ones in every module that has imported them. Does nothing without numba.
 
-    A search that has begun in plain Python goes on with them: its state lies in arrays. Does nothing without numba.
+    A search that has begun in plain Python continues with the compiled functions, because its state is in arrays.
     """
     if not can_compile():
         return
@@ -57,12 +59,13 @@ def _made(function: Callable[..., Any]) -> Any:
 
     try:
         return numba.njit(cache=True, nogil=True)(function)
-    except RuntimeError:  # numba finds no folder to keep it in that it may write to
+    except RuntimeError:  # numba finds no writable cache folder
         return numba.njit(nogil=True)(function)
 
 
 def compiled_step(step: Callable[..., Any]) -> Any:
-    """Returns a model's step as the search calls it, compiled if possible. Raises ``ModelError`` if it cannot be."""
+    """Returns a model's step for the search, compiled if numba is there. Raises ``ModelError`` if it cannot be
+    compiled."""
     if not can_compile():
         return step
     import numba
@@ -77,7 +80,7 @@ def compiled_step(step: Callable[..., Any]) -> Any:
             _require_integers(step)
         try:
             return numba.cfunc(takes, cache=True)(step)
-        except RuntimeError:  # numba finds no place to keep what was not defined in a file
+        except RuntimeError:  # numba has no cache location for code that was not defined in a file
             return numba.cfunc(takes)(step)
     except NumbaError as error:
         why = " ".join(str(error).split())[:400]
@@ -88,7 +91,7 @@ def compiled_step(step: Callable[..., Any]) -> Any:
 
 
 def _require_integers(step: Callable[..., Any]) -> None:
-    """Raises ``ModelError`` where a state may be a float: declared as an integer, it would be rounded unnoticed."""
+    """Raises ``ModelError`` if a state may be a float: declared as an integer, it would be rounded silently."""
     import numba
     from numba import types
 
@@ -106,10 +109,10 @@ def _require_integers(step: Callable[..., Any]) -> None:
 
 @contextmanager
 def noticing(model: Model) -> Iterator[None]:
-    """Around the search: what a model's step raises becomes a ``ModelError``, also from compiled code.
+    """Turns exceptions from a model's step into ``ModelError`` during the search, also from compiled code.
 
-    Nothing is raised through numba's callbacks: it reports to the interpreter that it ignores the error, and the search
-    would take the action for one that the state does not allow.
+    Nothing is raised through numba's callbacks: numba reports to the interpreter that it ignores the error, and the
+    search would treat the action as one that the state does not allow.
     """
     ignored: list[BaseException] = []
     former = sys.unraisablehook

@@ -1,24 +1,24 @@
 """The compiled search: just-in-time linearization over sets of configurations.
 
-Events are taken in order. Between two returns there is a set of configurations: what the state may be, and which
-pending operations have then taken effect. Nothing is decided before it must be: when an operation returns that has not
-taken effect, every order of pending operations that ends in it is tried (Lowe, "Testing for linearizability", 2017,
-after Wing and Gong, 1993). No configuration left: that operation cannot be placed. So what is kept depends on how much
-is pending at once, not on the length of the history.
+Events are taken in order. Between two returns there is a set of configurations: the possible states, each with the
+pending operations that have taken effect. Nothing is decided before it must be. When an operation returns that has not
+taken effect, the search tries every order of pending operations that ends in it. The source is Lowe, "Testing for
+linearizability", 2017, after Wing and Gong, 1993. If no configuration is left, that operation cannot be placed. So
+memory depends on how much is pending at once, not on the length of the history.
 
-Six rules leave out configurations from which nothing follows that does not follow from another one that is kept:
+Six rules drop configurations that add nothing to another one that is kept:
 
 1. An action that only reads takes effect as soon as the state allows it.
-2. Of equal pending actions the one that returns first takes effect first; those that ended info come last.
-3. Right before a blind action any total one may have happened unseen. So when one takes effect all total ones that are
-   pending become *optional*: they may still take effect, and need not.
-4. A total action that was not read has no blind one right behind it: by 3 it need not have taken effect.
-5. In the lost state nothing is tried but what returns, and what is blind: all else leaves the state as it is, until a
-   blind action takes effect, and may by 3 have happened unseen.
-6. At each return, a configuration is dropped when another with the same state can do all that it can (``settle``).
+2. Among equal pending actions the one that returns first takes effect first; those that ended info come last.
+3. Right before a blind action any total one may have happened unseen. So when a blind action takes effect, all pending
+   total ones become *optional*: they may still take effect, but need not.
+4. A total action that was not read has no blind one right behind it, because by rule 3 it need not have taken effect.
+5. In the lost state only the returning operation and blind actions are tried. All others leave the state unchanged
+   until a blind action takes effect, and may by rule 3 have happened unseen.
+6. At each return, a configuration is dropped if another with an equal state can do all that it can (``settle``).
 
-All memory belongs to the caller (``workspace``): ``advance`` stops wherever an array is full, a transition is unknown
-or its budget is spent, and goes on from there when called again.
+All memory belongs to the caller (``workspace``). ``advance`` stops if an array is full, a transition is unknown or its
+budget is spent, and continues from there when called again.
 """
 
 from typing import Any
@@ -55,23 +55,24 @@ from assay.checkers.linearizability.tables import (
 Ints = NDArray[np.int64]
 
 PLACED, STUCK, FULL_ROWS, FULL_TRAIL, MISSING, SPENT, WRONG_READ, WRONG_BLIND, WIDE, WRONG_TOTAL, WRONG_LOST = range(11)
-"""What ``advance`` returns.
+"""Statuses that ``advance`` returns.
 
-- ``PLACED``: every operation has its place. ``STUCK``: the operation ``AT`` has none; ``current`` and ``seen`` are what
-  was possible before it.
-- ``MISSING``: of ``requests`` the transitions are wanted. ``WIDE``: the set is larger than ``WIDEST``; the caller may
+- ``PLACED``: every operation has its place. ``STUCK``: the operation ``AT`` has none; ``current`` and ``seen`` hold
+  what was possible before it.
+- ``FULL_ROWS``, ``FULL_TRAIL``: an array is full. ``SPENT``: the budget is spent.
+- ``MISSING``: the transitions in ``requests`` are needed. ``WIDE``: the set is larger than ``WIDEST``; the caller may
   set a part of it aside.
-- The action ``AT`` is not what its model says. ``WRONG_READ``: it reads, and changed the state. ``WRONG_BLIND``: it is
-  blind, and was refused, or left another state than before. ``WRONG_TOTAL``: it is total, and was refused.
-  ``WRONG_LOST``: it leads out of the lost state, and is not blind.
+- ``WRONG_...``: the action ``AT`` violates its model's claim. ``WRONG_READ``: it reads, but changed the state.
+  ``WRONG_BLIND``: it is blind, but was rejected or left another state than before. ``WRONG_TOTAL``: it is total, but
+  was rejected. ``WRONG_LOST``: it leads out of the lost state, but is not blind.
 """
 
 
 @compiled
 def observe(step: Any, interned: bool, layout: Layout, memory: Memory, row: Ints, trail: int) -> int:
-    """Lets every pending read take effect that the row's state allows (rule 1). Returns the trail.
+    """Applies every pending read that the row's state allows (rule 1). Returns the trail.
 
-    -2: a transition is missing; -3: an action that reads changed the state.
+    Returns -2 if a transition is missing, and -3 if an action that reads changed the state.
     """
     missing = False
     for index in range(memory.counters[READS]):
@@ -103,7 +104,7 @@ def search_from(layout: Layout, memory: Memory, row: Ints, trail: int) -> None:
 
 @compiled
 def hand_over(layout: Layout, memory: Memory, row: Ints, trail: int, op: int) -> None:
-    """Keeps a row for the next return, without the slot of the operation that returns and without the mark."""
+    """Keeps a row for the next return, without the slot of the returning operation and without the mark."""
     counters = memory.counters
     word, bit = layout.slot[op] // WORD, 1 << layout.slot[op] % WORD
     done, optional, mark = row[1 + word], row[1 + layout.words + word], row[layout.width - 1]
@@ -119,7 +120,8 @@ def hand_over(layout: Layout, memory: Memory, row: Ints, trail: int, op: int) ->
 
 @compiled
 def take_events(layout: Layout, memory: Memory) -> bool:
-    """Calls up to the next return become pending; that return's operation is then ``AT``. False: there is none."""
+    """Makes the calls up to the next return pending and sets ``AT`` to the returning operation. Returns False without
+    one."""
     counters = memory.counters
     while counters[EVENT] < len(layout.events):
         event = layout.events[counters[EVENT]]
@@ -150,7 +152,7 @@ def take_events(layout: Layout, memory: Memory) -> bool:
 
 @compiled
 def begin(step: Any, interned: bool, layout: Layout, memory: Memory, op: int) -> int:
-    """Divides the current rows: those where the returning operation has its place, and those to search from."""
+    """Divides the current rows: those that have placed the returning operation, and those to search from."""
     counters, row = memory.counters, memory.row
     word, bit = layout.slot[op] // WORD, 1 << layout.slot[op] % WORD
     while counters[HEAD] < counters[CURRENT]:
@@ -179,9 +181,9 @@ def begin(step: Any, interned: bool, layout: Layout, memory: Memory, op: int) ->
 def apply(
     step: Any, interned: bool, layout: Layout, memory: Memory, op: int, number: int, kind: int, slot: int, chosen: int
 ) -> int:
-    """Lets one action take effect on the row ``number`` of ``seen``. ``chosen``: its operation, or group's complement.
+    """Applies one action to the row ``number`` of ``seen``. Returns ``PLACED`` if it took effect or was rejected.
 
-    ``PLACED``: done, or refused.
+    ``chosen`` is the action's operation, or the complement of its group.
     """
     counters, row, words = memory.counters, memory.row, layout.words
     allowed, after = transition(step, interned, layout, memory, memory.seen[number, 0], kind)
@@ -231,7 +233,7 @@ def apply(
 
 @compiled
 def expand(step: Any, interned: bool, layout: Layout, memory: Memory, op: int) -> int:
-    """Tries each pending action on each row of ``seen``, in order; new rows come behind them."""
+    """Tries each pending action on each row of ``seen``, in order; new rows are appended."""
     counters, tried = memory.counters, memory.tried
     while counters[HEAD] < counters[SEEN]:
         if counters[BUDGET] <= 0:
@@ -277,7 +279,7 @@ def expand(step: Any, interned: bool, layout: Layout, memory: Memory, op: int) -
 
 @compiled
 def advance(step: Any, interned: bool, layout: Layout, memory: Memory) -> int:
-    """Goes on until there is something to say: see the statuses above."""
+    """Runs until a status must be reported: see the statuses above."""
     counters = memory.counters
     while True:
         if counters[PHASE] == 0:

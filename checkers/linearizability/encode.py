@@ -1,12 +1,12 @@
 """Turns a history's operations into arrays of integers, key by key.
 
-What says the same in the same words of one key is encoded once: a column's texts get numbers, equal rows of numbers are
-one *class*, and the model sees each class once. So reading JSON costs next to nothing where values repeat.
+Equal operations of one key are encoded once: a column's texts get numbers, equal rows of numbers are one *class*, and
+the model sees each class once. So parsing JSON costs next to nothing if values repeat.
 
-Values and actions are numbered within their key, in the order in which its operations were called. So what is found of
-a key depends on its own operations only, no matter which others there are and where it is searched.
+Values and actions are numbered within their key, in the order in which its operations were called. So the result for a
+key depends only on its own operations, whatever other keys exist and wherever it is searched.
 
-What ended fail did not happen, and what ended info and reads only says nothing: both are left out here.
+Operations that ended fail did not happen, and reads that ended info say nothing: both are left out here.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ else:
 COLUMNS: Final = ("index", "process", "f", "key", "argument", "result", "call", "ret", "outcome")
 FOREVER: Final = 2**63 - 1
 LONGEST_SHOWN: Final = 60
-"""Characters of a value in words; what is longer is cut."""
+"""Maximum number of characters of a displayed value; longer values are cut."""
 
 
 def named(key: str | None) -> str:
-    """The key in words."""
+    """Returns the key in words."""
     return "the history" if key is None else f"key {key}"
 
 
 @dataclass(frozen=True)
 class KeyHistory:
-    """One key's operations that count, by call. One entry per operation in each array."""
+    """Operations of one key that count, by call. Each array has one entry per operation."""
 
     model: Model
     key: str | None
@@ -51,12 +51,12 @@ class KeyHistory:
     process: Ints
     call: Ints
     ret: Ints
-    """``FOREVER`` where the outcome is info."""
+    """``FOREVER`` if the outcome is info."""
     action: Ints
-    """A number into ``actions``."""
+    """An index into ``actions``."""
     actions: list[Action]
     texts: list[str]
-    """Per action: an operation that does it, in words."""
+    """For each action, an operation that performs it, in words."""
     values: Values
 
     def __len__(self) -> int:
@@ -68,7 +68,7 @@ class KeyHistory:
         return named(self.key)
 
     def named(self, row: int) -> str:
-        """The operation in that row of the arrays, in words."""
+        """Returns the operation in that row of the arrays, in words."""
         call, ret = (f"{int(time) / 1e9:.9g} s" for time in (self.call[row], self.ret[row]))
         ended = "never known to return" if self.ret[row] == FOREVER else f"returned at {ret}"
         details = f"operation {int(self.index[row])}, process {int(self.process[row])}, called at {call}, {ended}"
@@ -77,38 +77,38 @@ class KeyHistory:
 
 @dataclass(frozen=True)
 class Encoded:
-    """All operations that count, sorted by key and then by call. One entry per operation in each array."""
+    """All operations that count, sorted by key and then by call. Each array has one entry per operation."""
 
     model: Model
     index: Ints
     process: Ints
     key: Ints
-    """A number into ``keys``."""
+    """An index into ``keys``."""
     call: Ints
     ret: Ints
     action: Ints
-    """A number into ``actions``."""
+    """An index into ``actions``."""
     keys: list[str | None]
-    """Those that have operations that count, by the lowest index that an operation of theirs has, counted or not."""
+    """Keys with operations that count, ordered by the lowest index of any of their operations."""
     values: list[Values]
-    """Per key."""
+    """A list with one entry per key."""
     bounds: list[int]
-    """Per key where its rows begin, and then where the last ones end."""
+    """The first row of each key, and the end of the last key's rows."""
     actions: list[Action]
     """Key after key."""
     texts: list[str]
     first: list[int]
-    """Per key its first action, and then how many there are."""
+    """The first action of each key, and the number of all actions."""
 
     def __len__(self) -> int:
         return len(self.index)
 
     def length(self, number: int) -> int:
-        """How many operations a key has."""
+        """Returns the number of operations of a key."""
         return self.bounds[number + 1] - self.bounds[number]
 
     def history(self, number: int) -> KeyHistory:
-        """Of one key."""
+        """Returns the history of one key."""
         rows = slice(self.bounds[number], self.bounds[number + 1])
         mine = slice(self.first[number], self.first[number + 1])
         return KeyHistory(
@@ -126,7 +126,8 @@ class Encoded:
 
 
 def encode(ops: pa.Table, model: Model) -> Encoded:
-    """Raises ``ModelError`` naming the operation when the table, or an operation, does not fit."""
+    """Encodes a table of operations. Raises ``ModelError`` naming the operation if the table or an operation does not
+    fit."""
     missing = [name for name in COLUMNS if name not in ops.column_names]
     if missing:
         raise ModelError(f"the operations have no column {', '.join(missing)}")
@@ -170,7 +171,7 @@ def encode(ops: pa.Table, model: Model) -> Encoded:
 
 
 class _Numbered:
-    """The actions of one key after the other."""
+    """The numbered actions, one key after the other."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
@@ -181,7 +182,7 @@ class _Numbered:
         self.first: dict[int, int] = {}
 
     def action(self, key: int, texts: dict[str, str | None], index: int) -> int:
-        """The number of an operation's action, or -1 where it says nothing."""
+        """Returns the number of an operation's action, or -1 if the operation says nothing."""
         if key not in self.values:
             self._known = {}
             self.values[key] = Values()
@@ -216,7 +217,7 @@ class _Numbered:
 
 
 def _words(texts: dict[str, str | None]) -> str:
-    """``read() = 3``, ``write(5)``."""
+    """Returns texts such as ``read() = 3`` and ``write(5)``."""
     argument, result = (texts[name] or "null" for name in ("argument", "result"))
     shown = [text if len(text) <= LONGEST_SHOWN else f"{text[:50]}..." for text in (argument, result)]
     said = f"{texts['f']}({'' if argument == 'null' else shown[0]})"
@@ -233,13 +234,13 @@ def _decoded(text: str | None, name: str, index: int) -> Any:
 
 
 def _numbered(column: pa.ChunkedArray) -> tuple[Ints, pa.Array]:
-    """Each row's text as a number, and the texts; null is a text of its own."""
+    """Returns each row's text as a number, and the texts; null is a text of its own."""
     dictionary = column.dictionary_encode(null_encoding="encode").combine_chunks()
     return np.asarray(dictionary.indices, dtype=np.int64), dictionary.dictionary
 
 
 def _by_first(numbers: Ints, texts: pa.Array, index: Ints) -> tuple[Ints, pa.Array]:
-    """The texts by the lowest index of their rows, wherever in the table these lie."""
+    """Orders the texts by the lowest index of their rows, wherever in the table these are."""
     first = np.full(len(texts), FOREVER)
     np.minimum.at(first, numbers, index)
     order = np.argsort(first, kind="stable")
@@ -258,7 +259,7 @@ def _integers(column: pa.ChunkedArray) -> Ints:
 
 
 def _classes(columns: list[Ints]) -> Ints:
-    """One number per row, equal where all columns are; renumbered after each column so that it cannot overflow."""
+    """Returns one number per row, equal iff all columns are. Renumbering after each column prevents an overflow."""
     combined = np.zeros_like(columns[0])
     for column in columns:
         combined = combined * (int(column.max(initial=0)) + 1) + column

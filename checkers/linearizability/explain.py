@@ -1,4 +1,4 @@
-"""Why the search stopped: the operation without a place, what was possible before it, and the longest order found."""
+"""Explains why the search stopped: the operation without a place, the possible states, and the longest order found."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -13,27 +13,27 @@ from assay.checkers.linearizability.workspace import Workspace
 
 MOST_STATES: Final = 5
 MOST_LINES: Final = 64
-"""Configurations whose orders are compared for the longest."""
+"""Number of configurations whose orders are compared to find the longest."""
 
 
 @dataclass(frozen=True)
 class NoPlace:
-    """All operations by their ``index`` in the history."""
+    """An operation without a place. All operations are given by their ``index`` in the history."""
 
     operation: int
-    """The one that has no place before it returns."""
+    """The operation that has no place before it returns."""
     order: tuple[int, ...]
     """The longest partial linearization: legal by the model and by time; it leaves ``operation`` out."""
     states: tuple[str, ...]
-    """What the state could be before it, over all orders; at most ``MOST_STATES`` of them."""
+    """Possible states before the operation, over all orders; at most ``MOST_STATES`` of them."""
     possible: int
     """How many states there were."""
     concurrent: tuple[int, ...]
-    """What was pending when it returned, those that ended info last."""
+    """Operations that were pending when it returned, those that ended info last."""
 
 
 def explain(history: KeyHistory, layout: Layout, space: Workspace) -> NoPlace:
-    """Of a search that is ``STUCK``."""
+    """Explains a search that is ``STUCK``."""
     counters, memory = space.counters, space.memory
     index = history.index
     rows = memory.seen[: counters[tables.SEEN]]
@@ -53,9 +53,10 @@ def explain(history: KeyHistory, layout: Layout, space: Workspace) -> NoPlace:
 
 
 def order(history: KeyHistory, layout: Layout, space: Workspace, trail: int) -> tuple[int, ...]:
-    """The operations of one configuration as they took effect, with those that took effect unseen (rule 3).
+    """Returns the operations of one configuration in the order of their effects, with those that took effect unseen
+    (rule 3).
 
-    Such a one comes right before the first blind action that took effect after it was called.
+    An unseen operation is placed right before the first blind action that took effect after its call.
     """
     line = space.line(trail)
     members = {~group: iter(np.flatnonzero(layout.slot == ~group).tolist()) for group in range(len(layout.group_kind))}
@@ -76,7 +77,7 @@ def order(history: KeyHistory, layout: Layout, space: Workspace, trail: int) -> 
 
 
 def finding(anomaly: str, history: KeyHistory, why: NoPlace) -> Finding:
-    """Why there is no place, as a finding: one sentence, and the first operations of it."""
+    """Returns the explanation as a finding: one sentence, and its first operations."""
     row = int(np.flatnonzero(history.index == why.operation)[0])
     states = " or ".join(why.states) + (f" or {why.possible - len(why.states)} more" * (why.possible > len(why.states)))
     others = f", with {len(why.concurrent)} other operations pending" if why.concurrent else ""
@@ -84,7 +85,7 @@ def finding(anomaly: str, history: KeyHistory, why: NoPlace) -> Finding:
         f"{history.named(row)} has no place in any order: {len(why.order)} operations can be placed before it{others}, "
         f"and then the state can only be {states}."
     )
-    # The last one placed comes second: these two say when to look, and which faults were in force then.
+    # The last one placed comes second: these two determine the time, and the faults in force then.
     involved = tuple(dict.fromkeys((why.operation, *why.order[-1:], *why.concurrent, *why.order[::-1])))
     return Finding(
         anomaly=anomaly,

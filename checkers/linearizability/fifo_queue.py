@@ -1,9 +1,9 @@
-"""The FIFO queue, and what its dequeues say beforehand about the order of its enqueues.
+"""FIFO queue that uses its dequeues to order its enqueues in advance.
 
-Of concurrent enqueues every order is possible until the dequeues come, so a long queue has very many states. But where
-no value was enqueued twice, each value leaves by the one dequeue that returned it: of two values whose dequeues did not
-overlap the one dequeued first must have been in front, and a value that was never dequeued must be behind all others.
-An enqueue that breaks this is refused at once, instead of when the dequeues come.
+Any order of concurrent enqueues is possible until the dequeues come, so a long queue has very many states. But if no
+value was enqueued twice, each value leaves by the one dequeue that returned it. If the dequeues of two values did not
+overlap, the value dequeued first must have been in front. A value that was never dequeued must be behind all others. An
+enqueue that breaks this is rejected at once, instead of when the dequeues come.
 """
 
 import sys
@@ -16,7 +16,7 @@ from assay.checkers.linearizability.model import Action, Call, Model, ModelError
 ENQUEUE, DEQUEUE, EMPTY, DEQUEUE_UNKNOWN, NEVER = range(5)
 
 UNREAD: Final = -1
-"""Stands for all values that no dequeue returned: they are all alike."""
+"""Stands for all values that no dequeue returned: they are equivalent."""
 
 PAIR: Final = sys.getsizeof((0, 0)) + 16
 
@@ -29,7 +29,7 @@ State = tuple[tuple[int, Window], ...]
 
 
 class FifoQueue(Model):
-    """``enqueue`` has the value as its argument, ``dequeue`` as its result; the result null: the queue was empty."""
+    """Queue: ``enqueue`` has the value as argument, ``dequeue`` as result. A null result means an empty queue."""
 
     name = "fifo-queue"
     initial: ClassVar[State] = ()
@@ -67,7 +67,7 @@ class FifoQueue(Model):
             elif unknown:
                 foreseen.append(Action(ENQUEUE, UNREAD, ANY))
             else:
-                # What was never dequeued, and may not have been enqueued, may as well not have been.
+                # A value that was never dequeued, and perhaps never enqueued, may as well not exist.
                 foreseen.append(Action(NEVER) if end is None else Action(ENQUEUE, UNREAD, AFTER_ALL))
         return foreseen
 
@@ -80,7 +80,7 @@ class FifoQueue(Model):
         return f == DEQUEUE_UNKNOWN or (f == EMPTY and not state), state[1:]
 
     def size(self, state: State) -> int:
-        """All but one of the pairs are those of former states."""
+        """Returns the bytes of the state. All but one of its pairs are shared with former states."""
         return sys.getsizeof(state) + PAIR
 
     def describe(self, state: State, values: Values) -> str:

@@ -1,4 +1,4 @@
-"""One key's history to what is said of it: a value that travels between processes and machines."""
+"""The answer for one key's history: a value that travels between processes and machines."""
 
 import time
 from dataclasses import dataclass
@@ -15,7 +15,8 @@ MEANING: Final = "no order of the operations is legal for the model and agrees w
 
 @dataclass(frozen=True)
 class Answer:
-    """Of one key: a finding, a reason why it is unknown, an error, or none of them: there is a legal order."""
+    """Answer for one key: a finding, a reason why it is unknown, or an error. Without any of them there is a legal
+    order."""
 
     finding: Finding | None = None
     unknown: str | None = None
@@ -25,13 +26,13 @@ class Answer:
     """The most configurations kept at one return."""
     bytes: int = 0
     seconds: float = 0.0
-    """By the clock."""
+    """Wall-clock time."""
     out_of_memory: bool = False
     out_of_time: bool = False
 
 
 def answer(history: KeyHistory, limits: Limits) -> Answer:
-    """Searches for a legal order; what it says is the same wherever it runs."""
+    """Searches for a legal order. The answer does not depend on where it runs."""
     from assay.checkers.linearizability.explain import finding
     from assay.checkers.linearizability.searcher import MEMORY, TIME, search_key
 
@@ -52,5 +53,5 @@ def answer(history: KeyHistory, limits: Limits) -> Answer:
 
 
 def died(key: str | None, how: str) -> Answer:
-    """Of a key whose search took its process along."""
+    """Returns the answer for a key whose search took down its process."""
     return Answer(unknown=f"{named(key)}: the process that searched it {how}")

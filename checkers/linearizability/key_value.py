@@ -1,13 +1,12 @@
-"""One key of a store of strings, and what its reads say beforehand about the order of its appends.
+"""String store, per key, whose reads order its appends in advance.
 
-Of concurrent appends every order is possible until one of them is read, and strings that are built of ten thousand
-appends are long. But only that counts in a string by which reads differ: whether some read's string begins with it, and
-which. So a state is a place in the strings that were read: one of them, and how many of its characters are there
-already. A string that no read's begins with is *lost*: no read allows it, and appends cannot bring it back; only a
-write can. All such strings are one state.
+Any order of concurrent appends is possible until one of them is read, and strings built from ten thousand appends are
+long. But a string matters only by which reads' strings begin with it. So a state is a place in the strings that were
+read: one of them, and how many of its characters are there already. A string that is no prefix of any read's string is
+*lost*: no read allows it, and only a write can bring it back. All such strings are one state.
 
-And an append that a read must follow, with no write that could come in between, cannot lose the string. It is refused
-at once, instead of when the read comes.
+An append that a read must follow, with no write in between, cannot lose the string. It is rejected at once, instead of
+when the read comes.
 """
 
 import sys
@@ -22,7 +21,7 @@ from assay.checkers.linearizability.model import Action, Call, Model, ModelError
 READ, WRITE, APPEND = range(3)
 
 State = tuple[str | None, int]
-"""A string that was read, and how many of its characters are there; no string, and 0: lost."""
+"""A string that was read, and how many of its characters are there. No string, and 0: lost."""
 
 EMPTY: Final[State] = ("", 0)
 LOST: Final[State] = (None, 0)
@@ -33,11 +32,11 @@ class Strings:
 
     def __init__(self, read: set[str]) -> None:
         ordered = sorted(read)
-        # A string that others begin with stands right before one of them.
+        # A string that is a prefix of others stands right before one of them.
         self._longest = [one for one, following in pairwise([*ordered, ""]) if not following.startswith(one)]
 
     def place(self, text: str) -> State:
-        """Where a string is: always in the same one of those that begin with it."""
+        """Returns the place of a string, always in the same one of the strings that begin with it."""
         if not text:
             return EMPTY
         at = bisect_left(self._longest, text)
@@ -46,11 +45,11 @@ class Strings:
         return self._longest[at], len(text)
 
     def after(self, state: State, suffix: str) -> State:
-        """Where a string is that was at ``state`` before ``suffix`` was appended."""
+        """Returns the place after ``suffix`` was appended at ``state``."""
         text, length = state
         if text is None:
             return LOST
-        if len(self._longest) == 1 and text:  # nothing else begins like it
+        if len(self._longest) == 1 and text:  # no other string begins like it
             return (text, length + len(suffix)) if text.startswith(suffix, length) else LOST
         return self.place(text[:length] + suffix)
 
@@ -64,7 +63,8 @@ class Append:
 
 
 class KeyValue(Model):
-    """``read`` or ``get``, ``write`` or ``put``, ``append``, of strings. At first the empty string, as null is."""
+    """String store with ``read`` or ``get``, ``write`` or ``put``, and ``append``. Null, as the initial value, is
+    empty."""
 
     name = "kv"
     initial: ClassVar[State] = EMPTY
@@ -83,14 +83,14 @@ class KeyValue(Model):
         raise self.unknown(call)
 
     def foresee(self, actions: Sequence[Action], call: Sequence[int], ret: Sequence[int | None]) -> Sequence[Action]:
-        """Puts places for strings, and says of each append whether a read must follow it."""
+        """Replaces strings by places, and marks each append that a read must follow."""
         strings = Strings({str(action.x) for action in actions if action.f == READ})
         places: dict[Action, Action] = {}
         followed = _followed([action.f for action in actions], call, ret)
         foreseen = []
         for at, action in enumerate(actions):
             if action.f == APPEND:
-                # One that may not have taken place at all need not have lost the string.
+                # An append that may not have happened need not have lost the string.
                 must = ret[at] is None or followed[at]
                 foreseen.append(Action(APPEND, Append(strings, str(action.x), must), total=not must))
             else:
@@ -109,7 +109,7 @@ class KeyValue(Model):
         return after is not LOST or not x.followed, after
 
     def size(self, state: State) -> int:
-        """The strings are the history's."""
+        """Returns the bytes of the state. The strings belong to the history."""
         return sys.getsizeof(state) + sys.getsizeof(state[1])
 
     def describe(self, state: State, values: Values) -> str:
@@ -128,7 +128,7 @@ class KeyValue(Model):
 
 
 def _followed(kinds: Sequence[int], call: Sequence[int], ret: Sequence[int | None]) -> list[bool]:
-    """Of each append, whether a read is called after it returned, and no write can come between the two.
+    """Returns for each append whether a read is called after it returned, and no write can come between the two.
 
     A write can if it was called before that read returned and returned after the append was called.
     """

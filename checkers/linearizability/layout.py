@@ -1,11 +1,11 @@
-"""One key's operations as the compiled search reads them: events in order, and a place in a row for each operation.
+"""Memory layout of one key's operations for the compiled search: events in order, and each operation's place in a row.
 
-An operation that completes has a *slot* while it is pending; slots are used again, so there are as many as operations
-were ever pending at once, however long the history is. Operations that ended info are pending for good: equal ones form
-a *group*, and a row counts how many of a group it has used, in as few bits as the group's size needs.
+An operation that completes has a *slot* while it is pending. Slots are reused, so their number is the largest number of
+operations pending at once, however long the history is. Operations that ended info are pending for ever: equal ones
+form a *group*, and a row counts how many of a group it has used, in as few bits as the group's size needs.
 
-A row of integers is a configuration: the state; a bit per slot for what is *done*; a bit per slot for what is
-*optional*; the groups' counts; and a mark of the search's own.
+A row of integers is a configuration: the state, a bit per slot for *done*, a bit per slot for *optional*, the groups'
+counts, and a mark for the search itself.
 """
 
 from typing import Final, NamedTuple
@@ -26,30 +26,31 @@ NONE: Final = np.iinfo(np.int64).min
 
 
 class Layout(NamedTuple):
-    """What does not change while one key is searched. All arrays are int64."""
+    """Constant data of one key's search. All arrays are int64."""
 
     events: Ints
-    """An operation's number where it is called, its complement where it returns. Equal times: calls first."""
+    """An operation's number at its call, the complement at its return. At equal times calls come first."""
     kind: Ints
-    """Per operation: its action, numbered within the key."""
+    """For each operation, its action, numbered within the key."""
     slot: Ints
-    """Per operation: its slot, or the complement of its group."""
+    """For each operation, its slot or the complement of its group."""
     rank: Ints
-    """Per operation: the event at which it returns."""
+    """For each operation, the event at which it returns."""
     f: Ints
-    """Per action, here and below: what ``step`` takes. Interned models have the action's number in ``x``."""
+    """Arguments of ``step`` for each action, here and below. Interned models have the action's number in ``x``."""
     x: Ints
     y: Ints
     reads: Ints
     blind: Ints
     total: Ints
     group_kind: Ints
-    """Per group, here and below: its action; then the word of a row, the unit and the mask of its count."""
+    """For each group, here and below: its action; then the word of a row, the unit and the mask of its count."""
     group_word: Ints
     group_unit: Ints
     group_mask: Ints
     guards: Ints
-    """Per word of counts: a bit above each count; the difference of two rows leaves it set where it is not negative."""
+    """For each word of counts, a bit above each count; the difference of two rows leaves the bit set if it is not
+    negative."""
     lost: int
     """The state that only blind actions lead out of, or ``NONE``."""
     words: int
@@ -61,7 +62,7 @@ class Layout(NamedTuple):
 def lay_out(
     actions: list[Action], numbers: list[int] | None, action: Ints, call: Ints, ret: Ints, lost: int = NONE
 ) -> Layout:
-    """``actions``: those of this key; ``action`` indexes into them. ``numbers``: theirs in a table of states."""
+    """Lays out a key. ``action`` indexes into ``actions``; ``numbers`` are their numbers in a table of states."""
     count = len(action)
     info = ret == FOREVER
     done = np.flatnonzero(~info)
@@ -103,7 +104,7 @@ def lay_out(
 
 @compiled
 def _slots(events: Ints, info: NDArray[np.bool_]) -> tuple[Ints, int]:
-    """The slot of each operation that completes, and how many slots there are."""
+    """Returns the slot of each operation that completes, and the number of slots."""
     slot = np.zeros(len(info), np.int64)
     free = np.empty(len(info) + 1, np.int64)
     kept = slots = 0

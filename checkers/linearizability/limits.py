@@ -1,4 +1,4 @@
-"""How far a search may go before it says that it does not know."""
+"""Limits after which a search ends as unknown."""
 
 from __future__ import annotations
 
@@ -10,29 +10,30 @@ WIDEST: Final = 2048
 
 @dataclass(frozen=True)
 class Limits:
-    """Where the search of one key ends unknown."""
+    """Limits of the search of one key."""
 
     seconds: float | None = 300.0
-    """Per key; None: as long as it takes."""
+    """Per key; None: unlimited."""
     bytes: int = 4 << 30
-    """For all that the searches that are under way at one time on one machine keep."""
+    """Memory of all searches that run at one time on one machine."""
     widest: int = WIDEST
-    """A larger set of configurations is first cut, in the hope that what is left suffices to place everything; if it
-    does not, the whole set is taken up again."""
+    """A larger set of configurations is first cut, because the rest may suffice to place everything. If it does not,
+    the search resumes with the whole set.
+    """
 
     spent: float = 0.0
-    """Seconds of a key's time that went by in a former attempt."""
+    """Seconds of a key's time that an earlier attempt used."""
 
     def __post_init__(self) -> None:
         if self.bytes <= 0 or self.widest < 1 or (self.seconds is not None and self.seconds < 0):
             raise ValueError(f"limits are positive: {self}")
 
     def among(self, searches: int) -> Limits:
-        """Of one of so many searches side by side."""
+        """Returns the limits of one of that many parallel searches."""
         return replace(self, bytes=max(1, self.bytes // searches))
 
     def after(self, seconds: float) -> Limits:
-        """Of another attempt after one that took so long."""
+        """Returns the limits of another attempt after one that took that long."""
         return replace(self, spent=self.spent + seconds)
 
 

@@ -1,9 +1,9 @@
-"""What a model is: how an operation becomes an action on a state, and what the action does to it.
+"""Interface of a model: how an operation becomes an action on a state, and what the action does to the state.
 
-A model is an ordinary class. ``encode`` says what one operation did, from its JSON; ``step`` applies it. Where states
-and actions are integers, ``step`` is compiled by numba and called by the compiled search itself. Where a state is
-anything else that can be hashed (``compiled = False``), ``step`` stays plain Python: each pair of a state and an action
-is asked for once, states get numbers, and the search sees those only.
+A model is an ordinary class. ``encode`` returns the action of one operation, from its JSON; ``step`` applies it. If
+states and actions are integers, numba compiles ``step`` and the compiled search calls it. For any other hashable states
+(``compiled = False``), ``step`` stays plain Python: it is called once for each pair of a state and an action, states
+are interned as numbers, and the search sees only those.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 import msgspec
 
 INITIAL: Final = 0
-"""The number of JSON's null: the value of what was never written."""
+"""The number of JSON's null: the value of something never written."""
 
 
 class ModelError(Exception):
@@ -27,7 +27,7 @@ class ModelError(Exception):
 
 @contextmanager
 def asking(model: Model, about: str) -> Iterator[None]:
-    """Around a model's own code: everything that it raises becomes a ``ModelError`` that says where."""
+    """Turns everything that a model's own code raises into a ``ModelError`` that says where."""
     try:
         yield
     except (ModelError, MemoryError):
@@ -39,11 +39,15 @@ def asking(model: Model, about: str) -> Iterator[None]:
 
 
 class Action(NamedTuple):
-    """What an operation did. ``f``, ``x`` and ``y`` are for ``step`` alone: integers where the model is compiled.
+    """Effect of an operation. ``f``, ``x`` and ``y`` are for ``step`` alone; they are integers if the model is
+    compiled.
 
-    Three flags let the search leave out orders that cannot matter. They are claims about ``step``, which is held to
-    them: ``reads``: the action never changes a state that allows it. ``total``: every state allows it. ``blind``: every
-    state allows it, and it leaves the same state behind, no matter what was there before, as a plain write does.
+    Three flags let the search leave out orders that cannot matter. They are claims about ``step``, which the search
+    verifies:
+
+    - ``reads``: the action never changes a state that allows it.
+    - ``total``: every state allows it.
+    - ``blind``: every state allows it, and it always leaves the same state behind, as a plain write does.
     """
 
     f: int
@@ -55,7 +59,7 @@ class Action(NamedTuple):
 
 
 def plain_register(model: Model) -> tuple[int, int] | None:
-    """``register``, unless a subclass of the one that says so has made something else of it."""
+    """Returns ``register``, unless a subclass of the class that defines it changes its behaviour."""
     for each in type(model).__mro__:
         if "register" in vars(each):
             return model.register
@@ -65,7 +69,7 @@ def plain_register(model: Model) -> tuple[int, int] | None:
 
 
 def usable(model: Model, given: object) -> Action:
-    """What a model's own code gave as an action. Raises ``ModelError`` where the search could not use it."""
+    """Checks what a model's own code returned as an action. Raises ``ModelError`` if the search cannot use it."""
     if not isinstance(given, Action):
         raise ModelError(f"the model {model.name} gave {given!r}, which is no Action")
     if model.compiled:
@@ -77,13 +81,14 @@ def usable(model: Model, given: object) -> Action:
 
 
 def whole(model: Model, value: object, about: str) -> None:
-    """Raises ``ModelError`` for what compiled code has no place for. ``about``: what it is, or is part of."""
+    """Raises ``ModelError`` for values that compiled code cannot hold. ``about`` is the value, or the object it belongs
+    to."""
     if not isinstance(value, int) or not -(2**63) <= value < 2**63:
         raise ModelError(f"the compiled model {model.name} gave {about}; its parts are integers of 64 bits")
 
 
 def hashable(model: Model, value: object) -> None:
-    """Raises ``ModelError`` for what cannot be looked up."""
+    """Raises ``ModelError`` for values that cannot be hashed."""
     try:
         hash(value)
     except Exception as error:
@@ -91,7 +96,7 @@ def hashable(model: Model, value: object) -> None:
 
 
 class Values:
-    """Numbers for values: equal JSON values have equal numbers, null has 0 (``INITIAL``)."""
+    """Interned values: equal JSON values have equal numbers, null has 0 (``INITIAL``)."""
 
     def __init__(self) -> None:
         self._numbers: dict[bytes, int] = {b"null": INITIAL}
@@ -105,13 +110,13 @@ class Values:
         return number
 
     def text(self, number: int) -> str:
-        """The value's JSON; raises ``IndexError`` for a number that was not given."""
+        """Returns the value's JSON; raises ``IndexError`` for an unknown number."""
         return self._texts[number]
 
 
 @dataclass(frozen=True)
 class Call:
-    """One operation as the history has it. ``known`` False: it ended ``info``, so its result is not known."""
+    """Operation of the history. ``known`` is False if it ended ``info``, so its result is unknown."""
 
     f: str
     argument: Any
@@ -124,49 +129,51 @@ class Call:
 
 
 class Model:
-    """The rules of one object. Subclass it, give ``name``, ``encode`` and ``step``; an instance holds no state."""
+    """The rules of one object. Subclass it and define ``name``, ``encode`` and ``step``; an instance holds no state."""
 
     name: ClassVar[str]
     initial: ClassVar[Any] = INITIAL
     compiled: ClassVar[bool] = True
-    """Whether ``step`` takes and gives integers only and keeps to the Python that numba compiles."""
+    """Whether ``step`` takes and returns only integers and uses only the Python that numba compiles."""
     lost: ClassVar[Any] = None
-    """A state, if there is one, that only blind actions lead out of: every other one that it allows is total, and
-    leaves it as it is."""
+    """A state, if there is one, that only blind actions lead out of. Every other action that it allows is total and
+    leaves the state unchanged.
+    """
     register: ClassVar[tuple[int, int] | None] = None
-    """The ``f`` of a read and of a write (``x`` is the value), where the object is a plain register: keys whose values
-    are unique are then judged by their zones, without a search. A subclass with a ``step``, an ``initial`` state or a
-    ``foresee`` of its own has to say it again."""
+    """The ``f`` of a read and of a write (``x`` is the value), if the object is a plain register. Keys whose values are
+    unique are then judged by their zones, without a search. A subclass with its own ``step``, ``initial`` or
+    ``foresee`` must define it again.
+    """
 
     def encode(self, call: Call) -> Action | None:
-        """What the operation did, or None when it says nothing, such as a read of unknown result.
+        """Returns the operation's action, or None if it says nothing, such as a read of unknown result.
 
-        Raises ``ModelError`` when the model knows no such operation.
+        Raises ``ModelError`` if the model knows no such operation.
         """
         raise NotImplementedError
 
     def foresee(self, actions: Sequence[Action], call: Sequence[int], ret: Sequence[int | None]) -> Sequence[Action]:
-        """The actions of one key, which may say more once all of them are known; ``ret`` None: ended info.
+        """Returns the actions of one key, which may carry more once all of them are known. A null ``ret`` means info.
 
-        For models that can refuse an action earlier by what the rest of the history holds. It must not change whether
+        Models use it to reject an action earlier by what the rest of the history holds. It must not change whether
         there is a legal order.
         """
         return actions
 
     @staticmethod
     def step(state: Any, f: int, x: Any, y: Any) -> tuple[bool, Any]:
-        """Whether this state allows the action, and the state after it."""
+        """Returns whether the state allows the action, and the state after it."""
         raise NotImplementedError
 
     def size(self, state: Any) -> int:
-        """Bytes of a state that is no integer, for the limit: of it and all its parts.
+        """Returns the bytes of a non-integer state with all its parts, for the memory limit.
 
-        Override it where states share parts, or where this takes long.
+        Override it if states share parts, or if this takes long.
         """
         return deep_size(state)
 
     def describe(self, state: Any, values: Values) -> str:
-        """A state in words, for the explanation."""
+        """Returns a state in words, for the explanation."""
         return str(state)
 
     def unknown(self, call: Call) -> ModelError:
@@ -174,7 +181,7 @@ class Model:
 
 
 def deep_size(value: Any) -> int:
-    """Bytes of a value and of what it is made of; what it has twice counts twice."""
+    """Returns the bytes of a value and its parts; a part that occurs twice counts twice."""
     size = sys.getsizeof(value)
     if isinstance(value, tuple | list | frozenset | set):
         return size + sum(map(deep_size, value))

@@ -1,4 +1,4 @@
-"""The models that come along: register, CAS register, key-value with append, mutex, FIFO queue, set."""
+"""The built-in models: register, CAS register, key-value with append, mutex, FIFO queue, set."""
 
 from collections.abc import Mapping
 from typing import ClassVar, Final
@@ -11,7 +11,7 @@ READ, WRITE, CAS, CAS_REFUSED = range(4)
 
 
 class Register(Model):
-    """``read`` returns the value; ``write`` has it as its argument. Null is the initial value."""
+    """Register: ``read`` returns the value, ``write`` has it as argument. Null is the initial value."""
 
     name = "register"
     register = (READ, WRITE)
@@ -36,7 +36,7 @@ class Register(Model):
 class CasRegister(Register):
     """A register with ``cas``, whose argument is ``[expected, value]``.
 
-    A CAS that ended ok with the result false found another value there; one that ended fail says nothing.
+    A CAS that ended ok with the result false found another value; a CAS that ended fail says nothing.
     """
 
     name = "cas-register"
@@ -64,7 +64,7 @@ class CasRegister(Register):
 
 
 class Mutex(Model):
-    """``acquire`` and ``release``; who releases is not looked at."""
+    """Mutex with ``acquire`` and ``release``; any process may release."""
 
     name = "mutex"
 
@@ -82,7 +82,8 @@ class Mutex(Model):
 
 
 class Set(Model):
-    """``add`` has the element as its argument; ``read`` returns the list of all elements, each once. At first empty."""
+    """Set, initially empty: ``add`` has the element as argument, ``read`` returns the list of all elements, each
+    once."""
 
     name = "set"
     compiled = False
@@ -118,4 +119,4 @@ class Set(Model):
 MODELS: Final[Mapping[str, Model]] = {
     model.name: model for model in (Register(), CasRegister(), KeyValue(), Mutex(), FifoQueue(), Set())
 }
-"""By name, as ``--model`` takes them."""
+"""The models by name, as ``--model`` accepts them."""

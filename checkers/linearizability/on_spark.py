@@ -1,11 +1,11 @@
-"""Keys on the executors of a Spark, which read their operations themselves: the process that asks never holds them.
+"""Search of keys on Spark's executors, which read the operations themselves; the driver never holds them.
 
-The view ``ops`` is sorted out by key once, into more parts than there are cores, longest keys first; a process of
-Python takes all operations of one key at once (``applyInArrow``). Each part is a job of its own, so that what is known
-is known at once, and a process that dies takes no other part along. The keys of its own part are asked for again, in
-halves, until the one that it died of is alone.
+1. The view ``ops`` is shuffled by key once, into more parts than there are cores, longest keys first. A Python process
+   takes all operations of one key at once (``applyInArrow``).
+2. Each part is a job of its own, so its results are known at once, and a process that dies takes no other part along.
+3. The keys of a failed part are requested again, in halves, until the key that kills its process is alone.
 
-The executors need this package with what it needs, and the model's module, where their Python finds them.
+The executors' Python must be able to import this package, its dependencies and the model's module.
 """
 
 from __future__ import annotations
@@ -39,30 +39,30 @@ if TYPE_CHECKING:
     from assay.checkers.engine.spark import Spark
 
 PART: Final = 100_000
-"""Operations of a part at most, about, unless one key has more."""
+"""Approximate maximum of operations in a part, unless one key has more."""
 PATIENCE: Final = 0.2
-"""Seconds between two attempts to end what is under way."""
+"""Seconds between two attempts to cancel running jobs."""
 
 ASKED: Final = "select {} from ops".format(", ".join(map(quoted, COLUMNS)))
 KEYS: Final = """
     select key, count(*) as operations, min("index") as first from ops group by key order by first
 """
 SAID: Final = pa.schema([pa.field("key", pa.string()), pa.field("said", pa.binary(), nullable=False)])
-"""What an executor gives back: a pickled ``Found``, or ``ModelError`` where an operation does not fit the model."""
+"""Result from an executor: a pickled ``Found``, or a ``ModelError`` if an operation does not fit the model."""
 
 Numbered = Generator[tuple[int, Found]]
 Rows = list[tuple[str | None, bytes]]
 Spent = Mapping[str | None, float]
-"""Seconds of a key's time that went by in a former attempt; of a key that is not in it, none."""
+"""Seconds of each key's time that an earlier attempt used; a missing key has used none."""
 
 
 @dataclass(frozen=True)
 class Keys:
-    """All keys of the history, by the lowest index of their operations; numbered so."""
+    """All keys of the history, numbered by the lowest index of their operations."""
 
     names: list[str | None]
     operations: list[int]
-    """Of each, those that do not count included."""
+    """Number of operations per key, including those that do not count."""
 
     def __len__(self) -> int:
         return len(self.names)
@@ -71,11 +71,11 @@ class Keys:
 def search_on_spark(
     spark: Spark, model: Model, *, limits: Limits = DEFAULT, progress: Progress = lambda what, done, total: None
 ) -> Judgement:
-    """``search`` of the session's view ``ops``: the same verdict in the same words.
+    """Judges the session's view ``ops`` like ``search``, with the same verdict and texts.
 
-    Of several operations that do not fit the model, ``ModelError`` names one of the key that was looked at first.
-    Raises ``EngineUnavailable`` where the executors cannot load what they need, and ``EngineError`` when the operations
-    cannot be read.
+    If several operations do not fit the model, ``ModelError`` names one of the first key examined. Raises
+    ``EngineUnavailable`` if the executors cannot load what they need, and ``EngineError`` if the operations cannot be
+    read.
     """
     begun = time.perf_counter()
     keys = Keys([], [])
@@ -126,9 +126,9 @@ def _require(spark: Spark, model: Model) -> None:
 
 
 def _missing(model: bytes) -> str:
-    """On an executor: what it cannot load, or nothing."""
+    """Runs on an executor. Returns what it cannot load, or an empty string."""
     try:
-        import pandas  # noqa: F401 - what Spark hands keys over with asks for it
+        import pandas  # noqa: F401 - Spark needs it to hand keys over
 
         import assay.checkers.linearizability.searcher  # noqa: F401 - loads what takes long
 
@@ -151,7 +151,7 @@ class _Search:
         self._numbers = {name: number for number, name in enumerate(keys.names)}
 
     def found(self, limits: Limits) -> Numbered:
-        """Each key, in any order: with a share of the memory, then one by one those that need more."""
+        """Yields each key, in any order: with a share of the memory, then one by one those that need more."""
         if not self._keys.names:
             return
         at_once = min(self._spark.parallelism, len(self._keys))
@@ -168,7 +168,7 @@ class _Search:
             yield from self._run([(number,) for number, _ in narrow], limits, 1, spent)
 
     def _run(self, divided: Sequence[Chunk], limits: Limits, at_once: int, spent: Spent | None = None) -> Numbered:
-        """A job for each chunk, so many at once. What was asked for in one that fails is asked for in halves."""
+        """Runs a job per chunk, that many at once. The keys of a failed chunk are requested again in halves."""
         function = _function(self._model, limits, spent or {})
         threads = ThreadPoolExecutor(at_once)
         under_way: dict[Future[Rows], Chunk] = {}
@@ -185,7 +185,7 @@ class _Search:
                     try:
                         rows = future.result()
                     except EngineError as error:
-                        self._spark.require_running()  # of its end no key is guilty
+                        self._spark.require_running()  # its end is no key's fault
                         if len(chunk) == 1:
                             yield chunk[0], self._died(chunk[0], error)
                         else:
@@ -197,14 +197,14 @@ class _Search:
                         yield self._numbers[key], _heard(said)
         finally:
             threads.shutdown(wait=False, cancel_futures=True)
-            begun = [future for future in under_way if not future.cancelled()]  # for ``wait`` these are never done
+            begun = [future for future in under_way if not future.cancelled()]  # ``wait`` ignores cancelled ones
             with suppress(EngineError):  # a Spark that is gone runs nothing
                 while wait(begun, timeout=0).not_done:
-                    self._spark.cancel()  # again and again, for a thread may just be about to begin a job
+                    self._spark.cancel()  # repeatedly, because a thread may be about to begin a job
                     wait(begun, timeout=PATIENCE)
 
     def _check_answered(self, chunk: Chunk, rows: Rows) -> None:
-        """A key that is never answered would pass, and one that is answered twice is two halves of itself."""
+        """Rejects missing and repeated answers: a missing key would pass, a repeated one was judged in two halves."""
         asked, answered = Counter(self._names(chunk)), Counter(key for key, _ in rows)
         if asked != answered:
             key = next(iter((asked - answered) or (answered - asked)))
@@ -214,7 +214,7 @@ class _Search:
         return [self._keys.names[number] for number in chunk]
 
     def _died(self, number: int, error: EngineError) -> Found:
-        # All operations of the key: only the model knows which of them count, and they are not seen here.
+        # All operations of the key, because only the model knows which of them count, and they are not available here.
         return Found(self._keys.operations[number], died(self._keys.names[number], f"was lost: {error}"))
 
 
@@ -235,7 +235,7 @@ def _function(model: Model, limits: Limits, spent: Spent) -> Callable[[pa.Table]
 
 
 def _say(task: bytes, ops: pa.Table) -> pa.Table:
-    """On an executor, of all operations of one key."""
+    """Runs on an executor, for all operations of one key."""
     model, limits, spent = _loaded(task)
     key = ops["key"][0].as_py()
     said: Found | ModelError

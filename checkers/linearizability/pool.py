@@ -1,9 +1,9 @@
-"""Processes that search keys side by side on this machine.
+"""Worker processes that search keys in parallel on this machine.
 
-They are started afresh instead of forked: this process has threads, of Arrow and perhaps of DuckDB, and nothing of what
-it runs (a script without a guard, pytest) is run again in them. Each has one connection to here; that it is closed is
-how either side learns that the other is gone. One that dies makes the key that it was at unknown, and another takes its
-place.
+They are started afresh instead of forked, because this process has threads of Arrow and perhaps of DuckDB. Starting
+them runs nothing of this process's program again (a script without a guard, pytest). Each has one connection to the
+pool; its closing tells either side that the other is gone. If a process dies, the key that it was searching is unknown,
+and another process replaces it.
 """
 
 import os
@@ -26,21 +26,21 @@ from assay.checkers.linearizability.model import Model
 WORKER: Final = "assay.checkers.linearizability.worker"
 
 Chunk = tuple[int, ...]
-"""Numbers of keys that are handed over together."""
+"""Numbers of keys that are sent together."""
 
 
 class Histories(Protocol):
-    """Where the history of a key comes from, by its number."""
+    """Source of a key's history, by its number."""
 
     def history(self, number: int) -> KeyHistory: ...
 
 
 class NotPortableError(Exception):
-    """Another process cannot load the model, or the actions that it gave; the message says why."""
+    """Another process cannot load the model, or the actions that it returned; the message says why."""
 
 
 class _Worker:
-    """A process, and what it was given and has not answered yet, in order."""
+    """A process, with its tasks that are not yet answered, in order."""
 
     def __init__(self) -> None:
         self.connection, theirs = Pipe()
@@ -58,7 +58,7 @@ class _Worker:
         self.given: deque[int] = deque()
 
     def send(self, message: object) -> bool:
-        """False: it is gone. Raises ``NotPortableError``."""
+        """Returns False if the process is gone. Raises ``NotPortableError`` for a message that cannot be pickled."""
         try:
             data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
         except Exception as error:
@@ -70,14 +70,14 @@ class _Worker:
         return True
 
     def receive(self) -> Any:
-        """Raises ``EOFError`` when it is gone."""
+        """Returns the next message. Raises ``EOFError`` if the process is gone."""
         try:
             return self.connection.recv()
         except (OSError, pickle.UnpicklingError) as error:
             raise EOFError from error
 
     def end(self) -> int:
-        """Its exit code; negative: the signal that ended it."""
+        """Ends the process. Returns its exit code, or the negative signal that ended it."""
         self.connection.close()
         if self.process.poll() is None:
             self.process.kill()
@@ -85,7 +85,7 @@ class _Worker:
 
 
 class Pool:
-    """``workers`` processes at most, started when there is work. A context manager: leaving it ends them all."""
+    """At most ``workers`` processes, started when there is work. Use as a context manager; leaving it ends them all."""
 
     def __init__(self, model: Model, workers: int) -> None:
         self._model = model
@@ -104,9 +104,10 @@ class Pool:
     def answers(
         self, encoded: Histories, chunks: Iterable[Chunk], limits: Limits, workers: int | None = None
     ) -> Generator[tuple[int, Answer]]:
-        """Each key's answer, in the order in which they come. ``workers``: at most so many at work at once.
+        """Yields each key's answer, in order of arrival. ``workers`` limits how many work at once.
 
-        Raises ``NotPortableError``: for the model before the first one, for what a key's actions hold at any time.
+        Raises ``NotPortableError``: for the model before the first answer, for the contents of a key's actions at any
+        time.
         """
         waiting = deque(chunks)
         while waiting or any(worker.given for worker in self._workers):
@@ -115,7 +116,7 @@ class Pool:
                 if worker.ready and not worker.given and waiting:
                     worker.given.extend(waiting.popleft())
                     histories = [(number, encoded.history(number)) for number in worker.given]
-                    worker.send((histories, limits))  # if it is gone, its connection says so next
+                    worker.send((histories, limits))  # a dead process is noticed next
             for worker in self._heard():
                 try:
                     message = worker.receive()
@@ -142,7 +143,7 @@ class Pool:
         return [worker for worker in self._workers if worker.connection in heard]
 
     def _buried(self, worker: _Worker, encoded: Histories, waiting: deque[Chunk]) -> Iterator[tuple[int, Answer]]:
-        """It was at the first key that it had not answered; the others of its chunk are for another process."""
+        """Handles a dead process: its first unanswered key is unknown, another process gets the rest of its chunk."""
         self._workers.remove(worker)
         code = worker.end()
         if not worker.ready:

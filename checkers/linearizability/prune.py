@@ -1,6 +1,6 @@
-"""The step from one return to the next: of the configurations that were kept, those that another one dominates go.
+"""The step from one return to the next: drops configurations that another one dominates.
 
-Rule 6 of the compiled search (``core``).
+This is rule 6 of the compiled search (``core``).
 """
 
 from typing import Final
@@ -26,12 +26,12 @@ from assay.checkers.linearizability.tables import (
 Ints = NDArray[np.int64]
 
 MOST_COMPARED: Final = 64
-"""Rows of one state that a new one is compared with; beyond that it is kept unasked."""
+"""Rows of one state that a new one is compared with; beyond that it is kept without comparison."""
 
 
 @compiled
 def forget(layout: Layout, memory: Memory, op: int) -> None:
-    """The operation is no longer pending."""
+    """Removes the operation from the pending ones."""
     counters = memory.counters
     slot, kind = layout.slot[op], layout.kind[op]
     if layout.reads[kind]:
@@ -50,10 +50,10 @@ def forget(layout: Layout, memory: Memory, op: int) -> None:
 
 @compiled
 def dominates(layout: Layout, memory: Memory, one: Ints, other: Ints, read_mask: Ints) -> bool:
-    """Whether ``one``, of the same state, can do all that ``other`` can.
+    """Returns whether ``one`` can do all that ``other``, with an equal state, can.
 
-    For each slot: optional can do what done and what open can; of a read, done can do what open can. And it has used no
-    more of any group.
+    For each slot, optional can do what done and what open can; for a read, done can do what open can. ``one`` also must
+    have used no more of any group.
     """
     for word in range(layout.words):
         done, optional = one[1 + word], one[1 + layout.words + word]
@@ -71,7 +71,7 @@ def dominates(layout: Layout, memory: Memory, one: Ints, other: Ints, read_mask:
 
 @compiled
 def settle(layout: Layout, memory: Memory, op: int) -> None:
-    """What was kept for the next return, less what is dominated, becomes current (rule 6)."""
+    """Moves the rows kept for the next return to the current ones, without dominated rows (rule 6)."""
     counters = memory.counters
     forget(layout, memory, op)
     read_mask = np.zeros(layout.words, np.int64)

@@ -1,10 +1,10 @@
-"""Where keys are searched: in this process while that takes next to no time, then in several.
+"""Schedules the search of keys: in this process while it is quick, then in several.
 
-Starting processes costs a second or two of processor time each, and how hard a key is cannot be known beforehand. So
-the first seconds pass here; what is left then, if it is more than one key, goes to as many processes as there are
-cores. What is said of a key does not depend on where it was searched: each of n processes has an n-th of the memory,
-and a key for which that is too little is searched once more with nothing next to it, with all of the memory, in what is
-left of its time.
+Starting processes costs a second or two of processor time each, and a key's difficulty is not known in advance. So the
+first seconds pass here. If more than one key is left then, the rest goes to as many processes as there are cores.
+
+The answer for a key does not depend on where it was searched. Each of n processes has an n-th of the memory. A key that
+needs more is searched once more, alone, with all of the memory and the rest of its time.
 """
 
 import os
@@ -21,22 +21,22 @@ from assay.checkers.linearizability.pool import Chunk, NotPortableError, Pool
 PATIENCE: Final = 2.0
 """Seconds after which other processes are worth their start."""
 CHUNK: Final = 2000
-"""Operations that are handed over together at most, unless one key has more."""
+"""Maximum of operations sent together, unless one key has more."""
 ROUNDS: Final = 8
-"""How often each process is given something at least, if there are keys enough: one of them may be hard."""
+"""Minimum number of chunks per process, if there are enough keys, because one of them may be hard."""
 
 Answers = Generator[tuple[int, Answer]]
 
 
 @dataclass(frozen=True)
 class ThisMachine:
-    """``workers``: processes at most, None: one per core. ``patience``: seconds before they are started."""
+    """``workers``: maximum of processes, None: one per core. ``patience``: seconds before they are started."""
 
     workers: int | None = None
     patience: float = PATIENCE
 
     def answers(self, encoded: Encoded, keys: Sequence[int], limits: Limits) -> Answers:
-        """The answer of each of these keys, in any order. Closing the iterator ends all that was started for it."""
+        """Yields the answer of each key, in any order. Closing the iterator ends everything started for it."""
         left = dict.fromkeys(keys)
         workers = min(self.workers or os.cpu_count() or 1, len(left))
         if workers > 1:
@@ -51,12 +51,12 @@ class ThisMachine:
                         del left[number]
                         yield number, found
             except NotPortableError:
-                pass  # what other processes cannot load is searched here
+                pass  # keys that other processes cannot load are searched here
         for number in left:
             yield number, answer(encoded.history(number), limits)
 
     def _first(self, encoded: Encoded, keys: Sequence[int], limits: Limits) -> Answers:
-        """What can be answered here before it pays to start other processes."""
+        """Yields the answers that are found here before starting other processes is worthwhile."""
         end = time.perf_counter() + self.patience
         for number in keys:
             patience = end - time.perf_counter()
@@ -70,7 +70,7 @@ class ThisMachine:
 
 
 def _side_by_side(pool: Pool, encoded: Encoded, keys: Sequence[int], limits: Limits, at_once: int) -> Answers:
-    """``at_once`` keys at once, with a share of the memory each; then one by one those that need more."""
+    """Searches ``at_once`` keys in parallel, with a share of the memory each; then one by one those that need more."""
     narrow: list[tuple[int, Answer]] = []
     divided = chunks({number: encoded.length(number) for number in keys}, at_once, CHUNK)
     for number, found in pool.answers(encoded, divided, limits.among(at_once), at_once):
@@ -83,7 +83,7 @@ def _side_by_side(pool: Pool, encoded: Encoded, keys: Sequence[int], limits: Lim
 
 
 def chunks(lengths: Mapping[int, int], at_once: int, most: int) -> list[Chunk]:
-    """Whole keys, the longest ones first, by the operations of each; ``most``: of a chunk, unless a key has more."""
+    """Divides whole keys, longest first, into chunks of at most ``most`` operations, unless one key has more."""
     enough = min(most, sum(lengths.values()) // (at_once * ROUNDS))
     found: list[Chunk] = []
     together: list[int] = []

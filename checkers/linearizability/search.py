@@ -1,7 +1,7 @@
-"""The entry: is a history linearizable by a model, key by key, and if not, why.
+"""Entry point: decides whether a history is linearizable by a model, key by key, and if not, why.
 
 The algorithm is picked for each key from the model and the data. A register whose values are unique is judged by the
-zones of its values, in near-linear time; everything else by the compiled search. The choice is noted in ``examined``.
+zones of its values, in near-linear time; everything else by the compiled search. ``examined`` records the choice.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Progress = Callable[[str, int, int], None]
-"""What is being done; how many operations are judged, of how many."""
+"""Receives the current activity, the number of operations judged, and the number of all operations."""
 HERE: Final = ThisMachine()
 
 
@@ -36,13 +36,16 @@ def search(
     place: ThisMachine = HERE,
     progress: Progress = lambda what, done, total: None,
 ) -> Judgement:
-    """Whether each key's operations can be put into one order that respects time and the model.
+    """Decides whether each key's operations can be put into one order that respects time and the model.
 
-    ``ops`` has the history's schema (``assay.harness.core.history``); null keys are one object. ``place``: in how many
-    processes keys are searched; it changes nothing but the time. ``fail``: there is no such order, and the findings
-    name, per key, the operation that has no place. ``unknown``: a limit was reached, or a process died, and no key
-    failed. ``KeyboardInterrupt`` ends it with what is known until then. Raises ``ModelError`` when the operations do
-    not fit the model.
+    ``ops`` has the history's schema (``assay.harness.core.history``); operations with a null key are one object.
+    ``place`` says in how many processes keys are searched, which affects only the time.
+
+    - ``fail``: there is no such order, and the findings name, per key, the operation that has no place.
+    - ``unknown``: a limit was reached, or a process died, and no key failed.
+
+    ``KeyboardInterrupt`` ends it with what is known so far. Raises ``ModelError`` if the operations do not fit the
+    model.
     """
     begun = time.perf_counter()
     encoded = encode(ops, model)
@@ -65,7 +68,7 @@ def search(
 
 
 def zones(encoded: Encoded) -> tuple[dict[int, Found], list[int]]:
-    """What zones show, by the number of the key, and the keys that have to be searched."""
+    """Returns what zones show, by the number of the key, and the keys that must be searched."""
     plain = plain_register(encoded.model) is not None
     zoned, rest = judge_zones(encoded, NONLINEARIZABLE) if plain else ({}, range(len(encoded.keys)))
     found = {key: Found(encoded.length(key), Answer(finding=finding), zoned=True) for key, finding in zoned.items()}

@@ -1,7 +1,7 @@
-"""Drives the search of one key: memory when it asks for some, the clock, the answer.
+"""Drives the search of one key: grows its memory, watches the clock, returns the answer.
 
-The search is compiled, unless there is little to do: it begins in plain Python where that may be faster than to load
-what is compiled, and goes on compiled where it was not.
+The search is compiled, unless there is little to do. A short search begins in plain Python because loading compiled
+code may take longer. If it is not done soon, it continues compiled.
 """
 
 import time
@@ -24,9 +24,9 @@ from assay.checkers.linearizability.workspace import OutOfMemory, States, Worksp
 BUDGET: Final = 200_000
 """Steps of a model between two looks at the clock."""
 PLAIN_STEPS: Final = 4_000
-"""Steps of models that a process does in plain Python at most: they take as long as to load what is compiled."""
+"""Maximum of model steps that a process runs in plain Python: they take as long as loading the compiled code."""
 PLAIN_OPERATIONS: Final = 300
-"""Of a key's history, at most, that is begun in plain Python."""
+"""Longest history of a key that is begun in plain Python."""
 
 CLAIMS: Final = {
     core.WRONG_READ: "reads, and changed the state",
@@ -34,20 +34,20 @@ CLAIMS: Final = {
     core.WRONG_TOTAL: "is total, and was refused",
     core.WRONG_LOST: "leads out of the lost state, and is not blind",
 }
-"""What an action did against what the model says of it."""
+"""How an action contradicted its model's claim about it."""
 
 
 @dataclass(frozen=True)
 class Searched:
-    """What was found of one key."""
+    """Result of one key's search."""
 
     order: tuple[int, ...] | None = None
-    """All operations in a legal order, if there is one and it was asked for; by ``index``."""
+    """All operations in a legal order, by ``index``, if there is one and it was requested."""
     why: NoPlace | None = None
     """Why there is none."""
     unknown: str | None = None
     spent: str | None = None
-    """Which limit was reached, if it is unknown: ``TIME`` or ``MEMORY``."""
+    """Which limit was reached, if the result is unknown: ``TIME`` or ``MEMORY``."""
     largest: int = 0
     """The most configurations kept at one return."""
     explored: int = 0
@@ -59,7 +59,9 @@ MEMORY: Final = "memory"
 
 
 def search_key(history: KeyHistory, limits: Limits, *, witness: bool = False) -> Searched:
-    """``witness``: a legal order is wanted, too. Raises ``ModelError`` when the model contradicts itself."""
+    """Searches one key's history. ``witness`` requests a legal order, too. Raises ``ModelError`` if the model
+    contradicts itself.
+    """
     model, space, layout = history.model, None, None
     deadline = None if limits.seconds is None else time.perf_counter() + limits.seconds - limits.spent
     try:
@@ -111,11 +113,13 @@ class _Plain:
 
 
 _plain = _Plain(PLAIN_STEPS)
-"""Of this process."""
+"""Shared by all searches of this process."""
 
 
 def _begins_plain(history: KeyHistory) -> bool:
-    """Else all is compiled from here on. A stranger's model is compiled at once: that shows whether it can be."""
+    """Returns whether the search begins in plain Python; otherwise compiles everything. A user's model is compiled at
+    once, which shows whether it can be.
+    """
     if all_compiled():
         return False
     known = not history.model.compiled or type(history.model).__module__.startswith("assay.checkers.")
@@ -126,7 +130,7 @@ def _begins_plain(history: KeyHistory) -> bool:
 
 
 def _never(state: int, f: int, x: int, y: int) -> tuple[bool, int]:
-    """What takes a compiled step's place where states are interned."""
+    """Takes the place of a compiled step if states are interned."""
     return False, state
 
 
@@ -136,7 +140,7 @@ def _step(step: Callable[..., Any]) -> Any:
 
 
 def _lay_out(history: KeyHistory, states: States) -> tuple[Layout, list[Action]]:
-    """The key's layout and its distinct actions, which the layout numbers in that order."""
+    """Returns the key's layout and its distinct actions, which the layout numbers in that order."""
     model, actions, action = history.model, history.actions, history.action
     if type(model).foresee is not Model.foresee:
         ends = [None if end == FOREVER else end for end in history.ret.tolist()]

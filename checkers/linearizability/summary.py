@@ -1,4 +1,4 @@
-"""What is said of each key, made into a judgement of the history: the same words wherever its keys were searched."""
+"""Combines the answers of all keys into a judgement, with texts that do not depend on where keys were searched."""
 
 from collections.abc import Mapping, Sized
 from dataclasses import dataclass
@@ -14,22 +14,23 @@ MOST_REASONS: Final = 20
 
 @dataclass(frozen=True)
 class Found:
-    """Of one key."""
+    """Answer for one key."""
 
     operations: int
-    """That count."""
+    """Number of operations that count."""
     answer: Answer
     zoned: bool = False
-    """By the zones of its values, and not by a search."""
+    """Whether the zones of its values decided the answer, without a search."""
 
 
 def summary(
     found: Mapping[int, Found], *, keys: int, operations: int, seconds: float, zone_seconds: float, interrupted: bool
 ) -> Judgement:
-    """``found``: by the number of the key, of ``keys`` that have operations that count.
+    """Returns the judgement. ``found`` has answers by the number of the key; ``keys`` counts those with operations that
+    count.
 
-    ``operations``: of the history; ``seconds``: that all of it took. Raises ``ModelError`` when the model contradicted
-    itself.
+    ``operations`` counts those of the whole history, ``seconds`` is the total time. Raises ``ModelError`` if the model
+    contradicted itself.
     """
     found = dict(sorted(found.items()))
     broken = [one.answer.broken for one in found.values() if one.answer.broken is not None]
@@ -68,7 +69,7 @@ def summary(
 
 
 def count(keys: Sized) -> str:
-    """So many keys, in words."""
+    """Returns the number of keys in words."""
     return f"{len(keys)} key{'' if len(keys) == 1 else 's'}"
 
 

@@ -1,6 +1,6 @@
-"""What the compiled search keeps: configurations in hash tables, the trail behind each, and transitions once asked for.
+"""Data of the compiled search: configurations in hash tables, the trail behind each, and known transitions.
 
-All memory belongs to the caller (``workspace``), which makes it larger where it is full.
+All memory belongs to the caller (``workspace``), which enlarges full arrays.
 """
 
 from typing import Any, Final, NamedTuple
@@ -13,7 +13,7 @@ from assay.checkers.linearizability.layout import Layout
 
 Ints = NDArray[np.int64]
 
-# Places in ``counters``. ``HEAD``: how many of ``current`` (phase 1) or ``seen`` (phase 2) are dealt with.
+# Positions in ``counters``. ``HEAD``: how many of ``current`` (phase 1) or ``seen`` (phase 2) are processed.
 # ``LARGEST``: the largest set of configurations kept at one return.
 EVENT, PHASE, AT, CURRENT, SEEN, NEXT, HEAD, TRAIL, PENDING = range(9)
 READS, OPEN, GENERATION, STAMP, REQUESTS, BUDGET, WIDEST, LARGEST, EXPLORED = range(9, 18)
@@ -21,7 +21,7 @@ COUNTERS: Final = 18
 
 
 class Memory(NamedTuple):
-    """All that changes. A row's trail is the place of its latest operation in the trail, whose parents lead back."""
+    """Mutable state. A row's trail is the position of its latest operation in the trail, whose parents lead back."""
 
     counters: Ints
     current: Ints
@@ -39,22 +39,22 @@ class Memory(NamedTuple):
     trail_op: Ints
     trail_event: Ints
     pending: Ints
-    """Operations that change something and are pending, the first to return first."""
+    """Pending operations that change something, ordered by return."""
     pending_reads: Ints
     available: Ints
-    """Per group, how many were called."""
+    """For each group, how many were called."""
     open_groups: Ints
     total_mask: Ints
     """The slots of pending operations that every state allows."""
     blind_state: Ints
-    """Per action: whether it is known (0, 1), and the state that it leaves."""
+    """For each action, whether it is known (0, 1), and the state that it leaves."""
     tried: Ints
     row: Ints
     requests: Ints
     known: Ints
-    """Transitions of interned models: state and action in one integer, -1 where there is none."""
+    """Transitions of interned models: state and action in one integer, -1 in empty entries."""
     known_next: Ints
-    """The state after it, or -1: refused."""
+    """The state after the transition, or -1 if the action was rejected."""
 
 
 @compiled
@@ -70,7 +70,7 @@ def hashed(row: Ints, width: int) -> int:
 
 @compiled
 def find(table: Ints, generation: int, rows: Ints, row: Ints, width: int) -> int:
-    """The place of ``row``'s entry, or of the free place where it belongs."""
+    """Returns the position of ``row``'s entry, or of the free position for it."""
     last = len(table) - 1
     place = hashed(row, width) & last
     while table[place] >> 32 == generation:
@@ -88,7 +88,7 @@ def find(table: Ints, generation: int, rows: Ints, row: Ints, width: int) -> int
 
 @compiled
 def keep(table: Ints, generation: int, rows: Ints, trails: Ints, count: int, row: Ints, trail: int, width: int) -> bool:
-    """Adds a row as number ``count`` unless it is there."""
+    """Adds a row as number ``count`` unless it is there. Returns whether it was added."""
     place = find(table, generation, rows, row, width)
     if table[place] >> 32 == generation:
         return False
@@ -125,7 +125,7 @@ def remember(known: Ints, known_next: Ints, keys: Ints, states: Ints) -> None:
 
 @compiled
 def transition(step: Any, interned: bool, layout: Layout, memory: Memory, state: int, kind: int) -> Any:
-    """1 and the next state; 0: refused; -1: not known yet, and asked for."""
+    """Returns 1 and the next state, 0 if rejected, or -1 if the transition is unknown and now requested."""
     if not interned:
         allowed, after = step(state, layout.f[kind], layout.x[kind], layout.y[kind])
         return (1 if allowed else 0), after
@@ -142,7 +142,7 @@ def transition(step: Any, interned: bool, layout: Layout, memory: Memory, state:
 
 @compiled
 def follow(memory: Memory, trail: int, op: int) -> int:
-    """A new entry of the trail. The caller made sure that there is room."""
+    """Appends an entry to the trail. The caller ensures that there is room."""
     counters = memory.counters
     at: int = counters[TRAIL]
     memory.trail_parent[at] = trail
@@ -154,7 +154,9 @@ def follow(memory: Memory, trail: int, op: int) -> int:
 
 @compiled
 def sweep(parent: Ints, op: Ints, event: Ints, count: int, trails: Ints) -> int:
-    """Drops what no row's trail leads back to; ``trails`` (negative: none) are renumbered. Returns what is left."""
+    """Drops entries that no row's trail leads back to. Renumbers ``trails`` (negative: none). Returns the number of
+    entries left.
+    """
     moved = np.zeros(count, np.int64)
     for index in range(len(trails)):
         at = trails[index]

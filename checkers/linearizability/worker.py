@@ -1,10 +1,14 @@
-"""One process of the pool: takes histories of keys, sends back an answer for each.
+"""Worker process of the pool: receives histories of keys and sends back an answer for each.
 
     python -P -m assay.checkers.linearizability.worker FD
 
-``FD`` is its end of a connection to the pool. The first message is a model, which is answered by None or by why it
-cannot be loaded; each further one a list of (number, history), and limits; each history is answered by (number, answer)
-as soon as it is searched. It ends with the pool, however that ends: the other side of the connection is then closed.
+``FD`` is its end of a connection to the pool.
+
+1. The first message is a model. The worker answers with None, or with the reason why it cannot load the model.
+2. Each further message is a list of (number, history), and limits. The worker answers each history with (number,
+   answer) as soon as it is searched.
+
+The worker ends with the pool, however that ends, because the other side of the connection is then closed.
 """
 
 import os
@@ -19,12 +23,12 @@ from queue import SimpleQueue
 from typing import Final
 
 OOM_SCORE: Final = "500"
-"""Of -1000 to 1000: where memory runs out the kernel is to end this process rather than the one that waits for it."""
+"""From -1000 to 1000: if memory runs out, the kernel should end this process rather than the one that waits for it."""
 
 
 def main(descriptor: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the pool ends its processes itself
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what a model prints is no answer
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # a model's output is no answer
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(OOM_SCORE)
     connection: Connection = Connection(descriptor)
@@ -45,7 +49,7 @@ def main(descriptor: int) -> None:
 
 
 def _listen(connection: Connection, tasks: SimpleQueue[bytes]) -> None:
-    """Runs next to the search, so that a pool that is gone is noticed during one."""
+    """Runs next to the search, so that a search notices when the pool is gone."""
     try:
         while True:
             tasks.put(connection.recv_bytes())

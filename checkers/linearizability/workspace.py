@@ -1,8 +1,7 @@
-"""Owns the memory of the compiled search, and so its limits: every array is made, and made larger, here.
+"""Owns the memory of the compiled search, and so its limits: every array is allocated and enlarged here.
 
-The limit holds for the bytes of all arrays together, the copy that is alive while one grows included, and of the states
-that an interned model has reached. The search stops before the array that would pass it is made, and within a megabyte
-of states.
+The limit counts the bytes of all arrays together, including the temporary copy while one grows, and of the states that
+an interned model has reached. The search stops before an array would exceed the limit, and within a megabyte of states.
 """
 
 from collections.abc import Callable, Hashable
@@ -19,22 +18,22 @@ from assay.checkers.linearizability.model import Action, Model, ModelError, aski
 Ints = NDArray[np.int64]
 
 ROWS: Final = 64
-"""Configurations that there is room for at first."""
+"""Initial room for configurations."""
 
 REQUESTS: Final = 256
 STATE: Final = 192
-"""Bytes of a state's number, of its places in a list and in a dict that is growing, and of what rounding wastes."""
+"""Overhead of a state in bytes: its number, its entries in a list and a growing dict, and rounding."""
 UNCOUNTED: Final = 1_000_000
-"""Bytes of new states after which the limit is looked at."""
+"""Bytes of new states after which the limit is checked."""
 NOWHERE: Final = -1
 
 
 class OutOfMemory(Exception):
-    """The limit would be passed; the message says at how many configurations."""
+    """The limit would be exceeded; the message says at how many configurations."""
 
 
 class States:
-    """Numbers for the states of an interned model, and what its ``step`` said."""
+    """Numbers for the states of an interned model, and the results of its ``step``."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
@@ -58,19 +57,20 @@ class States:
 
     @property
     def bytes(self) -> int:
-        """Of all states, with what it takes to find them, and of the table of transitions."""
+        """Bytes of all states with their indexes, and of the table of transitions."""
         return self._bytes + self.known.nbytes * 2
 
     def number(self, action: Action) -> int:
-        """The action's number in this table."""
+        """Returns the action's number in this table."""
         number = self._numbers.setdefault(action, len(self.actions))
         if number == len(self.actions):
             self.actions.append(action)
         return number
 
     def answer(self, requests: Ints, check: Callable[[int], None]) -> None:
-        """Steps each pair of state and action that was asked for. ``check`` is called with the bytes before they are
-        made."""
+        """Computes the transition of each requested pair of state and action. ``check`` is called with the bytes of
+        tables before they are allocated.
+        """
         keys = np.unique(requests)
         after = np.empty(len(keys), dtype=np.int64)
         counted = self._bytes
@@ -107,7 +107,7 @@ class States:
 
 @dataclass
 class Saved:
-    """Where the search stood at a return: enough to go on from there."""
+    """State of the search at a return, sufficient to resume from there."""
 
     counters: Ints
     arrays: dict[str, Ints]
@@ -120,7 +120,7 @@ class Saved:
 
 
 class Workspace:
-    """The memory of one key's search. Raises ``OutOfMemory`` where it would need more than ``limit`` bytes."""
+    """The memory of one key's search. Raises ``OutOfMemory`` if it would need more than ``limit`` bytes."""
 
     def __init__(self, layout: Layout, initial: int, limit: int, states: States) -> None:
         self.layout = layout
@@ -170,12 +170,12 @@ class Workspace:
 
     @property
     def bytes(self) -> int:
-        """Of all arrays, and of what is saved and interned."""
+        """Bytes of all arrays, and of what is saved and interned."""
         own: int = sum(array.nbytes for name, array in self.memory._asdict().items() if not name.startswith("known"))
         return own + self.states.bytes + (self.saved.bytes if self.saved else 0)
 
     def grow_rows(self) -> None:
-        """Twice the room for configurations."""
+        """Doubles the room for configurations."""
         memory, counters, width = self.memory, self.counters, self.layout.width
         room = 2 * len(memory.seen)
         self._check(8 * (3 * room * (width + 1) + 6 * room + room))
@@ -191,7 +191,7 @@ class Workspace:
         tables.rebuild(self.memory.next_table, generation, self.memory.next, int(counters[tables.NEXT]), width)
 
     def clear_trail(self) -> None:
-        """Drops what no configuration came from; if that is little, twice the room."""
+        """Drops trail entries that no configuration needs. If that frees little, it doubles the room."""
         memory, counters = self.memory, self.counters
         used = {"current": tables.CURRENT, "seen": tables.SEEN, "next": tables.NEXT}
         trails = [getattr(memory, f"{name}_trail")[: counters[place]] for name, place in used.items()]
@@ -213,7 +213,7 @@ class Workspace:
             self.memory = memory._replace(**{name: _longer(getattr(memory, name), 2 * room) for name in names})
 
     def answer(self) -> None:
-        """Steps what the search asked for, and hands it the table."""
+        """Computes the transitions that the search requested, and hands it the table."""
         count = int(self.counters[tables.REQUESTS])
         self.states.answer(self.memory.requests[:count], self._check)
         self.counters[tables.REQUESTS] = 0
@@ -221,7 +221,7 @@ class Workspace:
         self._check(0)
 
     def cut(self, kept: int) -> None:
-        """Goes on with the first ``kept`` configurations alone; the first time, all of them are saved."""
+        """Continues with only the first ``kept`` configurations. The first cut saves all of them."""
         if self.saved is None:
             arrays = {name: getattr(self.memory, name).copy() for name in Saved.KEPT}
             count = self.counters[tables.CURRENT]
@@ -231,7 +231,7 @@ class Workspace:
         self.counters[tables.CURRENT] = kept
 
     def restore(self) -> None:
-        """Back to where the set was cut for the first time, with all of it."""
+        """Returns to the first cut, with the whole set."""
         saved = self.saved
         assert saved is not None, "nothing was cut"
         for place in (tables.EVENT, tables.PHASE, tables.CURRENT, tables.PENDING, tables.READS, tables.OPEN):
@@ -241,9 +241,9 @@ class Workspace:
         self.saved = None
 
     def line(self, trail: int) -> list[tuple[int, int]]:
-        """The operations on the way to a configuration, in order, each with the event at which it was placed.
+        """Returns the operations on the way to a configuration, in order, each with the event at which it was placed.
 
-        One that ended info is given as its group's complement.
+        An operation that ended info is given as its group's complement.
         """
         found = []
         while trail != NOWHERE:
@@ -256,15 +256,15 @@ class Workspace:
         reached = state if model.compiled else self.states.states[state]
         try:
             return str(model.describe(reached, values))
-        except Exception as error:  # noqa: BLE001 - a user's model may raise anything, and a finding stays one
+        except Exception as error:  # noqa: BLE001 - a user's model may raise anything, and a finding must survive it
             return f"{reached!r} (describe raised {type(error).__name__}: {error})"
 
     def broken(self, what: str, actions: list[Action]) -> ModelError:
-        """``AT`` is an action that breaks its own claim."""
+        """Returns the error for the action ``AT``, which breaks its own claim."""
         return ModelError(f"{self.states.model.name}: {actions[int(self.counters[tables.AT])]} {what}")
 
     def _check(self, more: int) -> None:
-        """Raises before ``more`` bytes are made that the limit has no room for."""
+        """Raises ``OutOfMemory`` before ``more`` bytes would exceed the limit."""
         wanted = self.bytes + more
         if wanted > self.limit:
             configurations = int(self.counters[tables.SEEN] + self.counters[tables.NEXT])

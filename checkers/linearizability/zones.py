@@ -1,13 +1,16 @@
-"""Registers whose values are unique, in near-linear time: zones (Gibbons and Korach, "Testing shared memories", 1997).
+"""Registers with unique values in near-linear time: zones (Gibbons and Korach, "Testing shared memories", 1997).
 
-All operations on one value, its write and its reads, are a cluster; its zone lies between its first return and its last
-call. Where the first return is earlier the register held the value all that time (a forward zone), else one moment is
-enough (a backward one). A history is linearizable iff every value that was read was written, no read returned before
-its write was called, no two forward zones overlap, and no backward zone lies inside a forward one. One sort by where
-zones begin and a running maximum of where forward ones end finds all that contradict: O(n log n), for all keys at once.
+1. All operations on one value, its write and its reads, are a cluster. Its zone lies between its first return and its
+   last call.
+2. If the first return is earlier, the register held the value all that time (a forward zone). Otherwise one moment is
+   enough (a backward zone).
+3. A history is linearizable iff every read value was written, no read returned before its write was called, no two
+   forward zones overlap, and no backward zone lies inside a forward one.
+4. A sort by the begin of zones and a running maximum of the ends of forward ones find all violations: O(n log n), for
+   all keys at once.
 
-Conditions, key by key: reads and plain writes only, no value written twice, none that is the initial one. The initial
-value's zone begins before everything. A write that ended info counts only if its value was read.
+A key qualifies if it has only reads and plain writes, and no value is written twice or equals the initial one. The
+initial value's zone begins before everything. A write that ended info counts only if its value was read.
 """
 
 from __future__ import annotations
@@ -33,7 +36,7 @@ Zoned = tuple[dict[int, Finding | None], list[int]]
 
 
 def judge_zones(encoded: Encoded, anomaly: str) -> Zoned:
-    """For each key (its number) that fulfils the conditions, None or its first contradiction; and the other keys."""
+    """Returns None or the first contradiction for each key (its number) that qualifies, and the other keys."""
     assert encoded.model.register is not None
     read, write = encoded.model.register
     parts = np.array([action[:2] for action in encoded.actions], dtype=np.int64).reshape(-1, 2)[encoded.action]
@@ -61,7 +64,7 @@ def judge_zones(encoded: Encoded, anomaly: str) -> Zoned:
 
 
 def _violations(encoded: Encoded, rows: Ints, reads: Flags, value: Ints) -> dict[int, tuple[str, tuple[int, ...]]]:
-    """Per key with a violation: one of them in words, and its operations' rows."""
+    """Returns one violation per key that has any: its text, and its operations' rows."""
     found: dict[int, tuple[str, tuple[int, ...]]] = {}
     if len(rows) == 0:
         return found
@@ -117,7 +120,7 @@ def _violations(encoded: Encoded, rows: Ints, reads: Flags, value: Ints) -> dict
 
 
 def _reach(owner: Ints, forward: Flags, high: Ints) -> tuple[Ints, Ints]:
-    """For each zone, how far the forward zones of its key that come before it reach, and which one does."""
+    """Returns for each zone how far earlier forward zones of its key reach, and which one reaches that far."""
     count = len(owner)
     if count == 0:
         return high, owner
@@ -134,7 +137,7 @@ def _reach(owner: Ints, forward: Flags, high: Ints) -> tuple[Ints, Ints]:
 
 
 def _moments(cluster: Ints, time: Ints, wanted: Ints) -> Ints:
-    """Per cluster, an operation of it at that time, or -1."""
+    """Returns for each cluster one of its operations at that time, or -1."""
     found = np.full(len(wanted), -1, dtype=np.int64)
     there = np.flatnonzero(time == wanted[cluster])
     found[cluster[there]] = there
