@@ -1,15 +1,19 @@
-"""Where the checks' SQL runs: one text, three engines.
+"""Interface of the engines that run the checks' SQL: one SQL text, three engines.
 
-A check is SQL in the subset that DuckDB, Spark SQL and SQLite share, so all that it needs of an engine is this
-Protocol: Parquet parts as views, views and materialised tables from a text, rows back. SQLite, in process, serves most
-test runs and DuckDB the longer ones; Spark serves histories beyond one machine, and clusters. ``choice`` says which
-when.
+A check is SQL in the subset that DuckDB, Spark SQL and SQLite share. So an engine needs only this Protocol: Parquet
+files as views, views and materialised tables from SQL, rows as results. SQLite, in process, serves most test runs and
+DuckDB the longer ones. Spark serves histories beyond one machine, and clusters. ``engine_selection`` chooses.
 
-The subset, as measured: NULLS FIRST or LAST written always, ORDER BY ends in ``op, sub``; equal positions are folded
-first and windows use ROWS frames, never RANGE; no division, no arithmetic on an infinite ``ret``; sums are cast to
-bigint; no IGNORE NULLS, distinct windows, EXCLUDE, semi joins, recursion; no max_by, any_value or string_agg for
-witnesses. Names in double quotes, text in single ones; no quote and no backslash inside a text. No names that SQLite
-reserves, no columns named behind a subquery (``as t (a, b)``); whether something is so is 1 or 0.
+Rules of the subset, as measured:
+
+- NULLS FIRST or LAST is always written, and ORDER BY ends in ``op, sub``.
+- Equal positions are folded first, and windows use ROWS frames, never RANGE.
+- There is no division and no arithmetic on an infinite ``ret``. Sums are cast to bigint.
+- There is no IGNORE NULLS, distinct window, EXCLUDE, semi join or recursion, and no max_by, any_value or string_agg for
+  witnesses.
+- Names are in double quotes, texts in single ones, with no quote or backslash inside a text.
+- There are no names that SQLite reserves, and no columns named behind a subquery (``as t (a, b)``). Truth values are 1
+  and 0.
 """
 
 from __future__ import annotations
@@ -30,7 +34,7 @@ Row = Mapping[str, Any]
 T = TypeVar("T")
 
 INFINITY: Final = 9223372036854775807
-"""What an operation's missing ``ret`` is coalesced to; never computed with."""
+"""Replaces an operation's missing ``ret``; never used in arithmetic."""
 
 _TYPES: Final = {"int64": "bigint", "int32": "int", "bool": "boolean"}
 
@@ -40,17 +44,17 @@ class EngineError(Exception):
 
 
 class EngineExhausted(EngineError):
-    """Memory or the disk of temporary files did not suffice for a query; the message says what to do."""
+    """Memory or the disk for temporary files did not suffice for a query; the message says what to do."""
 
 
 class EngineUnavailable(EngineError):
-    """An engine is not available here; the message says what to install or give instead."""
+    """An engine is not available here; the message says what to install or choose instead."""
 
 
 class Engine(Protocol):
-    """Runs the checks' SQL. Names live as long as the engine; a name made again replaces the former one.
+    """Runs the checks' SQL. Names live as long as the engine; a redefined name replaces the former one.
 
-    Every method raises ``EngineError`` when the engine could not do it, such as when it finds a damaged file.
+    Every method raises ``EngineError`` if the engine fails, for example because of a damaged file.
     """
 
     @property
@@ -58,54 +62,57 @@ class Engine(Protocol):
         """``sqlite``, ``duckdb`` or ``spark``."""
 
     def register(self, name: str, parts: Sequence[Path], schema: pa.Schema) -> None:
-        """Parquet files become a view with exactly the columns of ``schema``; those that a file lacks are null in it.
+        """Creates a view of Parquet files with exactly the columns of ``schema``. Columns that a file lacks are null.
 
         Files may differ from the schema, and from each other, in the width of integers and in how text is stored.
         """
 
     def view(self, name: str, sql: str) -> None:
-        """``sql`` may be run once for each text that reads the view. An engine may look at it only then."""
+        """Defines a view. ``sql`` may run once for each query that reads the view; an engine may parse it only then."""
 
     def table(self, name: str, sql: str, *, fine: bool = False) -> None:
-        """Materialised once, of what its names stand for now; an engine may wait until something reads it. A table must
-        not be made of itself. ``fine``: it has nearly as many groups as rows, so that to make groups of each part of
-        the rows first only costs."""
+        """Defines a table, materialised once from the present meaning of the names in ``sql``.
+
+        An engine may wait until something reads the table. A table must not be made from itself. ``fine``: the table
+        has nearly as many groups as rows, so partial aggregation of parts would only cost.
+        """
 
     def lacks(self, name: str) -> bool:
-        """Whether a view or table has certainly no rows. False: it may have some."""
+        """Returns whether a view or table certainly has no rows. False: it may have some."""
 
     def holds(self, name: str) -> bool:
-        """Whether the engine was given a data set of this name before its judgement began."""
+        """Returns whether the engine was given a table of this name before its judgement began."""
 
     def rows(self, sql: str) -> list[Row]:
-        """All rows of a query that returns few."""
+        """Returns all rows of a query with few rows."""
 
     def arrow(self, sql: str) -> pa.Table:
-        """All rows of a query that returns many, in this process."""
+        """Returns all rows of a query with many rows, in this process."""
 
     def load(self, name: str, rows: pa.Table) -> None:
-        """Rows of this process become a table."""
+        """Creates a table from rows of this process."""
 
     def validator(self) -> AbstractContextManager[Engine]:
-        """What to ask whether the files can be a history at all, and of which kinds of effects: this engine, or one
-        that is quicker with files."""
+        """Returns the engine that validates the history and counts its kinds of effects: this one, or one that is
+        faster with files.
+        """
 
     def close(self) -> None:
-        """Lets go of all that was made. Idempotent."""
+        """Releases everything. Idempotent."""
 
 
 def sql_type(kind: pa.DataType | str) -> str:
-    """The name that DuckDB and Spark know this type of the format by."""
+    """Returns the name of a type of the format in DuckDB and Spark."""
     return _TYPES.get(str(kind), "string")
 
 
 def quoted(name: str) -> str:
-    """A column's name as all engines take it, whatever words they reserve."""
+    """Returns a column's name as all engines accept it, whatever words they reserve."""
     return f'"{name}"'
 
 
 def empty(schema: pa.Schema | DataSet) -> str:
-    """SQL of a relation with these columns and no rows."""
+    """Returns SQL of a relation with these columns and no rows."""
     columns = ", ".join(f"cast(null as {sql_type(field.type)}) as {quoted(field.name)}" for field in schema)
     return f"select {columns} where 1 = 0"
 
@@ -113,8 +120,10 @@ def empty(schema: pa.Schema | DataSet) -> str:
 def conformed(
     source: str, present: Sequence[str], schema: pa.Schema, types: Mapping[str, str] = MappingProxyType({})
 ) -> str:
-    """SQL of ``source``, which has the columns ``present``, with the columns and types of ``schema``; ``types``: those
-    that an engine has for some of the columns, by name."""
+    """Returns SQL that gives ``source``, which has the columns ``present``, the columns and types of ``schema``.
+
+    ``types`` overrides the types of some columns, by name.
+    """
     columns = ", ".join(
         f"cast({quoted(field.name) if field.name in present else 'null'} as "
         f"{types.get(field.name) or sql_type(field.type)}) "
@@ -125,7 +134,7 @@ def conformed(
 
 
 def shortened(sql: str) -> str:
-    """The beginning of a text, for an error."""
+    """Returns the beginning of a text, for an error."""
     text = " ".join(sql.split())
     return text if len(text) <= 200 else f"{text[:200]} ..."
 

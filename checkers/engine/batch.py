@@ -1,14 +1,14 @@
-"""Many small histories in one database: what all of them are asked is asked once.
+"""Judges many small histories in one database, so that a query common to them all runs once.
 
-A query on a few thousand rows costs what its planning costs, and each history is asked some three hundred. So the rows
-of all lie in tables with a run's number before their columns, and a text, the same as ever, is run for all of them at
-once: laterally, beneath a table of the runs' numbers, with names that stand for the rows of one run each. DuckDB makes
-joins and windows over all runs of it.
+A query on a few thousand rows costs as much as its planning, and each history needs some three hundred queries.
 
-Each history has an engine of its own (:class:`OfRun`), which judges as if it were alone. A relation is known by its
-text and by the relations that it reads, so that the same declaration of two runs is one, made once; one that differs,
-or reads rows that only one run has, is that run's. What a second run asks again is asked for all; what a run asks alone
-is asked for it alone.
+1. The tables hold the rows of all histories, with the run's number as an additional column.
+2. An unchanged SQL text runs for all runs at once: as a lateral join with a table of the runs' numbers, with names that
+   stand for the rows of one run each. DuckDB turns it into joins and windows over all runs.
+3. Each history has an engine of its own (:class:`OfRun`), which judges as if it were alone.
+4. A relation is identified by its text and by the relations that it reads. Equal declarations of two runs are one
+   relation, made once. A declaration that differs, or reads rows that only one run has, belongs to that run.
+5. A query that a second run repeats is run for all runs; a query of a single run is run for that run alone.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ else:
 KEPT_TEXTS: Final = 4_000
 _ORDERED: Final = re.compile(r"\border\s+by\b", re.IGNORECASE)
 _asked_again: set[str] = set()
-"""Texts that more than one run of this process has asked."""
+"""Texts that more than one run of this process has queried."""
 
 
 @dataclass(eq=False)
 class Node:
-    """One relation, of all runs or of one. ``table`` has its rows, once it is made, with the column ``run``."""
+    """A relation of all runs or of one. Once made, ``table`` has its rows, with the column ``run``."""
 
     number: int
     sql: str
@@ -48,7 +48,7 @@ class Node:
     """The only run that has it; None: all have."""
     made: bool = False
     lacks: bool | None = None
-    """Whether it has no rows of any run; None: not known yet."""
+    """Whether it has no rows of any run; None: unknown so far."""
     filled: frozenset[int] = frozenset()
     """The runs that have rows in it, once it is made and kept."""
 
@@ -58,9 +58,9 @@ class Node:
 
 
 class Together:
-    """The histories of a batch, by number from 0; their data sets are loaded first. Close it.
+    """The histories of a batch, by number from 0. Load their tables first, and close the object.
 
-    ``effects``: of all of them; few have DuckDB plan quickly, many have it plan well.
+    ``effects`` is the total number. With few of them DuckDB plans quickly, with many it plans well.
     """
 
     def __init__(self, runs: int, effects: int) -> None:
@@ -71,19 +71,19 @@ class Together:
         self._made = 0
         self._answers: dict[tuple[object, ...], dict[int, list[Row]]] = {}
         self._for_all: set[tuple[object, ...]] = set()
-        """What was asked for all already; an answer that is missing then is asked for alone."""
+        """Queries already run for all runs; an answer that is missing then is queried for its run alone."""
         self._base: dict[str, Node] = {}
         self._duck.run(f"create or replace temporary table together_runs as select range as run from range({runs})")
 
     def load(self, name: str, tables: Sequence[pa.Table]) -> None:
-        """The data set ``name`` of each run, in their order."""
+        """Loads the table ``name`` of each run, in their order."""
         numbered = [
             table.add_column(0, "run", pa.array([run] * table.num_rows, pa.int64())) for run, table in enumerate(tables)
         ]
         self._base[name] = self._loaded(pa.concat_tables(numbered), None)
 
     def engine(self, run: int) -> OfRun:
-        """For the judgement of one run."""
+        """Returns the engine for the judgement of one run."""
         return OfRun(self, run, dict(self._base))
 
     def close(self) -> None:
@@ -99,7 +99,7 @@ class Together:
         return self._loaded(rows.add_column(0, "run", pa.array([run] * rows.num_rows, pa.int64())), run)
 
     def node(self, sql: str, reads: Mapping[str, Node], *, kept: bool) -> Node:
-        """The relation of this text over these others."""
+        """Returns the relation of this text over these other relations."""
         identity = (sql, kept, *sorted((name, node.number) for name, node in reads.items()))
         if identity not in self._nodes:
             alone = {node.run for node in reads.values() if node.run is not None}
@@ -107,7 +107,7 @@ class Together:
         return self._nodes[identity]
 
     def lacks(self, node: Node) -> bool:
-        """Whether it has certainly no rows of any run; a table is made if need be."""
+        """Returns whether the relation certainly has no rows of any run; makes a table if necessary."""
         if node.lacks is None:
             if self._none(node.sql, node.reads, self._known) or self._none(node.sql, node.reads, self.lacks):
                 node.lacks = True
@@ -125,7 +125,7 @@ class Together:
         return rowless(sql)(lambda name: name in reads and lacks(reads[name]))
 
     def no_rows(self, sql: str, reads: Mapping[str, Node], run: int) -> bool:
-        """Whether a query has certainly no rows for this run."""
+        """Returns whether a query certainly has no rows for this run."""
 
         def absent(node: Node) -> bool:
             return self.lacks(node) or (node.kept and node.made and run not in node.filled)
@@ -151,8 +151,10 @@ class Together:
         return self._duck.arrow(self._of_one(sql, reads, run))
 
     def _of_all(self, sql: str, reads: Mapping[str, Node]) -> dict[int, list[Row]]:
-        """By run; those are missing whose rows may have an order, which is not kept here, and those of a text that
-        DuckDB cannot run for all.
+        """Returns the rows by run.
+
+        A run is missing if its rows may have an order, which is lost here. All are missing if DuckDB cannot run the
+        text for all runs at once.
         """
         found: dict[int, list[Row]] = {run: [] for run in range(self._runs)}
         try:
@@ -173,7 +175,7 @@ class Together:
         return f'select runs.run as "run of together", each.* from {runs} as runs cross join lateral ({inner}) as each'
 
     def _named(self, sql: str, reads: Mapping[str, Node], run: str) -> str:
-        """The text, in which each name stands for the rows of one run."""
+        """Returns the text with each name standing for the rows of one run."""
         if not reads:
             return sql
         for node in reads.values():
@@ -207,7 +209,7 @@ class Together:
 
 
 class OfRun:
-    """Satisfies ``Engine`` for one history of a batch."""
+    """Engine for one history of a batch."""
 
     name = "duckdb"
 
@@ -248,7 +250,7 @@ class OfRun:
         return nullcontext(self)
 
     def close(self) -> None:
-        """The others of the batch go on."""
+        """The others of the batch continue."""
 
     def _reads(self, sql: str) -> dict[str, Node]:
         return {word: self._names[word] for word in words(sql) if word in self._names}

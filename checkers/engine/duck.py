@@ -1,4 +1,4 @@
-"""DuckDB in this process: what serves a test run, and all that one machine can hold on its disk."""
+"""DuckDB in this process: serves test runs, and all histories that one machine can hold on its disk."""
 
 from __future__ import annotations
 
@@ -36,46 +36,51 @@ else:
 DEFAULT_MEMORY: Final = "4GB"
 NO_SPACE: Final = "No space left on device"
 KEPT_CELLS: Final = 250_000_000
-"""Some hundred queries of the checks look at each data set. So many values, of as many rows as there are of columns in
-which there are any, take about 1 GB.
+"""Maximum of values of a table that is kept decoded, counted as rows times columns with any values. They take about 1
+GB. Some hundred queries of the checks read each table.
 """
 STORED: Final = "stored_"
 KEPT_TEXTS: Final = 1_000
 """The checks have some 700 texts; those that name a history's files or operations come and go."""
 
 SMALL_ROWS: Final = 50_000
-"""Effects of a history for which planning a query takes longer than running it."""
+"""Histories with at most this many effects take longer to plan a query than to run it."""
 _NEEDED_OPTIMIZERS: Final = (
     "column_lifetime", "deliminator", "filter_pushdown", "in_clause", "unnest_rewriter", "unused_columns",
 )  # fmt: skip
-"""Those without which a plan over few rows may become a large one. The others cost a sixth of a small judgement."""
+"""Optimizers without which a plan over few rows may become a large one. The others cost a sixth of a small
+judgement."""
 _WRONG_LATERALLY: Final = ("projection_pullup",)
-"""After it DuckDB 2.0 does not find a column of some lateral joins, and the database is of no more use."""
+"""With it DuckDB 2.0 fails to find a column of some lateral joins, and the database is unusable afterwards."""
 
 CODED: Final = ("key", "kind", "outcome", "phase")
-"""Columns of texts that recur, by which checks join, group and sort."""
+"""Columns of repeated texts, by which checks join, group and sort."""
 MOST_CODES: Final = 1_000_000
 
 _CONFIG: Final = {"preserve_insertion_order": "false"}
 MOST_SESSIONS: Final = 4
-"""In one database: each leaves something behind, and after ten of them a judgement takes a fifth longer."""
+"""Sessions per database: each leaves something behind, and after ten of them a judgement takes a fifth longer."""
 _shared: dict[int, tuple[Any, int]] = {}
-"""By process, the database of small histories, and how many more it takes. To make one and let go of it costs
-as much as some thirty queries."""
+"""For each process, the database of small histories, and how many more sessions it takes. Creating and closing a
+database costs as much as some thirty queries.
+"""
 
 _numbers = itertools.count()
-"""Of types, which may be in one database with those of others."""
+"""Numbers for types, because one database may hold those of several sessions."""
 _read: dict[str, Any] = {}
-"""Statements by their texts. The checks ask each history the same, and to parse it takes a quarter of a judgement."""
+"""Parsed statements by text. The checks send the same texts for each history, and parsing takes a quarter of a
+judgement."""
 
 
 class DuckDB:
-    """Spills what does not fit into ``memory`` to a temporary folder that is removed in the end.
+    """Spills data that does not fit into ``memory`` to a temporary folder, which is removed in the end.
 
-    ``threads`` None: one per core. ``kept_cells``: a data set with at most so many values is decoded once and kept in
-    memory.
-    ``small``: for at most ``SMALL_ROWS`` effects, where nothing of this matters. ``lateral``: for texts that are asked
-    laterally. Use as a context manager, or close it.
+    - ``threads``: None means one per core.
+    - ``kept_cells``: a table with at most this many values is decoded once and kept in memory.
+    - ``small``: for at most ``SMALL_ROWS`` effects, where none of the other options matter.
+    - ``lateral``: for queries that run as lateral joins.
+
+    Use it as a context manager, or close it.
     """
 
     name = "duckdb"
@@ -133,9 +138,10 @@ class DuckDB:
             self.view(name, conformed(source, present, schema))
 
     def _coded(self, source: str, present: Sequence[str]) -> dict[str, str]:
-        """Types by which the texts of some columns are numbers, in the order of the texts, by the columns' names.
+        """Returns enum types for columns of repeated texts, by column. The codes are in the order of the texts.
 
-        They compare, sort and read as texts do, several times as fast; with other texts they are compared as texts.
+        Such columns compare, sort and read like texts, several times as fast. Comparisons with other texts compare
+        texts.
         """
         types = {}
         for column in CODED:
@@ -149,7 +155,7 @@ class DuckDB:
         return types
 
     def take(self, name: str, rows: pa.Table, schema: pa.Schema) -> None:
-        """Rows become a view with the columns of ``schema``; of those that they lack nothing is stored."""
+        """Creates a view of rows with the columns of ``schema``; nothing is stored for missing columns."""
         self._connection.register("loaded", rows)
         try:
             self._store(name, "loaded", rows.column_names, schema)
@@ -157,7 +163,7 @@ class DuckDB:
             self._connection.unregister("loaded")
 
     def _store(self, name: str, source: str, columns: Sequence[str], schema: pa.Schema) -> None:
-        """A view of a table that has these columns alone."""
+        """Creates a table of these columns alone, and a view of it."""
         types = self._coded(source, columns)
         kinds = {field.name: types.get(field.name) or sql_type(field.type) for field in schema}
         stored = ", ".join(f"cast({quoted(column)} as {kinds[column]}) as {quoted(column)}" for column in columns)
@@ -168,7 +174,7 @@ class DuckDB:
         self._deferred.declare(name, sql, kept=False)
 
     def table(self, name: str, sql: str, parameters: Sequence[Any] = (), *, fine: bool = False) -> None:
-        """``fine``: DuckDB finds out by itself. One with parameters is made at once."""
+        """Defines a table. DuckDB needs no hint ``fine``. A table with parameters is made at once."""
         if name in self._expected:
             self.load(name, self._expected[name])
         elif parameters:
@@ -178,7 +184,7 @@ class DuckDB:
             self._deferred.declare(name, sql, kept=True)
 
     def expect(self, tables: Mapping[str, pa.Table]) -> None:
-        """Tables of these names, when they are made, have these rows."""
+        """Sets the rows that the tables of these names have when they are made."""
         self._expected.update(tables)
 
     def holds(self, name: str) -> bool:
@@ -201,7 +207,7 @@ class DuckDB:
             raise _error(error, sql) from error
 
     def load(self, name: str, rows: pa.Table, *, coded: bool = False) -> None:
-        """``coded``: there are so many that texts that recur are better kept as numbers."""
+        """Creates a table. ``coded``: there are so many rows that repeated texts are better kept as numbers."""
         self._connection.register("loaded", rows)
         try:
             texts = [field.name for field in rows.schema if field.type == "string"]
@@ -218,7 +224,7 @@ class DuckDB:
         return nullcontext(self)
 
     def columns(self, sql: str, parameters: Sequence[Any] = ()) -> dict[str, np.ndarray[Any, Any]]:
-        """A query's columns; it returns no nulls."""
+        """Returns a query's columns; the query must not return nulls."""
         cursor = self._asked(sql, parameters)
         try:
             found: dict[str, np.ndarray[Any, Any]] = cursor.fetchnumpy()
@@ -232,7 +238,7 @@ class DuckDB:
             self._spill.cleanup()
 
     def _table(self, name: str, sql: str, parameters: Sequence[Any] = ()) -> None:
-        """Makes a table of what is there already."""
+        """Creates a table from relations that exist already."""
         self._deferred.redefine(name)
         self._deferred.given(name, self._filled(name, sql, parameters))
 
@@ -244,7 +250,7 @@ class DuckDB:
         return self._filled(relation.name, text)
 
     def _filled(self, name: str, sql: str, parameters: Sequence[Any] = ()) -> int:
-        """Makes a table; how many rows it has."""
+        """Creates a table. Returns its number of rows."""
         cursor = self.run(f"create or replace temporary table {name} as {sql}", parameters)
         return int(cursor.fetchall()[0][0])
 
@@ -253,7 +259,7 @@ class DuckDB:
         return self.run(sql, parameters)
 
     def fetched(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
-        """The rows of a query about what is there already. It may go wrong, or be interrupted, as they come."""
+        """Returns the rows of a query on existing relations. Fetching them may fail or be interrupted, too."""
         cursor = self.run(sql, parameters)
         names = [column[0] for column in cursor.description or ()]
         try:
@@ -262,7 +268,7 @@ class DuckDB:
             raise _error(error, sql) from error
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> Any:
-        """The cursor of a statement about what is there already."""
+        """Returns the cursor of a statement on existing relations."""
         try:
             return self._connection.execute(self._statement(sql), list(parameters) or None)
         except (duckdb.Error, RuntimeError) as error:
@@ -278,8 +284,8 @@ class DuckDB:
 
 
 def _small() -> Any:
-    """A connection, with temporary tables of its own, to the database that this process has for small histories."""
-    process = os.getpid()  # a forked one must not use its parent's
+    """Returns a connection, with its own temporary tables, to this process's database for small histories."""
+    process = os.getpid()  # a forked process must not use its parent's
     shared, left = _shared.get(process, (None, 0))
     if left == 0:
         shared, left = _database(process), MOST_SESSIONS
@@ -290,19 +296,19 @@ def _small() -> Any:
 def _database(process: int) -> Any:
     made = duckdb.connect(":memory:", config={"threads": 1, "memory_limit": DEFAULT_MEMORY, **_CONFIG})
     _spare(made, lambda name: name not in _NEEDED_OPTIMIZERS)
-    # DuckDB makes the folder when it needs one, and removes it.
+    # DuckDB creates the folder when it needs one, and removes it.
     made.execute("set temp_directory = ?", [f"{tempfile.gettempdir()}/assay-duckdb-small-{process}"])
     return made
 
 
 def _spare(connection: Any, spared: Callable[[str], bool]) -> None:
-    """Plans are made without these optimizers."""
+    """Disables these optimizers."""
     known = [name for (name,) in connection.execute("select name from duckdb_optimizers()").fetchall()]
     connection.execute(f"set disabled_optimizers = '{','.join(filter(spared, known))}'")
 
 
 def _as_texts(rows: pa.Table) -> pa.Table:
-    """Codes are nothing to anyone else."""
+    """Converts enum codes back to texts."""
     for place, field in enumerate(rows.schema):
         if hasattr(field.type, "value_type"):
             rows = rows.set_column(place, field.name, rows.column(place).cast(field.type.value_type))
@@ -310,7 +316,7 @@ def _as_texts(rows: pa.Table) -> pa.Table:
 
 
 def _error(error: Exception, sql: str) -> BaseException:
-    """What to raise for it. A Ctrl-C during a query arrives as a plain ``RuntimeError``."""
+    """Returns the exception to raise. A Ctrl-C during a query arrives as a plain ``RuntimeError``."""
     if "Query interrupted" in str(error):
         return KeyboardInterrupt(f"DuckDB was interrupted at {shortened(sql)}")
     said = f"DuckDB could not run {shortened(sql)}: {error}"
@@ -323,5 +329,5 @@ def _error(error: Exception, sql: str) -> BaseException:
 
 
 def _literally(part: Path) -> str:
-    """A path in which no character is a pattern."""
+    """Escapes a path so that no character of it is a pattern."""
     return re.sub(r"([*?\[])", r"[\1]", str(part)).replace("'", "''")

@@ -1,7 +1,7 @@
-"""DuckDB beside Spark: for a large history that one machine can read, with Spark's tasks for what is asked key by key.
+"""DuckDB next to Spark, for a large history that one machine can read: Spark's tasks answer the queries by key.
 
-What is left then looks at few rows, or at all but simply, and planning a query costs Spark a tenth of a second and more
-to compile it. So it is asked here, of the same files.
+The remaining queries read few rows, or read all in a simple way, and Spark needs a tenth of a second and more to plan
+and compile each. So DuckDB runs them here, on the same files.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from assay.harness.core.history import HistoryReader
 
 MEMORY: Final = "1GB"
-"""What DuckDB may take here, next to the driver and the tasks, before it spills."""
+"""Memory that DuckDB may take here, next to the driver and the tasks, before it spills."""
 
 
 class BesideSpark(DuckDB):
-    """Owns ``spark``."""
+    """DuckDB engine that owns the session ``spark`` and partitions histories with it."""
 
     name = "spark"
 

@@ -1,10 +1,12 @@
-"""When is it certain, from its text alone, that a query has no rows? When a relation that it needs has none.
+"""Decides from the text of a query whether it certainly has no rows, because a relation that it needs has none.
 
-Nearly everything that checks look for is absent, and what is made of nothing is nothing: half of all tables of a good
-history are empty because another one is. To bind, plan and run such a text costs milliseconds however few the rows are.
+Nearly everything that checks look for is absent, and relations derived from empty ones are empty: half of all tables of
+a good history. Binding, planning and running such a query costs milliseconds, however few the rows are.
 
-Inner joins need both sides and left joins their left one, a union needs what all of its parts need, and an aggregate
-without groups needs nothing, since it always has a row. What is not surely understood needs nothing, either.
+- Inner joins need both sides, and left joins their left one.
+- A union needs what all of its parts need.
+- An aggregate without groups needs nothing, because it always has a row.
+- Anything that is not surely understood needs nothing, either.
 """
 
 import re
@@ -13,25 +15,25 @@ from functools import lru_cache
 from typing import Any, Final
 
 Lacks = Callable[[str], bool]
-"""Says of a relation, by name, whether it has no rows."""
+"""Returns whether the relation of a name has no rows."""
 Rowless = Callable[[Lacks], bool]
-"""Says of a query whether it has no rows, from what is known of relations."""
+"""Returns whether a query has no rows, given a function that knows this of relations."""
 
 KEPT_TEXTS: Final = 2_000
 
 _TOKEN: Final = re.compile(r"'[^']*'|(?:[\w.]|\"\w+\")+|\S")
 _WORD: Final = re.compile(r"'[^']*'|(\w+)")
-"""Texts are passed over."""
+"""Skips quoted texts."""
 _ANY: Final = re.compile(r"\w+")
 _ESCAPE: Final = re.compile(r"--|/\*|\\")
 _APOSTROPHE: Final = re.compile(r"--|/\*|[\\$]|\"[^\"]*'")
-"""Where an apostrophe may begin no text."""
+"""Matches where an apostrophe may not begin a text."""
 _ODD: Final = frozenset("\"'$:;[")
-"""As tokens: names that are no words, other texts than those in apostrophes, names before what they name, lists."""
+"""Tokens that prevent an analysis: quoted names that are no words, other quotes, ``name: value``, lists."""
 
 _ENDS: Final = ("where", "group", "having", "order", "limit", "window", "qualify", "offset")
 _AFTER_ROWS: Final = ("order", "window", "qualify")
-"""Where there may be aggregates besides the columns and ``having``."""
+"""Clauses that may contain aggregates, apart from the columns and ``having``."""
 _JOINS: Final = (",", "join", "cross", "inner", "left")
 _UNKNOWN: Final = {
     "right", "full", "natural", "asof", "semi", "anti", "positional", "lateral", "except", "intersect",
@@ -55,7 +57,7 @@ def _always(lacks: Lacks) -> bool:
 
 
 def all_words(texts: Iterable[str], sql: Mapping[str, str]) -> set[str]:
-    """Those of texts, and of the relations that they name, and so on. ``sql``: of relations, by name."""
+    """Returns the words of the texts, of the relations that they name, and so on. ``sql`` has relations by name."""
     found: set[str] = set()
     left = list(texts)
     while left:
@@ -69,21 +71,21 @@ def all_words(texts: Iterable[str], sql: Mapping[str, str]) -> set[str]:
 
 @lru_cache(KEPT_TEXTS)
 def words(sql: str) -> tuple[str, ...]:
-    """In lower case, all that may be the name of a relation in there."""
+    """Returns all words, in lower case, that may be the name of a relation."""
     text = sql.lower()
     return tuple(dict.fromkeys(filter(None, (_ANY if _APOSTROPHE.search(text) else _WORD).findall(text))))
 
 
 @lru_cache(KEPT_TEXTS)
 def rowless(sql: str) -> Rowless:
-    """When ``sql`` has no rows, as far as its text says it."""
+    """Returns the condition under which ``sql`` has no rows, as far as its text shows it."""
     text = sql.lower()
     tokens = _TOKEN.findall(text)
     return _never if _ESCAPE.search(text) or not _ODD.isdisjoint(tokens) else _query(_nested(iter(tokens)), {})
 
 
 def _nested(tokens: Iterator[str]) -> list[Any]:
-    """The tokens, with a list for each pair of parentheses."""
+    """Returns the tokens, with a list for each pair of parentheses."""
     found: list[Any] = []
     for token in tokens:
         if token == ")":
@@ -108,7 +110,7 @@ def _query(tokens: list[Any], named: Mapping[str, Rowless]) -> Rowless:
 
 
 def _with(tokens: list[Any], named: Mapping[str, Rowless]) -> Rowless:
-    """What stands behind ``with``: ``name as (query), ...`` and the query that reads them."""
+    """Parses the part after ``with``: ``name as (query), ...`` and the query that reads them."""
     match tokens:
         case [str(name), "as", list(inner), ",", *rest]:
             return _with(rest, {**named, _plain(name): _query(inner, named)})
@@ -136,7 +138,7 @@ def _select(tokens: list[Any], named: Mapping[str, Rowless]) -> Rowless:
 
 
 def _grouped(tokens: list[Any]) -> bool:
-    """Whether there are groups of columns, so that no row makes no group."""
+    """Returns whether rows are grouped by columns, so that without rows there is no group."""
     for at, token in enumerate(tokens[:-2]):
         if token == "group" and tokens[at + 1] == "by":
             return isinstance(tokens[at + 2], str) and tokens[at + 2] != "all"
@@ -144,7 +146,8 @@ def _grouped(tokens: list[Any]) -> bool:
 
 
 def _aggregates(tokens: list[Any]) -> bool:
-    """Whether there may be an aggregate; a window is none. One in a subquery may be about the rows out here."""
+    """Returns whether there may be an aggregate; a window is none. An aggregate in a subquery may be over the outer
+    rows."""
     for at, token in enumerate(tokens):
         if not isinstance(token, list):
             continue
@@ -156,28 +159,28 @@ def _aggregates(tokens: list[Any]) -> bool:
 
 
 def _needed(tokens: list[Any], named: Mapping[str, Rowless]) -> Iterator[Rowless]:
-    """Of what stands behind ``from``: each relation without which there is no row."""
+    """Yields each relation after ``from`` without which there is no row."""
     at, optional = 0, False
     while at < len(tokens):
         item, after = tokens[at], tokens[at + 1] if at + 1 < len(tokens) else None
         if not optional:
             if isinstance(item, list):
                 yield _query(item, named)
-            elif not isinstance(after, list):  # else it is a function
+            elif not isinstance(after, list):  # otherwise it is a function
                 yield _relation(_plain(item), named)
         at += 1
         behind = at
         while at < len(tokens) and not _joins(tokens, at):
             at += 1
         if optional and "on" not in tokens[behind:at] and "using" not in tokens[behind:at]:
-            return  # what is joined next is within what may be missing
+            return  # the next join is inside an optional part
         optional = at < len(tokens) and tokens[at] == "left"
         while at < len(tokens) and tokens[at] in (*_JOINS, "outer"):
             at += 1
 
 
 def _joins(tokens: list[Any], at: int) -> bool:
-    """Whether another relation is joined here; ``left`` may be a function, too."""
+    """Returns whether another relation is joined here; ``left`` may also be a function."""
     called = at + 1 < len(tokens) and isinstance(tokens[at + 1], list)
     return tokens[at] in _JOINS and not (tokens[at] == "left" and called)
 

@@ -1,8 +1,9 @@
-"""Which engine judges a history, and the one Spark that a session shares.
+"""Chooses the engine for a history, and owns the Spark application that a session shares.
 
-``auto`` takes SQLite for some thousand rows (``small``); DuckDB up to ``FITS_ROWS`` effects and ``FITS_BYTES`` of
-Parquet, which one machine judges with some gigabytes of memory and what it spills to its disk; beyond, Spark, if it is
-installed; and Spark whenever a master is named.
+- ``auto`` uses SQLite for some thousand rows (``small``).
+- It uses DuckDB up to ``FITS_ROWS`` effects and ``FITS_BYTES`` of Parquet. A single machine judges them with some
+  gigabytes of memory and its disk.
+- It uses Spark beyond that, if Spark is installed, and whenever a master is named.
 """
 
 from __future__ import annotations
@@ -35,31 +36,34 @@ ENGINES: Final = (AUTO, SQLITE, DUCKDB, SPARK)
 
 SMALL: Final = ("ops", "effects")
 SMALL_ROWS: Final = 6_000
-"""Of these. From some three thousand on, of a history that has one sort of objects and nothing else, DuckDB is quicker
-than SQLite; from ten thousand on of any other."""
+"""Maximum of rows in ``SMALL``. A history with one sort of objects and nothing else is faster on DuckDB from some three
+thousand rows on, any other from ten thousand on.
+"""
 SMALL_ROWS_IN_ALL: Final = 25_000
-"""Of all data sets. Few checks look at servers' events, disks and answers."""
+"""Maximum of rows in all tables. Few checks read servers' events, disks and answers."""
 MOST: Final = 2**52
-"""Whole numbers of a history that SQLite judges. What does not fit into 64 bits it would make something else of, where
-DuckDB raises an error."""
+"""Largest whole numbers of a history for SQLite. SQLite would silently change a result beyond 64 bits, while DuckDB
+raises an error.
+"""
 SUMMED: Final = ("value", "zxid")
-"""Columns of which checks make sums, which DuckDB and Spark make of more than 64 bits."""
+"""Columns that checks sum, which DuckDB and Spark do with more than 64 bits."""
 MOST_SUMMED: Final = 2**48
-"""Of these so many rows do fit."""
+"""Up to this value, the sum of that many rows fits."""
 
 FITS_ROWS: Final = 500_000_000
 FITS_BYTES: Final = 16 * 1024**3
-"""What DuckDB judges on one machine. Its tables take about as much disk again as three times the Parquet files."""
+"""Limit for DuckDB on one machine. Its tables need about three times the size of the Parquet files on disk."""
 
 ONE_GROUP: Final = 122_880
-"""DuckDB shares out a table by groups of so many rows: a history of one group has nothing for a second thread."""
+"""DuckDB divides a table by groups of this many rows: a history of one group has no work for a second thread."""
 
 
 class Engines:
-    """Opens an engine for each history. Starts Spark with the first history that needs it and keeps it until closed.
+    """Opens an engine for each history. Starts Spark for the first history that needs it and keeps it until closed.
 
-    ``threads``, ``memory``: of DuckDB; no threads: one per core. ``spark`` False: ``auto`` is never Spark, whatever the
-    history's size. Raises ``ValueError`` for a name that is none, or a master for another engine than Spark.
+    ``threads`` and ``memory`` are DuckDB's; None threads means one per core. ``spark`` False: ``auto`` never chooses
+    Spark, whatever the history's size. Raises ``ValueError`` for an unknown name, or for a master with another engine
+    than Spark.
     """
 
     def __init__(
@@ -89,7 +93,7 @@ class Engines:
         self.close()
 
     def check(self) -> None:
-        """Raises ``EngineUnavailable`` when an engine was asked for and what it needs is not there."""
+        """Raises ``EngineUnavailable`` if the requested engine lacks what it needs."""
         if self._engine == SQLITE:
             require()
         if self._engine == SPARK or self._master is not None:
@@ -97,7 +101,7 @@ class Engines:
         require_reachable(self._master)
 
     def pick(self, reader: HistoryReader) -> str:
-        """``sqlite``, ``duckdb`` or ``spark``."""
+        """Returns ``sqlite``, ``duckdb`` or ``spark``."""
         if self._engine != AUTO:
             return self._engine
         if self._master is not None:
@@ -107,17 +111,17 @@ class Engines:
         return DUCKDB if not self._may_be_spark or fits(reader) or not _available() else SPARK
 
     def spark(self, rows: int) -> Spark | None:
-        """A session for work that is no SQL, on so many rows, if Spark was asked for; else None.
+        """Returns a session for non-SQL work on that many rows if Spark was requested, else None.
 
-        Raises ``EngineUnavailable`` when Spark is not installed.
+        Raises ``EngineUnavailable`` if Spark is not installed.
         """
         return self._spark(rows) if self._engine == SPARK or self._master is not None else None
 
     @contextmanager
     def open(self, reader: HistoryReader, *, shared: bool = True) -> Iterator[Engine]:
-        """An engine for this history alone. Raises ``EngineUnavailable`` when Spark is wanted and is not available.
+        """Yields an engine for this history alone. Raises ``EngineUnavailable`` if Spark is wanted but not available.
 
-        ``shared``: all texts that it will be asked are ones that SQLite understands as the others do.
+        ``shared``: SQLite understands all texts of the checks as the other engines do.
         """
         effects = reader.rows("effects")
         match self.pick(reader):
@@ -129,7 +133,7 @@ class Engines:
                     yield lite
             case _:
                 threads = 1 if effects <= ONE_GROUP and self._threads is None else self._threads
-                few = effects <= FEW_EFFECTS and self._memory == DEFAULT_MEMORY  # they share a database
+                few = effects <= FEW_EFFECTS and self._memory == DEFAULT_MEMORY  # these share a database
                 with DuckDB(memory=self._memory, threads=threads, small=few) as duck:
                     yield duck
 
@@ -175,7 +179,7 @@ def _require() -> None:
 
 
 def small(reader: HistoryReader) -> bool:
-    """Whether SQLite judges it as the others do, and sooner."""
+    """Returns whether SQLite judges the history with equal results, and faster."""
     few = sum(map(reader.rows, SMALL)) <= SMALL_ROWS and sum(map(reader.rows, DATA_SETS)) <= SMALL_ROWS_IN_ALL
     if not few or not available():
         return False
@@ -188,7 +192,7 @@ def small(reader: HistoryReader) -> bool:
 
 
 def _sizes(reader: HistoryReader, name: str) -> Iterator[Mapping[str, float]]:
-    """Of a data set's parts, by column of whole numbers, the most that one of them, or its negative, is."""
+    """Yields, for each part of a table, the largest absolute value of each whole-number column."""
     table = reader.in_memory(name)
     if table is None:
         yield from map(sizes, reader.paths(name))
@@ -203,6 +207,6 @@ def _sizes(reader: HistoryReader, name: str) -> Iterator[Mapping[str, float]]:
 
 
 def fits(reader: HistoryReader) -> bool:
-    """Whether DuckDB on this machine is expected to judge it."""
+    """Returns whether DuckDB on this machine is expected to judge it."""
     size = sum(path.stat().st_size for name in ("ops", "effects") for path in reader.paths(name))
     return reader.rows("effects") <= FITS_ROWS and size <= FITS_BYTES

@@ -1,7 +1,7 @@
-"""Relations that are made when a query reads them, and that are known to be empty before they are made.
+"""Relations that are made only when a query reads them, and that may be known to be empty before that.
 
-A judgement declares some three hundred views and tables, and many of them are never read: because the history has
-nothing of that kind, or because what reads them has no rows anyhow (``needs``).
+A judgement declares some three hundred views and tables. Many are never read, because the history has no such data, or
+because the reading query has no rows anyway (``empty_relations``).
 """
 
 from collections.abc import Callable, Iterator
@@ -12,31 +12,33 @@ from assay.checkers.engine.empty_relations import Lacks, rowless, words
 
 @dataclass
 class Relation:
-    """``kept``: a table, made from what its names stand for now. ``sql`` None: the engine has made it otherwise."""
+    """Declared relation. ``kept``: a table, made from the present meaning of its names. ``sql`` None: made by other
+    means."""
 
     name: str
     sql: str | None
     kept: bool
     reads: tuple[str, ...] = ()
-    """The names in ``sql``, and perhaps more: a column may be called as a relation is."""
+    """The names in ``sql``, and perhaps more, because a column may have the name of a relation."""
     made: bool = False
     lacks: bool | None = None
-    """Whether it has no rows; None: not known yet."""
+    """Whether it has no rows; None: unknown so far."""
     current: bool = True
-    """Whether what it reads is still what it was when it was declared."""
+    """Whether the relations that it reads are still those of its declaration."""
 
 
 class Deferred:
-    """By name, the relations of a session. A name that is given again stands for the new one from then on."""
+    """The relations of a session, by name. A redefined name stands for the new relation from then on."""
 
     def __init__(self, make: Callable[[Relation], int | None]) -> None:
-        """``make``: makes a relation, whose inputs are there; the number of rows of a table, None of a view."""
+        """``make`` makes a relation whose inputs exist, and returns the number of rows of a table, or None for a
+        view."""
         self._make = make
         self._relations: dict[str, Relation] = {}
         self._readers: dict[str, set[str]] = {}
 
     def declare(self, name: str, sql: str, *, kept: bool) -> None:
-        """What has been declared already, and would have the same rows again, is left as it is."""
+        """Declares a relation. An equal declaration that would have equal rows is kept."""
         name = name.lower()
         former = self._relations.get(name)
         if former is not None and former.current and (former.sql, former.kept) == (sql, kept):
@@ -45,25 +47,26 @@ class Deferred:
         self._define(Relation(name, sql, kept, reads))
 
     def redefine(self, name: str) -> None:
-        """Before a table is made by other means: makes what must be made of the former of that name."""
+        """Prepares a table made by other means: makes everything that must still read the former relation of that
+        name."""
         self._release(name.lower())
 
     def given(self, name: str, rows: int) -> None:
-        """A table that was made by other means."""
+        """Registers a table that was made by other means."""
         self._define(Relation(name.lower(), None, kept=True, made=True, lacks=rows == 0))
 
     def ensure(self, sql: str) -> None:
-        """Makes what ``sql`` reads."""
+        """Makes the relations that ``sql`` reads."""
         for word in words(sql):
             if word in self._relations:
                 self._ensure(self._relations[word])
 
     def no_rows(self, sql: str) -> bool:
-        """Whether ``sql`` certainly has no rows; perhaps some of what it reads is made to find that out."""
+        """Returns whether ``sql`` certainly has no rows; may make some of the relations that it reads."""
         return rowless(sql)(self.known) or rowless(sql)(self.lacks)
 
     def known(self, name: str) -> bool:
-        """Whether a relation is known to have no rows, without making any."""
+        """Returns whether a relation is known to have no rows, without making any."""
         relation = self._relations.get(name)
         if relation is None:
             return False
@@ -72,7 +75,7 @@ class Deferred:
         return relation.lacks is True
 
     def lacks(self, name: str) -> bool:
-        """Whether a relation certainly has no rows; a table is made if need be."""
+        """Returns whether a relation certainly has no rows; makes a table if necessary."""
         relation = self._relations.get(name)
         if relation is None:
             return False
@@ -99,7 +102,7 @@ class Deferred:
             relation.lacks = rows == 0
 
     def _release(self, name: str) -> None:
-        """Before ``name`` stands for something else."""
+        """Must be called before ``name`` stands for another relation."""
         readers = list(self._reading(name))
         for reader in readers:
             if reader.kept:
@@ -120,7 +123,7 @@ class Deferred:
             self._readers.setdefault(name, set()).add(new.name)
 
     def _reading(self, name: str) -> Iterator[Relation]:
-        """What reads a relation, by itself or through views."""
+        """Yields the relations that read a relation, directly or through views."""
         for reader in self._readers.get(name, ()):
             relation = self._relations[reader]
             yield relation
@@ -129,7 +132,8 @@ class Deferred:
 
 
 def _made_of_none(relation: Relation, lacks: Lacks) -> bool:
-    """Whether it has no rows for lack of those it reads. What was declared after it is none of them: when that changes,
-    this one would not be asked again.
+    """Returns whether a relation has no rows because relations that it reads have none.
+
+    Relations declared later do not count: if they changed, this one would not be evaluated again.
     """
     return relation.sql is not None and rowless(relation.sql)(lambda name: name in relation.reads and lacks(name))

@@ -1,4 +1,4 @@
-"""What a Parquet file's footer says of a column's values, without reading them."""
+"""Reads statistics of a column's values from a Parquet file's footer, without reading the values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ UNBOUNDED: Final = float("inf")
 
 
 def has_values(parts: Sequence[Path], name: str) -> bool:
-    """Whether some file may have a value in this column."""
+    """Returns whether some file may have a value in this column."""
     import pyarrow.parquet as pq
 
     for part in parts:
@@ -25,7 +25,7 @@ def has_values(parts: Sequence[Path], name: str) -> bool:
 
 
 def sizes(part: Path) -> Mapping[str, float]:
-    """By column of whole numbers, the most that one of them, or its negative, may be; 0 where there is none."""
+    """Returns the largest possible absolute value of each whole-number column; 0 without values."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -39,7 +39,7 @@ def sizes(part: Path) -> Mapping[str, float]:
 
 
 def _groups(metadata: pq.FileMetaData, place: int) -> Iterator[Any]:
-    """What is known of the column in each group of rows."""
+    """Returns the metadata of the column in each row group."""
     return (metadata.row_group(number).column(place) for number in range(metadata.num_row_groups))
 
 

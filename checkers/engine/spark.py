@@ -1,8 +1,8 @@
-"""Spark: the same SQL text where one machine's memory and disk do not suffice, and on clusters.
+"""Spark engine: runs the checks' SQL if one machine's memory and disk do not suffice, and on clusters.
 
-Each ``Spark`` is one session of a ``SparkApplication``. Tables are materialised with a local checkpoint: it cuts the
-plan, so that a view over ten tables is not planned from the files up again, and needs no shared disk. Of a large
-history that is done when something reads them, and what can be asked key by key is asked in tasks (``spark_parts``).
+Each ``Spark`` is one session of a ``SparkApplication``. Tables are materialised with a local checkpoint. The checkpoint
+cuts the plan, so that a view over ten tables is not planned from the files up again, and it needs no shared disk. For a
+large history this happens when something reads the table, and tasks answer the queries by key (``spark_parts``).
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ if TYPE_CHECKING:
     from assay.harness.core.history import HistoryReader
 
 VALIDATION_MEMORY: Final = "1GB"
-"""What DuckDB may take next to the driver."""
+"""Memory that DuckDB may take next to the driver."""
 
 PATIENCE: Final = 0.2
-"""Seconds from one look at how far a job is to the next."""
+"""Seconds between two checks of a job's progress."""
 
 
 class Spark:
-    """One session of a ``SparkApplication``."""
+    """A session of a ``SparkApplication``."""
 
     name = "spark"
 
     def __init__(self, session: SparkSession, *, large: bool = False) -> None:
-        """``large``: that nothing be made which no one reads, or which has no rows, is worth a look at each table."""
+        """``large``: it is worth checking each table, to skip tables that no query reads or that have no rows."""
         self._session = session
         self._large = large
         self._deferred = Deferred(self._make)
@@ -128,7 +128,7 @@ class Spark:
             return int(not (self._large and made.isEmpty()))
 
     def _asked(self, sql: str) -> DataFrame:
-        """The query, once what it reads is there."""
+        """Returns the query, after making the relations that it reads."""
         self._deferred.ensure(sql)
         return self._planned(sql)
 
@@ -142,18 +142,18 @@ class Spark:
 
     @property
     def parallelism(self) -> int:
-        """How many tasks run at once."""
+        """Number of tasks that run at once."""
         return max(1, self._session.sparkContext.defaultParallelism)
 
     def require_running(self) -> None:
-        """Raises ``EngineError`` where Spark itself has ended: its JVM, or, by its cluster's will, its context."""
+        """Raises ``EngineError`` if Spark itself has ended: its JVM, or its context, ended by its cluster."""
         with failures("find out whether it is there"):
             stopped = self._session.sparkContext._jsc.sc().isStopped()
         if stopped:
             raise EngineError(CONTEXT_STOPPED)
 
     def everywhere(self, function: Callable[[bytes], str], argument: bytes) -> list[str]:
-        """What a function of a module says on executors, called by as many tasks as run at once."""
+        """Returns the results of a module's function on executors, called by as many tasks as run at once."""
         tasks = self.parallelism
         with failures(f"run {function.__module__}.{function.__name__}"):
             found: list[str] = self._session.sparkContext.parallelize([argument] * tasks, tasks).map(function).collect()
@@ -167,9 +167,9 @@ class Spark:
         schema: pa.Schema,
         parts: Sequence[Sequence[str | None]],
     ) -> Grouped:
-        """What ``function`` makes of all rows that ``sql`` has of one key: rows of ``schema``. For texts as keys.
+        """Returns what ``function`` makes of all rows that ``sql`` has of one key: rows of ``schema``. Keys are texts.
 
-        ``parts``: keys, each in one part; of others nothing is made. Needs pandas, here and on the executors.
+        ``parts``: the wanted keys, each in one part. Other keys are skipped. Needs pandas, here and on the executors.
         """
         keys = [one for part in parts for one in part]
         numbers = [number for number, part in enumerate(parts) for _ in part]
@@ -188,9 +188,10 @@ class Spark:
     def each(
         self, function: Callable[[bytes], bytes], arguments: Sequence[bytes], progress: Callable[[int], None]
     ) -> list[bytes]:
-        """What a function of a module makes of each argument, on the executors, as one job with a task for each.
+        """Returns the results of a module's function for each argument, as one job on the executors with a task for
+        each.
 
-        ``progress`` is called with how many are done. Ctrl-C ends the job.
+        ``progress`` is called with the number of finished tasks. Ctrl-C ends the job.
         """
         what = f"run {function.__module__}.{function.__name__}"
         wanted = self._session.sparkContext.parallelize(arguments, len(arguments)).map(function)
@@ -202,7 +203,8 @@ class Spark:
         return self.parted(self, history, question, progress) if self._large and self.shares() else None
 
     def shares(self) -> bool:
-        """Whether its tasks can load what they need to judge a part; a cluster's nodes may have no Python packages."""
+        """Returns whether its tasks can load what they need to judge a part; a cluster's nodes may lack Python
+        packages."""
         return self._local or not any(self.everywhere(lacking, b""))
 
     def expect(self, tables: Mapping[str, pa.Table]) -> None:
@@ -215,12 +217,12 @@ class Spark:
         question: Callable[[Engine], T],
         progress: Callable[[int, int], None],
     ) -> list[T] | None:
-        """``here`` has the history's data sets, and ``effect_kinds``."""
+        """Judges by key. ``here`` has the history's tables, and ``effect_kinds``."""
         if history.translation("effects") or history.in_memory("effects") is not None:
-            return None  # these are not the rows of its files
+            return None  # the files do not have these rows
         sizes = here.rows("select key, cast(sum(many) as bigint) as many from effect_kinds group by key")
         of_bucket, loads = places([(row["key"], row["many"]) for row in sizes], self.parallelism)
-        # Where one part has most of all, the other cores have nothing to do while its task goes on.
+        # If one part has most of the rows, the other cores would idle during its task, so that task gets more threads.
         share = max(loads) / max(1, sum(loads))
         threads = max(1, round(self.parallelism * share + 0.2)) if self._local else 1
         paths = history.paths("effects")
@@ -236,7 +238,7 @@ class Spark:
         return [pickle.loads(one) for one in self._ran("judge by key", wanted, lambda done: progress(done, total))]
 
     def _ran(self, what: str, wanted: RDD[Any], progress: Callable[[int], None]) -> list[Any]:
-        """All of ``wanted``, by one job, which ends with Ctrl-C."""
+        """Returns all of ``wanted``, by one job, which ends with Ctrl-C."""
         context, group = self._session.sparkContext, f"assay-{uuid.uuid4()}"
 
         def run() -> list[Any]:
@@ -260,12 +262,12 @@ class Spark:
         return sum(stage.numCompletedTasks for stage in stages if stage is not None)
 
     def cancel(self) -> None:
-        """Ends what other threads run."""
+        """Cancels the jobs of all threads."""
         with failures("cancel jobs"):
             self._session.sparkContext.cancelAllJobs()
 
     def validator(self) -> AbstractContextManager[Engine]:
-        """Files of this machine are a matter of seconds for DuckDB: what is asked of them has next to no state."""
+        """DuckDB reads files of this machine in seconds, and these queries need next to no state."""
         return DuckDB(memory=VALIDATION_MEMORY, kept_cells=0) if self._local else nullcontext(self)
 
     @property
@@ -273,7 +275,7 @@ class Spark:
         return (self._session.sparkContext.master or "").startswith("local")
 
     def close(self) -> None:
-        """The context's cleaner frees what the tables took, once nothing refers to them."""
+        """Drops the views. The context's cleaner frees the tables once nothing refers to them."""
         with suppress(EngineError), failures("drop views"):  # a JVM that has ended has none
             for name in self._views:
                 self._session.catalog.dropTempView(name)
@@ -281,22 +283,22 @@ class Spark:
 
 
 class Grouped:
-    """Rows that a function makes of those of each key, in parts: all rows of one key are in one part.
+    """Rows that a function makes from those of each key, in parts: all rows of one key are in one part.
 
-    The first part that is asked for sorts out the rows for all.
+    The first part that is requested shuffles the rows for all.
     """
 
     def __init__(self, rows: RDD[Any]) -> None:
         self._rows = rows
 
     def part(self, number: int) -> list[Any]:
-        """A job of its own. May be used by several threads at once."""
+        """Returns the rows of a part, by a job of its own. Thread-safe."""
         with failures(f"make part {number} of what is made by key"):
             return self._rows.context.runJob(self._rows, list, [number])
 
 
 def _columns(part: Path, schema: pa.Schema) -> tuple[tuple[str, str], ...]:
-    """The wanted columns that a part has, with the type that Spark reads them as."""
+    """Returns the wanted columns that a part has, with the type that Spark reads them as."""
     found = pq.read_schema(part)
     columns = []
     for field in schema:

@@ -1,4 +1,4 @@
-"""One JVM with one Spark context: started, asked for sessions, and ended with all that it left on disk.
+"""A JVM with one Spark context: its start, its sessions, and its end with all files that it left on disk.
 
 It takes seconds to start, so a pytest session keeps one. Each ``Spark`` engine is a session of its own in it, with its
 own views.
@@ -31,11 +31,11 @@ DRIVER_MEMORY: Final = "4g"
 
 
 class SparkApplication:
-    """A running Spark. Raises ``EngineUnavailable`` with what the JVM said when it does not start.
+    """A running Spark. Raises ``EngineUnavailable`` with the JVM's output if it does not start.
 
-    ``memory``: of the driver, which does all the work when local. ``quick``: for small histories only, whose queries
-    run too rarely to be worth optimising machine code for. Use as a context manager, or close it: that ends the JVM and
-    removes its files. There can be one at a time in a process, as pyspark has it.
+    ``memory`` is the driver's, which does all the work in local mode. ``quick``: for small histories only, whose
+    queries run too rarely to be worth optimised machine code. Use it as a context manager, or close it: that ends the
+    JVM and removes its files. pyspark allows only one at a time in a process.
     """
 
     def __init__(self, master: str | None = None, *, memory: str = DRIVER_MEMORY, quick: bool = False) -> None:
@@ -65,16 +65,18 @@ class SparkApplication:
         self.close()
 
     def engine(self, *, effects: int | None = None) -> Spark:
-        """A session of its own. ``effects``: how many rows the history has, if known; few are judged in another way."""
+        """Returns a session of its own. ``effects``: the history's rows, if known; small histories are judged
+        differently."""
         return Spark(self.session(effects=effects), large=effects is None or effects >= SMALL_ROWS)
 
     def judging(self, *, effects: int, here: bool) -> Spark | BesideSpark:
-        """What to judge such a history with. ``here``: one machine can read it, so DuckDB is asked what is left."""
+        """Returns the engine for a history. ``here``: this machine can read it, so DuckDB runs the remaining
+        queries."""
         spark = self.engine(effects=effects)
         return BesideSpark(spark) if here and effects >= SMALL_ROWS and spark.shares() else spark
 
     def session(self, *, effects: int | None = None) -> SparkSession:
-        """The same as pyspark has it, for what is no history."""
+        """Returns a plain pyspark session, for work other than a history."""
         assert self._session is not None, "closed"
         session = self._session.newSession()
         for name, value in session_settings(self.master, effects).items():
@@ -106,10 +108,10 @@ class SparkApplication:
             )
         self._context = SparkContext(gateway=self._gateway, conf=conf)
         if self.master.startswith("local"):
-            # Python functions run in this interpreter and find what it finds, unless something else is asked for.
+            # Python functions run in this interpreter with its import path, unless the environment names another one.
             self._context.pythonExec = os.environ.get("PYSPARK_PYTHON", sys.executable)
             self._context.environment["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, sys.path))
-        # Nothing here counts with accumulators; the next call reports in one line that the JVM has ended.
+        # Nothing here uses accumulators; the next call reports in one line that the JVM has ended.
         accumulators: Any = self._context._accumulatorServer
         accumulators.handle_error = lambda request, address: None
         self._session = SparkSession(self._context)
@@ -120,13 +122,13 @@ class SparkApplication:
 
 
 def _not_of_py4j(record: logging.LogRecord) -> bool:
-    """py4j logs each call that fails, with a traceback, before it raises an error that says the same."""
+    """Drops py4j's log records: it logs each failed call with a traceback before it raises an equal error."""
     return Path(record.pathname).parent.name != "py4j"
 
 
 @contextmanager
 def _without_resolution() -> Iterator[None]:
-    """``spark-submit`` takes arguments from the environment, packages to download among them; none are wanted."""
+    """Hides arguments for ``spark-submit`` in the environment, such as packages to download; none are wanted."""
     before = os.environ.pop("PYSPARK_SUBMIT_ARGS", None)
     try:
         yield
@@ -136,10 +138,10 @@ def _without_resolution() -> Iterator[None]:
 
 
 def _end(gateway: Any) -> None:
-    """The JVM ends when its standard input does; pyspark would keep it for the next context."""
+    """Ends the JVM by closing its standard input; pyspark would keep it for the next context."""
     with suppress(*LOST):
         gateway.shutdown()
-    SparkContext._active_spark_context = None  # a context whose JVM has ended does not get so far itself
+    SparkContext._active_spark_context = None  # a context whose JVM has ended does not get this far itself
     SparkContext._gateway = None
     SparkContext._jvm = None
     process: subprocess.Popen[bytes] | None = gateway.proc

@@ -1,4 +1,4 @@
-"""What goes wrong in the JVM, as an ``EngineError`` of one line."""
+"""Converts failures in the JVM to an ``EngineError`` of one line."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,12 +13,12 @@ JVM_ENDED: Final = "its JVM has ended"
 CONTEXT_STOPPED: Final = "Spark has ended: its cluster, or another process, has stopped its context"
 _TRACEBACK: Final = "Traceback (most recent call last):\n"
 LOST: Final = (Py4JError, ConnectionError, EOFError)
-"""What a call raises whose JVM has ended, or that went wrong there."""
+"""Exceptions of a call whose JVM has ended, or that failed in the JVM."""
 
 
 @contextmanager
 def failures(what: str) -> Iterator[None]:
-    """Raises ``EngineError`` for what goes wrong inside; ``what``: the query, or what was done."""
+    """Raises ``EngineError`` for failures inside the block; ``what`` is the query, or the action."""
     try:
         yield
     except (PySparkException, *LOST) as error:
@@ -28,14 +28,16 @@ def failures(what: str) -> Iterator[None]:
 
 
 def reason(error: Exception) -> str:
-    """One line: that of the exception in the JVM, since py4j's own names no more than the method that was called; and
-    where that was one of Python, in a task, its own.
+    """Returns the reason in one line.
+
+    It is the JVM exception's, because py4j's own names only the method that was called. If a Python task failed, it is
+    the Python exception's.
     """
     if isinstance(error, (Py4JNetworkError, ConnectionError, EOFError)):
         return JVM_ENDED
     try:
         text = error.java_exception.toString() if isinstance(error, Py4JJavaError) else str(error)
-    except (Py4JError, OSError):  # the exception lies in the JVM
+    except (Py4JError, OSError):  # the exception's text is in the JVM
         text = JVM_ENDED
     _, of_python, frames = str(text).rpartition(_TRACEBACK)
     if of_python:

@@ -1,4 +1,4 @@
-"""Is a Spark master there? Spark itself tries for minutes to reach one that is not, and prints nothing meanwhile."""
+"""Checks whether a Spark master is reachable. Spark itself tries an unreachable one for minutes, without output."""
 
 import socket
 from contextlib import closing
@@ -7,14 +7,14 @@ from typing import Final
 from assay.checkers.engine.base import EngineUnavailable
 
 STANDALONE: Final = "spark://"
-"""The masters whose addresses are known: ``spark://host:port,host:port``."""
+"""Prefix of masters whose addresses are known: ``spark://host:port,host:port``."""
 PORT: Final = "7077"
 ANSWER_WITHIN: Final = 3.0
 """Seconds for all of the addresses together."""
 
 
 def require_reachable(master: str | None) -> None:
-    """Raises :class:`EngineUnavailable` for a standalone master of which no address takes a connection."""
+    """Raises :class:`EngineUnavailable` for a standalone master if no address of it accepts a connection."""
     if master is None or not master.startswith(STANDALONE):
         return
     errors = []

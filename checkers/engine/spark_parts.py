@@ -1,8 +1,12 @@
-"""A history shared out by key among Spark's tasks, each of which asks its part of DuckDB.
+"""Partitions a history by key among Spark's tasks, each of which queries its part with DuckDB.
 
-A hundred queries about all rows cost Spark a hundred shuffles, each with Java of its own to compile. Here the effects
-are shuffled once: tasks read the files, a range of rows each, and send every row to the part of its key; other tasks
-take one part each into DuckDB. Only columns that have values go along, texts that recur by number.
+A hundred queries over all rows cost Spark a hundred shuffles, each with Java of its own to compile. Here the effects
+are shuffled once:
+
+1. Tasks read the files, a range of rows each, and send every row to the part of its key.
+2. Other tasks load one part each into DuckDB.
+
+Only columns that have values are sent, with repeated texts as numbers.
 """
 
 from __future__ import annotations
@@ -29,19 +33,19 @@ else:
     duckdb = Late("duckdb")
 
 BUCKETS: Final = 4096
-"""Keys are placed by bucket, so that a task need not know where each of many keys is."""
+"""Keys are placed by bucket, so that a task need not know the place of each of many keys."""
 PART_ROWS: Final = 2_500_000
-"""Effects of a part, about; one key is never divided."""
+"""Approximate number of effects in a part; one key is never divided."""
 RANGE_ROWS: Final = 1_000_000
-"""Effects that a task reads and sorts out at once."""
+"""Effects that a task reads and divides at once."""
 PART_MEMORY: Final = "1200MB"
-"""What DuckDB may take for one part before it spills."""
+"""Memory that DuckDB may take for one part before it spills."""
 EFFECTS: Final = "effects"
 
 
 @dataclass(frozen=True)
 class Range:
-    """Some groups of rows of a file."""
+    """Some row groups of a file."""
 
     path: str
     groups: tuple[int, ...]
@@ -49,7 +53,7 @@ class Range:
 
 @dataclass(frozen=True)
 class Sorting:
-    """Sorts a range out by part. ``columns``: of the files, those to take along. ``places``: by bucket, its part."""
+    """Divides a range by part. ``columns``: those of the files to send. ``places``: the part of each bucket."""
 
     columns: tuple[str, ...]
     places: Sequence[int]
@@ -78,7 +82,7 @@ class Sorting:
 
 @dataclass(frozen=True)
 class Asking:
-    """Asks ``question`` of one part. ``faults``: the data set, packed."""
+    """Asks ``question`` of one part. ``faults`` is the table of faults, packed."""
 
     question: Callable[[Engine], Any]
     faults: bytes
@@ -100,7 +104,7 @@ class Asking:
 
 
 def lacking(argument: bytes) -> str:
-    """On an executor: what it cannot load, or nothing."""
+    """Runs on an executor. Returns what it cannot load, or an empty string."""
     try:
         duckdb.connect(":memory:").close()
     except ImportError as error:
@@ -109,12 +113,12 @@ def lacking(argument: bytes) -> str:
 
 
 def bucket(key: str | None) -> int:
-    """The same on every machine."""
+    """Returns the bucket of a key, which is equal on every machine."""
     return zlib.crc32((key or "").encode()) % BUCKETS
 
 
 def ranges(paths: Sequence[Path]) -> list[Range]:
-    """All rows of these files."""
+    """Divides all rows of these files into ranges."""
     found = []
     for path in paths:
         groups: list[int] = []
@@ -130,8 +134,10 @@ def ranges(paths: Sequence[Path]) -> list[Range]:
 
 
 def places(rows: Iterable[tuple[str, int]], tasks: int) -> tuple[list[int], list[int]]:
-    """By bucket its part, and by part how many rows it has; there are as many parts as tasks run at once, or a
-    multiple. ``rows``: of each key, how many. The largest bucket first, each to the part that has the fewest rows.
+    """Returns the part of each bucket, and the number of rows of each part.
+
+    There are as many parts as tasks run at once, or a multiple. ``rows`` has the number of rows per key. The largest
+    bucket comes first, and each goes to the part with the fewest rows.
     """
     sizes = [0] * BUCKETS
     for key, many in rows:
@@ -146,7 +152,7 @@ def places(rows: Iterable[tuple[str, int]], tasks: int) -> tuple[list[int], list
 
 
 def packed(rows: pa.Table) -> bytes:
-    """A table as bytes."""
+    """Returns a table as bytes."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
         writer.write_table(rows)

@@ -1,9 +1,9 @@
-"""How Spark is set up: what the JVM starts with, and what each session has by the size of its history.
+"""Settings of Spark: those that the JVM starts with, and those of each session by the size of its history.
 
-Locally, Spark keeps to itself: loopback only, no UI, no package resolution, all its files in one temporary folder that
-is removed in the end. Any other master (standalone, YARN, Kubernetes) is passed through, and what the settings of that
-cluster say (``spark-defaults.conf``, ``SPARK_CONF_DIR``) is left alone; the history must then lie where all its nodes
-can read it.
+Locally, Spark is isolated: loopback only, no UI, no package resolution, and all its files in one temporary folder that
+is removed in the end. Any other master (standalone, YARN, Kubernetes) is passed through, and that cluster's own
+settings (``spark-defaults.conf``, ``SPARK_CONF_DIR``) are left alone. The history must then be readable from all its
+nodes.
 
 Small histories are judged without generated code: compiling Java for each of some hundred tiny queries takes ten times
 as long as running them.
@@ -20,7 +20,7 @@ SMALL_ROWS: Final = 1_000_000
 
 LEAST_PARTITIONS: Final = 4
 PARTITION_ROWS: Final = 2_000_000
-"""Shuffle partitions of a large history on this machine: so many effects each; a cluster's own setting counts there."""
+"""Effects per shuffle partition of a large history on this machine. On a cluster, its own setting counts."""
 
 SHARED: Final[Mapping[str, str]] = {
     "spark.app.name": "assay",
@@ -29,26 +29,26 @@ SHARED: Final[Mapping[str, str]] = {
     "spark.sql.ansi.enabled": "true",
     "spark.sql.ansi.doubleQuotedIdentifiers": "true",  # "group" is a column here, a text in Spark's own dialect
     "spark.sql.caseSensitive": "false",
-    # A checkpoint takes over constraints on columns that it has not, and a union of such ones then cannot be planned
-    # (NoSuchElementException in UnionBase.rewriteConstraints, Spark 4.3). Inferred filters are all that is lost.
+    # A checkpoint keeps constraints on columns that it no longer has, and a union of such checkpoints then cannot be
+    # planned (NoSuchElementException in UnionBase.rewriteConstraints, Spark 4.3). Only inferred filters are lost.
     "spark.sql.constraintPropagation.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.catalogImplementation": "in-memory",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # What a function makes by key counts on either: keys would be shuffled out of the parts that were asked for, and
-    # texts would come as another type.
+    # The functions by key need both: otherwise keys would be shuffled out of the requested parts, and texts would have
+    # another type.
     "spark.sql.requireAllClusterKeysForDistribution": "false",
     "spark.sql.execution.arrow.useLargeVarTypes": "false",
     "spark.sql.parquet.enableVectorizedReader": "true",
-    # Tables keep their rows serialised. Java's way takes three times as long, and so does this one if it has to find
-    # out whether a row refers to itself.
+    # Tables keep their rows serialised. Java's serialiser takes three times as long, and so does Kryo if it must detect
+    # whether a row refers to itself.
     "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
     "spark.kryo.referenceTracking": "false",
     "spark.kryo.classesToRegister": "org.apache.spark.sql.catalyst.expressions.UnsafeRow",
-    "spark.kryoserializer.buffer.max": "2047m",  # what one task returns must fit
+    "spark.kryoserializer.buffer.max": "2047m",  # the result of one task must fit
     # Some hundred queries that run once each: a hash map made for each costs more to compile than it saves.
     "spark.sql.codegen.aggregate.map.twolevel.enabled": "false",
-    # The text of each plan is made before it runs, and the last thousand are kept, for pages that are not served.
+    # Spark formats the text of each plan before it runs, and keeps the last thousand, for pages that are not served.
     "spark.sql.ui.explainMode": "simple",
     "spark.sql.maxPlanStringLength": "1000",
     "spark.sql.ui.retainedExecutions": "1",
@@ -56,7 +56,7 @@ SHARED: Final[Mapping[str, str]] = {
     "spark.ui.retainedStages": "1",
     "spark.ui.retainedTasks": "1",
 }
-"""The meaning of the SQL, wherever it runs, and what suits so many queries."""
+"""The semantics of the SQL, wherever it runs, and settings that suit so many queries."""
 
 LOG4J: Final = """\
 rootLogger.level = error
@@ -70,7 +70,7 @@ appender.console.layout.pattern = %p %c{1}: %m%n
 
 
 def settings(master: str, memory: str, folder: Path, quick: bool) -> dict[str, str]:
-    """What the JVM starts with."""
+    """Returns the settings that the JVM starts with."""
     chosen = {
         "spark.master": master,
         "spark.driver.memory": memory,
@@ -96,17 +96,17 @@ def settings(master: str, memory: str, folder: Path, quick: bool) -> dict[str, s
     if quick:
         # Each sort, join or group of a task takes a page, by default of 64 MB: zeroing it costs more than the work.
         chosen["spark.buffer.pageSize"] = "1m"
-        # Such a JVM would have room for less machine code than Spark has: it would forget and compile again.
+        # Such a JVM has less room for machine code than Spark needs: it would discard and recompile code.
         java += ["-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m"]
-        # To verify Spark's classes takes a quarter of its start.
+        # Verifying Spark's classes takes a quarter of its start.
         java += ["-XX:+UnlockDiagnosticVMOptions", "-XX:-BytecodeVerificationRemote"]
-    else:  # Some hundred queries that run once each: code that is inlined less is compiled in half the time.
+    else:  # Some hundred queries that run once each: less inlining halves the compile time.
         java += ["-XX:MaxInlineLevel=5", "-XX:InlineSmallCode=1000"]
     return chosen | {"spark.driver.extraJavaOptions": " ".join(java)}
 
 
 def session_settings(master: str, effects: int | None) -> dict[str, str]:
-    """How the work is divided: by the size of the history, and, on a cluster, by Spark itself."""
+    """Returns how the work is divided: by the size of the history, and, on a cluster, by Spark itself."""
     if effects is not None and effects < SMALL_ROWS:
         return {
             "spark.sql.shuffle.partitions": "1",

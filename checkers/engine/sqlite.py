@@ -1,11 +1,11 @@
-"""SQLite in this process: what judges a small history.
+"""SQLite in this process: judges small histories.
 
-A judgement asks some three hundred texts. Of a few thousand rows each costs DuckDB a millisecond or two to plan and to
-set up, however few rows there are, and SQLite a tenth of that. It runs a plan row by row and looks for what belongs
-together by one index at most, so the more rows there are the more it loses (``choice`` says where).
+A judgement runs some three hundred queries. On a few thousand rows, DuckDB needs a millisecond or two to plan and set
+up each query, however few rows there are, and SQLite a tenth of that. SQLite runs a plan row by row and joins with one
+index at most, so it loses more with more rows (``engine_selection`` has the limit).
 
-The texts are those of the other engines. Where SQLite has other words for the same, ``in_its_words`` puts them; what
-functions it lacks are Python's.
+The SQL is that of the other engines. ``in_its_words`` translates the words that SQLite spells otherwise; functions that
+it lacks are written in Python.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ else:
 
 KEPT_TEXTS: Final = 2_000
 BETWEEN_LOOKS: Final = 1_000_000
-"""Steps of a query, some hundredth of a second, after which Ctrl-C is heard."""
+"""Steps of a query, some hundredth of a second, after which Ctrl-C takes effect."""
 
 OLDEST: Final = (3, 39)
-"""It compares by ``is distinct from`` since then."""
+"""The first version with ``is distinct from``."""
 
 _TYPES: Final = {"string": "text"}
 _OTHERWISE: Final = re.compile(r"'[^']*'|\bas (string)\b|\.(group|index)\b")
-"""Texts, which stay as they are, and what SQLite has other words for."""
+"""Quoted texts, which are left unchanged, and words that SQLite spells otherwise."""
 
 
 class SQLite:
     """Keeps everything in memory. Whole numbers have 64 bits, and so have their sums.
 
-    Use as a context manager, or close it. Raises ``EngineUnavailable`` where SQLite is too old.
+    Use it as a context manager, or close it. Raises ``EngineUnavailable`` if SQLite is too old.
     """
 
     name = "sqlite"
@@ -54,7 +54,7 @@ class SQLite:
         self._connection = _connected()
         self._deferred = Deferred(self._make)
         self._made: dict[str, str] = {}
-        """By name of a relation, ``table`` or ``view``."""
+        """``table`` or ``view``, by name of a relation."""
 
     def __enter__(self) -> Self:
         return self
@@ -74,7 +74,7 @@ class SQLite:
         self._fill(name, [rows], rows.schema)
 
     def _fill(self, name: str, tables: Sequence[pa.Table], schema: pa.Schema) -> None:
-        """A table with exactly the columns of ``schema``; null are those that some rows lack."""
+        """Creates a table with exactly the columns of ``schema``; missing columns are null."""
         name = name.lower()
         self._deferred.redefine(name)
         self._drop(name)
@@ -152,12 +152,12 @@ class SQLite:
 
 
 def available() -> bool:
-    """Whether this Python's SQLite understands the checks."""
+    """Returns whether this Python's SQLite understands the checks."""
     return sqlite3.sqlite_version_info >= OLDEST
 
 
 def require() -> None:
-    """Raises ``EngineUnavailable`` where it does not."""
+    """Raises ``EngineUnavailable`` if SQLite is too old for the checks."""
     if not available():
         needed = ".".join(map(str, OLDEST))
         raise EngineUnavailable(
@@ -167,9 +167,9 @@ def require() -> None:
 
 @lru_cache(KEPT_TEXTS)
 def in_its_words(sql: str) -> str:
-    """The same text, as SQLite understands it.
+    """Translates a query for SQLite.
 
-    To it ``string`` is a number's type, and a column of the name of a keyword stands in quotes.
+    In SQLite ``string`` names a numeric type, and a column named like a keyword needs quotes.
     """
     return _OTHERWISE.sub(_otherwise, sql)
 
@@ -181,14 +181,14 @@ def _otherwise(found: re.Match[str]) -> str:
 
 
 def _connected() -> sqlite3.Connection:
-    # One thread after the other may judge, and nothing is ever kept.
+    # Several threads may judge one after the other, and nothing is ever stored.
     made = sqlite3.connect(":memory:", isolation_level=None, cached_statements=KEPT_TEXTS, check_same_thread=False)
     for setting in ("secure_delete = off", "case_sensitive_like = on"):
         made.execute(f"pragma {setting}")
     for name, function in _FUNCTIONS.items():
         made.create_function(name, -1, function, deterministic=True)
     made.create_aggregate("bit_or", 1, _BitOr)
-    made.set_progress_handler(lambda: 0, BETWEEN_LOOKS)  # as Python runs, it hears Ctrl-C
+    made.set_progress_handler(lambda: 0, BETWEEN_LOOKS)  # running Python lets Ctrl-C take effect
     return made
 
 
@@ -212,7 +212,7 @@ def _regexp_extract(text: str | None, pattern: str, group: int) -> str | None:
 
 
 def _regexp_replace(text: str | None, pattern: str, by: str) -> str | None:
-    """The first place, as DuckDB has it."""
+    """Replaces the first match, as DuckDB does."""
     return None if text is None else re.sub(pattern, by, text, count=1)
 
 
@@ -227,7 +227,7 @@ _FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
 
 
 class _BitOr:
-    """An aggregate; 0 of nothing but nulls."""
+    """Aggregate of bits; 0 if all values are null."""
 
     def __init__(self) -> None:
         self._all = 0
@@ -259,7 +259,7 @@ def _values(table: pa.Table, name: str) -> Sequence[Any]:
 
 
 def _error(error: sqlite3.Error, sql: str) -> BaseException:
-    """What to raise for it. A Ctrl-C during a query ends that query."""
+    """Returns the exception to raise. A Ctrl-C during a query ends that query."""
     if str(error) == "interrupted":
         return KeyboardInterrupt(f"SQLite was interrupted at {shortened(sql)}")
     return EngineError(f"SQLite could not run {shortened(sql)}: {error}")
