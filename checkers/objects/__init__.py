@@ -1,8 +1,12 @@
-"""Checks of objects with a simple sequential meaning: ``counters``, ``max_registers``, ``sets``, ``queues``,
-``banks``, ``ids`` and ``monotonic``.
+"""Checks of objects with a simple sequential meaning. Each of these modules is a family: how a workload records itself,
+the views, the checks.
 
-Each module is one family: how a workload records itself, the views, the checks. ``emptiness`` judges the queues of a
-contract that says that they are linearizable, ``snapshots`` its sets. ``monotonic_cycles`` finds circles of reads.
-``kinds`` counts the kinds of effects of a history, by which families know whether they apply. Imports what all checks
-share; ``checkers.families``, ``judge``, ``source`` and ``refusals``, and the workloads' contract, import it.
+- ``counters``, ``max_registers``, ``sets``, ``queues``, ``banks``, ``ids``, ``monotonic``: the families.
+- ``emptiness``: queues that the contract declares linearizable.
+- ``snapshots``: sets that the contract declares linearizable.
+- ``monotonic_cycles``: finds cycles of reads.
+- ``kinds``: counts the kinds of effects of a history, by which families know whether they apply.
+
+The package imports what all checks share. ``checkers.families``, ``checkers.judging``, ``checkers.partitioned_by_key``,
+``administration.rejected_changes`` and the workloads' contract import it.
 """

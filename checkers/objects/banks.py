@@ -1,20 +1,25 @@
-"""Banks: money moves between accounts, and none comes or goes (Jepsen's bank test, with an account of each account).
+"""Banks: money moves between accounts, and the total stays constant (Jepsen's bank test, with a check per account).
 
-How a workload records itself in ``effects`` (``key`` is the bank's name, ``owner`` an account, ``value`` an amount):
+A workload records itself in ``effects`` as follows (``key`` is the bank's name, ``owner`` an account, ``value`` an
+amount):
 
-- ``bank-open``: ``owner`` begins with ``value``; before anything else happens. One row without an owner says what all
-  hold together, where it is not known what each does: those have no ``value`` then.
+- ``bank-open``: ``owner`` begins with ``value``, before anything else happens. If only the sum of all accounts is
+  known, one row without an owner has it, and the other rows have no ``value``.
 - ``bank-withdraw`` and ``bank-deposit``: one of each for a transfer; outcomes ok, fail or info.
 - ``bank-read``: one row per account that a read returned, with its balance; only ok ones count.
 
-*Totals.* A read shows as much as was opened. It is asked of reads that were called after all accounts had been opened.
+*Totals.* A read shows as much as was opened. Only reads called after all accounts had been opened are judged.
 
-*Balances.* Let a read be of a moment between its call and its return. An account then holds what it was opened with,
-and what was deposited less what was withdrawn before that moment: at least all that was acknowledged before the read's
-call, at most all that was called before its return and did not fail. So its balance lies between the opening with the
-certain deposits and all possible withdrawals, and the opening with all possible deposits and the certain withdrawals.
-That is sound, and finds what totals do not: a transfer of which both halves are lost, or a read of long ago, which
-only a system that promises real-time order may not answer.
+*Balances.* A read takes effect at some moment between its call and its return. An account then holds its opening
+balance, plus deposits and minus withdrawals before that moment. These include at least everything acknowledged before
+the read's call, and at most everything called before its return that did not fail. So the balance lies between two
+bounds:
+
+- the opening balance with the certain deposits and all possible withdrawals;
+- the opening balance with all possible deposits and the certain withdrawals.
+
+The bounds are sound and find what totals miss: a transfer with both halves lost, or a read of an old state. Only a
+system that promises real-time order must not return an old state.
 
 A system that counts wrongly may show any number, so sums have room for more than 64 bits.
 """
@@ -34,7 +39,7 @@ OPENED: Final = Table(
     from effects e where e.kind = 'bank-open' and e.outcome <> 'fail' group by e.key, e.owner
     """,
 )
-"""``doubtful``: it is not known whether the account was opened, so nothing is known of the bank."""
+"""``doubtful``: it is unknown whether the account was opened, so nothing is known of the bank."""
 
 BANKS: Final = Table(
     "bank_banks",
@@ -57,7 +62,7 @@ SHOWN: Final = Table(
     where e.kind = 'bank-read' and e.outcome = 'ok' and e.ret is not null and e.call > b.ready
     """,
 )
-"""What reads showed that were called after all was opened."""
+"""Balances shown by reads that were called after all accounts were opened."""
 
 KNOWN: Final = View(
     "bank_known",
@@ -66,13 +71,13 @@ KNOWN: Final = View(
     from bank_shown s join bank_opened o on s.key = o.key and s.owner = o.owner where o.value is not null
     """,
 )
-"""Of those, what is of accounts of which it is known what they held at first."""
+"""The shown balances of accounts whose opening balance is known."""
 
 VIEWS: Final = (OPENED, BANKS, SHOWN, KNOWN)
 
 
 def _shows(row: Row, evidence: Evidence, what: str) -> Explanation:
-    """What one read shows, and ``what`` is wrong with it."""
+    """Returns an explanation with a read's value and ``what`` is wrong with it."""
     reader = row["reader_op"]
     read = f"the read by {evidence.who(reader)}, called at {evidence.called(reader)}"
     return Explanation(f"{row['key']}: {read}, shows {row['value']} {what}.", (reader,), about=(f"read {reader}",))
@@ -103,7 +108,7 @@ BANK_TOTAL: Final = Check(
     explain=_total,
     needs_close=True,
 )
-"""A read of a history that was not closed may lack rows, so this one needs the close, as sets do."""
+"""A read may lack rows if the history was not closed, so this check needs the close, as sets do."""
 
 
 def _negative(row: Row, evidence: Evidence) -> Explanation:
@@ -121,7 +126,9 @@ BANK_NEGATIVE: Final = Check(
 
 
 def _sums(name: str, *, certain: bool) -> View:
-    """For each account that a read showed: what came and went for certain before its call, or perhaps by its return."""
+    """Returns a view of the sums that moved before each read of an account: certainly before its call, or possibly
+    before its return.
+    """
     if certain:
         which, moment, moved, read, shown = "e.outcome = 'ok' and e.ret is not null", "e.ret", 1, "call", 0
     else:
@@ -178,4 +185,4 @@ BANK_UNACCOUNTED: Final = Check(
 BANK: Final = family("bank", (BANK_TOTAL, BANK_NEGATIVE, BANK_UNACCOUNTED), VIEWS)
 
 BANK_ANOMALIES: Final = BANK.anomalies
-"""Everything that these checks can report."""
+"""All anomalies that these checks can report."""

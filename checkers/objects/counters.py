@@ -1,17 +1,22 @@
 """Counters: fetch-and-add(1), and reads, of an object that begins at 0.
 
-How a workload records itself in ``effects`` (``key`` is the counter's name):
+A workload records itself in ``effects`` as follows (``key`` is the counter's name):
 
-- ``counter-add``: ``value`` is what it returned, the count *before* it; null where the outcome is info.
+- ``counter-add``: ``value`` is the returned count, *before* the add; null if the outcome is info.
 - ``counter-read``: ``value`` is the count; only ok ones count.
 
-The add that returned v fills slot v; a read of v stands between slots v - 1 and v. So the order is known, and rule U
-applies, with adds at 2v and reads at 2v - 1; no two adds fill one slot. Slots that no acknowledged add filled, below
-anything that was returned, must have been filled by adds of unknown outcome. Any of them can fill any slot, if it was
-called no later than the least return above that slot. That bound rises with the slot, so it is best to give the k-th
-missing slot to the k-th earliest-called one (exchange argument), and that suffices: they have no return, so they never
-stand in the way of each other, and those left over may never have happened. A counter is linearizable iff none of the
-three is found. An instance of ``counter-order`` is one late call, however many places it came too late for.
+The check has three parts:
+
+1. The add that returned v fills slot v; a read of v stands between slots v - 1 and v. So the order is known, and rule U
+   applies, with adds at 2v and reads at 2v - 1. An instance of ``counter-order`` is one late call, however many places
+   it came too late for.
+2. No two adds fill one slot.
+3. Slots that no acknowledged add filled, below anything that was returned, must have been filled by adds of unknown
+   outcome. Any such add can fill a slot if it was called no later than the least return above that slot.
+
+In part 3 the bound rises with the slot, so it is best to give the k-th missing slot to the k-th earliest-called add
+(exchange argument). This suffices: such adds have no return, so they never constrain each other, and surplus ones may
+never have happened. A counter is linearizable iff none of the three is violated.
 """
 
 from typing import Final
@@ -48,7 +53,7 @@ ROWS: Final = Table(
 UNCLEAR: Final = Table(
     "counter_unclear", "select key, min(op) as op from counter_rows where outcome = 'ok' and value is null group by key"
 )
-"""Keys with an acknowledged add whose result is not known: it fills some slot, and no one knows which."""
+"""Keys with an acknowledged add whose result is unknown: it fills some slot, and no one knows which."""
 
 KNOWN: Final = View(
     "counter_known",
@@ -67,7 +72,7 @@ PLACES: Final = Table(
     from counter_known group by key, value, adds
     """,
 )
-"""One row per place: ``adds`` 0 is the place 2v - 1, 1 the place 2v."""
+"""Operations aggregated by place: ``adds`` 0 is the place 2v - 1, 1 the place 2v."""
 
 
 def _did(value: int, adds: int) -> str:
@@ -223,4 +228,4 @@ COUNTER_VIEWS: Final = (ROWS, UNCLEAR, KNOWN, PLACES)
 COUNTERS: Final = family("counter", (COUNTER_DUPLICATE, COUNTER_ORDER, COUNTER_PHANTOM), COUNTER_VIEWS, _DOUBTS)
 
 COUNTER_ANOMALIES: Final = COUNTERS.anomalies
-"""Everything that these checks can report."""
+"""All anomalies that these checks can report."""

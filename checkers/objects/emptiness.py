@@ -1,16 +1,18 @@
 """A linearizable queue that claimed to be empty when it was not.
 
-Only where the contract says that queues are linearizable (``linearizable_queues``): elsewhere an element may be on its
-way, or given out and put back. Rows are those of ``objects.queues``; an ok ``queue-dequeue`` without a value is the
-answer that is judged.
+This applies only if the contract declares queues linearizable (``linearizable_queues``). In other queues an element may
+be on its way, or given out and put back. Rows are those of ``objects.queues``; an ok ``queue-dequeue`` without a value
+is the judged answer.
 
-An element is certainly inside from the return of its acknowledged enqueue to the call of a dequeue that returned it. A
-dequeue of unknown outcome may have taken any one element from its call on, unless another dequeue returned it later,
-and a drain of unknown outcome any number of them.
-The queue may have been empty at an instant if no element that is returned later was certainly inside, and no more of
-the others than dequeues of unknown outcome had been called. The answer is false if there is no such instant from its
-call to its return: by cover, since at each instant it may be another element that is there. Equal elements count as
-often as they are inside; as many as were enqueued more often than they were dequeued may never be returned.
+1. An element is certainly inside from the return of its acknowledged enqueue to the call of a dequeue that returned it.
+2. From its call on, a dequeue of unknown outcome may have taken any one element that no other dequeue returned later. A
+   drain of unknown outcome may have taken any number of them.
+3. The queue may have been empty at an instant under two conditions. No element that is returned later was certainly
+   inside. The other elements inside were no more than the called dequeues of unknown outcome.
+4. The answer is false if there is no such instant from its call to its return. At each instant another element may be
+   the one inside.
+
+Equal elements count as often as they are inside. The surplus of enqueues over dequeues may never be returned.
 """
 
 from typing import Final
@@ -21,7 +23,7 @@ from assay.checkers.objects.queues import enqueued_by
 from assay.checkers.sql_idioms import first_rows, greatest_before, order_by, sum_so_far
 
 ANY: Final = 2**32
-"""More elements than a queue has: what a drain of unknown outcome may have taken."""
+"""More elements than a queue has: the number that a drain of unknown outcome may have taken."""
 
 
 def _false(row: Row, evidence: Evidence) -> Explanation:
@@ -134,8 +136,9 @@ QUEUE_FALSE_EMPTY: Final = Check(
     seen_again=True,
     needs_close=True,
 )
-"""``empty_until``: up to when the queue may last have been empty, before the answer's return. ``late``: at one moment
-dequeues are called before enqueues have returned."""
+"""``empty_until``: the last time at which the queue may have been empty, before the answer's return. ``late``: dequeue
+calls come before enqueue returns of the same moment.
+"""
 
 EMPTINESS: Final = family_of(
     QUEUE_FALSE_EMPTY,
@@ -145,4 +148,4 @@ EMPTINESS: Final = family_of(
         """,
     kinds=("queue-dequeue",),
 )
-"""After the queues' own family, whose tables it reads."""
+"""Must come after the queues' own family, whose tables it reads."""

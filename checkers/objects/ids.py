@@ -1,12 +1,12 @@
-"""Unique ids: an id that was handed out is handed out once (Jepsen's unique-ids).
+"""Unique ids: an id is handed out at most once (Jepsen's unique-ids).
 
-How a workload records itself in ``effects`` (``key`` is the generator's name):
+A workload records itself in ``effects`` as follows (``key`` is the generator's name):
 
-- ``id-generate``: the id is ``value``, or ``name`` where it is text; neither where it is not known. Only ok ones count:
-  an id that no client got is no one's. An operation that takes a whole range of ids has a row for each.
+- ``id-generate``: the id is ``value``, or ``name`` if it is text; neither if it is unknown. Only ok ones count, because
+  an id that no client got belongs to no one. An operation that takes a range of ids has a row for each.
 
-Two rows with one id contradict each other, whenever they were: there is nothing that a unique id may be handed out
-after. So the check is exact. That ids rise is not claimed (``objects.monotonic`` asks that of values).
+Two rows with one id contradict each other at any time, so the check is exact. Ids need not rise (``objects.monotonic``
+checks that values do).
 """
 
 from typing import Final
@@ -65,4 +65,4 @@ ID_DUPLICATE: Final = Check(
 UNIQUE_IDS: Final = family("unique-ids", (ID_DUPLICATE,), (IDS,))
 
 ID_ANOMALIES: Final = UNIQUE_IDS.anomalies
-"""Everything that these checks can report."""
+"""All anomalies that these checks can report."""

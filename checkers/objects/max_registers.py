@@ -1,24 +1,24 @@
 """Max registers: a read returns the largest value written so far (Aspnes, Attiya, Censor: "Max registers, counters, and
 monotone circuits", PODC 2009).
 
-How a workload records itself in ``effects`` (``key`` is the register's name; values need not be unique):
+A workload records itself in ``effects`` as follows (``key`` is the register's name; values need not be unique):
 
 - ``max-write``: ``value``; outcomes ok, fail or info.
-- ``max-read``: ``value``, null where nothing was written yet; only ok ones count.
+- ``max-read``: ``value``, null if nothing was written yet; only ok ones count.
 
-The rule. For each value u that was read let e(u) be the earliest-called write of u that did not fail; if there is none,
-the value is a phantom. Places: e(u) at 2u, reads of u at 2u + 1, and any other acknowledged write of v at 2v, *its call
-never counted*. Rule U on these, and the phantoms, is exact.
+**The rule.** For each value u that was read let e(u) be the earliest-called write of u that did not fail; if there is
+none, the value is a phantom. Places: e(u) at 2u, reads of u at 2u + 1, and any other acknowledged write of v at 2v,
+*its call never counted*. Rule U on these, and the phantoms, is exact.
 
-It is needed: some write of u comes before every read of u or more (with the earliest-called one nothing is lost), reads
-rise, and a write of v comes after all reads of less, so after the e(u) of each value u < v that was read. A write has
-no place that it must be *before* unless it is some e(u): another write of u or more may hide it.
+**It is necessary.** Some write of u comes before every read of u or more (choosing the earliest-called one loses
+nothing), and reads rise. A write of v comes after all reads of less, so after the e(u) of each value u < v that was
+read. A write has no place that it must be *before* unless it is some e(u): another write of u or more may hide it.
 
-It suffices. Move each other write, in order of return, up to the highest place of what returned before its call, if
-that is above 2v. Then nothing above a moved write w returned before its call. And no y below it was called after it
-returned: at its own 2v the rule says so; at the place of some z that had returned before w's call, y would have been
-called after z returned, too, and the rule (or the same argument for z) excludes that. So the places order all
-operations as rule U wants them. A read of u still finds u: e(u) is strictly below, and no write of more than u is below
+**It is sufficient.** Move each other write, in order of return, up to the highest place of the operations that returned
+before its call, if that is above 2v. Then nothing above a moved write w returned before its call. And no y below it was
+called after it returned. At its own 2v the rule says so. At the place of some z that had returned before w's call, y
+would have been called after z returned, too. The rule (or this argument for z) excludes that. So the places order all
+operations as rule U requires. A read of u still finds u: e(u) is strictly below, and no write of more than u is below
 2u + 2.
 """
 
@@ -53,7 +53,7 @@ LEVELS: Final = Table(
     from max_rows group by key, value
     """,
 )
-"""One row per value; ``write_call`` is that of e(u)."""
+"""Operations aggregated by value; ``write_call`` is that of e(u)."""
 
 
 def _held(value: int) -> str:
@@ -148,4 +148,4 @@ MAX_VIEWS: Final = (ROWS, LEVELS)
 MAX_REGISTERS: Final = family("max-register", (MAX_PHANTOM, MAX_ORDER), MAX_VIEWS)
 
 MAX_REGISTER_ANOMALIES: Final = MAX_REGISTERS.anomalies
-"""Everything that these checks can report."""
+"""All anomalies that these checks can report."""

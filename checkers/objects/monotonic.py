@@ -1,26 +1,29 @@
-"""Values that only grow: no process sees one, and then less of it (Jepsen's monotonic).
+"""Values that only grow: no process sees a value and then a smaller one (Jepsen's monotonic).
 
-How a workload records itself in ``effects`` (``key`` is a value's name; nothing else may change it):
+A workload records itself in ``effects`` as follows (``key`` is a value's name; nothing else may change the value):
 
-- ``monotonic-add``: ``value``: what the operation made it, null where that is not known.
-- ``monotonic-read``: ``value``; one row for each value that a read shows. Null: nothing was there.
+- ``monotonic-add``: ``value`` is the value after the operation, null if unknown.
+- ``monotonic-read``: one row with ``value`` for each value that a read shows. Null: nothing was there.
 
 Both say that an operation *saw* a value, and only ok ones do. The definition is that of Elle's ``monotonic-key-graph``
 with the order of processes. An operation comes before another
 
-- if it saw less of some value, or
-- if the same process made it earlier, or
-- where the contract says so (``transaction_order="real-time"``): if it had returned before the other was called.
+- if it saw a smaller number of some value, or
+- if one process performed both and it was the earlier one, or
+- if the contract says so (``transaction_order="real-time"``) and it had returned before the other was called.
 
-Operations that come before each other in a circle contradict each other. Two of one process that saw one value fall are
-the smallest circle, with a name of their own: ``nonmonotonic-read``. From a fall on a process counts as another, so
-that it is not found twice. All other circles are a ``monotonic-cycle``: the smallest is two reads of two values, each
-of which saw more of one and less of the other. One that needs real time is a ``monotonic-cycle-real-time``.
+Operations that come before each other in a cycle contradict each other:
 
-There is no circle iff some order of the operations, in which each process keeps its own (and those of real time), has
-no value fall. That a value was ever made what a read shows is not asked: an add of unknown outcome does not say what it
-made it. Where each add adds one and real time is promised, ``counters`` asks more; of one that is written, whatever it
-was, ``max_registers``.
+- ``nonmonotonic-read``: the smallest cycle, two operations of one process that saw one value fall. After a fall the
+  process counts as another one, so that the fall is not found twice.
+- ``monotonic-cycle``: all other cycles. The smallest is two reads of two values, each of which saw more of one and less
+  of the other.
+- ``monotonic-cycle-real-time``: a cycle that needs real time.
+
+There is no cycle iff some order of the operations, which keeps the order of each process (and real time), has no value
+fall. Whether a value was ever made what a read shows is not checked, because an add of unknown outcome does not say
+what it made. If each add adds one and real time is promised, ``counters`` checks more; ``max_registers`` does so for a
+value that is written.
 """
 
 from typing import Final
@@ -33,7 +36,7 @@ from assay.checkers.sql_idioms import first_of, order_by
 
 
 def looked(op: int) -> str:
-    """What findings are about."""
+    """Returns the subject of a finding: the values that one operation saw."""
     return f"what operation {op} saw"
 
 
@@ -97,7 +100,7 @@ MONOTONIC_REAL_TIME: Final = Family(
         where e.kind in ('monotonic-add', 'monotonic-read') and d.transaction_order = 'real-time'
         """,
 )
-"""After the other, which makes its tables."""
+"""Must come after ``MONOTONIC``, which makes its tables."""
 
 MONOTONIC_ANOMALIES: Final = MONOTONIC.anomalies
-"""Everything that is reported where the contract declares no order of real time."""
+"""All anomalies that are reported if the contract declares no order of real time."""

@@ -1,8 +1,8 @@
-"""Circles of operations that saw values grow: found from Python, and put into a table that the checks read.
+"""Cycles of operations that saw values grow, found in Python and stored in a table that the checks read.
 
-``transactions.graph`` finds components and short cycles. Of each value the operations that saw so much of it lead to a
-node, which leads to all that saw the next higher value and on to their node: so there are a few edges for each row,
-however many operations saw less than others.
+``transactions.graph`` finds components and short cycles. For each value and number, the operations that saw this number
+lead to a node. The node leads to all operations that saw the next higher number, and to their node. So there are only a
+few edges per row, however many operations saw less than others.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ else:
     np, pa = Late("numpy"), Late("pyarrow")
 
 NOTHING: Final = -INFINITY
-"""Stands for what a read of nothing saw, below all values."""
+"""Stands for a read of nothing, below all values."""
 
 SEEN: Final = Table(
     "monotonic_seen",
@@ -44,12 +44,12 @@ SEEN: Final = Table(
             and outcome = 'ok' group by op, key, process) as seen
     """,
 )
-"""``former``: what the same process saw of it before."""
+"""``former``: the number that the process saw of this value before."""
 
 FALLS: Final = Table("monotonic_falls", "select * from monotonic_seen where value < former")
 
 _LEVELS: Final = -(2**61)
-"""Ids from here up stand for so much of a value, or less."""
+"""Ids from here up stand for a number of a value, or less."""
 _COLUMNS: Final = {
     "anomaly": "string", "number": "int64", "key": "string", "ops": "string", "more": "int64", "claim": "string",
     "first_op": "int64", "second_op": "int64",
@@ -59,7 +59,7 @@ _NAME: Final = "monotonic-cycle"
 
 @dataclass(frozen=True)
 class _Operation:
-    """When it was, whose, and what it saw."""
+    """Process and times of an operation, and the numbers that it saw."""
 
     process: int
     call: int
@@ -68,9 +68,9 @@ class _Operation:
 
 
 def search(engine: Engine) -> list[str]:
-    """Makes ``monotonic_found``: one row for each component, the first few with words."""
+    """Creates ``monotonic_found``: one row for each component, the first few with a claim."""
     rows = engine.arrow("select op, key, process, value, call, ret from monotonic_seen")
-    rows = rows.sort_by([("op", "ascending"), ("key", "ascending")])  # of equally short circles the same one, always
+    rows = rows.sort_by([("op", "ascending"), ("key", "ascending")])  # makes the choice of cycles deterministic
     falls = engine.arrow("select op from monotonic_falls group by op")
     graph = _Growth(rows, ints(falls, "op"))
     found = _components(graph.classified(), _NAME, graph)
@@ -88,7 +88,7 @@ def held(value: int) -> str:
 
 
 class _Growth:
-    """The graph. ``falls``: operations before which their process begins again."""
+    """The graph of growth. ``falls``: operations before which their process counts as a new one."""
 
     def __init__(self, rows: pa.Table, falls: Ints) -> None:
         op, value = ints(rows, "op"), ints(rows, "value")
@@ -113,7 +113,7 @@ class _Growth:
         self._before, self._after = self.ops[turns[:-1][same]], self.ops[turns[1:][same]]
 
     def classified(self, *, real_time: bool = False) -> Classified:
-        """Components that have a circle."""
+        """Returns the components that have a cycle."""
         none = np.zeros(0, np.int64)
         nodes, times, source, target = none, none, self._before, self._after
         if real_time:
@@ -130,7 +130,7 @@ class _Growth:
         )
 
     def of(self, ops: Sequence[int]) -> Mapping[int, _Operation]:
-        """What is known of some operations."""
+        """Returns the known data of some operations."""
         at = np.searchsorted(self.ops, ops)
         seen: dict[int, dict[str, int]] = {op: {} for op in ops}
         rows = np.flatnonzero(np.isin(ints(self._rows, "op"), np.array(ops, np.int64)))
@@ -145,7 +145,9 @@ class _Growth:
 def _components(
     classified: Classified, anomaly: str, graph: _Growth, known: Iterable[int] = ()
 ) -> list[dict[str, Any]]:
-    """A row for each component; ``known``: those that have one of these are reported already."""
+    """Returns a row for each component. Components that contain one of ``known`` are left out, because they are already
+    reported.
+    """
     cycles, before, rows = Cycles(classified), set(known), list[dict[str, Any]]()
     for component in classified.components:
         ids = classified.graph.nodes[component.members]
@@ -174,7 +176,7 @@ def _components(
 
 
 def _in_words(circle: Sequence[int], size: int, known: Mapping[int, _Operation]) -> tuple[str | None, str]:
-    """The first value that grows along it, and the claim: one sentence for each step."""
+    """Returns the first value that grows along the cycle, and the claim: one sentence for each step."""
     sentences, keys = list[str](), list[str]()
     for op, following in zip(circle, [*circle[1:], circle[0]], strict=True):
         first, second = known[op], known[following]

@@ -1,19 +1,23 @@
-"""Total queues: what is enqueued is dequeued once, by any client, once all is drained. Order is not looked at.
+"""Total queues: each enqueued element is dequeued once, by any client, once all is drained. Order is not checked.
 
-How a workload records itself in ``effects`` (``key`` is the queue's name; values need not be unique):
+A workload records itself in ``effects`` as follows (``key`` is the queue's name; values need not be unique):
 
 - ``queue-enqueue``: an element was enqueued; outcomes ok, fail or info.
-- ``queue-dequeue``: one was dequeued; ok with its ``value``, fail (nothing was taken), or info: one may have been
-  taken, and it is unknown which. An ok one without a value found the queue empty.
-- ``queue-drained``: a drain found the end of the queue: all that was acknowledged before its call had been taken by
-  then. Info: it is not known how a drain ended, nor what it took.
+- ``queue-dequeue``: ok with its ``value``, fail (nothing was taken), or info (an unknown element may have been taken).
+  An ok one without a value found the queue empty.
+- ``queue-drained``: a drain found the end of the queue: everything acknowledged before its call had been taken by then.
+  Info: it is unknown how the drain ended, and what it took.
 
-Per value, by multiplicity and time: each dequeue needs an enqueue of its own that was called no later than it
-returned. Each element that was acknowledged before the (last) drain was called needs a dequeue of its own that returned
-no earlier than the element's enqueue was called. How many lack one is the most by which, from any moment on, enqueues
-outnumber dequeues (Hall 1935; who may take whom depends on one threshold): one running sum. Each dequeue of unknown
-outcome may have taken any one element of its queue: n of them excuse n losses. A drain of unknown outcome may have
-taken any number: then no loss is proved, and where elements are missing the verdict is unknown.
+Each value is judged by multiplicity and time:
+
+1. Each dequeue needs an enqueue of its own that was called no later than the dequeue returned.
+2. Each element acknowledged before the call of the (last) drain needs a dequeue of its own that returned no earlier
+   than the call of the element's enqueue. The number of unmatched elements is the largest surplus of enqueues over
+   dequeues from any moment on, because one threshold decides who may take whom (Hall 1935). A single running sum finds
+   it.
+3. Each dequeue of unknown outcome may have taken any one element of its queue: n of them excuse n losses.
+4. A drain of unknown outcome may have taken any number: then no loss is proved, and if elements are missing the verdict
+   is unknown.
 """
 
 from typing import Final
@@ -82,7 +86,7 @@ SHORT: Final = Table(
     group by key, value having max(ahead) > 0
     """,
 )
-"""How many of each element no dequeue took."""
+"""The number of copies of each element that no dequeue took."""
 
 DOUBTED: Final = View(
     "queue_doubted",
@@ -96,13 +100,14 @@ DOUBTED: Final = View(
     from queue_short s join queue_open_drains o on s.key = o.key group by s.key
     """,
 )
-"""Queues without the end of a drain, and those of which ``short`` elements may have gone to one of unknown outcome."""
+"""Queues without the end of a drain, and queues whose ``short`` missing elements a drain of unknown outcome may have
+taken."""
 
 QUEUE_VIEWS: Final = (ROWS, ADDS, TAKES, DRAINS, EXCUSES, OPEN_DRAINS, ACKED, SHORT, DOUBTED)
 
 
 def enqueued_by(key: str, value: int, op: int) -> str:
-    """What a finding is about: an element of a queue."""
+    """Returns the subject of a finding: an element of a queue."""
     return f"element {value} of {key} by operation {op}"
 
 
@@ -161,7 +166,7 @@ QUEUE_LOST: Final = Check(
     explain=_lost,
     needs_close=True,
 )
-"""With n dequeues of unknown outcome, the n elements acknowledged first are taken to be theirs."""
+"""With n dequeues of unknown outcome, the n elements acknowledged first are assigned to them."""
 
 
 def _repeated(row: Row, evidence: Evidence) -> Explanation:
@@ -256,10 +261,11 @@ _DOUBTS: Final = Doubts(
     lambda row: f"queue-lost cannot be judged of {row['key']}: {_why(row)}",
     lambda more: f"nor can it of {more} other queues, for the same reasons",
 )
-"""Without the end of a drain it is not known what was still to come, nor what one took of which that is unknown."""
+"""Without a complete drain, the remaining elements are unknown. So are the elements taken by a drain of unknown
+outcome."""
 
 
 QUEUES: Final = family("queue", (QUEUE_LOST, QUEUE_DUPLICATE, QUEUE_PHANTOM), QUEUE_VIEWS, _DOUBTS)
 
 QUEUE_ANOMALIES: Final = QUEUES.anomalies
-"""Everything that these checks can report."""
+"""All anomalies that these checks can report."""

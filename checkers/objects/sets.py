@@ -1,20 +1,24 @@
-"""Sets: elements are added, and a read returns all that are there. Each element is judged by itself.
+"""Sets: elements are added, and a read returns all that are there. Each element is judged separately.
 
-How a workload records itself in ``effects`` (``key`` is the set's name):
+A workload records itself in ``effects`` as follows (``key`` is the set's name):
 
-- ``set-add`` and ``set-remove``: ``value`` is the element; outcomes ok, fail or info. Adding what is there changes
-  nothing.
-- ``set-read``: one row per element that it returned, and one with a null ``value`` if it returned none. Only ok ones
+- ``set-add`` and ``set-remove``: ``value`` is the element; outcomes ok, fail or info. Adding an element that is there
+  changes nothing.
+- ``set-read``: one row per element that it returned, or one with a null ``value`` if it returned none. Only ok ones
   count.
 
-An element that was not removed is there from some moment on. That moment lies after its first add was called, and
-before an add of it was acknowledged, a read that shows it returned, and before no read that lacks it was called: so it
-exists unless two of these contradict each other, and the checks are exact for each element. That different reads agree
-on the order in which elements came is claimed only where a contract says so (``objects.snapshots``). An element of
-which some remove did not certainly fail may rightly be missing; the only anomaly found of it is that it was never
-added.
+An element that was not removed is there from some moment on. That moment must lie
 
-Reads that lack an element are counted, not listed: those called after a moment, less those of them that show it.
+- after its first add was called,
+- before an add of it was acknowledged,
+- before a read that shows it returned, and
+- after the call of every read that lacks it.
+
+Such a moment exists unless two of these contradict each other, so the checks are exact for each element. An element
+that may have been removed may rightly be missing; only an element that was never added is reported then. Different
+reads must agree on the order of elements only if a contract says so (``objects.snapshots``).
+
+Reads that lack an element are counted, not listed: those called after a moment, minus those of them that show it.
 """
 
 from typing import Final
@@ -59,7 +63,7 @@ ELEMENTS: Final = Table(
     group by key, value
     """,
 )
-"""``added``: the first call of an add; ``acked`` and ``seen``: the first return of one, and of a read that shows it."""
+"""``added``: the first call of an add. ``acked``, ``seen``: the first return of an add, and of a read that shows it."""
 
 SINCE: Final = View(
     "set_since",
@@ -68,7 +72,7 @@ SINCE: Final = View(
     union all select key, value, seen, 1 from set_elements where removed = 0 and seen is not null
     """,
 )
-"""From when on reads must show the element."""
+"""The moments after which reads must show the element."""
 
 DUE: Final = View(
     "set_due",
@@ -101,7 +105,7 @@ SET_VIEWS: Final = (ROWS, READS, SHOWN, ELEMENTS, SINCE, DUE, MISSING)
 
 
 def _evidence(found: str) -> str:
-    """SQL: how the element was last known to be there, and the next read that lacks it."""
+    """Returns SQL: the last sign that the element was there, and the next read that lacks it."""
     few = first_rows(found, "key, value")
     return f"""
         select f.key, f.value, f.seen, f.missing, f.known_by, f.acked, min(n.former_op) as known_op,
@@ -161,7 +165,7 @@ def _lacks(row: Row, evidence: Evidence) -> Explanation:
             if added is None
             else f"; its add by {evidence.who(added)} was acknowledged{node} at {evidence.returned(added)}"
         )
-        # What went before the last read that showed it counts, too: that one may have been of a server left behind.
+        # Events before the last read that showed it count, too, because that read may have been at a lagging server.
         return Explanation(
             f"{row['key']}: {claim}{lacks}{acked}.",
             (known, reader, added),
@@ -214,7 +218,7 @@ SET_STALE: Final = _absence(
 SET_VANISHED: Final = _absence(
     "set-vanished", "an element that a read had shown is missing from a later one", "m.by_read = 1"
 )
-"""A read of a history that was not closed may lack rows, so these need the close."""
+"""A read may lack rows if the history was not closed, so these need the close."""
 
 
 def _phantom(row: Row, evidence: Evidence) -> Explanation:
@@ -254,4 +258,4 @@ SET_PHANTOM: Final = Check(
 SETS: Final = family("set", (SET_LOST, SET_VANISHED, SET_STALE, SET_PHANTOM), SET_VIEWS)
 
 SET_ANOMALIES: Final = SETS.anomalies
-"""Everything that these checks can report."""
+"""All anomalies that these checks can report."""

@@ -1,9 +1,9 @@
 """Reads of a set that disagree on the order in which its elements came.
 
-Only where the contract says that sets are linearizable (``linearizable_sets``): elsewhere a read may be torn. Rows are
-those of ``objects.sets``. Elements of which some remove did not certainly fail are left out. The others only come, and
-one after the other; so of two reads one shows all of them that the other shows. Reads are sorted by how many they show,
-and each must contain the one before: then all do.
+This applies only if the contract declares sets linearizable (``linearizable_sets``); other reads may be torn. Rows are
+those of ``objects.sets``. Elements that may have been removed are left out. The others only come, one after the other.
+So among two reads one shows all the elements that the other shows. Reads are sorted by their number of elements, and
+each must contain the one before; then all do.
 """
 
 from typing import Final
@@ -84,7 +84,7 @@ SET_FORK: Final = Check(
     explained_by=("set-lost", "set-stale", "set-vanished"),
     needs_close=True,
 )
-"""A read of a history that was not closed may lack rows."""
+"""A read may lack rows if the history was not closed."""
 
 SNAPSHOTS: Final = family_of(
     SET_FORK,
@@ -94,4 +94,4 @@ SNAPSHOTS: Final = family_of(
         """,
     kinds=("set-read",),
 )
-"""After the sets' own family, whose tables it reads."""
+"""Must come after the sets' own family, whose tables it reads."""
