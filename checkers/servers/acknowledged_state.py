@@ -1,11 +1,14 @@
-"""What servers had at the instant at which a send was acknowledged, as far as they can be seen into.
+"""State of the servers at the moment of an acknowledgement, as far as it can be inspected.
 
-The harness writes the rows into ``looks``, with look 0, in the simulation: ``inspected`` with the number of
-``acknowledgements`` at which it looked; ``lacking`` for a member of the in-sync set, by the registration under which it
-was admitted, whose log ended (``log_end``) at or below an acknowledged offset (``position``); ``undurable`` for one
-that had the record where a loss of power may take it, in a topic that is flushed with every message.
+In the simulation, the harness writes these rows into ``looks``, with look 0:
 
-A fault that changes files is an excuse, as is a loss of power where the contract lets unflushed records go.
+- ``inspected``: the number of ``acknowledgements`` at which it looked.
+- ``lacking``: the log of an in-sync replica, by the registration under which it joined, ended (``log_end``) at or below
+  an acknowledged offset (``position``).
+- ``undurable``: an in-sync replica had the record only where a power loss may take it, in a topic that is flushed with
+  every message.
+
+A fault that changes files is an excuse, as is a power loss if the contract lets unflushed records go.
 """
 
 from typing import Final

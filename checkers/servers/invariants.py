@@ -1,9 +1,12 @@
-"""An invariant of the system's own that did not hold at some instant of a run.
+"""An invariant of the system's own that did not hold at some moment of a run.
 
-The harness asserts them in the simulation, at each event of a node's log, and writes the rows into ``looks``, with look
-0: ``asserted`` with the name of an ``invariant`` and how often it was looked at (``assertions``); ``broken`` for one
-that did not hold, with a sentence of the system's (``claim``), the ``node`` and the ``key``. The run ends there: so a
-client may not have seen anything, and what is about the end of a run is not judged.
+In the simulation, the harness asserts invariants at each event of a node's log. It writes these rows into ``looks``,
+with look 0:
+
+- ``asserted``: the name of an ``invariant`` and how often it was evaluated (``assertions``).
+- ``broken``: an invariant that did not hold, with the system's sentence (``claim``), the ``node`` and the ``key``.
+
+The run ends there. So a client may not have noticed anything, and checks of the end of a run do not apply.
 """
 
 from typing import Final

@@ -1,12 +1,17 @@
 """A server's process that ended by itself: no fault ended it, and no fault had changed a file before.
 
-The harness writes the rows into ``looks``, all with look 0, as they belong to no look: ``process`` for a server whose
-process was there once every fault was healed, ``ended`` for one that was not, and ``crashed`` for one that broke down
-by an error of its own at ``time``, as the cluster itself reports (the simulation does). A process that a fault ended
-and that could not be started again has not ended by itself; so one that is not there proves nothing in a run with a
-fault that ends processes, struck it and was never healed; where its rows do not say whom it struck, it may be anyone.
-One that broke down as it was started again does. A server may refuse
-to go on with files that are damaged; so nothing is proved either way once a fault has changed any, on whichever node.
+The harness writes these rows into ``looks``, all with look 0 because they belong to no look:
+
+- ``process``: a server whose process was there once every fault was healed.
+- ``ended``: a server whose process was not there.
+- ``crashed``: a process that broke down at ``time`` by an error of its own, as the cluster reports (only the simulation
+  does).
+
+A process that a fault ended and that could not be started again has not ended by itself. So a missing process proves
+nothing if a fault that ends processes struck it and was never healed. If the fault's rows do not name its targets, it
+may have struck any server. A process that broke down as it was started again does count.
+
+A server may refuse to run on damaged files. So nothing is proved after a fault has changed any file, on any node.
 """
 
 from typing import Final
@@ -20,7 +25,7 @@ from assay.checkers.times import seconds
 BEGAN: Final = """
     (phase = 'injected' or (phase = 'failed' and coalesce(stage, '') not in ('trigger', 'target')))
     """
-"""Of a fault's rows, those that say whom it struck, or may have."""
+"""Matches the rows of a fault that name the servers that it struck, or may have struck."""
 
 
 def _exit(row: Row, _: Evidence) -> Explanation:
