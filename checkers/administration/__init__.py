@@ -3,5 +3,5 @@
 - ``lost_changes``: an acknowledged change must be there in the end
 - ``rejected_changes``: a change that was certainly rejected must not have happened
 
-Imports what all checks share, and ``liveness.snapshots``; ``checkers.families`` imports it.
+The package imports what all checks share, and ``liveness.snapshots``; ``checkers.families`` imports it.
 """

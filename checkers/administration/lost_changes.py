@@ -1,18 +1,22 @@
-"""What an administrator was answered is done must be there: settings, topics and partitions, when faults are over.
+"""Acknowledged changes of an administrator (settings, topics, partitions) must be there when faults are over.
 
-How a workload records itself: ``setting``, ``topic-create``, ``partitions-add`` and ``topic-delete`` for changes,
-``setting-seen`` and ``topic-seen`` for looks; a look that shows all settings that a topic has of its own has one row
-``setting-seen`` without a ``name``, so that those which it does not show are at their default. A change to null is one
-back to the default. Only looks of the drain count, after the last heal and recovery, and the looks at the system at
-rest, which read the topics in ZooKeeper.
+A workload records ``setting``, ``topic-create``, ``partitions-add`` and ``topic-delete`` for changes, and
+``setting-seen`` and ``topic-seen`` for looks. A look that shows all of a topic's own settings has one row
+``setting-seen`` without a ``name``: settings that it does not show are at their default. A change to null restores the
+default. Only looks of the drain count, after the last heal and recovery, and the looks at the system at rest, which
+read the topics in ZooKeeper.
 
-Guilty are two looks in a row that show what no change allows. A look allows what a change may have left: one to this
-value that did not fail, was called before the look returned, and may have come after the last one that was acknowledged
-before the look: it had not returned when that one was called, or its outcome is unknown, so that it may come at any
-time. Of topics, which only grow, a look must not show less partitions than were acknowledged, and no topic is none at
-all. It shows metadata, which may be late: such looks count from the contract's obedience deadline on, after the change
-and after the last fault; those at rest at once. A deletion takes everything with it, so nothing is claimed of what was
-asked for before it had certainly ended. Lives of a topic are one thing here: the cluster knows them by one name.
+A violation is two successive looks that show a state that no change allows.
+
+- A change allows its value if it did not fail, was called before the look returned, and may have come after the last
+  change acknowledged before the look. That is so if it had not returned when that one was called, or if its outcome is
+  unknown, because then it may come at any time.
+- Topics only grow, so a look must not show fewer partitions than were acknowledged; no topic means none. Metadata may
+  be late: such looks count from the contract's obedience deadline on, after the change and after the last fault. Looks
+  at rest count at once.
+- A deletion takes everything with it, so nothing is claimed of requests made before it had certainly ended.
+
+Incarnations of a topic are not distinguished here, because the cluster knows them by one name.
 """
 
 from typing import Final
@@ -26,7 +30,7 @@ from assay.checkers.times import seconds
 
 _STATE: Final = "coalesce(cast(e.value as string), 'default')"
 _LESS: Final = "l.partitions < w.value and (d.ended is null or d.ended < w.call)"
-"""Of a look ``l``, an acknowledged change ``w`` and the deletions ``d`` of its topic."""
+"""Compares a look ``l``, an acknowledged change ``w`` and the deletions ``d`` of its topic."""
 
 SETTING_LOOKS: Final = Table(
     "lost_setting_looks",
@@ -48,7 +52,7 @@ SETTING_LOOKS: Final = Table(
     where s.op is not null or l.complete = 1
     """,
 )
-"""One row for each setting that was ever changed; ``state`` is null where it is no number."""
+"""Looks at each setting that was ever changed, one row each; ``state`` is null if it is no number."""
 
 
 def _lost(row: Row, evidence: Evidence) -> Explanation:
@@ -185,7 +189,7 @@ DONE_BUT_LOST: Final = Check(
         """,
     explain=_lost,
     needs_close=True,
-    optional=True,  # an administrator who changes nothing, or never looks
+    optional=True,  # an administrator may change nothing, or never look
 )
 
 LOST_CHANGES: Final = Family(
@@ -198,4 +202,4 @@ LOST_CHANGES: Final = Family(
     views=REST_VIEWS,
     kinds=("setting", "topic-create", "partitions-add"),
 )
-"""After the one of ``rest``, whose views it makes again: a history need have no looks at rest."""
+"""Must come after the family ``rest``, whose views it defines again because a history may have no looks at rest."""

@@ -1,16 +1,23 @@
-"""What was certainly rejected must not have happened: commits of groups, and an administrator's changes.
+"""Changes that were certainly rejected must not have happened: commits of groups, and an administrator's changes.
 
-How a workload records itself: ``commit`` and ``fetched`` as in ``groups.family``; ``topic-create``, ``partitions-add``,
-``setting`` and ``move`` for changes, ``topic-seen``, ``setting-seen`` and ``replicas-seen`` for what a look found.
+A workload records ``commit`` and ``fetched`` as in ``groups.family``. It records ``topic-create``, ``partitions-add``,
+``setting`` and ``move`` for changes, and ``topic-seen``, ``setting-seen`` and ``replicas-seen`` for the results of
+looks.
 
-A change counts as done when a look that returned after its call shows it. It is an anomaly if nothing else explains
-that: neither a change to the same that did not fail, called before the look returned, nor what was there from the
-beginning. A commit's number is unique, so nothing was there. Of the others a look must have shown something else before
-any change that did not fail was called. Of a setting that is a look which shows all that the topic has of its own: it
-has a row ``setting-seen`` without a ``name``. Looks may be old, so they prove nothing else, and least of all that a
-topic is gone: rejected deletions are not judged, nor are creations that were rejected because the topic exists, or of a
-later incarnation, whose looks may show the one before. While a partition moves it has the replicas of both assignments,
-so a rejected move is judged only before the first that was not, a client's or a fault's.
+A change is found done if a look that returned after its call shows it. This is an anomaly if nothing else explains it:
+
+- No change to the same value, called before the look returned, may have happened (any outcome but fail).
+- The value was not there from the beginning. A commit's number is unique, so it was not. For other changes, a look must
+  have shown something else before the call of any change that did not fail. For a setting, that look must show all of
+  the topic's own settings: it has a row ``setting-seen`` without a ``name``.
+
+Looks may be old, so they prove nothing else, and least of all that a topic is gone. These are not judged:
+
+- rejected deletions,
+- creations rejected because the topic exists, and creations of a later incarnation, whose looks may show the one
+  before,
+- rejected moves, except before the first move that was not rejected, a client's or a fault's, because a moving
+  partition has the replicas of both assignments.
 """
 
 from typing import Final
@@ -24,7 +31,7 @@ SAME: Final = " and ".join(f"a.{name} = b.{name}" for name in ("what", "key", "n
 
 
 def _rows(kinds: str) -> str:
-    """Rows of these kinds that name something, each with all columns that say what it is."""
+    """Returns SQL: rows of these kinds that name something, each with all columns that identify it."""
     return f"""
         select e.op, e.kind, e.key, coalesce(e.name, '') as name, coalesce(e.value, -1) as value,
             coalesce(e.replicas, '') as replicas, e.outcome, e.error, e.call, e.ret,
