@@ -14,5 +14,5 @@
 - ``unknown_reasons``: explains a verdict of unknown
 - ``attribution``: names the check in which an error was raised
 
-Imports ``checkers.engine`` and the declaration of checks; the harness and ``reports`` import it.
+The package imports ``checkers.engine`` and the declaration of checks; the harness and ``reports`` import it.
 """

@@ -1,4 +1,4 @@
-"""Says in which check an error was raised: a check of one's own may have any bug."""
+"""Names the check in which an error was raised, because a user's own check may have any bug."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def attributed(where: str) -> Iterator[None]:
-    """Adds to an error that is raised in the block whose check it was."""
+    """Adds ``where`` as a note to an error raised in the block."""
     try:
         yield
     except Exception as error:
@@ -15,6 +15,6 @@ def attributed(where: str) -> Iterator[None]:
 
 
 def whose(error: BaseException) -> str | None:
-    """``in the check 'early-send'``, if a check raised the error: the first that was noted."""
+    """Returns the first such note of an error, for example ``in the check 'early-send'``, or None."""
     notes: Sequence[str] = getattr(error, "__notes__", ())
     return next((note for note in notes if note.startswith("in the ")), None)

@@ -1,11 +1,14 @@
-"""One cause is one finding: what several checks say of the same record is shown beneath one of them.
+"""Groups findings by cause: several checks' findings about one record are shown beneath one of them.
 
-A finding belongs to another where its check declares that the other's anomaly is the better name
-(``Check.explained_by``) and both are about the same: one offset, value, poll or answer of one key, never the names
-alone. Or the same check has found the same already, on another replica, say, or in an earlier epoch
-(``Check.seen_again``).
-So two independent causes do not hide each other. All count for the contract as before, and one that is forbidden is
-never shown beneath one that is tolerated.
+A finding belongs to another one in two cases:
+
+- Its check declares that the other's anomaly is the better name (``Check.explained_by``), and both have a common
+  subject: an offset, value, poll or answer of one key. The anomalies' names alone never suffice.
+- Its check has already found the same thing, on another replica or in an earlier epoch, for example
+  (``Check.seen_again``).
+
+So two independent causes do not hide each other. All findings count for the contract as before, and a forbidden one is
+never shown beneath a tolerated one.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -21,9 +24,9 @@ def with_causes(
     forbids: Callable[[str], bool],
     seen_again: Collection[str] = (),
 ) -> tuple[Finding, ...]:
-    """The findings in the same order, each with the place of the one beneath which it is shown, if there is one.
+    """Returns the findings in order, each with the index of the finding beneath which it is shown, if any.
 
-    ``explained_by`` and ``seen_again``: what the checks of these anomalies declare.
+    ``explained_by`` and ``seen_again`` are the declarations of these anomalies' checks.
     """
     places: dict[tuple[str, str], list[int]] = {}
     for place, finding in enumerate(findings):
@@ -48,7 +51,7 @@ def with_causes(
 
 
 def _root(place: int, direct: Mapping[int, int]) -> int:
-    """Declarations have no circles, so this comes to an end."""
+    """Returns the top finding. The declarations have no cycles, so the loop ends."""
     while place in direct:
         place = direct[place]
     return place

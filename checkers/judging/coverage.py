@@ -1,18 +1,22 @@
-"""Did enough happen to call a run good, and did the system come back after each fault?
+"""Coverage: whether enough happened for a pass, and whether the system recovered after each fault.
 
-A run passes only if every fault that was meant to happen was injected and took effect (or yielded to another one, which
-kept it from being injected, as the mix allows some to), enough operations succeeded
-under faults (:mod:`assay.checkers.judging.disturbance`) and after the last heal, every check had data, and the drain
-reached the sentinel in every partition. Each of these that is missing is a reason for ``unknown``, in words. The one
-finding made here is ``no-recovery``: a key to which clients kept sending (or which they kept reading) after a heal,
-with no new fault in the way (one whose injection took long, or failed half way, is in the way from when it may have
-begun), and of which no send was acknowledged (no poll reached the end) within the contract's deadline. One that was
-first tried just before the deadline, as a drain's first reads may be, is not held to it.
+A run passes only if all of these hold; each missing one is a reason for ``unknown``, in words:
 
-*Reaching the end*: a poll called after the heal that ended ok beyond all that had been acknowledged before the heal,
-and beyond the first send that was acknowledged after it, so that a reader which stands still where it was does not
-count; or at the settled end if that is lower (what is missing then is the loss checks' finding, not a slow recovery).
-A register has recovered with the first write or CAS that was acknowledged, and the first read that was answered.
+- Every intended fault was injected and took effect. It may yield to another fault that prevented its injection, if the
+  schedule allows that, as the mix does.
+- Enough operations succeeded under faults (:mod:`assay.checkers.judging.disturbance`) and after the last heal.
+- Every check had data.
+- The drain reached the sentinel in every partition.
+
+The only finding made here is ``no-recovery``. Clients kept sending to a key (or reading it) after a heal with no new
+fault in the way. Yet no send was acknowledged (no poll reached the end) within the contract's deadline. A fault with a
+slow or half-failed injection is in the way from when it may have begun. A key first tried just before the deadline, as
+by a drain's first reads, is exempt.
+
+*Reaching the end*: a poll called after the heal ended ok beyond everything acknowledged before the heal, and beyond the
+first send acknowledged after it. So a reader that stands still does not count. A poll at the settled end counts if that
+is lower, because then records are missing, which is the loss checks' finding. A register has recovered with the first
+acknowledged write or CAS, and the first answered read.
 """
 
 from collections.abc import Sequence
@@ -32,7 +36,7 @@ _EMPTY_HANDED: Final = (
     "('observe-begin', 'observe-end', 'seek', 'reset', 'start', 'end', 'drained', 'queue-drained', 'assign', 'revoke', "
     "'lost', 'idle')"
 )
-"""Kinds of effects that do not make an operation count: an empty poll, a look at the log's end."""
+"""Kinds of effects that do not make an operation count, such as an empty poll or a request for the log's end."""
 
 _SUCCEEDED: Final = "select count(*) as examined from successes where call >= {begin} and ret <= {end}"
 _AT_WORK: Final = """
@@ -42,10 +46,11 @@ _AT_WORK: Final = """
 
 @dataclass(frozen=True)
 class Subject:
-    """What recovers, a log or a register: the names of a change and of a look, in short and in a finding's sentence.
+    """Subject of recovery, a log or a register: the names of a change and of a look, in short and in a finding's
+    sentence.
 
-    ``query`` gives per heal of ``heals`` (``id``, its fault's) and ``key`` the time of the first change and look that
-    count (``changed``, ``looked``), and how often they were tried in time (``changes``, ``looks``; see
+    ``query`` has a row per heal in ``heals`` (``id`` is its fault's) and ``key``: the time of the first change and look
+    that count (``changed``, ``looked``), and how often they were tried in time (``changes``, ``looks``; see
     :data:`_IN_TIME`).
     """
 
@@ -58,7 +63,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class Recovery:
-    """How long one key took after one heal: nanoseconds to the first change and the first look that count."""
+    """Recovery of one key after one heal: nanoseconds to the first change and the first look that count."""
 
     subject: Subject
     fault: FaultTimes
@@ -69,7 +74,7 @@ class Recovery:
 
 @dataclass(frozen=True)
 class Coverage:
-    """``reasons`` not to pass; ``slow``: instances of no-recovery; ``heals``: how many of them had data."""
+    """``reasons`` not to pass; ``slow``: instances of no-recovery; ``recoveries``: per key and heal with data."""
 
     reasons: tuple[str, ...]
     slow: tuple[Finding, ...]
@@ -77,7 +82,7 @@ class Coverage:
 
 
 def slowest(recoveries: tuple[Recovery, ...]) -> str | None:
-    """Each fault's slowest key in words: ``fault 1 (partition): send 0.412 s, poll 1.020 s after the heal``."""
+    """Returns each fault's slowest key in words: ``fault 1 (partition): send 0.412 s, poll 1.020 s after the heal``."""
     lines = []
     for fault, subject in dict.fromkeys((recovery.fault, recovery.subject) for recovery in recoveries):
         mine = [recovery for recovery in recoveries if recovery.fault == fault and recovery.subject == subject]
@@ -94,9 +99,9 @@ def _worst(times: list[int | None]) -> str:
 
 
 def cover(engine: Engine, contract: Contract, known: list[FaultTimes], *, ended: bool) -> Coverage:
-    """``known``: all faults of the history. ``ended``: the run came to its own end, so its deadlines count.
+    """Returns the coverage. ``known`` has all faults of the history.
 
-    Needs the views of the log and register families.
+    ``ended``: the run came to its own end, so its deadlines count. Needs the views of the log and register families.
     """
     reasons = [*_fault_reasons(known), *_operation_reasons(engine, contract, known), *_drain_reasons(engine)]
     recoveries: list[Recovery] = []
@@ -133,9 +138,10 @@ def _fault_reasons(known: list[FaultTimes]) -> list[str]:
 
 
 def successes(engine: Engine, *, kept: bool = True, by_outcome: bool = False) -> None:
-    """Makes ``successes``: operations (``op``, ``call``, ``ret``) that achieved something; kept if it is read again.
+    """Creates ``successes``: operations (``op``, ``call``, ``ret``) that achieved something; a table if it is read
+    again.
 
-    ``by_outcome``: all that ended ok, in a history that says nothing of effects.
+    ``by_outcome``: all operations that ended ok, for a history without effects.
     """
     make = engine.table if kept else engine.view
     if by_outcome:
@@ -152,7 +158,7 @@ def _operation_reasons(engine: Engine, contract: Contract, known: list[FaultTime
     by_outcome = contract.model is not None and _count(engine, "select count(*) as examined from effect_kinds") == 0
     successes(engine, kept=bool(known), by_outcome=by_outcome)
     reasons = []
-    # Where the first ones are enough, the others need not be counted.
+    # If the first ones are enough, the others need not be counted.
     total = _count(engine, f"select count(*) as examined from successes where op < {100 * contract.minimum_operations}")
     if total < contract.minimum_operations:
         total = _count(engine, "select count(*) as examined from successes")
@@ -176,9 +182,9 @@ def _operation_reasons(engine: Engine, contract: Contract, known: list[FaultTime
 
 
 def _drain_reasons(engine: Engine) -> list[str]:
-    """One reason for each partition in which the drain did not reach the sentinel, at most ten of them.
+    """Returns a reason for each partition in which the drain did not reach the sentinel, at most ten of them.
 
-    Topics that were created in the run may be gone by its end, and are not drained.
+    Topics created during the run may be gone by its end, and are not drained.
     """
     rows = engine.rows(
         f"""
@@ -223,7 +229,8 @@ def _recovery(
 
 
 def _by_fault(rows: Sequence[Row]) -> dict[int, list[Row]]:
-    """Those of each, by their keys; sorted here: rows without an order can be asked for many histories at once."""
+    """Groups rows by fault and sorts them by key. Sorting here lets unordered queries run for many histories at
+    once."""
     found: dict[int, list[Row]] = {}
     for row in sorted(rows, key=lambda row: (row["key"] is not None, row["key"] or "")):
         found.setdefault(row["id"], []).append(row)
@@ -231,7 +238,7 @@ def _by_fault(rows: Sequence[Row]) -> dict[int, list[Row]]:
 
 
 def _heals(deadline: int) -> str:
-    """Each fault's last heal, half the deadline after it, and the deadline (``until``)."""
+    """Returns SQL: each fault's last heal, half the deadline after it, and the deadline (``until``)."""
     return f"""
         select id, healed, healed + {deadline // 2} as half, healed + {deadline} as until,
             {(deadline - deadline // 2) // 2} as quarter
@@ -247,9 +254,9 @@ _TURNS: Final = """
 """The rows that show a log's recovery, a small part of all."""
 
 _IN_TIME: Final = "(call >= h.half and least(ret, call + h.quarter) <= h.until)"
-"""Whether a row's operation shows that the service was not back: it was called in the second half of the deadline (a
-client that tried only right after the heal proves nothing about the rest of the time), and was over by its end or had a
-quarter of it in which to be answered (one called in the last moment proves nothing either).
+"""Whether a row's operation shows that the service was not back. It must have been called in the second half of the
+deadline, because a client that tried only right after the heal proves nothing about the rest. It must also have ended
+by the deadline or had a quarter of it for the answer, because a call at the last moment proves nothing either.
 """
 
 _LOGS: Final = f"""

@@ -1,18 +1,17 @@
-"""Faults, the disturbances that they make together, and whether clients got something done in each.
+"""Disturbances: groups of faults, and whether clients' operations succeeded in each.
 
-A run in which nothing succeeded while a fault was in force shows nothing of the system under that fault, and must not
-pass. But which of several faults keeps operations from their success at a moment cannot be said, and by design no one
-serves what a dead server has led until its session is over: nothing need succeed in the second before that. So what is
-asked is asked of a disturbance: faults that overlap, or follow each other so soon (``TOGETHER``) that no one could have
-recovered in between.
+A run without successes during a fault shows nothing of the system under that fault, and must not pass. But the fault
+that prevents a success cannot be singled out. By design, no one serves the partitions of a dead leader until its
+session is over, so nothing need succeed in the second before that. So the rule is about disturbances: faults that
+overlap, or follow each other so soon (``TOGETHER``) that recovery in between was impossible.
 
-- One that lasts as long as a failover does for clients, from its first strike to its last heal, must hold a success:
-  an operation called and returned in it. That is the time until others have taken over (``Contract.failover``), and
-  then that for which clients still wait for the one that is silent (``Contract.patience``).
-- A shorter one need not, if clients were at work in it. But it lasts until they succeed again: when the next begins
-  before that, the two are one.
-- One that begins while all come back from a fault that may stall everything (``Contract.may_stall``), within the time
-  of a failover and before anything has succeeded again, goes on with what that has begun: nothing need succeed in it.
+- A disturbance that lasts as long as a failover, from its first strike to its last heal, must contain a success: an
+  operation called and returned in it. A failover is the time until others have taken over (``Contract.failover``), plus
+  the time for which clients still wait for the silent server (``Contract.patience``).
+- A shorter one need not contain a success if clients were at work in it. But it lasts until they succeed again: if the
+  next one begins before that, the two are one.
+- After a fault that may stall everything (``Contract.may_stall``), a disturbance may begin within the time of a
+  failover and before anything has succeeded again. It continues that stall, so nothing need succeed in it.
 - Something must have succeeded during at least one disturbance of the run, or during a fault that may stall everything
   and did not.
 """
@@ -28,7 +27,7 @@ from assay.checkers.sql_idioms import BEGUN, MAY_BEGIN, OF_ZOOKEEPER
 from assay.checkers.times import seconds
 
 TOGETHER: Final = 450_000_000
-"""Nanoseconds from a heal to the next fault, at most, of faults that are one disturbance.
+"""Maximum nanoseconds from a heal to the next fault of one disturbance.
 
 The strikes of a relay (``assay.nemesis.faults.cascading_failover``) are closer to each other; episodes of the mix are
 farther apart.
@@ -39,16 +38,17 @@ ALIKE: Final = {
     "stop-consumer": "pauses_process and on_clients",
     "zookeeper-pause": f"pauses_process and {OF_ZOOKEEPER}",
 }
-"""Faults that a contract may name for what they do, and who does the same under another name or to a target of another
-kind, as it declares it: the columns of its rows say so."""
+"""Faults that a contract may name by their effect, with the columns that identify other faults of equal effect. These
+have another name or targets of another kind.
+"""
 
 
 @dataclass(frozen=True)
 class FaultTimes:
-    """One fault's life; times in nanoseconds since the run began, None for what did not happen.
+    """Lifetime of a fault; times are nanoseconds since the run began, None for what did not happen.
 
-    ``failed``: in a part that did not succeed later either; a heal is tried again until it does. ``hindered``: other
-    faults kept it from being injected, in a schedule that allows for that.
+    ``failed``: some part failed for good; a heal is retried until it succeeds. ``hindered``: other faults kept it from
+    being injected, in a schedule that allows that.
     """
 
     id: int
@@ -59,11 +59,11 @@ class FaultTimes:
     took_effect: bool
     hindered: bool = False
     why: str | None = None
-    """What a failure of it said, in one line."""
+    """The message of its failure, in one line."""
     since: int | None = None
-    """When it may have begun, if it did: before it was injected, and also where that failed half way."""
+    """The earliest time at which it may have begun: before its injection was complete, also if that failed half way."""
     like: tuple[str, ...] = ()
-    """Others that it is as good as (``ALIKE``)."""
+    """Names of other faults with an equal effect (``ALIKE``)."""
 
     @property
     def begun(self) -> bool:
@@ -71,21 +71,22 @@ class FaultTimes:
         return self.injected is not None or self.since is not None
 
     def disturbs(self, start: int, end: int) -> bool:
-        """Whether it may have been in the way at some moment of the closed interval."""
+        """Returns whether it may have been in the way at some moment of the closed interval."""
         since = self.injected if self.since is None else self.since
         return since is not None and since <= end and (self.healed is None or self.healed >= start)
 
     def overlaps(self, start: int, end: int, began: int | None = None) -> bool:
-        """Whether it was in force at some moment of the closed interval; one that never healed lasts for ever.
+        """Returns whether it was in force at some moment of the closed interval; a fault that never healed lasts for
+        ever.
 
-        ``began``: when its injection did, for who asks what it may have done before that was complete.
+        ``began``: the begin of its injection, for callers that ask what it may have done before that was complete.
         """
         since = self.injected if began is None or self.injected is None else began
         return since is not None and since <= end and (self.healed is None or self.healed >= start)
 
 
 def faults(engine: Engine) -> list[FaultTimes]:
-    """Every fault of the history, in the order of their ids."""
+    """Returns every fault of the history, ordered by id."""
     alike = [f"max(case when {does} then 1 else 0 end) as alike_{at}, " for at, does in enumerate(ALIKE.values())]
     rows = engine.rows(
         f"select {''.join(alike)}id, min(fault) as fault, min(case when phase = 'injected' then time end) as injected, "
@@ -116,9 +117,7 @@ def faults(engine: Engine) -> list[FaultTimes]:
 
 
 def detail_of(text: str | None) -> Mapping[str, Any]:
-    """What a row says beside its columns. It is for people to read, and may be anything in a history that came from
-    elsewhere.
-    """
+    """Parses the detail of a row, which is meant for people and may be anything in a history from elsewhere."""
     try:
         found = json.loads(text or "{}")
     except ValueError:
@@ -127,19 +126,19 @@ def detail_of(text: str | None) -> Mapping[str, Any]:
 
 
 def _why(failure: str | None) -> str | None:
-    """Of the detail of a failure; of a traceback the last line."""
+    """Returns the reason in a failure's detail; for a traceback its last line."""
     reason = str(detail_of(failure).get("reason", ""))
     return reason.strip().splitlines()[-1] if reason.strip() else None
 
 
 def _failed(row: Row) -> bool:
-    """A heal is tried again until it succeeds."""
+    """A heal is retried until it succeeds, so a failed attempt alone does not count."""
     return bool(row["failed_otherwise"] or (row["failed"] and row["healed"] is None))
 
 
 @dataclass(frozen=True)
 class Disturbance:
-    """Faults that are one; ``begin`` and ``end`` in nanoseconds: the first strike, and the last heal."""
+    """Faults that count as one; ``begin`` and ``end`` in nanoseconds: the first strike, and the last heal."""
 
     faults: tuple[FaultTimes, ...]
     begin: int
@@ -156,7 +155,7 @@ class Disturbance:
 
 
 def disturbances(known: Sequence[FaultTimes], may_stall: Collection[str]) -> list[Disturbance]:
-    """By time; without faults that were not healed, and those that may stall everything."""
+    """Returns the disturbances by time, without unhealed faults and those that may stall everything."""
     found: list[Disturbance] = []
     for fault in sorted(known, key=lambda fault: fault.injected or 0):
         if fault.injected is None or fault.healed is None or fault.name in may_stall:
@@ -175,10 +174,11 @@ def silences(
     succeeded: Callable[[int, int], int],
     at_work: Callable[[int, int], int],
 ) -> list[str]:
-    """A reason for each disturbance in which too little succeeded; or one for all, where none had to by itself.
+    """Returns a reason for each disturbance in which too little succeeded, or one for all if none alone had to have a
+    success.
 
-    Both functions count operations from one time to another: ``succeeded`` those called and returned in it,
-    ``at_work`` all that were called, returned or waited for in it.
+    Both functions count operations in an interval: ``succeeded`` those called and returned in it, ``at_work`` all that
+    were called, returned or pending in it.
     """
     wanted = contract.minimum_during_fault
     back = [fault.healed for fault in known if fault.name in contract.may_stall and fault.healed is not None]

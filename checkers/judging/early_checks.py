@@ -1,11 +1,10 @@
-"""Which checks say something true of a run that is not over.
+"""Selects the checks that are valid while a run goes on.
 
-What clients did is in a growing history as soon as it has happened, and what is under way is there as such
-(``assay.harness.core.history.live_manifest``). But what servers reported, and what was looked at or read from disks,
-comes late: the event log of a server that is cut off is read when the cut has healed. A check that takes the absence of
-an event for a fact (no one has deleted this segment) would accuse a correct system then. So a check is early that reads
-none of these data sets, by whatever view; and the others are left for the end. That is read from their texts: every
-word that is the name of a view counts as read.
+A growing history has clients' actions as soon as they happen, and pending operations as such
+(``assay.harness.core.history.live_manifest``). But servers' events, looks and disks come late: the event log of a
+server that is cut off is read when the cut has healed. A check that concludes from the absence of an event (no one has
+deleted this segment) would then accuse a correct system. So a check is early if it reads none of these tables, through
+any view; the others wait for the end. The SQL texts decide: every word that is the name of a view counts as read.
 """
 
 from __future__ import annotations
@@ -22,22 +21,22 @@ from assay.checkers.families import FAMILIES
 from assay.checkers.judging.contract import Contract
 
 COME_LATE: Final = frozenset({"events", "replicas", "looks"})
-"""Data sets of which rows may be missing that are of a time long past."""
+"""Tables that may lack rows of a time long past."""
 
 LATE: Final = "it reads what servers report, which may come late, so it is judged when the run is over"
 
 
 def come_late(engine: Engine, contract: Contract) -> frozenset[str]:
-    """What waits for the end of this run: ``COME_LATE``, and what is made of it before the checks read it.
+    """Returns the tables that are incomplete before the end of this run: ``COME_LATE``, and relations made from them.
 
-    What a loss of power may take of a log is known once it is known who has lost it, which events say. One that is only
-    intended has taken nothing that anyone can have missed: servers serve again after it was injected.
+    The allowed loss of a log is known once events say which servers lost power. A power loss that is only intended has
+    taken nothing that anyone can have missed, because servers serve again only after it was injected.
     """
     return COME_LATE | {"log_effects"} if may_have_lost(engine, contract) else COME_LATE
 
 
 def may_have_lost(engine: Engine, contract: Contract) -> bool:
-    """Whether a loss of power may have taken of logs what the contract lets it take."""
+    """Returns whether a power loss may have taken from logs what the contract allows."""
     if contract.unflushed == 0:
         return False
     (row,) = engine.rows("select count(*) as lost from faults where loses_unsynced and phase <> 'intended'")
@@ -45,12 +44,12 @@ def may_have_lost(engine: Engine, contract: Contract) -> bool:
 
 
 def judged_late(family: Family, check: Check, late: frozenset[str] = COME_LATE) -> bool:
-    """Whether nothing can be said of this anomaly before the run is over, in which ``late`` comes late."""
+    """Returns whether nothing can be said of this anomaly before the end of a run in which ``late`` comes late."""
     return check.needs_end or check.anomaly in _late(family, late)
 
 
 def early(family: Family, late: frozenset[str] = COME_LATE) -> Family:
-    """The family with those checks alone that may be asked while the run goes on."""
+    """Returns the family with only those checks that are valid while the run goes on."""
     return replace(family, checks=tuple(check for check in family.checks if not judged_late(family, check, late)))
 
 

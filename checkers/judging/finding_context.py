@@ -1,6 +1,6 @@
-"""What was going on around a finding: the faults in force, and who led the key then.
+"""Context of a finding: the faults in force, and the leader of the key at that time.
 
-For the reader of a finding, never for a verdict: events carry their nodes' clocks.
+It serves the reader of a finding, never a verdict, because events carry their nodes' clocks.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -15,14 +15,14 @@ from assay.checkers.judging.verdict import Finding
 
 
 class Surroundings:
-    """Of one history, which ``engine`` holds and which no longer changes: what all findings share is asked for once."""
+    """Contexts for one finished history in ``engine``; queries common to all findings run once."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     @cached_property
     def faults(self) -> list[disturbance.FaultTimes]:
-        """In the order of their ids."""
+        """All faults, ordered by id."""
         return disturbance.faults(self._engine)
 
     @cached_property
@@ -37,7 +37,7 @@ class Surroundings:
         )
 
     def around(self, found: Sequence[Finding]) -> list[Finding]:
-        """The findings with the time in which their cause lies, the faults in force in it, and who led then."""
+        """Returns the findings with the time span of their cause, the faults in force in it, and the leader."""
         if not found:
             return []
         spans = _spans(self._engine, found)
@@ -45,20 +45,20 @@ class Surroundings:
 
 
 def began(detail: Mapping[str, Any]) -> int | None:
-    """When the injection began, as the detail of the row says that reports its end; None in older histories."""
+    """Returns when the injection began, from the detail of the row that reports its end; None in older histories."""
     known = detail.get("began")
     return known if isinstance(known, int) and not isinstance(known, bool) else None
 
 
 def _begun(engine: Engine) -> dict[int, int]:
-    """When each fault's injection began, where that is known: it may have done harm before it was confirmed."""
+    """Returns when each fault's injection began, if known: it may have done harm before it was confirmed."""
     rows = engine.rows("select id, time, detail from faults where phase = 'injected'")
     known = {row["id"]: (began(disturbance.detail_of(row["detail"])), row["time"]) for row in rows}
     return {id: min(start, confirmed) for id, (start, confirmed) in known.items() if start is not None}
 
 
 def _spans(engine: Engine, found: Sequence[Finding]) -> dict[int, tuple[int, int]]:
-    """By operation; those of a history that is judged by a model alone have no effects."""
+    """Returns call and return by operation. Histories that are judged by a model alone have no effects."""
     ops = {op for finding in found for op in finding.operations}
     spans = _times(engine, "op", "effects", ops)
     return spans | _times(engine, '"index"', "ops", ops - spans.keys())
@@ -81,7 +81,7 @@ def _in_context(
     leaders: Sequence[Row],
     spans: Mapping[int, tuple[int, int]],
 ) -> Finding:
-    # Only the two that contradict each other: others may be anywhere in the run.
+    # Only the two that contradict each other, because others may be anywhere in the run.
     pair = [spans[op] for op in finding.operations[:2] if op in spans]
     given = (finding.time, finding.since, finding.until)
     times = [time for time in (*given, *(time for span in pair for time in span)) if time is not None]

@@ -1,4 +1,4 @@
-"""Reasons why a verdict is unknown that take some words."""
+"""Longer texts for reasons why a verdict is unknown."""
 
 from collections.abc import Collection, Sequence
 from difflib import get_close_matches
@@ -10,7 +10,8 @@ from assay.harness.core.history.kinds import UNRECORDED
 
 
 def unheard_of(kinds: Collection[str], families: Sequence[Family]) -> list[str]:
-    """Kinds of effects that are not of the format, such as a slip of the pen in a client's ``effects``."""
+    """Returns a reason for each kind of effect that the format does not have, such as a typo in a client's
+    ``effects``."""
     checks = [check for family in families for check in family.checks]
     known = {kind for some in (*OF_FORMAT.values(), *(check.kinds for check in checks)) for kind in some}
     found = []
@@ -21,7 +22,8 @@ def unheard_of(kinds: Collection[str], families: Sequence[Family]) -> list[str]:
 
 
 def silent(engine: Engine, against: Sequence[str]) -> str:
-    """Some operations have no effects, so that others may be accused wrongly. ``against``: the anomalies."""
+    """Returns the reason if some operations have no effects, so that others may be accused wrongly by ``against``
+    (anomalies)."""
     (row,) = engine.rows(f"select sum(many) as many from effect_kinds where kind = '{UNRECORDED}'")
     return (
         f"{', '.join(sorted(against))}: of {row['many']} operations it is not known what they did, since the client's "
@@ -30,7 +32,7 @@ def silent(engine: Engine, against: Sequence[str]) -> str:
 
 
 def too_busy(overdue: Sequence[str], stood_still: float) -> str:
-    """The tester itself was kept from going on, for so many seconds."""
+    """Returns the reason if the tester itself stood still for that many seconds."""
     return (
         f"{', '.join(overdue)}: deadlines were missed, but for {stood_still:.1f} s in all this machine did not let the "
         "tester itself go on (it, or its disk, was too busy, or it was paused), so it proves nothing; do it again when "

@@ -1,11 +1,11 @@
-"""Is a history one that could have happened at all? Asked before any check reads it.
+"""Rejects histories that cannot have happened, before any check reads them.
 
-A check takes the format's promises for granted: an operation that ended has a return, nothing returns before it was
-called, a process has one operation open at a time, no stamp occurs twice. Files that break one of them would be
-judged, and wrongly. So each rule is SQL that finds the first row to break it, on the engine that will judge; the row is
-then looked up in its file. One error names file, row (the file's first is row 1) and reason.
+A check relies on the format's promises: an operation that ended has a return, nothing returns before its call, a
+process has one open operation at a time, no stamp occurs twice. Files that break a promise would be judged wrongly. So
+each rule is SQL that finds the first row to break it, on the engine that will judge; then the row is located in its
+file. The error names file, row (the file's first is row 1) and reason.
 
-What is *not* asked: whether the operations make sense. That is what checks are for.
+Whether the operations make sense is *not* validated, because the checks do that.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _WORDS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
 
 
 class _When(Enum):
-    """Of which histories a rule holds: of those written to their end, of the others, of all."""
+    """The histories to which a rule applies: those written to their end, the others, or all."""
 
     CLOSED = auto()
     OPEN = auto()
@@ -50,17 +50,17 @@ class _When(Enum):
 
 @dataclass(frozen=True)
 class Rule:
-    """``sql`` gives at most one row: the first to break it. ``names``: the columns that find it in its file."""
+    """``sql`` returns at most one row: the first to break it. ``names``: the columns that find it in its file."""
 
     data: str
     sql: str
     names: tuple[str, ...]
     reason: Callable[[Row], str]
     last: bool = False
-    """Of several such rows the last is the one to name."""
+    """Whether the last of several matching rows must be named."""
     when: _When = _When.ALWAYS
     views: tuple[View, ...] = ()
-    """What ``sql`` reads in addition to the history."""
+    """Relations that ``sql`` reads in addition to the history."""
 
 
 def validate(
@@ -79,7 +79,7 @@ def validate(
 
 
 def _locate(reader: HistoryReader, rule: Rule, row: Row) -> tuple[Path, int]:
-    """The file of the row, and its number there."""
+    """Returns the file of the row, and its number there."""
     found: tuple[Path, int] | None = None
     for path, number in _matches(reader, rule, row):
         found = (path, number)
@@ -119,7 +119,8 @@ def _among(words: tuple[str, ...]) -> str:
 
 
 def _in_itself(data: str, names: tuple[str, ...], more: Mapping[str, str], explain: Callable[[Row], str]) -> Rule:
-    """What one row shows alone: required values, words, and ``more``: (name of the case, condition)."""
+    """Returns the rule for errors visible in one row: required values, words, and ``more``: (name of the case,
+    condition)."""
     required = [field.name for field in DATA_SETS[data] if not field.nullable]
     words = _WORDS.get(data, {})
     cases = {f"null {column}": f"{quoted(column)} is null" for column in required}
@@ -213,7 +214,8 @@ def _fault(row: Row) -> str:
 
 
 def _fault_steps() -> str:
-    """Each step of a fault with the one before it. What failed may be undone without having been done."""
+    """Returns SQL: each step of a fault with the one before it. A failed fault may be healed without having been
+    injected."""
     steps = " union all ".join(
         f"select id, fault_failed, '{phase}' as phase, {phase}_at as time, '{former}' as former, "
         f"{former}_at as former_time from fault_times where {phase}_at is not null"
@@ -232,7 +234,7 @@ def _fault_steps() -> str:
 
 
 _PHASE: Final = "case {}.phase when 'main' then 0 when 'sentinel' then 1 else 2 end"
-"""Numbers, since engines are slow to compare text in a sum over many rows."""
+"""Numbers, because engines are slow to compare text in a sum over many rows."""
 
 DOUBTFUL_SLOTS: Final = Table(
     "doubtful_slots",
@@ -243,7 +245,7 @@ DOUBTFUL_SLOTS: Final = Table(
     where bit_count(present) <> many
     """,
 )
-"""Where an index may be there twice: a bit for each index, so that millions of them are a few rows."""
+"""Ranges of indexes that may have duplicates: one bit per index turns millions of them into a few rows."""
 
 DOUBTFUL_OPERATIONS: Final = Table(
     "doubtful_operations",
@@ -266,8 +268,9 @@ DOUBTFUL_OPERATIONS: Final = Table(
     where twice = 1 or other = 1
     """,
 )
-"""Operations of which an effect may be there ``twice``, or differs from them
-(``other``): one pass over everything finds that there are next to none."""
+"""Operations with an effect that may occur ``twice``, or that differs from the operation (``other``). A single pass
+over everything shows that there are next to none.
+"""
 
 RULES: Final = (
     _in_itself(
@@ -352,4 +355,4 @@ RULES: Final = (
     _in_itself("events", ("node", "incarnation", "seq"), {}, lambda row: str(row["broken"])),
     _in_itself("replicas", ("node", "key", "position"), {}, lambda row: str(row["broken"])),
 )
-"""In order: what one row shows alone comes before what several rows show."""
+"""In order: errors visible in one row come before those that need several rows."""
