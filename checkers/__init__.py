@@ -1,6 +1,6 @@
 """Proves from a history that promises were kept, or names the operations that contradict each other.
 
-How a verdict comes about:
+A verdict is made by these modules:
 
 - ``check``: declares a check: SQL views over the history's tables, and a text for each violation
 - ``families``: lists all built-in checks
@@ -14,9 +14,9 @@ The checks, by family:
 
 - ``log``, ``groups``, ``register``, ``objects`` (counters, sets, queues, banks, ids), ``transactions``
 - ``liveness``: work that was begun must end
-- ``servers``: what the harness saw of the servers themselves
+- ``servers``: observations of the servers themselves
 - ``administration``: topics and settings that an administrator changes
 - ``linearizability``: searches for a legal order of operations, by a model
 
-Imports ``harness.core`` alone; the harness, ``reports`` and ``workloads`` import it.
+The package imports ``harness.core`` alone; the harness, ``reports`` and ``workloads`` import it.
 """

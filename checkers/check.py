@@ -1,7 +1,9 @@
-"""What a check is: SQL views that leave one table of violations, and a function that puts each one into words.
+"""Declaration of a check: SQL views that leave one table of violations, and a function that describes each one in
+words.
 
-The SQL finds *all* instances of one anomaly and keeps them in the table ``found``; ``evidence`` picks the first few and
-joins the operations that contradict each other back to them. Numbers and names only: sentences are made in Python.
+The SQL finds *all* instances of one anomaly and stores them in the table ``found``. ``evidence`` picks the first few
+and joins them with the operations that contradict each other. SQL yields numbers and names only; Python makes the
+sentences.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,10 +24,11 @@ MOST_DOUBTS: Final = 5
 
 @dataclass(frozen=True)
 class View:
-    """One named SQL text. ``keep``: more than one later text reads it, so it is materialised.
+    """A named SQL text.
 
-    ``fine``: a kept table that groups its rows, into nearly as many groups as there are rows. ``across``: of a family
-    that judges by key: what it has of a key is not of that key's effects alone.
+    - ``keep``: several later texts read it, so it is materialised.
+    - ``fine``: a kept table that groups its rows into nearly as many groups as there are rows.
+    - ``across``: in a family judged by key, the rows of a key depend on more than that key's effects.
     """
 
     name: str
@@ -37,49 +40,49 @@ class View:
 
 @dataclass(frozen=True)
 class Table(View):
-    """A view that is kept."""
+    """A view that is materialised."""
 
     keep: bool = True
 
 
 @dataclass(frozen=True)
 class Involved:
-    """What a sentence needs of an operation. ``ret`` None: it is not known when it ended, or whether."""
+    """Data of an operation for a sentence. ``ret`` None: it is unknown when, or whether, it ended."""
 
     process: int
     call: int
     ret: int | None
     through: str | None = None
-    """The node through which its client reached the system, where that is known."""
+    """The node through which its client reached the system, if known."""
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """Violations to explain, and the operations they name."""
+    """Describes, in words, the operations that violations name."""
 
     operations: Mapping[int, Involved]
 
     def who(self, op: int | None) -> str:
-        """``process 12``, or ``process 12 through n1``."""
+        """Returns ``process 12``, or ``process 12 through n1``."""
         if (known := self._known(op)) is None:
             return "an unknown process"
         return f"process {known.process}" + ("" if known.through is None else f" through {known.through}")
 
     def called(self, op: int | None) -> str:
-        """``14.203 s``: when it began."""
+        """Returns when the operation began, as ``14.203 s``."""
         return seconds(known.call) if (known := self._known(op)) else "an unknown time"
 
     def returned(self, op: int | None) -> str:
-        """``14.203 s``: when it ended."""
+        """Returns when the operation ended, as ``14.203 s``."""
         known = self._known(op)
         return "no known time" if known is None or known.ret is None else seconds(known.ret)
 
     def span(self, op: int | None) -> tuple[int | None, int | None]:
-        """When it began and ended."""
+        """Returns when the operation began and ended."""
         return (None, None) if (known := self._known(op)) is None else (known.call, known.ret)
 
     def unmade(self, failed: int | None, noun: str, verb: str) -> str:
-        """Why what was seen should not be there: its making ``failed``, else there was none."""
+        """Returns why an observed value should not be there: its write ``failed``, or there was none."""
         if failed is None:
             return f"no one {verb} it"
         return f"its {noun} by {self.who(failed)} at {self.called(failed)} had definitely failed"
@@ -90,21 +93,21 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Explanation:
-    """One violation in words. ``operations``: those that contradict each other first; ``more``: how many others."""
+    """A violation in words. ``operations``: those that contradict each other first; ``more``: how many others."""
 
     claim: str
     operations: tuple[int | None, ...]
     more: int = 0
     time: int | None = None
-    """The moment to look at, where no operation has it: that of an event, by its node's clock."""
+    """The moment to look at, if no operation has it: that of an event, by its node's clock."""
     moments: tuple[int | None, ...] = ()
-    """When cause and effect were seen, apart from ``time`` and the first two operations: a deadline, another event."""
+    """Times of cause and effect besides ``time`` and the first two operations: a deadline, another event."""
     about: tuple[str, ...] = ()
-    """The very records (:func:`offset_of`, :func:`value_of`), polls and answers that it is about."""
+    """The exact records (:func:`offset_of`, :func:`value_of`), polls and answers that it is about."""
 
 
 LONG: Final = 3.0
-"""Seconds in all for which a tester stood still, from which what missed a deadline proves nothing."""
+"""Total seconds of a tester's standstills from which a missed deadline proves nothing."""
 
 
 @dataclass(frozen=True)
@@ -115,39 +118,42 @@ class Check:
     """
 
     anomaly: str
-    """Its name, in contracts, verdicts and reports: ``lost-write``."""
+    """Name in contracts, verdicts and reports: ``lost-write``."""
     meaning: str
-    """What the name means, for readers who meet it for the first time: a clause without a capital and a full stop."""
+    """Meaning of the name for new readers: a clause without a capital and a full stop."""
     views: tuple[View, ...]
     """In order; the last is kept and holds one row per instance, with at least a column ``key``."""
     evidence: str
     """SQL for at most ``MOST_FINDINGS`` rows with ``key``; columns that end in ``_op`` name operations."""
     examined: str
     explain: Callable[[Row, Evidence], Explanation]
-    """From one row of ``evidence`` to words."""
+    """Turns a row of ``evidence`` into words."""
     evidence_views: tuple[View, ...] = ()
-    """Further views that ``evidence`` reads; made only when something was found."""
+    """Further views that ``evidence`` reads; made only if something was found."""
     needs_close: bool = False
     """Proves nothing about a run that was not closed."""
     optional: bool = False
-    """That it had no data is no reason for doubt: a workload need not do what it is about."""
+    """Having no data is no reason for doubt, because a workload need not do what the check is about."""
     lacks: str = ""
-    """Why it has no data, where a history need not speak of what it is about: ``no compare-and-set was done``. It is
-    called not applicable then, unless the contract names what must have data (``Contract.needed``)."""
+    """Why it has no data, if a history need not have any: ``no compare-and-set was done``. The check is then reported
+    as not applicable, unless the contract names it as one that must have data (``Contract.needed``).
+    """
     kinds: tuple[str, ...] = ()
-    """Effects of which it needs one at least. A history that has none of them is judged without its views, which would
-    cost as much as if they had rows."""
+    """Kinds of effects of which it needs at least one. For a history without them its views are not made, because they
+    would cost as much as if they had rows.
+    """
     explained_by: tuple[str, ...] = ()
-    """Anomalies that are the better name of the same cause, the best first, where a finding is about the same."""
+    """Anomalies that name the cause better, the best first, if a finding has a common subject with theirs."""
     seen_again: bool = False
-    """It is found once for each replica, partition, operation or later epoch: findings are one cause where the first
-    thing that they are about is the same.
+    """It finds one cause once for each replica, partition, operation or later epoch. Findings count as one cause if the
+    first entries of ``about`` are equal.
     """
     needs_end: bool = False
-    """Proves nothing about a run that was interrupted, since it is about a deadline."""
+    """Proves nothing about a run that was interrupted, because it is about a deadline."""
     standstill: float | None = None
-    """Seconds in all for which a tester stood still, from which what this found proves nothing, since it is about a
-    time; None: ``LONG`` of one that needs an end, else that says nothing."""
+    """Total seconds of a tester's standstills from which a finding proves nothing, because it is about a time. None:
+    ``LONG`` for a check with ``needs_end``, else no limit.
+    """
 
     @property
     def found(self) -> str:
@@ -157,7 +163,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Doubts:
-    """Why some keys cannot be judged: one reason for each of the first rows of ``table``, and one for all others."""
+    """Reasons why some keys cannot be judged: one for each of the first rows of ``table``, and one for all others."""
 
     table: str
     say: Callable[[Row], str]
@@ -171,7 +177,7 @@ class Doubts:
 
 @dataclass(frozen=True)
 class Prepared:
-    """As a family's ``prepare``: makes tables. ``doubts``: why the verdict cannot be pass, once they are there."""
+    """A family's ``prepare`` that makes tables. ``doubts`` then returns why the verdict cannot be pass."""
 
     tables: tuple[View, ...]
     doubts: Callable[[Engine], list[str]] | None = None
@@ -183,7 +189,8 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Rounds:
-    """The same for tables that are made in as many rounds as it takes. What is known of all keys need no round."""
+    """A family's ``prepare`` whose tables need several rounds. It is skipped if the answers for all keys are already
+    known."""
 
     make: Callable[[Engine], None]
     doubts: Doubts
@@ -197,7 +204,7 @@ class Rounds:
 class Family:
     """Checks that share views.
 
-    ``applies`` is SQL for one number, whatever its column is called; 0: the history has none of it.
+    ``applies`` is SQL for one number, whatever its column is called; 0: the history has no data for the family.
     """
 
     name: str
@@ -205,22 +212,24 @@ class Family:
     applies: str
     views: tuple[View, ...] = ()
     prepare: Callable[[Engine], list[str]] | None = None
-    """Runs once it is known that the family applies. For fixpoints, which no view expresses, and for tables that are
-    not needed otherwise. Returns reasons why the verdict cannot be pass."""
+    """Runs once it is known that the family applies: for fixpoints, which no view expresses, and for tables that are
+    not needed otherwise. Returns reasons why the verdict cannot be pass.
+    """
     prepares_early: bool = False
-    """What ``prepare`` reads is there while the run goes on (``early``). Of a :class:`Prepared` that is plain."""
+    """Whether ``prepare`` can run while the run goes on (``early``). A :class:`Prepared` shows this by itself."""
     beside: bool = False
-    """It is about servers, and nothing that clients did: a run that no other family can judge is unknown."""
+    """It is about servers, not about clients' actions: a run that no other family can judge is unknown."""
     kinds: tuple[str, ...] = ()
-    """Effects of which it needs one at least, so that a history without them need not be asked whether it applies."""
+    """Kinds of effects of which it needs at least one. Without them, ``applies`` is not queried."""
     by_key: bool = False
-    """What it says of a key is read off that key's effects, besides what is no effect: but for relations that are said
-    to go ``across``, and operations. Its evidence is in the order of keys. Some keys may be judged apart from others
-    then (``by_key``)."""
+    """Its result for a key depends only on that key's effects and on data other than effects, apart from relations
+    declared ``across``, and operations. Its evidence is ordered by key. So keys may be judged separately
+    (``partitioned_by_key``).
+    """
 
     @property
     def anomalies(self) -> tuple[str, ...]:
-        """The names of all that its checks can find."""
+        """The names of all anomalies that its checks can find."""
         return tuple(check.anomaly for check in self.checks)
 
 
@@ -231,9 +240,9 @@ def family_of(
     beside: bool = False,
     kinds: tuple[str, ...] = (),
 ) -> Family:
-    """A family with its first check's name, so that a history that has nothing for it owes no data.
+    """Returns a family with its first check's name, so that a history without its data is not reported as lacking any.
 
-    ``applies``: the rows that it needs some of, as they stand behind ``from``.
+    ``applies``: the rows of which it needs some, as SQL after ``from``.
     """
     asked = f"select count(*) as examined from {applies}"
     return Family(checks[0].anomaly, checks, asked, prepare=prepare, beside=beside, kinds=kinds)
@@ -250,7 +259,7 @@ def build(engine: Engine, views: tuple[View, ...]) -> None:
 
 @dataclass
 class Answer:
-    """What one check says of a history, or of some of its keys. None: that is not known yet."""
+    """Answer of one check for a history, or for some of its keys. None: unknown so far."""
 
     examined: int | None = None
     instances: int | None = None
@@ -259,11 +268,11 @@ class Answer:
 
 
 def ask(engine: Engine, check: Check, known: Answer | None = None, *, tried: bool = False) -> tuple[int, int]:
-    """How many rows the check examined and how many instances it found, once its views are built.
+    """Returns how many rows the check examined and how many instances it found, once its views are built.
 
-    One query, since planning a second one costs Spark more than counting. A table of violations without a column
-    ``key`` is an error here, not only once it has a row, unless the check was ``tried``: then what cannot have rows is
-    not even planned.
+    It runs a single query, because planning a second one costs Spark more than counting. A table of violations without
+    a column ``key`` is an error here even if it has no rows. But if the check was ``tried`` before, a table that cannot
+    have rows is not even planned.
     """
     examined, instances = (None, None) if known is None else (known.examined, known.instances)
     if instances is None and tried and engine.lacks(check.found):
@@ -284,28 +293,29 @@ def ask(engine: Engine, check: Check, known: Answer | None = None, *, tried: boo
 def findings(
     engine: Engine, check: Check, through: Mapping[str, str] = MappingProxyType({}), first: Sequence[Row] | None = None
 ) -> list[Finding]:
-    """The first instances in words; the judge adds leader, epoch and faults. ``through``: as of :func:`involved`.
+    """Returns the first instances in words; the judge adds leader, epoch and faults. ``through`` is as in
+    :func:`involved`.
 
-    ``first``: the rows of the check's evidence, where they are known already.
+    ``first``: the rows of the check's evidence, if already known.
     """
     rows = evidence(engine, check) if first is None else first
     return in_words(check, rows, involved(engine, named(rows), through))
 
 
 def evidence(engine: Engine, check: Check) -> list[Row]:
-    """The first instances, with what there is to say of each."""
+    """Returns the evidence of the first instances."""
     build(engine, check.evidence_views)
     return engine.rows(check.evidence)
 
 
 def in_words(check: Check, rows: Sequence[Row], operations: Mapping[int, Involved]) -> list[Finding]:
-    """``operations``: all that the rows name."""
+    """Returns findings for the rows. ``operations`` must have all operations that the rows name."""
     known = Evidence(operations)
     return [_finding(check.anomaly, row, check.explain(row, known), known) for row in rows]
 
 
 def involved(engine: Engine, ops: set[int], through: Mapping[str, str] = MappingProxyType({})) -> dict[int, Involved]:
-    """Process and times of some operations, by index. ``through``: by worker, the node at which its clients are."""
+    """Returns process and times of some operations, by index. ``through``: the node of each worker's clients."""
     if not ops:
         return {}
     workers = _workers(engine, ops) if through else {}
@@ -326,13 +336,13 @@ def _workers(engine: Engine, ops: set[int]) -> dict[int, str]:
 
 
 def offset_of(key: str, offset: int | None) -> str:
-    """What a finding is about: whatever is at one offset."""
+    """Returns the subject of a finding: the contents of one offset."""
     return f"offset {offset} of {key}"
 
 
 def offsets_of(key: str, first: int, last: int) -> tuple[str, ...]:
-    """What a finding is about: all of these offsets. Where they are several the first entry names them exactly, and of
-    those one by one a long list is cut.
+    """Returns the subject of a finding: all of these offsets. The first of several entries names the exact range,
+    because a long list of single offsets is cut.
     """
     if first == last:
         return (offset_of(key, first),)
@@ -341,22 +351,22 @@ def offsets_of(key: str, first: int, last: int) -> tuple[str, ...]:
 
 
 def value_of(key: str, value: int | None) -> str:
-    """What a finding is about: a value that was sent to ``key``, or read there."""
+    """Returns the subject of a finding: a value that was sent to ``key``, or read there."""
     return f"value {value} of {key}"
 
 
 def epoch_of(key: str, epoch: int | None) -> str:
-    """What a finding is about: one leader epoch of a partition."""
+    """Returns the subject of a finding: one leader epoch of a partition."""
     return f"leader epoch {epoch} of {key}"
 
 
 def capital(text: str) -> str:
-    """A sentence that may begin with a word of the history: only its first letter is raised."""
+    """Raises only the first letter of a sentence, which may begin with a word of the history."""
     return text[0].upper() + text[1:]
 
 
 def named(rows: Sequence[Row]) -> set[int]:
-    """The operations, by index."""
+    """Returns the operations that the rows name, by index."""
     return {value for row in rows for name, value in row.items() if name.endswith("_op") and value is not None}
 
 

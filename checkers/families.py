@@ -1,9 +1,9 @@
 """Every built-in family of checks, in the order in which they are judged.
 
-What ended a run is named first. Beyond that the order matters where one family reads what another made: ``unflushed``
-takes out of the log what a power loss may have taken, before the log is judged; ``register-cas`` and the ordered
-transactions read the tables of the family before them. Families of your own go after these:
-``judge(..., families=(*FAMILIES, mine))``.
+The anomaly that ended a run comes first. Beyond that the order matters if one family reads what another made:
+``unflushed`` removes from the log what a power loss may have taken, before the log is judged; ``register-cas`` and the
+ordered transactions read the tables of the family before them. Your own families go after these: ``judge(...,
+families=(*FAMILIES, mine))``.
 """
 
 from collections.abc import Iterable
@@ -70,6 +70,6 @@ FAMILIES: Final[tuple[Family, ...]] = (
 
 
 def meanings(families: Iterable[Family]) -> dict[str, str]:
-    """Every anomaly that a judgement by these families can name, with what it means."""
+    """Returns every anomaly that a judgement by these families can name, with its meaning."""
     checks = {check.anomaly: check.meaning for family in families for check in family.checks}
     return checks | {NO_RECOVERY: NO_RECOVERY_MEANING}

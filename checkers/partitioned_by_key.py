@@ -1,10 +1,11 @@
-"""What can be asked of some keys at a time, and the answers for all keys put together.
+"""Judges subsets of the keys separately and combines the answers for all keys.
 
-Families that say so (``Family.by_key``) judge each key by that key's effects alone, so the rows of their tables for all
-keys are those for some keys and those for the others. An engine that shares out the effects by key
-(``SupportsPartitioning``) is asked nothing that was answered so. What of such a family looks beyond its key, as its
-texts say (``beyond``), is asked of all as ever; the tables that it reads are brought along where they have few rows, as
-nearly all that may accuse someone do.
+Families that declare it (``Family.by_key``) can be judged on any subset of keys; the union of the results equals the
+result for all keys.
+
+1. An engine that partitions the effects by key (``SupportsPartitioning``) answers these queries per part.
+2. A query of such a family that reads beyond its key, as its SQL shows (``beyond``), runs for all keys as usual.
+3. Tables that such a query reads are copied from the parts if they have few rows, as nearly all accusing tables do.
 """
 
 from __future__ import annotations
@@ -26,28 +27,28 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 FEW_ROWS: Final = 50_000
-"""Of a table, those of all keys that are brought along at most."""
+"""Maximum of rows, over all keys, of a table that is copied."""
 
 _COVERAGE: Final = ("log_settled", "register_rows", "log_sends")
-"""What is read besides by the checks."""
+"""Tables that the coverage reads in addition."""
 
 
 @dataclass
 class Answers:
-    """By anomaly, and by name those tables that are brought along; None: it has too many rows."""
+    """Answers by anomaly, and copied tables by name; None: the table has too many rows."""
 
     checks: dict[str, Answer] = field(default_factory=dict)
     tables: dict[str, pa.Table | None] = field(default_factory=dict)
 
     def lacks(self, name: str) -> bool:
-        """Whether it is a table that has no rows."""
+        """Returns whether it is a table that has no rows."""
         table = self.tables.get(name)
         return table is not None and table.num_rows == 0
 
 
 @dataclass(frozen=True)
 class Question:
-    """``kinds``: of the effects of all keys. ``skipped``: anomalies that are not asked for."""
+    """``kinds``: those of the effects of all keys. ``skipped``: anomalies that are not queried."""
 
     contract: Contract
     families: tuple[str, ...]
@@ -55,7 +56,7 @@ class Question:
     skipped: frozenset[str] = frozenset()
 
     def __call__(self, engine: Engine) -> Answers:
-        """Of the keys whose effects ``engine`` has."""
+        """Answers for the keys whose effects ``engine`` has."""
         build(engine, (KINDS,))
         register_contract(engine, self.contract)
         answers, made = Answers(), set[str]()
@@ -66,7 +67,7 @@ class Question:
         return answers
 
     def _ask(self, engine: Engine, family: Family, answers: Answers) -> set[str]:
-        """The tables that were made."""
+        """Queries a family. Returns the tables that were made."""
         build(engine, family.views)
         if family.prepare is not None:
             family.prepare(engine)
@@ -93,36 +94,36 @@ class Question:
 
 
 def together(parts: Sequence[Answers]) -> Answers:
-    """The answers for all keys."""
+    """Combines the parts' answers to the answers for all keys."""
     whole = Answers(tables={name: _all([part.tables[name] for part in parts]) for name in parts[0].tables})
     for anomaly in parts[0].checks:
         given = [part.checks[anomaly] for part in parts]
         instances = _sum([one.instances for one in given])
         first = _first([one.first for one in given])
         if instances and not all(_none(view, whole.lacks) for view in _across(_checks()[anomaly].evidence) or ()):
-            first = None  # what one part lacked another one has
+            first = None  # a relation that is empty in one part has rows in another
         whole.checks[anomaly] = Answer(_sum([one.examined for one in given]), instances, first)
     return whole
 
 
 def divisible(families: Sequence[Family]) -> list[Family]:
-    """Of these, the built-in ones that are judged by key."""
+    """Returns those built-in families that are judged by key."""
     return [family for family in families if family.by_key and family in FAMILIES]
 
 
 _OF_ALL: Final = frozenset({"ops", "events", "replicas", "looks"})
-"""Data sets that only those have who ask of all keys."""
+"""Tables that are complete only if all keys are queried at once."""
 
 
 @lru_cache(2_000)
 def beyond(text: str) -> bool:
-    """Whether what a text reads, by way of other relations, too, is more than each key's own."""
+    """Returns whether a text reads, also through other relations, more than each key's own data."""
     return _across(text) != ()
 
 
 @lru_cache(2_000)
 def _across(text: str) -> tuple[View, ...] | None:
-    """The relations that make it so; None: it reads what is not there for some keys alone."""
+    """Returns the relations that make it so; None: it reads tables that a subset of keys lacks."""
     read = all_words((text,), {name: view.sql for name, view in _views().items()})
     if not _OF_ALL.isdisjoint(read):
         return None
@@ -130,7 +131,7 @@ def _across(text: str) -> tuple[View, ...] | None:
 
 
 def _none(view: View, lacks: Callable[[str], bool]) -> bool:
-    """Whether a relation has no rows for all keys, if this is so of the tables that ``lacks`` says."""
+    """Returns whether a relation has no rows for all keys, given that ``lacks`` knows this of the copied tables."""
     return rowless(view.sql)(lambda name: name in _wanted() and lacks(name))
 
 
@@ -150,18 +151,18 @@ def _made(family: Family) -> list[View]:
 
 
 def _shared(family: Family) -> list[View]:
-    """What several of its checks read."""
+    """Returns the relations that several checks of a family read."""
     return [*family.views, *(family.prepare.tables if isinstance(family.prepare, Prepared) else ())]
 
 
 def _own(views: Iterable[View]) -> set[str]:
-    """Of a family by key, tables that have nothing but what is each key's own."""
+    """Returns the tables of a family by key whose rows depend only on each row's own key."""
     return {view.name for view in views if view.keep and not beyond(view.name)}
 
 
 @lru_cache(1)
 def _wanted() -> frozenset[str]:
-    """Those of all families that something else reads than what is asked by key."""
+    """Returns the tables of all families that queries over all keys read."""
     own = _own(view for family in FAMILIES if family.by_key for view in _made(family))
     own |= {family.prepare.doubts.table for family in FAMILIES if isinstance(family.prepare, Rounds)}
     texts = [*_COVERAGE, *(text for family in FAMILIES for text in _asked_of_all(family))]
@@ -187,7 +188,7 @@ def _asked_of_all(family: Family) -> Iterator[str]:
 
 
 def _brought(engine: Engine, name: str) -> pa.Table | None:
-    """A table, unless it has many rows."""
+    """Returns a table, unless it has many rows."""
     if not engine.lacks(name) and _count(engine, name) > FEW_ROWS:
         return None
     return engine.arrow(f"select * from {name}")

@@ -1,6 +1,6 @@
-"""Idioms of the checks' SQL, by name, each written once in the way that all engines answer alike (``engine.base``).
+"""Idioms of the checks' SQL, written so that all engines agree (``engine.base``).
 
-Columns are given as SQL has them: ``order="call, op, sub"``. Where nulls stand is said here alone.
+Columns are given as SQL has them: ``order="call, op, sub"``. Only this module decides where nulls stand.
 """
 
 from typing import Final
@@ -9,61 +9,65 @@ from assay.checkers.check import MOST_FINDINGS
 from assay.checkers.engine import INFINITY
 
 RETURNED: Final = f"case when e.outcome = 'ok' then coalesce(e.ret, {INFINITY}) else {INFINITY} end"
-"""When the operation of an effect ``e`` had surely ended: never, where it is indeterminate."""
+"""When the operation of an effect ``e`` had surely ended: never, if it is indeterminate."""
 
 
 MAY_HAVE_BEGUN: Final = """
     max(case when phase = 'injected' then 1 else 0 end) = 1
     or max(case when phase = 'failed' and coalesce(stage, '') in ('trigger', 'target') then 1 else 0 end) = 0
 """
-"""Of rows of ``faults`` by id: not one that waited for its trigger in vain, or found no target. That excuses no one."""
+"""Excludes, among rows of ``faults`` grouped by id, faults whose trigger never came or that found no target. Such a
+fault excuses nothing.
+"""
 BEGUN: Final = "(phase <> 'intended' and (phase <> 'failed' or coalesce(stage, '') not in ('trigger', 'target')))"
-"""Of a row of ``faults``: it says that the fault began, whatever came of that."""
+"""Matches rows of ``faults`` that say that the fault began, whatever came of it."""
 INJECTED: Final = "(phase = 'injected' or (phase = 'failed' and coalesce(stage, '') in ('inject', 'hindered')))"
-"""Of a row of ``faults``: its injection had come to an end, also one that failed: it may have done half of its work."""
+"""Matches rows of ``faults`` whose injection had ended, also a failed one, which may have done half of its work."""
 OF_ZOOKEEPER: Final = """(targets like '%"zk_"%' or targets like '%"zk__"%')"""
-"""Of the same: a node of ZooKeeper is among the targets, ``zk1``, ``zk2``, ..., whatever the fault is called."""
+"""Matches rows of ``faults`` with a node of ZooKeeper (``zk1``, ``zk2``, ...) among the targets, whatever the fault."""
 MAY_BEGIN: Final = "coalesce(min(not_before), min(time))"
-"""Of the same: when it may begin at the earliest. All that is meant to happen is written down as a run begins."""
+"""The earliest possible begin of a fault, for grouped rows of ``faults``. A run writes all intentions as it begins."""
 
 MOST_MS: Final = 2**42
-"""Over a hundred years. Longer times, such as the setting "for ever", are cut to it, so that no sum of times leaves 64
-bits."""
+"""Over a hundred years. Longer times, such as the setting "for ever", are cut to it, so that sums of times fit into 64
+bits.
+"""
 
 BEFORE: Final = "rows between unbounded preceding and 1 preceding"
 """The frame of all rows before this one."""
 SO_FAR: Final = "rows between unbounded preceding and current row"
-"""Of those and this one."""
+"""The frame of all rows before this one, and this one."""
 WHOLE: Final = "rows between unbounded preceding and unbounded following"
-"""Of all rows of the group."""
+"""The frame of all rows of the group."""
 
 
 def order_by(columns: str) -> str:
-    """``order by`` with the place of nulls, which the engines do not agree on unless it is said."""
+    """Returns ``order by`` with the place of nulls, on which the engines otherwise disagree."""
     return "order by " + ", ".join(f"{column.strip()} nulls first" for column in columns.split(","))
 
 
 def first_of(table: str, order: str, *, also: str = "") -> str:
-    """The rows of a table of violations that are explained. ``also``: columns that are needed by another name, too."""
+    """Returns SQL: the rows of a table of violations that are explained. ``also`` repeats columns under another
+    name."""
     columns = f"*, {also}" if also else "*"
     return f"select {columns} from {table} {order_by(order)} limit {MOST_FINDINGS}"
 
 
 def first_rows(table: str, order: str) -> str:
-    """The same, to join evidence to."""
+    """Returns the SQL of ``first_of`` as a subquery, to join evidence to."""
     return f"({first_of(table, order)})"
 
 
 def greatest_before(value: str, *, by: str, order: str) -> str:
-    """The running maximum of ``value`` over all rows strictly before this one: the heart of rule U.
+    """Returns the running maximum of ``value`` over all rows strictly before this one: the heart of rule U.
 
-    A frame of rows: equal places must have been folded into one row first.
+    The frame counts rows, so equal places must have been folded into one row first.
     """
     return _window(f"max({value})", by, order, BEFORE)
 
 
 def not_next(position: str, former: str) -> str:
-    """Is the first another number than the one after the second? Both may be any of 64 bits."""
+    """Returns SQL: is the first number another one than the second plus one? Both may be any of 64 bits."""
     return f"case when {former} < {INFINITY} then {position} <> {former} + 1 else {former} = {INFINITY} end"
 
 
@@ -72,27 +76,27 @@ LARGE: Final = "decimal(38, 0)"
 
 
 def large(value: str) -> str:
-    """A value of 64 bits whose sums are ``LARGE``."""
+    """Returns a value of 64 bits, cast so that its sums are ``LARGE``."""
     return f"cast({value} as decimal(19, 0))"
 
 
 def sum_so_far(value: str, *, by: str, order: str, kind: str = "bigint") -> str:
-    """The running sum of ``value`` up to and with this row."""
+    """Returns the running sum of ``value`` up to and including this row."""
     return f"cast({_window(f'sum({value})', by, order, SO_FAR)} as {kind})"
 
 
 def previous(value: str, *, by: str, order: str) -> str:
-    """``value`` of the row before this one; null for the first."""
+    """Returns ``value`` of the row before this one; null for the first."""
     return f"lag({value}) over (partition by {by} {order_by(order)})"
 
 
 def milliseconds(setting: str) -> str:
-    """A setting of time, which may be any number, but null."""
+    """Returns a time setting, which may be any number but not null, limited to ``MOST_MS``."""
     return f"least({setting}, {MOST_MS})"
 
 
 def nanoseconds(timestamp: str) -> str:
-    """A time in milliseconds, which may be any number, but null, in nanoseconds."""
+    """Returns a time in milliseconds, which may be any number but not null, in nanoseconds."""
     return f"1000000 * greatest({milliseconds(timestamp)}, -{MOST_MS})"
 
 
@@ -101,15 +105,15 @@ def row_number(*, by: str, order: str) -> str:
 
 
 def total_of(value: str) -> str:
-    """A sum as a whole number, 0 over no rows."""
+    """Returns a sum as a whole number, 0 over no rows."""
     return f"cast(coalesce(sum({value}), 0) as bigint)"
 
 
 def late_calls(places: str, place: str) -> str:
-    """Rule U over folded ``places`` (``key``, the columns of ``place``, ``last_call``, ``first_ret``).
+    """Returns SQL: rule U over folded ``places`` (``key``, the columns of ``place``, ``last_call``, ``first_ret``).
 
-    One row per late call ``before``: it came after an operation at a higher place had returned. ``overtaken``: how many
-    places it came too late for; ``first_ret``: the earliest return among them.
+    There is one row per late call ``before``: it came after an operation at a higher place had returned. ``overtaken``:
+    how many places it came too late for. ``first_ret``: the earliest return among them.
     """
     return f"""
         select key, before, min(first_ret) as first_ret, count(*) as overtaken from (
@@ -120,14 +124,16 @@ def late_calls(places: str, place: str) -> str:
 
 
 def nearest_pairs(statements: str, by: str, *, carry: str = "", rising: bool = False) -> str:
-    """Of each group of ``statements``, the two that contradict each other and are nearest in time.
+    """Returns SQL: for each group of ``statements``, the two that contradict each other and are nearest in time.
 
     ``statements`` is SQL for rows with the columns of ``by``, ``side``, ``moment`` (a known time), ``op`` and those of
-    ``carry``; two contradict each other if their sides differ. The nearest two are neighbours in time. Equally near are
-    the earliest ones, then those of the least operations. ``rising``: side 0 says what was so from its moment on, side
-    1 denies it, and pairs in this order come first, however far apart. Gives ``by``, ``moment``, ``op``, ``side`` and
-    ``carry`` of the later one, and of the other as ``former_moment`` and so on; and ``onset``, since when there were
-    such pairs.
+    ``carry``. Two statements contradict each other if their sides differ.
+
+    - The nearest two are neighbours in time. Ties go to the earliest ones, then to the least operations.
+    - ``rising``: side 0 says what was so from its moment on, side 1 denies it. Pairs in this order come first, however
+      far apart.
+    - The result has ``by``, ``moment``, ``op``, ``side`` and ``carry`` of the later statement, and of the other one as
+      ``former_moment`` and so on. ``onset`` is the time since which there were such pairs.
     """
     names = ["op", "side", "moment", *(name.strip() for name in carry.split(",") if name.strip())]
     order = "moment, back, op, side"
@@ -150,10 +156,10 @@ def nearest_pairs(statements: str, by: str, *, carry: str = "", rising: bool = F
 
 
 def last_before(found: str, rows: str, place: tuple[str, str]) -> str:
-    """Evidence for rows of :func:`late_calls`: the late call, and the last return before it at a higher place.
+    """Returns evidence for rows of :func:`late_calls`: the late call, and the last return before it at a higher place.
 
-    ``rows`` has ``key``, ``op``, ``call``, ``ret`` and the two columns of ``place``, which are those of the
-    return's operation; ``late_...`` are those of the call's.
+    ``rows`` has ``key``, ``op``, ``call``, ``ret`` and the two columns of ``place``, which are those of the return's
+    operation; ``late_...`` are those of the call's.
     """
     value, turn = place
     return f"""

@@ -1,7 +1,7 @@
 """Records that differ from what was sent: another create time, key or partition, or a topic that no longer exists.
 
 - Create times are compared if every send of the value that may have happened has one. Message keys are compared even if
-  only one side has a key, as long as both sides have a create time: then the client records everything it knows.
+  a side has none, as long as that side has a create time: then its client records everything it knows.
 - A value at one offset is one record. So two polls may not differ either, even if nothing is known of the send.
 - Another partition: the value was never sent to the partition where it was read, but it was sent to another one.
 - ``resurrected``: the new topic's creation was acknowledged before the poll was called, and the value was sent to the

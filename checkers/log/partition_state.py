@@ -11,9 +11,9 @@ clocks are needed. Lists of broker numbers are written ``1,2,3``. The checks rea
   ``value`` is the last epoch of its log, ``position`` the log end.
 - ``registered``: ``value`` is the node's number.
 
-``overlooked-log``: a leader was elected by the length of the logs if it is alone in the in-sync set, no replica is
-eligible, and before there was no leader but several members. If one in-sync replica is enough, or an unclean election
-is allowed, the election may have another reason and is not judged.
+``overlooked-log``: a leader was elected by the length of the logs if two conditions hold. It is alone in the in-sync
+set with no eligible replica, and before there was no leader but several members. If one in-sync replica is enough, or
+an unclean election is allowed, the election may have another reason and is not judged.
 """
 
 from typing import Final
