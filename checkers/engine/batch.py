@@ -219,7 +219,7 @@ class OfRun:
         self._names = names
 
     def register(self, name: str, parts: Sequence[Path], schema: pa.Schema) -> None:
-        raise EngineError(f"{name} of a history that is judged with others is loaded before, not from {list(parts)}")
+        raise EngineError(f"{name} of a history in a batch must be loaded before its judgement, not from {list(parts)}")
 
     def view(self, name: str, sql: str) -> None:
         self._names[name.lower()] = self._together.node(sql, self._reads(sql), kept=False)

@@ -76,7 +76,7 @@ class Engines:
         spark: bool = True,
     ) -> None:
         if engine not in ENGINES:
-            raise ValueError(f"no engine is called {engine!r}; there are {', '.join(ENGINES)}")
+            raise ValueError(f"no engine is called {engine!r}; choose one of {', '.join(ENGINES)}")
         if engine in (SQLITE, DUCKDB) and spark_master is not None:
             raise ValueError(f"a Spark master ({spark_master}) was given, but the engine is {engine}; use spark")
         self._engine = engine

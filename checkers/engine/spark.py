@@ -108,7 +108,7 @@ class Spark:
 
     def load(self, name: str, rows: pa.Table) -> None:
         self._deferred.redefine(name)
-        with failures(f"take over {name}"):
+        with failures(f"load {name}"):
             self._known(name, self._session.createDataFrame(rows).localCheckpoint(eager=True))
         self._deferred.given(name, rows.num_rows)
 

@@ -67,7 +67,7 @@ class SQLite:
         try:
             tables = [_read(part, wanted) for part in parts]
         except (OSError, pa.ArrowException) as error:
-            raise EngineError(f"SQLite could not take over {name}: {error}") from error
+            raise EngineError(f"SQLite could not load {name}: {error}") from error
         self._fill(name, tables, schema)
 
     def load(self, name: str, rows: pa.Table) -> None:
@@ -85,7 +85,7 @@ class SQLite:
             try:
                 values = [_values(table, field.name) for field in schema]
             except UnicodeDecodeError as error:
-                raise EngineError(f"SQLite could not take over {name}: {error}") from error
+                raise EngineError(f"SQLite could not load {name}: {error}") from error
             self._connection.executemany(f"insert into {name} values ({places})", zip(*values, strict=True))
         self._made[name] = "table"
         self._deferred.given(name, sum(table.num_rows for table in tables))

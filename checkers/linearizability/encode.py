@@ -201,7 +201,7 @@ class _Numbered:
         if outcome == "fail":
             return None
         if outcome not in ("ok", "info"):
-            raise ModelError(f"operation {index} has the outcome {outcome!r}; it is ok, fail or info")
+            raise ModelError(f"operation {index} has the outcome {outcome!r}; it must be ok, fail or info")
         argument, result = (_decoded(texts[name], name, index) for name in ("argument", "result"))
         known = outcome == "ok"
         call = Call(str(texts["f"]), argument, result if known else None, known, values)

@@ -38,7 +38,7 @@ class FifoQueue(Model):
     def encode(self, call: Call) -> Action | None:
         if call.f == "enqueue":
             if call.argument is None:
-                raise ModelError("null is enqueued, which a dequeue of an empty queue returns, too")
+                raise ModelError("null cannot be enqueued: a dequeue of an empty queue returns null, too")
             return Action(ENQUEUE, call.number(call.argument), ANY)
         if call.f != "dequeue":
             raise self.unknown(call)

@@ -123,7 +123,7 @@ class KeyValue(Model):
     @staticmethod
     def _string(f: str, value: Any) -> str:
         if not isinstance(value, str):
-            raise ModelError(f"the values of kv are strings; {f} has {value!r}")
+            raise ModelError(f"the values of kv must be strings; {f} has {value!r}")
         return value
 
 

@@ -26,7 +26,7 @@ class Limits:
 
     def __post_init__(self) -> None:
         if self.bytes <= 0 or self.widest < 1 or (self.seconds is not None and self.seconds < 0):
-            raise ValueError(f"limits are positive: {self}")
+            raise ValueError(f"limits must be positive: {self}")
 
     def among(self, searches: int) -> Limits:
         """Returns the limits of one of that many parallel searches."""

@@ -84,7 +84,7 @@ def whole(model: Model, value: object, about: str) -> None:
     """Raises ``ModelError`` for values that compiled code cannot hold. ``about`` is the value, or the object it belongs
     to."""
     if not isinstance(value, int) or not -(2**63) <= value < 2**63:
-        raise ModelError(f"the compiled model {model.name} gave {about}; its parts are integers of 64 bits")
+        raise ModelError(f"the compiled model {model.name} gave {about}; its parts must be 64-bit integers")
 
 
 def hashable(model: Model, value: object) -> None:

@@ -46,7 +46,7 @@ class CasRegister(Register):
         if call.f != "cas":
             return super().encode(call)
         if not isinstance(call.argument, list) or len(call.argument) != 2:
-            raise ModelError(f"the argument of a cas is [expected, value], not {call.argument!r}")
+            raise ModelError(f"the argument of a cas must be [expected, value], not {call.argument!r}")
         expected, value = (call.number(part) for part in call.argument)
         if call.known and call.result is False:
             return Action(CAS_REFUSED, expected, reads=True)
@@ -99,7 +99,7 @@ class Set(Model):
         if not call.known:
             return None
         if not isinstance(call.result, list):
-            raise ModelError(f"a read of a set returns the list of its elements, not {call.result!r}")
+            raise ModelError(f"a read of a set must return the list of its elements, not {call.result!r}")
         elements = 0
         for element in call.result:
             bit = 1 << call.number(element)

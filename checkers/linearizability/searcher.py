@@ -29,10 +29,10 @@ PLAIN_OPERATIONS: Final = 300
 """Longest history of a key that is begun in plain Python."""
 
 CLAIMS: Final = {
-    core.WRONG_READ: "reads, and changed the state",
+    core.WRONG_READ: "reads, but changed the state",
     core.WRONG_BLIND: "is not blind",
-    core.WRONG_TOTAL: "is total, and was refused",
-    core.WRONG_LOST: "leads out of the lost state, and is not blind",
+    core.WRONG_TOTAL: "is total, but was rejected",
+    core.WRONG_LOST: "leads out of the lost state, but is not blind",
 }
 """How an action contradicted its model's claim about it."""
 

@@ -209,7 +209,7 @@ class Liar(Account):
         return Action(1, call.argument, reads=call.f == "peek", blind=call.f == "put")
 
 
-@pytest.mark.parametrize(("f", "claim"), [("peek", "reads, and changed the state"), ("put", "is not blind")])
+@pytest.mark.parametrize(("f", "claim"), [("peek", "reads, but changed the state"), ("put", "is not blind")])
 def test_a_model_is_held_to_its_claims(f: str, claim: str) -> None:
     ops = [operation(f, 1, call=0, ret=10), operation("deposit", 2, call=0, ret=10), operation(f, 1, call=20, ret=30)]
     with pytest.raises(ModelError, match=claim):
@@ -299,7 +299,7 @@ def test_what_has_no_place_in_64_bits_is_an_error(amount: int, fits: bool) -> No
     if fits:
         assert search(table([("k", ops)]), Account()).verdict is Verdict.PASS
     else:
-        with pytest.raises(ModelError, match=r"operation 0: the compiled model account gave .* integers of 64 bits"):
+        with pytest.raises(ModelError, match=r"operation 0: the compiled model account gave .* 64-bit integers"):
             search(table([("k", ops)]), Account())
 
 
@@ -317,7 +317,7 @@ def test_a_read_of_strings_that_shows_none_is_no_empty_string(shown: Any) -> Non
     for result in (None, ""):
         ops = [operation("put", "", call=0, ret=1), operation("get", None, result, call=4, ret=5)]
         assert search(table([("k", ops)]), MODELS["kv"]).verdict is Verdict.PASS
-    with pytest.raises(ModelError, match=r"operation 1: the values of kv are strings; get has"):
+    with pytest.raises(ModelError, match=r"operation 1: the values of kv must be strings; get has"):
         search(table([("k", [ops[0], {**ops[1], "result": shown}])]), MODELS["kv"])
 
 

@@ -226,7 +226,7 @@ def test_every_process_may_die() -> None:
 def test_a_model_that_contradicts_itself_is_an_error_everywhere() -> None:
     ops = [operation("peek", 1, call=0, ret=10)]
     for place in (HERE, POOL):
-        with pytest.raises(ModelError, match="reads, and changed the state"):
+        with pytest.raises(ModelError, match="reads, but changed the state"):
             search(table([("a", ops), ("b", ops)]), Unsaid(), place=place)
 
 
@@ -372,7 +372,7 @@ def test_spark_reports_which_operation_does_not_fit(spark: OnSpark) -> None:
 @pytest.mark.spark
 def test_on_spark_too_a_model_that_contradicts_itself_is_an_error(spark: OnSpark) -> None:
     ops = [operation("peek", 1, call=0, ret=10)]
-    with pytest.raises(ModelError, match="reads, and changed the state"):
+    with pytest.raises(ModelError, match="reads, but changed the state"):
         spark.search(table([("a", ops), ("b", ops)]), Unsaid())
 
 
