@@ -9,8 +9,8 @@ read the topics in ZooKeeper.
 A violation is two successive looks that show a state that no change allows.
 
 - A change allows its value if it did not fail, was called before the look returned, and may have come after the last
-  change acknowledged before the look. That is so if it had not returned when that one was called, or if its outcome is
-  unknown, because then it may come at any time.
+  change acknowledged before the look. That is so if it had not returned when that one was called. It is also so if its
+  outcome is unknown: then it may come at any time.
 - Topics only grow, so a look must not show fewer partitions than were acknowledged; no topic means none. Metadata may
   be late: such looks count from the contract's obedience deadline on, after the change and after the last fault. Looks
   at rest count at once.

@@ -1,7 +1,7 @@
 """DuckDB next to Spark, for a large history that one machine can read: Spark's tasks answer the queries by key.
 
-The remaining queries read few rows, or read all in a simple way, and Spark needs a tenth of a second and more to plan
-and compile each. So DuckDB runs them here, on the same files.
+The remaining queries read few rows, or read all in a simple way. Spark needs a tenth of a second and more to plan and
+compile each, so DuckDB runs them here, on the same files.
 """
 
 from __future__ import annotations

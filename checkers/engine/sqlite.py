@@ -1,8 +1,8 @@
 """SQLite in this process: judges small histories.
 
-A judgement runs some three hundred queries. On a few thousand rows, DuckDB needs a millisecond or two to plan and set
-up each query, however few rows there are, and SQLite a tenth of that. SQLite runs a plan row by row and joins with one
-index at most, so it loses more with more rows (``engine_selection`` has the limit).
+A judgement runs some three hundred queries. DuckDB needs a millisecond or two to plan and set up each query, however
+few rows there are, and SQLite a tenth of that. SQLite runs a plan row by row and joins with one index at most, so it
+loses more with more rows (``engine_selection`` has the limit).
 
 The SQL is that of the other engines. ``in_its_words`` translates the words that SQLite spells otherwise; functions that
 it lacks are written in Python.

@@ -7,10 +7,10 @@ A workload records itself in ``effects`` as follows (``key`` names group and par
 - ``kept``: a look; ``value`` is the number of the commit found, or null.
 - ``part``: a client has left the group ``key``, or was none of its members.
 
-A commit *stays* until its time is over, counted from its call. A member's commit also stays until the call of the last
-accepted commit of this member in this generation, because until then the group had a member. A commit of unknown
-outcome may count at any time after its call, a rejected one never. If one operation made several commits of one key in
-a row (``sub``), the last acknowledged one is left when it returns.
+A commit *stays* until its time is over, counted from its call. A member's commit also stays until the call of this
+member's last accepted commit in this generation: until then the group had a member. A commit of unknown outcome may
+count at any time after its call, a rejected one never. If one operation made several commits of one key in a row
+(``sub``), the last acknowledged one is left when it returns.
 
 - ``early-expiry``: a look found nothing, although the last commit before it had to stay until the look returned, and so
   had every commit that may have come later.

@@ -164,4 +164,3 @@ OWNERSHIP: Final = (
 )
 
 OWNERSHIP_ANOMALIES: Final = tuple(name for family in OWNERSHIP for name in family.anomalies)
-"""All anomalies that these checks can report."""

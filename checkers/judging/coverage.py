@@ -255,8 +255,8 @@ _TURNS: Final = """
 
 _IN_TIME: Final = "(call >= h.half and least(ret, call + h.quarter) <= h.until)"
 """Whether a row's operation shows that the service was not back. It must have been called in the second half of the
-deadline, because a client that tried only right after the heal proves nothing about the rest. It must also have ended
-by the deadline or had a quarter of it for the answer, because a call at the last moment proves nothing either.
+deadline: tries right after the heal prove nothing about the rest. It must also have ended by the deadline or had a
+quarter of it for the answer: a call at the last moment proves nothing.
 """
 
 _LOGS: Final = f"""

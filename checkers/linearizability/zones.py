@@ -4,8 +4,8 @@
    last call.
 2. If the first return is earlier, the register held the value all that time (a forward zone). Otherwise one moment is
    enough (a backward zone).
-3. A history is linearizable iff every read value was written, no read returned before its write was called, no two
-   forward zones overlap, and no backward zone lies inside a forward one.
+3. A history is linearizable iff every read value was written and no read returned before its write was called. Also, no
+   two forward zones overlap, and no backward zone lies inside a forward one.
 4. A sort by the begin of zones and a running maximum of the ends of forward ones find all violations: O(n log n), for
    all keys at once.
 

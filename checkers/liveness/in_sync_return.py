@@ -1,7 +1,7 @@
 """A replica that can be in the in-sync set again joins it by the contract's rejoin deadline.
 
-It can join if it is assigned, its broker is registered, it obeys the present leader epoch, and the leader is registered
-and obeys that epoch, too. At rest no client writes, so the replica catches up in any case.
+It can join if it is assigned, and its broker and the leader are registered and obey the present leader epoch. At rest
+no client writes, so the replica catches up in any case.
 """
 
 from typing import Final

@@ -1,10 +1,10 @@
 """A partition's state is not written again and again while nothing happens that could cause it.
 
-A leader epoch rises for a reason: a broker comes or goes, an operator asks, a move goes on. If the registered brokers
-(and their incarnations) and the replicas stay the same and no move is under way, the epoch stops rising by the
-contract's obedience deadline. Later it may rise once, because a controller balances leaders at long intervals. If it
-rises ``TIMES`` times from half of the deadline on, and still rises after the deadline, two writers have conflicting
-goals and never stop.
+A leader epoch rises for a reason: a broker comes or goes, an operator asks, a move goes on. Without a change of
+registered brokers, their incarnations or the replicas, and without a move, the epoch stops rising by the contract's
+obedience deadline. Later it may rise once, because a controller balances leaders at long intervals. If it rises
+``TIMES`` times from half of the deadline on, and still rises after the deadline, two writers have conflicting goals and
+never stop.
 """
 
 from typing import Final

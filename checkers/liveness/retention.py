@@ -1,6 +1,6 @@
 """Retention deletes expired segments by the contract's retention deadline after the broker's next scheduled check.
 
-The check judges the oldest segment of each replica on a disk, if it is sealed (there is one after it) and lies below
+The check judges the oldest segment of each replica on a disk. It must be sealed (there is one after it) and lie below
 the replica's high watermark. A damaged log has no high watermark.
 
 - By time, a segment is due when its greatest timestamp is older than ``retention.ms`` plus the broker's check interval.

@@ -22,8 +22,8 @@ not count.
 - If records may go unflushed (``Contract.unflushed``), each power loss may have taken that many.
 - If one in-sync replica is enough (``min_insync``) and the set had shrunk to one, any power loss may have taken what
   only that replica had. Such a partition is not judged.
-- A power loss takes nothing from a partition if each of its in-sync sets had a member that no fault took power or data
-  from in the whole run (``epoch_kept``): that member had all that was committed.
+- A partition loses nothing if each of its in-sync sets had a member that kept power and data in the whole run
+  (``epoch_kept``): that member had all that was committed.
 """
 
 from typing import Final

@@ -1,7 +1,7 @@
 """Reader positions: a poll begins where the one before it ended, and an uncompacted log leaves no offset out.
 
-Two polls of one process, key and assignment are *consecutive* if there is no seek, no reset and no failed operation of
-the same sort between them: a failed poll may have moved its reader without a row that says so.
+Polls of one process, key and assignment are *consecutive* without a seek, a reset or a failed poll between them. A
+failed poll may have moved its reader without a row that says so.
 
 Offsets are dense only if the contract says so (``dense_offsets``); other logs have gaps of their own. In a dense log, a
 poll that ended ok has shown a record at each offset from its begin to its end. Compacted topics, and offsets below a

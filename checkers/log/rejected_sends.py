@@ -7,9 +7,9 @@ claimed:
   was deleted.
 - The log's end may have moved back: a power loss may cut the log (``unflushed``).
 
-The offset is certainly in the log in two cases, both before the fetch was called: a record at it, above it or right
-before it was acknowledged or read, or an end at or above it was reported. A rejected consumer starts over: it may skip
-records that it has not read, or read all again.
+The offset is certainly in the log if one of these happened before the fetch was called. A record at the offset, above
+it or right before it was acknowledged or read, or an end at or above it was reported. A rejected consumer starts over:
+it may skip records that it has not read, or read all again.
 """
 
 from typing import Final

@@ -1,7 +1,7 @@
 """Compares what a producer reports of one message, by callbacks and accounts, with the outcome that it gave.
 
-A workload records the ``append`` row of each message (the first row of its value in the operation; more rows say that
-it may have been appended again), and
+A workload records the ``append`` row of each message, which is the first row of its value in the operation. More rows
+say that it may have been appended again. It also records
 
 - ``reported``: a receiver was informed of the message's outcome. ``source`` names the receiver (a callback, an
   account); ``outcome`` and ``position`` are as reported.

@@ -1,9 +1,9 @@
 """Tables that the log checks share: sends, polls and their ranges, one row per known (value, offset), and what is gone.
 
-A poll *passes* offset o if begin <= o < end. Only a poll that ended ok, with a begin and an end, passes anything,
-because a failed or timed-out poll may have lost records on its way. A running sum over the ends of the polls' ranges
-(+1 at begin, -1 at end) counts the polls that passed an offset. It needs no range join and no dense vector. A value is
-gone from an offset if more polls passed the offset than showed the value there, or if the drain settled at or below it.
+A poll *passes* offset o if begin <= o < end. Only a poll that ended ok, with a begin and an end, passes anything. A
+failed or timed-out poll may have lost records on its way. A running sum over the ends of the polls' ranges (+1 at
+begin, -1 at end) counts the polls that passed an offset. It needs no range join and no dense vector. A value is gone
+from an offset if more polls passed than showed it there, or if the drain settled at or below the offset.
 
 The time of a poll does not matter: consumers read up to the high watermark, so the content of an offset is settled once
 a consumer is past it. The settled end lacks this property, because sends that race with the sentinel may rightly land

@@ -1,6 +1,6 @@
 """Records in another partition than they were sent to, for the findings on either side.
 
-A value is astray if it was read under a key to which no one ever sent it, and it was sent to another key with any
+A value is astray if it was read under a key to which no one ever sent it. It also was sent to another key, with any
 outcome but fail. Values are unique per key only, so sends of one number to two partitions prove nothing.
 """
 

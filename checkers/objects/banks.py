@@ -185,4 +185,3 @@ BANK_UNACCOUNTED: Final = Check(
 BANK: Final = family("bank", (BANK_TOTAL, BANK_NEGATIVE, BANK_UNACCOUNTED), VIEWS)
 
 BANK_ANOMALIES: Final = BANK.anomalies
-"""All anomalies that these checks can report."""

@@ -228,4 +228,3 @@ COUNTER_VIEWS: Final = (ROWS, UNCLEAR, KNOWN, PLACES)
 COUNTERS: Final = family("counter", (COUNTER_DUPLICATE, COUNTER_ORDER, COUNTER_PHANTOM), COUNTER_VIEWS, _DOUBTS)
 
 COUNTER_ANOMALIES: Final = COUNTERS.anomalies
-"""All anomalies that these checks can report."""

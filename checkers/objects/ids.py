@@ -65,4 +65,3 @@ ID_DUPLICATE: Final = Check(
 UNIQUE_IDS: Final = family("unique-ids", (ID_DUPLICATE,), (IDS,))
 
 ID_ANOMALIES: Final = UNIQUE_IDS.anomalies
-"""All anomalies that these checks can report."""

@@ -148,4 +148,3 @@ MAX_VIEWS: Final = (ROWS, LEVELS)
 MAX_REGISTERS: Final = family("max-register", (MAX_PHANTOM, MAX_ORDER), MAX_VIEWS)
 
 MAX_REGISTER_ANOMALIES: Final = MAX_REGISTERS.anomalies
-"""All anomalies that these checks can report."""

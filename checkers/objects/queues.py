@@ -12,8 +12,8 @@ Each value is judged by multiplicity and time:
 
 1. Each dequeue needs an enqueue of its own that was called no later than the dequeue returned.
 2. Each element acknowledged before the call of the (last) drain needs a dequeue of its own that returned no earlier
-   than the call of the element's enqueue. The number of unmatched elements is the largest surplus of enqueues over
-   dequeues from any moment on, because one threshold decides who may take whom (Hall 1935). A single running sum finds
+   than the call of the element's enqueue. The largest surplus of enqueues over dequeues from any moment on is the
+   number of unmatched elements, because one threshold decides who may take whom (Hall 1935). A single running sum finds
    it.
 3. Each dequeue of unknown outcome may have taken any one element of its queue: n of them excuse n losses.
 4. A drain of unknown outcome may have taken any number: then no loss is proved, and if elements are missing the verdict
@@ -268,4 +268,3 @@ outcome."""
 QUEUES: Final = family("queue", (QUEUE_LOST, QUEUE_DUPLICATE, QUEUE_PHANTOM), QUEUE_VIEWS, _DOUBTS)
 
 QUEUE_ANOMALIES: Final = QUEUES.anomalies
-"""All anomalies that these checks can report."""

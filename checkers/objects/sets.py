@@ -258,4 +258,3 @@ SET_PHANTOM: Final = Check(
 SETS: Final = family("set", (SET_LOST, SET_VANISHED, SET_STALE, SET_PHANTOM), SET_VIEWS)
 
 SET_ANOMALIES: Final = SETS.anomalies
-"""All anomalies that these checks can report."""

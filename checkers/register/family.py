@@ -41,4 +41,3 @@ REGISTER_CAS: Final = Family(
 """Must come after ``REGISTER``, whose tables it reads."""
 
 REGISTER_ANOMALIES: Final = (*REGISTER.anomalies, *REGISTER_CAS.anomalies)
-"""All anomalies that these checks can report."""

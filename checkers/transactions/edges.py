@@ -2,9 +2,9 @@
 
 **Edges.** Adya's direct dependencies (Weak Consistency, MIT 1999): ``ww`` (the next version is the target's), ``wr``
 (the target read the source's version), ``rw`` (the source read a version older than the target's). The order of a
-list's versions is known (``views``). For registers only what holds in every history is used: nothing comes before the
-initial value, and a transaction's write is later than the version that it read before. Otherwise, reading that version
-would close a cycle of ww and wr. The wr edge of that cycle is the one reported, so a claim is never too strong.
+list's versions is known (``views``). For registers only facts that hold in every history are used: nothing comes before
+the initial value, and a transaction's write is later than the version that it read before. Otherwise, reading that
+version would close a cycle of ww and wr. The edge is reported as wr, so a claim is never too strong.
 
 **Fans.** *Followers* of a version are known only to come after it: the appends that no read shows, after the longest
 read, and the writes of registers after what their transaction read (all blind ones after the initial value). Every

@@ -9,7 +9,7 @@ All candidates are classified at once, by strongly connected components (Pearce'
    2016). The graph has each node twice, as reached by rw and as not, and rw leads only from the latter to the former.
    Every component of this graph has a simple cycle of this class or a stronger one.
 3. ``G-single``: exactly one rw edge. Without a cycle of the other edges, those define an order. Each such cycle has one
-   rw edge that goes back in this order, and the rest of the cycle lies in the stretch that the edge spans. The order
+   rw edge that goes back in this order. The rest of the cycle lies in the stretch that the edge spans. The order
    follows that of the calls as far as possible, so stretches are short. The search still has a limit (``LIMIT``), and
    reports when it reached the limit.
 4. ``G2-item``: any other component.
