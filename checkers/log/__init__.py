@@ -24,6 +24,6 @@ These modules make families of their own:
 - ``partition_state``: the state of partitions in ZooKeeper.
 - ``transitions``: the controller's state machines.
 
-The package imports what all checks share, and ``rest.looks``. ``checkers.groups`` and ``checkers.liveness`` import some
-of its views, and the workloads import the names of its families.
+The package imports what all checks share, and ``liveness.snapshots``. ``checkers.groups`` and ``checkers.liveness``
+import some of its views, and the workloads import the names of its families.
 """
