@@ -3,8 +3,8 @@
 A query on a few thousand rows costs as much as its planning, and each history needs some three hundred queries.
 
 1. The tables hold the rows of all histories, with the run's number as an additional column.
-2. An unchanged SQL text runs for all runs at once: as a lateral join with a table of the runs' numbers, with names that
-   stand for the rows of one run each. DuckDB turns it into joins and windows over all runs.
+2. An unchanged SQL text runs for all runs at once, as a lateral join with a table of the runs' numbers. Names stand for
+   the rows of one run each. DuckDB turns it into joins and windows over all runs.
 3. Each history has an engine of its own (:class:`OfRun`), which judges as if it were alone.
 4. A relation is identified by its text and by the relations that it reads. Equal declarations of two runs are one
    relation, made once. A declaration that differs, or reads rows that only one run has, belongs to that run.

@@ -17,8 +17,8 @@ count at any time after its call, a rejected one never. If one operation made se
 - ``revived-offset``: a look found a commit again after another look had found nothing, or after a later commit. Both of
   these began when the first commit was in place.
 - ``overdue-offset``: a look at the end found something after the contract's retention deadline. The deadline counts
-  from the latest of: the time until which the key's last commit had to stay, the group's last commit, the last client's
-  parting from it, and the last heal.
+  from the latest of four moments: the key's last commit may go, the group's last commit, the last client has left the
+  group, the last heal.
 
 The coordinators' wall clocks count: a contract must tolerate the effects of a wrong clock.
 """

@@ -5,9 +5,9 @@ are past it.
 
 1. A group must read every sentinel of the topics that it ever owned. If it never owned anything and there is only one
    topic, it must read all sentinels.
-2. The clock starts at the latest of these: the sentinel's acknowledgement, the group's first poll of that phase, the
-   last heal and recovery of a fault, and the end of the last operation of unknown outcome, sends excluded. Such an
-   operation ends with the next call on its worker, because the member is a new one from then on.
+2. The clock starts when the sentinel is acknowledged, the group has polled in that phase, and all faults are healed and
+   recovered. The last operation of unknown outcome, sends excluded, must also have ended. Such an operation ends with
+   the next call on its worker, because the member is a new one from then on.
 3. The clock runs only while members poll: operations of the group in that phase were answered, with pauses of at most a
    quarter of the deadline.
 

@@ -5,11 +5,11 @@ A workload records itself in ``effects`` as follows (``key`` names group and par
 - ``advance``: a commit of ``position`` by a client that reads on and never seeks; outcomes ok, fail or info.
 - ``resume``: a new owner was given ``position`` to begin at. If nothing had been committed, it is the log's start.
 
-An acknowledged offset, or one that an owner was given to begin at, is a floor from then on: no later call may begin
+An acknowledged offset, or one that an owner was given to begin at, is a floor from then on. No later call may begin
 below it or commit there (rule U, with each operation at its offset). Some ``resume`` rows are left out:
 
 - The offset's commit had an unknown outcome: it may have come late, and overtaken others.
-- An unrecorded commit may have been made there: an ``advance`` of unknown outcome has no position, or a former holder
+- An unrecorded commit may have been made there. An ``advance`` of unknown outcome has no position, or a former holder
   of the partition has an operation of unknown outcome without effects. Such a holder cannot have committed less than
   where it had begun to read.
 

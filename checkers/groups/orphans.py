@@ -5,7 +5,7 @@ Silence is no proof. A partition counts as owned as long as any member *may* own
 while some member certainly acts under a hold of the same topic. An interval counts if all of these hold throughout:
 
 - No member may own the partition. An owner may own it from the call of its process's operation *before* the one that
-  reported the ``acquire``: a consumer that gets a partition in the background reports it later. This also holds for an
+  reported the ``acquire``. A consumer that gets a partition in the background reports it later. This also holds for an
   acquire of unknown outcome. The ownership ends with the return of its ``release`` (ok), with the return of the
   operation that noticed the loss, or with the owner's death. An owner dies at the next call of its worker after an
   operation of unknown outcome, because a worker then replaces its client.

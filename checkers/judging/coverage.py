@@ -49,9 +49,9 @@ class Subject:
     """Subject of recovery, a log or a register: the names of a change and of a look, in short and in a finding's
     sentence.
 
-    ``query`` has a row per heal in ``heals`` (``id`` is its fault's) and ``key``: the time of the first change and look
-    that count (``changed``, ``looked``), and how often they were tried in time (``changes``, ``looks``; see
-    :data:`_IN_TIME`).
+    ``query`` has a row per heal in ``heals`` (``id`` is its fault's) and ``key``. The row has the time of the first
+    change and look that count (``changed``, ``looked``). It also counts their tries in time (``changes``, ``looks``;
+    see :data:`_IN_TIME`).
     """
 
     change: str

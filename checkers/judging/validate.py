@@ -1,8 +1,8 @@
 """Rejects histories that cannot have happened, before any check reads them.
 
-A check relies on the format's promises: an operation that ended has a return, nothing returns before its call, a
-process has one open operation at a time, no stamp occurs twice. Files that break a promise would be judged wrongly. So
-each rule is SQL that finds the first row to break it, on the engine that will judge. The row is then located in its
+A check relies on the format's promises. An operation that ended has a return, nothing returns before its call, a
+process has one open operation at a time, and no stamp occurs twice. Files that break a promise would be judged wrongly.
+So each rule is SQL that finds the first row to break it, on the engine that will judge. The row is then located in its
 file. The error names file, row (the file's first is row 1) and reason.
 
 Whether the operations make sense is *not* validated, because the checks do that.

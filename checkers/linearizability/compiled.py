@@ -111,8 +111,8 @@ def _require_integers(step: Callable[..., Any]) -> None:
 def noticing(model: Model) -> Iterator[None]:
     """Turns exceptions from a model's step into ``ModelError`` during the search, also from compiled code.
 
-    Nothing is raised through numba's callbacks: numba reports to the interpreter that it ignores the error, and the
-    search would treat the action as one that the state does not allow.
+    Nothing is raised through numba's callbacks: numba reports to the interpreter that it ignores the error. The search
+    would then treat the action as one that the state does not allow.
     """
     ignored: list[BaseException] = []
     former = sys.unraisablehook

@@ -1,11 +1,11 @@
 """Memory layout of one key's operations for the compiled search: events in order, and each operation's place in a row.
 
 An operation that completes has a *slot* while it is pending. Slots are reused, so their number is the largest number of
-operations pending at once, however long the history is. Operations that ended info are pending for ever: equal ones
+operations pending at once, however long the history is. Operations that ended info are pending for ever. Equal ones
 form a *group*, and a row counts how many of a group it has used, in as few bits as the group's size needs.
 
-A row of integers is a configuration: the state, a bit per slot for *done*, a bit per slot for *optional*, the groups'
-counts, and a mark for the search itself.
+A row of integers is a configuration: the state, a bit per slot each for *done* and for *optional*, the groups' counts,
+and a mark for the search.
 """
 
 from typing import Final, NamedTuple

@@ -2,8 +2,8 @@
 
 A model is an ordinary class. ``encode`` returns the action of one operation, from its JSON; ``step`` applies it. If
 states and actions are integers, numba compiles ``step`` and the compiled search calls it. For any other hashable states
-(``compiled = False``), ``step`` stays plain Python: it is called once for each pair of a state and an action, states
-are interned as numbers, and the search sees only those.
+(``compiled = False``), ``step`` stays plain Python, called once for each pair of a state and an action. States are then
+interned as numbers, and the search sees only those.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Order inside and between polls: what one consumer reads under one assignment has no holes and never goes back.
 
 A chain is what one process read of one key under one assignment. Each record must be the next known one after its
-predecessor. The first record must be the first known one at or after the offset fetched or sought. *Known* are offsets
-at which any consumer observed a record, except those that retention or compaction may have taken. A gap in raw offsets
+predecessor. The first record must be the first known one at or after the offset fetched or sought. An offset is *known*
+if any consumer observed a record there, and neither retention nor compaction may have taken it. A gap in raw offsets
 proves nothing. Adjacent offsets need no ranks, so only pairs with a gap are ranked and sparse logs stay cheap.
 
 A poll that did not end ok but showed records breaks its chain, because it may have moved the consumer any distance.

@@ -39,7 +39,7 @@ VALID: Final = {
         "ReplicaDeletionSuccessful NonExistent",
     ),
 }  # fmt: skip
-"""Valid transitions of Kafka 0.10.2, per event: from which state to which."""
+"""Valid transitions of Kafka 0.10.2, per event: pairs of states."""
 
 _VALID: Final = ", ".join(f"'{event} {pair}'" for event, pairs in VALID.items() for pair in pairs)
 _KNOWN: Final = ", ".join(

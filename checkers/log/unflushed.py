@@ -3,7 +3,7 @@
 A server that fsyncs every M messages holds up to M - 1 records of a partition in memory alone. They are safe while one
 server that has them keeps its power. If all lose power, each partition is cut to a prefix. The contract may allow this
 (``Contract.unflushed``, M - 1). An allowed loss is reported as ``unflushed-loss``. All other checks then treat those
-records as sent with an unknown outcome and never read: the history before the loss ends at the cut, and a consumer
+records as sent with an unknown outcome and never read. The history before the loss ends at the cut, and a consumer
 begins again after it.
 
 Nothing else is allowed:

@@ -18,7 +18,7 @@ UNSENT: Final = Table(
     where observed > 0 and live = 0 and failed = 0 and value is not null
     """,
 )
-"""Values that were read under a key to which no one ever sent them. Nearly always there are none."""
+"""Values that were read under a key but never sent to it. Nearly always there are none."""
 
 STRAYS: Final = Table(
     "log_strays",

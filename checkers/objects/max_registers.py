@@ -6,7 +6,7 @@ A workload records itself in ``effects`` as follows (``key`` is the register's n
 - ``max-write``: ``value``; outcomes ok, fail or info.
 - ``max-read``: ``value``, null if nothing was written yet; only ok ones count.
 
-**The rule.** For each value u that was read let e(u) be the earliest-called write of u that did not fail; if there is
+**The rule.** For each value u that was read let e(u) be the earliest-called write of u that did not fail. If there is
 none, the value is a phantom. Places: e(u) at 2u, reads of u at 2u + 1, and any other acknowledged write of v at 2v,
 *its call never counted*. Rule U on these, and the phantoms, is exact.
 

@@ -1,4 +1,4 @@
-"""Reads of a set that disagree on the order in which its elements came.
+"""Reads of a set that disagree on the order of its elements.
 
 This applies only if the contract declares sets linearizable (``linearizable_sets``); other reads may be torn. Rows are
 those of ``objects.sets``. Elements that may have been removed are left out. The others only come, one after the other.

@@ -1,6 +1,6 @@
 """The order of a register's values: no value is seen again after another one replaced it.
 
-Inside a chain the order of the values is known, so rule U applies: a value's place is violated iff an operation on an
+Inside a chain the order of the values is known, so rule U applies. A value's place is violated iff an operation on an
 earlier value was called after one on this value had returned. Between chains only time orders (Gibbons and Korach,
 "Testing shared memories", 1997):
 

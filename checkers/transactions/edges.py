@@ -1,18 +1,18 @@
 """Dependencies between committed transactions, and those that can lie on a cycle.
 
-**Edges.** Adya's direct dependencies (Weak Consistency, MIT 1999): ``ww`` (the next version is the target's), ``wr``
-(the target read the source's version), ``rw`` (the source read a version older than the target's). The order of a
-list's versions is known (``views``). For registers only facts that hold in every history are used: nothing comes before
-the initial value, and a transaction's write is later than the version that it read before. Otherwise, reading that
-version would close a cycle of ww and wr. The edge is reported as wr, so a claim is never too strong.
+**Edges.** The edges are Adya's direct dependencies (Weak Consistency, MIT 1999). ``ww``: the next version is the
+target's. ``wr``: the target read the source's version. ``rw``: the source read a version older than the target's. The
+order of a list's versions is known (``views``). For registers only facts that hold in every history are used: nothing
+comes before the initial value, and a transaction's write is later than the version that it read before. Otherwise,
+reading that version would close a cycle of ww and wr. The edge is reported as wr, so a claim is never too strong.
 
-**Fans.** *Followers* of a version are known only to come after it: the appends that no read shows, after the longest
-read, and the writes of registers after what their transaction read (all blind ones after the initial value). Every
-reader of the version comes before every follower.
+**Fans.** *Followers* of a version are known only to come after it. For lists, these are the appends that no read shows,
+after the longest read. For registers, these are the writes after the value that their transaction read (all blind ones
+after the initial value). Every reader of the version comes before every follower.
 
 - Readers times followers may be many, so both meet at one node in between, the *fan*, with an id below 0.
 - A reader that is itself a follower has edges of its own, because the fan would lead it back to itself. Such an edge is
-  ``FIRST``: either the reader wrote the very next version, and the edge is ww, or another follower came in between, and
+  ``FIRST``. If the reader wrote the very next version, the edge is ww. Otherwise another follower came in between, and
   that is a G-single by itself. So it links like ww in the search for G-single and weaker classes, and proves nothing
   stronger. Two such readers prove as much as all of them.
 
