@@ -1,10 +1,10 @@
-"""What a configuration promises: the anomalies that it forbids, those that it tolerates, and how much must happen.
+"""The contract: which anomalies a configuration forbids and tolerates, and how much must happen in a run.
 
-Or what its operations must be: those of an object that a model describes, one after the other in some order.
+Instead of anomalies it can name a model: the operations of each key must then be linearizable by that model.
 
-Detection and policy are separate. Checks report every anomaly they find; the contract says what a finding means. An
-anomaly that a contract neither forbids nor tolerates makes a run in which it occurs unknown: the contract cannot judge
-it. A contract is plain data and is stored in the run's ``settings.json``, so an old run is judged by its own promises.
+Detection and policy are separate. Checks report every anomaly that they find; the contract says what a finding means.
+A run is unknown if it has an anomaly that the contract neither forbids nor tolerates. A contract is plain data and is
+stored in the run's ``settings.json``, so an old run is judged by its own promises.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NO_RECOVERY: Final = "no-recovery"
 
 UNEXPECTED_EXIT: Final = "unexpected-exit"
 BROKEN_INVARIANT: Final = "broken-invariant"
-"""A server's process ended by itself; :func:`forbid` always includes it."""
+"""An invariant of the system was broken; like ``UNEXPECTED_EXIT``, :func:`forbid` always includes it."""
 
 INTOLERABLE: Final = (
     "phantom",
@@ -34,26 +34,26 @@ INTOLERABLE: Final = (
     "queue-phantom",
     "garbage-read",
 )
-"""Anomalies that no promise excuses: a value was seen that no one wrote, whose write certainly failed, or that was
-written later only. An experiment must not tolerate them, so a run without its contract fails by them."""
+"""Anomalies that no promise excuses: a read value was never written, was written only later, or its write certainly
+failed. An experiment must not tolerate them, so a run whose contract is lost fails by them."""
 
 AT_REST: Final = ("move_deadline", "rejoin_deadline", "obedience_deadline", "deletion_deadline", "retention_deadline")
-"""The deadlines of what is looked at when a run is over."""
+"""The deadlines that the snapshots after a run are held to."""
 DEADLINES: Final = ("rebalance_deadline", *AT_REST, "group_deadline")
-"""Those that may be left out."""
+"""The deadlines with a default that depends on ``recovery_deadline``."""
 LONGEST: Final = 10**9
-"""Seconds, some thirty years: a deadline that no run reaches, with room in 64 bits for the nanoseconds of a few."""
+"""Seconds, some thirty years: no run lasts that long, and the sum of a few fits into 64 bits as nanoseconds."""
 SPARE: Final = 5 * NANOSECONDS
-"""So much longer than the longest of them: a few looks."""
+"""Time for a few more snapshots after the longest of these deadlines."""
 
 
 class Toleration(msgspec.Struct, frozen=True):
-    """Anomalies that are forbidden, but not in a run with one of these faults, which the design cannot survive."""
+    """Anomalies that are not forbidden in a run with one of these faults, because the design cannot survive them."""
 
     anomalies: tuple[str, ...]
     faults: tuple[str, ...]
-    """By name; of some (``disturbance.ALIKE``) those that declare the same count, too. None: in no run are they
-    forbidden, and this is the reason alone."""
+    """Names of faults. For names in ``disturbance.ALIKE``, faults with an equal declaration count, too. Empty: the
+    anomalies are tolerated in every run, and this gives the reason."""
     because: str
     """Why the design allows it: a clause without a full stop."""
 
@@ -64,84 +64,86 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
     forbidden: tuple[str, ...] | None = None
     """None: every anomaly of every family of checks that has rows in the history."""
     needed: tuple[str, ...] | None = None
-    """Of what is forbidden, what a run must have data for, or it is unknown. None: all of it."""
+    """Forbidden anomalies for which a run must have data; otherwise it is unknown. None: all forbidden anomalies."""
     tolerated: tuple[str, ...] = ()
-    """They are reported and counted, and do not fail the run."""
+    """Anomalies that are reported and counted, but do not fail the run."""
     conditional: tuple[Toleration, ...] = ()
-    """Set by :meth:`tolerate_under`; these anomalies are forbidden until :meth:`under` says otherwise."""
+    """Set by :meth:`tolerate_under`. These anomalies are forbidden unless :meth:`under` applies."""
     recovery_deadline: float = 30.0
     """Seconds from the heal of a fault to the first acknowledged send, and to the first poll that reaches the end."""
     rebalance_deadline: float | None = None
     """Seconds that a partition of a living group may be without an owner; None: ``recovery_deadline``."""
     move_deadline: float | None = None
-    """Seconds in which a move that was accepted ends, once nothing hinders it; None: ``recovery_deadline``. This and
-    the next ones count while the cluster is at rest: every fault healed, no client at work (docs/anomalies.md).
+    """Seconds in which an accepted move of a replica must end if nothing hinders it; None: ``recovery_deadline``. This
+    and the next deadlines count while the cluster is at rest: every fault is healed and no client works.
     """
     rejoin_deadline: float | None = None
-    """Seconds in which a replica that can is in the in-sync set again; None: ``recovery_deadline``."""
+    """Seconds in which a live replica must return to the in-sync set; None: ``recovery_deadline``."""
     obedience_deadline: float | None = None
-    """Seconds in which replicas obey a state that was written; None: ``recovery_deadline``."""
+    """Seconds in which replicas must take the role that the written state gives them; None: ``recovery_deadline``."""
     deletion_deadline: float | None = None
-    """Seconds in which a topic that is deleted is gone everywhere; None: ``recovery_deadline``."""
+    """Seconds in which a deleted topic must be gone everywhere; None: ``recovery_deadline``."""
     retention_deadline: float | None = None
-    """Seconds that a segment which is due may stay, after the interval at which it is looked for, or an offset that may
-    be forgotten; None: ``recovery_deadline``."""
+    """Seconds for which an expired segment or offset may stay after the next interval of its clean-up; None:
+    ``recovery_deadline``."""
     group_deadline: float | None = None
-    """Seconds in which a group whose members poll has read every partition to its end; None: half of
-    ``recovery_deadline``, since the drain does not wait for longer than that."""
+    """Seconds in which a group with polling members must read every partition to its end; None: half of
+    ``recovery_deadline``, because the drain does not wait longer."""
     fenced_by_requests: bool = False
-    """Whether the guard of what a lease protects learns newer tokens only from requests made to it under them."""
+    """Whether the guard of a leased resource learns a newer token only from a request that carries it."""
     minimum_operations: int = 10
-    """Successful operations in the whole run; here and below those that wrote or read a value, not empty polls."""
+    """Successful operations in the whole run. Here and below, only operations that wrote or read a value count."""
     minimum_during_fault: int = 1
     """Successful operations called and returned during each disturbance: a fault, or faults that overlap or follow each
-    other at once (:mod:`assay.checkers.judging.disturbance`); 0 where a fault stops everything."""
+    other at once (:mod:`assay.checkers.judging.disturbance`). 0 if a fault stops everything."""
     failover: float | None = None
-    """Seconds until others have taken over from a server that is gone, by the system's design: what disturbs it for
-    less need not leave time for a success. None: what the system says of itself (``FailingOver``), else 0.
+    """Seconds until other servers have taken over from a dead one, by the system's design. A shorter disturbance need
+    not contain a success. None: the value of the system (``SupportsFailover``), else 0.
     """
     patience: float = 0.0
-    """Seconds for which the clients wait for a server that is silent until they turn to another: a request that was
-    sent before others took over is waited for after that, too."""
+    """Seconds for which clients wait for a silent server before they turn to another. It may outlast a failover."""
     may_stall: tuple[str, ...] = ()
-    """Names of faults under which the system, by its design, may serve no one until the heal; say why next to it."""
+    """Names of faults under which the system, by its design, may serve no one until the heal."""
     minimum_after_heal: int = 1
     """Successful operations called after the last heal."""
     linearizable_ends: bool = False
-    """Whether the log end offsets that the system reports are linearizable (KIP-207); then they enter rule U."""
+    """Whether the log end offsets that the system reports are linearizable (KIP-207). Then ``unseen`` uses them."""
     linearizable_queues: bool = False
-    """Whether a queue that says that it is empty was so at some moment of the call; then ``queue-false-empty`` is
-    judged."""
+    """Whether a queue was empty at some moment of a call that found it empty. Then ``queue-false-empty`` is checked."""
     linearizable_sets: bool = False
-    """Whether a read of a set shows it as it was at some moment of the call; then ``set-fork`` is judged."""
+    """Whether a read of a set shows its state at some moment of the call. Then ``set-fork`` is checked."""
     transaction_order: Literal["none", "process", "real-time"] = "none"
-    """What transactions must respect in addition to their dependencies: the order in which each process made them, or
-    that one had returned before another was called (strict serializability); a cycle with it is, say,
-    ``G-single-real-time``. Reads of values that only grow must respect the latter, too, where it is said.
+    """The order that transactions must respect in addition to their dependencies.
+
+    - ``process``: the order in which each process made its transactions
+    - ``real-time``: a transaction that returned before another was called precedes it (strict serializability)
+
+    A cycle with such an edge is an anomaly of its own, for example ``G-single-real-time``. With ``real-time``, reads of
+    values that only grow must respect the order as well.
     """
     unflushed: int = 0
-    """How many of the last records of a partition, acknowledged or not, may go when *all* servers lose power together.
+    """Number of last records of a partition that may be lost if *all* servers lose power together.
 
-    M - 1 of a log that is fsynced every M messages. Those that go are reported as ``unflushed-loss``; any other loss is
-    reported as usual. Set by :meth:`tolerate_unflushed`.
+    It is M - 1 for a log that is fsynced every M messages. Such losses are reported as ``unflushed-loss``, all others
+    as usual. Set by :meth:`tolerate_unflushed`.
     """
     dense_offsets: bool = False
     """Whether each offset of an uncompacted log holds a record, as in Kafka before transactions."""
     retention_ms: int | None = None
-    """The topics' ``retention.ms`` until an effect ``setting`` says otherwise; -1: kept for ever, None: not known."""
+    """The topics' ``retention.ms`` until an effect ``setting`` changes it; -1: unlimited, None: unknown."""
     retention_bytes: int | None = None
-    """The same of ``retention.bytes``."""
+    """The topics' ``retention.bytes``, with the same special values."""
     reading_deadline: float = 10.0
-    """Seconds within which a reader gets on to a record that is there, with no fault in the way."""
+    """Seconds in which a reader must advance to an existing record if no fault is active."""
     progress_deadline: float = 4.0
-    """Seconds within which a client that lives on gets what others get, with no fault in the way but that servers are
-    gone."""
+    """Seconds in which a long-lived client must get what other clients get, while no fault except dead servers is
+    active."""
     compacted: tuple[str, ...] = ()
-    """Keys (``topic-partition``) of compacted topics: only the last value per message key is expected to stay."""
+    """Keys (``topic-partition``) of compacted topics: only the last value of each message key must stay."""
     model: str | None = None
-    """By which the operations of each key must be linearizable, too: a model's name, or ``package.module:Class``."""
+    """The model by which the operations of each key must be linearizable: its name, or ``package.module:Class``."""
     lasting_tombstones: bool = False
-    """Whether null values stay there, too, as long as a run may last (``delete.retention.ms``)."""
+    """Whether compacted topics keep null values for the whole run (``delete.retention.ms``)."""
 
     def __post_init__(self) -> None:
         both = sorted(set(self.forbidden or ()) & set(self.tolerated))
@@ -159,7 +161,7 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
                 raise ValueError(f"{name} is {seconds} s; it must be positive, and shorter than {LONGEST} s")
 
     def forbid_also(self, *anomalies: str) -> Contract:
-        """The same contract that forbids these, too, unless it tolerates them; a run need have no data for them."""
+        """Returns a copy that also forbids these anomalies unless it tolerates them. A run needs no data for them."""
         if self.forbidden is None:
             return self
         needed = self.forbidden if self.needed is None else self.needed
@@ -168,15 +170,15 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, forbidden=forbidden, needed=needed)
 
     def need(self, *anomalies: str) -> Contract:
-        """The same contract that forbids these, too, and of which a run must have data for them."""
+        """Returns a copy that also forbids these anomalies. A run without data for them is unknown."""
         more = self.forbid_also(*anomalies)
         needed = None if more.needed is None else tuple(dict.fromkeys((*more.needed, *anomalies)))
         return msgspec.structs.replace(more, needed=needed)
 
     def tolerate(self, *anomalies: str, because: str | None = None) -> Contract:
-        """The same contract with these anomalies counted and reported, but not failing the run.
+        """Returns a copy that reports and counts these anomalies without failing the run.
 
-        ``because``, a clause, stands in the verdict and in the report of a run in which they were found.
+        ``because`` is a clause. It is shown in the verdict and the report of a run with these anomalies.
         """
         forbidden = None if self.forbidden is None else tuple(name for name in self.forbidden if name not in anomalies)
         tolerated = tuple(dict.fromkeys((*self.tolerated, *anomalies)))
@@ -185,7 +187,7 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, forbidden=forbidden, tolerated=tolerated, conditional=conditional)
 
     def tolerate_no_more(self, *anomalies: str) -> Contract:
-        """The same contract that forbids these of what it tolerated in every run."""
+        """Returns a copy that forbids these anomalies again if it tolerated them in every run."""
         again = tuple(name for name in self.tolerated if name in anomalies)
         reasons = [
             one
@@ -201,10 +203,9 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def tolerate_under(self, *anomalies: str, faults: Sequence[str], because: str) -> Contract:
-        """The same contract, that tolerates these anomalies in runs in which one of these faults was injected, if only
-        half of it.
+        """Returns a copy that tolerates these anomalies in runs with one of these faults, even if partly injected.
 
-        ``because`` stands in the verdict and in the report of such a run. Everywhere else they stay what they were.
+        ``because`` is shown in the verdict and the report of such a run. Other runs are judged as before.
         """
         if not anomalies or not faults or not because.strip():
             raise ValueError("what is tolerated, under which faults, and why: none of them may be left out")
@@ -212,14 +213,12 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, conditional=(*self.conditional, more))
 
     def under(self, injected: Collection[str]) -> Contract:
-        """What this contract says of a run in which these faults were injected."""
+        """Returns the contract for a run in which these faults were injected."""
         active = [one for one in self.conditional if set(one.faults) & set(injected)]
         return self.tolerate(*(name for one in active for name in one.anomalies)) if active else self
 
     def reasons(self, injected: Mapping[str, str] | Collection[str]) -> dict[str, str]:
-        """Anomaly to the words for why it is tolerated in such a run, where that was given. A mapping says what to call
-        each of them.
-        """
+        """Returns for each tolerated anomaly the reason, if one was given. A mapping gives the faults other names."""
         called = injected if isinstance(injected, Mapping) else {}
         words: dict[str, str] = {}
         for one in self.conditional:
@@ -230,18 +229,18 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
         return words
 
     def tolerate_unflushed(self, flush_messages: int) -> Contract:
-        """The same contract for logs that are fsynced every so many messages."""
+        """Returns a copy for logs that are fsynced every ``flush_messages`` messages."""
         more = () if flush_messages == 1 else ("unflushed-loss",)
         return msgspec.structs.replace(self.tolerate(*more), unflushed=flush_messages - 1)
 
     def forbids(self, anomaly: str) -> bool:
-        """Whether one instance of this anomaly fails the run."""
+        """Returns whether one instance of this anomaly fails the run."""
         if self.forbidden is None:
             return anomaly not in self.tolerated
         return anomaly in self.forbidden
 
     def needs(self, anomaly: str) -> bool:
-        """Whether a run without data for this anomaly's check is unknown."""
+        """Returns whether a run without data for this anomaly's check is unknown."""
         return self.forbids(anomaly) and (self.needed is None or anomaly in self.needed)
 
     def tolerates(self, anomaly: str) -> bool:
@@ -260,9 +259,9 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def failing_over(self) -> int:
-        """What a failover takes as clients see it, ``failover`` and then ``patience``, in nanoseconds.
+        """The duration of a failover as clients see it, in nanoseconds: ``failover`` plus ``patience``.
 
-        0 where it is not known how soon others take over.
+        It is 0 if ``failover`` is unknown.
         """
         return 0 if not self.failover else int((self.failover + self.patience) * NANOSECONDS)
 
@@ -272,7 +271,7 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
         return self.deadline if self.rebalance_deadline is None else int(self.rebalance_deadline * NANOSECONDS)
 
     def within(self, deadline: str) -> int:
-        """A deadline that may be left out, by its field's name, in nanoseconds."""
+        """Returns one of ``DEADLINES``, by its field's name, in nanoseconds."""
         seconds = getattr(self, deadline)
         if seconds is not None:
             return int(seconds * NANOSECONDS)
@@ -280,16 +279,16 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def rest(self) -> int:
-        """How long a system is looked at, in nanoseconds, until everything must have come to its end."""
+        """How long snapshots of the system are taken after a run, in nanoseconds."""
         return max(self.within(name) for name in AT_REST) + SPARE
 
     def to_json(self) -> bytes:
-        """As ``settings.json`` holds it."""
+        """Returns the contract as ``settings.json`` holds it."""
         return msgspec.json.encode(self)
 
     @classmethod
     def from_json(cls, data: bytes | str) -> Contract:
-        """Raises ``msgspec.ValidationError`` naming the field when the data is no contract."""
+        """Reads a contract. Raises ``msgspec.ValidationError``, which names the field, if the data is no contract."""
         return msgspec.json.decode(data, type=cls)
 
 
@@ -300,9 +299,10 @@ def forbid(
     may_stall: Sequence[str] = (),
     patience: float = 0.0,
 ) -> Contract:
-    """A contract that forbids these anomalies, that a server ends by itself, that an invariant of the system's own is
-    broken, and ``no-recovery`` within ``recovery_deadline`` seconds of each heal.
+    """Returns a contract that forbids these anomalies, and always ``no-recovery``, unexpected exits of servers and
+    broken invariants.
 
+    ``no-recovery`` means no success within ``recovery_deadline`` seconds of a heal.
     ``forbid(*LOG_ANOMALIES).tolerate("duplicate")`` is the promise of a producer that retries.
     """
     forbidden = tuple(dict.fromkeys((*anomalies, NO_RECOVERY, UNEXPECTED_EXIT, BROKEN_INVARIANT)))
@@ -318,11 +318,11 @@ def forbid(
 def linearizable(
     model: str | type, *, recovery_deadline: float = 30.0, may_stall: Sequence[str] = (), patience: float = 0.0
 ) -> Contract:
-    """A contract by which the operations of each key are linearizable by a model, and no server ends by itself.
+    """Returns a contract by which the operations of each key must be linearizable, and no server ends by itself.
 
-    ``model``: the name of one that comes along or that a hook adds, or a class of one's own, which must stand at the
-    top of its module. Clients need no ``effects`` then: operations are judged as they were called, and as they ended.
-    Raises ``ValueError`` for a class that is found by no name.
+    ``model`` is the name of a built-in model, of a model that a hook adds, or your own class, which must be defined at
+    the top level of its module. Clients need no ``effects`` then, because the operations themselves are judged. Raises
+    ``ValueError`` for a class that cannot be found by name.
 
     ``linearizable("cas-register")``, ``linearizable(Account).forbid_also(*SET_ANOMALIES)``.
     """

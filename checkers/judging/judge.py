@@ -89,7 +89,7 @@ _BUILT_IN: Final = {id(check) for family in FAMILIES for check in family.checks}
 
 @dataclass
 class _Judging:
-    """One judgement while it is made: what it is about, and what it has gathered so far."""
+    """A judgement in progress: its input, and the results so far."""
 
     history: HistoryReader
     contract: Contract
@@ -107,20 +107,20 @@ class _Judging:
     through: Mapping[str, str] = field(default_factory=dict)
     """By worker, the node that its clients were sent to."""
     kinds: set[str] = field(default_factory=set)
-    """Of the history's effects."""
+    """The kinds of effects in the history."""
     anomalies: dict[str, int] = field(default_factory=dict)
     applied: list[str] = field(default_factory=list)
     judged: bool = False
-    """Was there anything that clients did which a family could judge?"""
+    """Whether a family could judge anything that clients did."""
     findings: list[Finding] = field(default_factory=list)
     examined: list[Examined] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
 
     known: Answers = field(default_factory=Answers)
-    """What was answered by key before all else."""
+    """Answers that the engine found key by key before the other checks."""
 
     cut: bool = False
-    """Was the run ended at once, as an invariant was broken?"""
+    """Whether a broken invariant ended the run at once."""
 
     @cached_property
     def surroundings(self) -> Surroundings:
@@ -143,7 +143,7 @@ class _Judging:
             return self._summary({}, stopped=True, begun=begun, loaded=time.perf_counter())
         loaded = time.perf_counter()
         self.through = self.history.through
-        # Of one that is being injected no one has said yet that it is.
+        # While the run goes on, a fault may be active before its injection is recorded.
         known = self.surroundings.faults
         present = [fault for fault in known if fault.begun or self.going_on]
         struck = {name: f"{fault.name} (as {name})" for fault in present for name in fault.like}
@@ -354,11 +354,12 @@ class _Judging:
                 self.unknown.append(why)
 
     def _may_be_idle(self, anomaly: str) -> bool:
-        """Whether a run in which nothing belongs to the anomaly's family is in no doubt for that.
+        """Returns whether a run may lack data for an anomaly's family without being unknown.
 
-        Another family has then judged what clients did, for an anomaly that the contract forbids as well; the contract
-        names nothing that must have data, and no kind of effect is unknown, as a slip of the pen would be. The family
-        is about what clients do: replicas and looks that are missing were not read, which is a doubt.
+        1. Another family has judged what clients did, for an anomaly that the contract forbids as well.
+        2. The contract names no anomalies that must have data.
+        3. Every kind of effect is known; a misspelt kind would be unknown.
+        4. The family is about what clients do. Missing replicas or snapshots were not read, which is a doubt.
         """
         known = {check.anomaly for family in self.families for check in family.checks}
         judged = self.judged and any(self.contract.forbids(name) for name in self.applied if name in known)
@@ -367,7 +368,7 @@ class _Judging:
         return judged and anomaly in done and not named and not unheard_of(self.kinds, self.families)
 
     def _overdue(self) -> set[str]:
-        """What was found that is forbidden and about a deadline, if the tester stood still for too long to say so."""
+        """Returns forbidden anomalies about deadlines that are in doubt because the tester stood still too long."""
         checks = [check for family in self.families for check in family.checks]
         enough = {check.anomaly: LONG for check in checks if check.needs_end} | {NO_RECOVERY: LONG}
         enough |= {check.anomaly: check.standstill for check in checks if check.standstill is not None}

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 MOST_NAMED: Final = 5
 
 KINDS: Final = Table("effect_kinds", "select key, kind, count(*) as many from effects group by key, kind")
-"""One scan, so that families that do not apply cost none."""
+"""A single scan, so that families that do not apply cost none."""
 
 _NAMELESS: Final = ("add", "remove", "read", "write", "cas")
 """Kinds that do not name their object."""
