@@ -1,7 +1,7 @@
 """The settings of one broker and of topics, and the rules that make a wrong configuration one clear line.
 
 Times are milliseconds, as in the configuration files of brokers of this kind. The defaults are those of a test
-cluster (faults of seconds must show), not of a production one. docs/running_the_broker.md describes each setting.
+cluster (faults of seconds must show), not of a production one. docs/broker/running_the_broker.md has each.
 """
 
 from __future__ import annotations

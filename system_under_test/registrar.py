@@ -30,7 +30,7 @@ MOST_LIVES = 100
 """
 REMEDY = (
     "correct the setting zookeeper, or give this broker a directory of its own. If ZooKeeper has lost its data: "
-    "docs/running_the_broker.md, After ZooKeeper lost its data"
+    "docs/broker/running_the_broker.md, After ZooKeeper lost its data"
 )
 """For the directory of another cluster."""
 _ID_ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"

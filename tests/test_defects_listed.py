@@ -38,7 +38,7 @@ def test_its_run_has_a_workload_and_faults_that_exist(defect: Defect) -> None:
 
 
 def test_the_page_of_the_defects_names_each() -> None:
-    page = (ROOT / "docs" / "defects.md").read_text()
+    page = (ROOT / "docs" / "broker" / "defects.md").read_text()
     assert not set(DEFECTS) - set(re.findall(r"`([\w-]+)`", page))
 
 
@@ -46,7 +46,7 @@ CELLS = re.compile(r"^\| `([\w-]+)`[^|]* \| (.+) \|$", re.MULTILINE)
 
 
 def test_the_table_of_the_page_is_what_the_list_says() -> None:
-    page = (ROOT / "docs" / "defects.md").read_text()
+    page = (ROOT / "docs" / "broker" / "defects.md").read_text()
     table = page.partition("| the run that catches it |")[2].partition("\n\n")[0]
     rows = {name: rest.split(" | ") for name, rest in CELLS.findall(table)}
     said = {one.name: [", ".join(one.anomalies), f"`{one.run}`"] for one in DEFECTS.values()}
@@ -58,7 +58,7 @@ TABLES = re.compile(r"^\| defect \|([^\n]+)\|\n\|[-|]+\n((?:\|[^\n]+\n)+)", re.M
 
 def test_each_figure_of_the_page_names_an_anomaly_that_the_list_demands() -> None:
     """In the tables that say what was found with the defect, not only how often."""
-    page = (ROOT / "docs" / "defects.md").read_text()
+    page = (ROOT / "docs" / "broker" / "defects.md").read_text()
     found = []
     for header, rows in TABLES.findall(page.partition("## What was measured")[2]):
         columns = [title.strip() for title in header.split("|")]

@@ -1,4 +1,4 @@
-"""Prose keeps to the vocabulary of docs/glossary.md: none of the words that it says are not used."""
+"""Prose keeps to the vocabulary of docs/concepts/glossary.md: none of the words that it says are not used."""
 
 from __future__ import annotations
 

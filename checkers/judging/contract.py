@@ -78,7 +78,8 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds that a partition of a living group may be without an owner; None: ``recovery_deadline``."""
     move_deadline: float | None = None
     """Seconds in which a move that was accepted ends, once nothing hinders it; None: ``recovery_deadline``. This and
-    the next ones count while the cluster is at rest: every fault healed, no client at work (docs/anomalies.md).
+    the next ones count while the cluster is at rest: every fault healed, no client at work
+    (docs/reference/anomalies.md).
     """
     rejoin_deadline: float | None = None
     """Seconds in which a replica that can is in the in-sync set again; None: ``recovery_deadline``."""

@@ -6,7 +6,7 @@ after the last fault was healed and its targets had recovered; with a fault that
 compared from look to look has its lives in it (``lives``: the sum of all registrations; epochs where they matter), so
 that a restart, another epoch, another request begins a new time. Times are the harness's own alone.
 
-A row ``look`` is written when its look is complete. What else the rows say is in ``docs/history.md``; here:
+A row ``look`` is written when its look is complete. What else the rows say is in ``docs/reference/history.md``; here:
 
 - ``broker``: registered; ``answer``: it said which roles its replicas have and which topics it knows.
 - ``topic``, ``partition``, ``move``, ``deletion``: as ZooKeeper has them. ``role``, ``known``: as a broker has them.

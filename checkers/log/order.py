@@ -1,6 +1,7 @@
 """Order: rule U over the offsets, offsets of one process's sends, message sets kept together.
 
-Rule U (``docs/anomalies.md``): give each operation its place in the object's order; x precedes y iff x.ret < y.call.
+Rule U (``docs/reference/anomalies.md``): give each operation its place in the object's order; x precedes y iff
+x.ret < y.call.
 The history is linearizable iff nothing placed before an x was called after x had returned, that is, iff the greatest
 call over all strictly smaller places never exceeds x.ret. One row per (value, offset): it is there at the latest when
 its send was acknowledged with this offset, or when the first poll that showed it returned. An acknowledgement without

@@ -42,7 +42,7 @@ def sweep(cluster: str) -> str:
     if cluster == SIM:
         return ""
     if cluster == ATTACH:
-        return "; what it holds already counts as this run's (docs/hosts.md)"
+        return "; what it holds already counts as this run's (docs/guide/hosts.md)"
     from assay.cluster.leftovers import sweep
 
     report = sweep()

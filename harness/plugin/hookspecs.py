@@ -1,7 +1,7 @@
 """Hooks by which a ``conftest.py`` or a plugin adds faults, checks, models and systems to a session.
 
 They are called once in a session, before tests are collected: so a ``conftest.py`` that has one must lie in the root
-folder, or in the folder that pytest is given, as for ``pytest_addoption``. docs/extending.md has an example of each.
+folder, or in the folder that pytest is given, as for ``pytest_addoption``. docs/cookbook/extending.md has examples.
 """
 
 from __future__ import annotations

@@ -182,7 +182,7 @@ def _instead(name: str, known: Collection[str], hook: str) -> str:
     """The name that may be meant, else all there are; and how one is added."""
     near = difflib.get_close_matches(name, known, n=1)
     hint = f"did you mean {near[0]}?" if near else f"known here: {', '.join(known)};"
-    return f"{hint} a conftest.py adds its own by {hook} (docs/extending.md)"
+    return f"{hint} a conftest.py adds its own by {hook} (docs/cookbook/extending.md)"
 
 
 def _anomalies(families: Iterable[Family]) -> set[str]:

@@ -10,5 +10,5 @@ what), ``config`` (all settings), ``properties`` (read from a file). Producing: 
 ``admin`` creates, changes, moves and describes topics. ``traits`` is what a historic defect changes.
 
 Imports ``network``, ``protocol``, ``records`` and ``zookeeper``. Workloads and tests import it; no part of the broker
-does. docs/client.md is its guide.
+does. docs/broker/client.md is its guide.
 """

@@ -9,7 +9,7 @@ from assay.checkers.families import FAMILIES, meanings
 from assay.checkers.linearizability.key_result import MEANING, NONLINEARIZABLE
 from assay.checkers.transactions.family import TRANSACTION_ORDERS
 
-PAGE = (Path(__file__).parents[2] / "docs" / "anomalies.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "anomalies.md").read_text(encoding="utf-8")
 IN_ORDER = {anomaly for family in TRANSACTION_ORDERS for anomaly in family.anomalies}
 KNOWN = meanings(FAMILIES) | {NONLINEARIZABLE: MEANING}
 

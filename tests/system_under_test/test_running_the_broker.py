@@ -1,4 +1,4 @@
-"""docs/running_the_broker.md describes every setting as it is, and every znode; its example's settings are accepted."""
+"""docs/broker/running_the_broker.md describes every setting and every znode; its example's settings are accepted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from assay.system_under_test.config import BrokerConfig, TimestampType, TopicConfig, parse
 from assay.system_under_test.zookeeper import paths
 
-PAGE = (Path(__file__).parent.parent.parent / "docs" / "running_the_broker.md").read_text()
+PAGE = (Path(__file__).parent.parent.parent / "docs" / "broker" / "running_the_broker.md").read_text()
 TYPES = {
     int: "integer",
     float: "number",

@@ -57,7 +57,7 @@ from helpers.attempts import played
 
 pytestmark = pytest.mark.slow
 
-PAGE = Path(__file__).parents[2] / "docs" / "mixes.md"
+PAGE = Path(__file__).parents[2] / "docs" / "cookbook" / "mixes.md"
 
 
 def judged(root: Path, mix: str, test: object, **chosen: Any) -> Attempt:

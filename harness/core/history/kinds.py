@@ -1,4 +1,4 @@
-"""The kinds of effects of the format, by the family of objects that they are about: ``docs/history.md`` describes each.
+"""The kinds of effects of the format, by the family of objects that they are about (docs/reference/history.md).
 
 A history may hold other kinds, which only the checks that someone adds for them read.
 """

@@ -1,4 +1,4 @@
-"""The system of docs/your_own_system.md, "In the simulation", serves, its counts survive a power loss, and its test
+"""The system of docs/guide/real_nodes.md, "In the simulation", serves, its counts survive a power loss, and its test
 passes, but not without its fsync.
 """
 
@@ -17,7 +17,7 @@ from assay.cluster.sim.loop import SimLoop
 
 from helpers.counter_system import ask
 
-PAGE = Path(__file__).parents[3] / "docs" / "your_own_system.md"
+PAGE = Path(__file__).parents[3] / "docs" / "guide" / "real_nodes.md"
 
 
 def code() -> str:
