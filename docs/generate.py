@@ -28,6 +28,9 @@ from assay.harness.plugin.options import add_options
 from assay.nemesis.faults.fault import Census, Fault
 from assay.nemesis.schedule.catalogue import Catalogue
 from assay.nemesis.schedule.schedule import ScheduleError
+from assay.system_under_test.defects import DEFECTS
+from assay.workloads.broker.group_mixes import GROUP_MIXES, OFFSETS_MIXES, ZOOKEEPER_MIXES
+from assay.workloads.broker.mixes import LOG_MIXES
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "docs" / "reference" / "generated"
@@ -283,7 +286,12 @@ GROUPS = {
     "Models": ("assay.checkers.linearizability",),
 }  # fmt: skip
 """The sections of the API's page. Contracts have a page of their own."""
-CONTRACTS = "assay.checkers.judging.contract"
+MIXES = {
+    "For every workload": LOG_MIXES,
+    "For groups": GROUP_MIXES,
+    "For offsets": OFFSETS_MIXES,
+    "For groups of the old design": ZOOKEEPER_MIXES,
+}
 
 
 def api_page() -> str:
@@ -307,6 +315,34 @@ def api_page() -> str:
     return "\n".join(parts)
 
 
+def defects_page() -> str:
+    parts = [
+        "# Defects of the example broker\n",
+        "`--defect=NAME` switches one on. [Built-in defects](../../broker/defects.md) says how they are verified.\n",
+    ]
+    for one in DEFECTS.values():
+        rows = [
+            ["what is wrong", escape_markup(one.summary)],
+            ["what shows it", escape_markup(one.fault)],
+            ["reported", ", ".join(f"`{name}`" for name in one.anomalies)],
+            ["known as", escape_markup(one.reference)],
+            ["the run that catches it", f"`pytest {one.run} --defect={one.name}`"],
+        ]
+        parts.append(f"## {one.name}\n\n{table(['', ''], rows)}")
+    return "\n".join(parts)
+
+
+def mixes_page() -> str:
+    parts = ["# Mixes of the example broker\n", "`--workload-mix=NAME` adds one to a workload.\n"]
+    for title, mixes in MIXES.items():
+        rows = []
+        for one in mixes:
+            settings = "; ".join(f"`{name}`: {', '.join(values)}" for name, values in one.settings.items())
+            rows.append([f"`{one.name}`", escape_markup(one.description), settings])
+        parts.append(f"## {title}\n\n{table(['mix', 'what it does', 'settings that are drawn'], rows)}")
+    return "\n".join(parts)
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "options": options_page,
     "cli": cli_page,
@@ -315,6 +351,8 @@ PAGES: dict[str, Callable[[], str]] = {
     "faults": faults_page,
     "anomalies": anomalies_page,
     "history": history_page,
+    "defects": defects_page,
+    "mixes": mixes_page,
 }
 
 
