@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib.util
 import re
+import textwrap
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
+import assay
 from assay.harness.core.history.column_meanings import MEANINGS
 from assay.harness.core.history.data_sets import DATA_SETS
 from assay.harness.core.history.format_1 import KINDS
@@ -188,23 +190,35 @@ def test_generated_pages_have_no_empty_cell_in_the_first_two_columns() -> None:
         assert not re.findall(r"^\| *\||^\|[^|]+\| *\|", text, re.MULTILINE), name
 
 
+def python_blocks(page: str) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+
+
 def test_the_system_that_is_explained_is_the_one_that_runs() -> None:
-    """Every line of code of that page, up to where things are broken on purpose, is in the workload, in what it takes
-    from that of all registers, or in that of Redis."""
-    page = (ROOT / "docs" / "guide" / "real_nodes.md").read_text().partition("## 6.")[0]
-    files = [ROOT / "workloads" / name for name in ("test_zookeeper.py", "generic/registers.py", "test_redis.py")]
-    workload = {line.strip() for file in files for line in file.read_text().splitlines()}
-    shown = [
-        line.strip() for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) for line in block.splitlines()
-    ]
-    assert not [line for line in shown if line and line != "..." and line not in workload]
+    """Every line of code in the section is in the workload."""
+    section = (ROOT / "docs" / "guide" / "real_nodes.md").read_text().partition("## Run it")[0]
+    workload = {line.strip() for line in (ROOT / "workloads" / "test_zookeeper.py").read_text().splitlines()}
+    shown = [line.strip() for block in python_blocks(section) for line in block.splitlines()]
+    assert shown
+    assert not [line for line in shown if line and line not in workload]
 
 
-@pytest.mark.parametrize("name", ["your_first_test", "your_own_system"])
-def test_the_first_pages_import_the_tester_by_its_public_face(name: str) -> None:
-    theirs = {"cluster.zookeeper", "cluster"}  # a helper for the system of the page
-    imported = re.findall(r"^from assay\.([\w.]+) import", (ROOT / "docs" / f"{name}.md").read_text(), re.MULTILINE)
-    assert not [module for module in imported if module not in theirs and module.split(".")[0] not in THE_BROKERS]
+GUIDE = sorted((ROOT / "docs" / "guide").glob("*.md"))
+
+
+@pytest.mark.parametrize("page", GUIDE, ids=[page.stem for page in GUIDE])
+def test_the_guide_imports_the_tester_by_its_public_face(page: Path) -> None:
+    imported = re.findall(r"^from assay\.([\w.]+) import", page.read_text(), re.MULTILINE)
+    assert not [module for module in imported if module.split(".")[0] not in THE_BROKERS]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=IDS)
+def test_python_blocks_are_python_and_their_imports_exist(page: Path) -> None:
+    for block in python_blocks(page.read_text()):
+        tree = ast.parse(textwrap.dedent(block)) if not block.lstrip().startswith(("elif", "...")) else ast.Module([], [])
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.module == "assay":
+                assert not [name.name for name in node.names if name.name not in assay.__all__], page
 
 
 def test_each_column_of_the_history_has_a_meaning() -> None:
