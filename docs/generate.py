@@ -1,6 +1,6 @@
 """Writes the generated pages of the reference: docs/reference/generated/NAME.md, from the declarations in the code.
 
-``make docs`` calls it. Git ignores the pages. ``PAGES`` maps the name of each page to the function that returns its text.
+``make docs`` calls it. Git ignores the pages. ``PAGES`` maps the name of each page to the function that makes it.
 """
 
 from __future__ import annotations
@@ -140,13 +140,23 @@ def faults_page() -> str:
     rows = []
     for name, fault in catalogue.items():
         impact = ", ".join(words for field, words in IMPACTS.items() if getattr(fault.impact, field)) or "slows down"
-        needs = [f"`{protocol.__name__}`" for protocol in fault.capabilities] + [f"role `{role}`" for role in fault.roles]
+        needs = [f"`{protocol.__name__}`" for protocol in fault.capabilities] + [
+            f"role `{role}`" for role in fault.roles
+        ]
         parameters = "; ".join(
             f"`{parameter}`: {', '.join(values)}" for parameter, values in parameters_of(fault).items()
         )
         alone = "yes" if name in catalogue.all else "no"
         rows.append(
-            [f"`{name}`", escape_markup(fault.description), impact, str(fault.scope), ", ".join(needs), parameters, alone]
+            [
+                f"`{name}`",
+                escape_markup(fault.description),
+                impact,
+                str(fault.scope),
+                ", ".join(needs),
+                parameters,
+                alone,
+            ]
         )
     return (
         "# Faults\n\nAll faults that come with the tester. [Chapter 4](../../guide/faults.md) explains how to use them."
@@ -298,7 +308,7 @@ def api_page() -> str:
     homes = {module: names.split() for module, names in assay._HOMES.items()}
     parts = ["# Public API\n", "All names are imported from `assay`: `from assay import System, experiment, forbid`.\n"]
     lists = []
-    for module, names in homes.items():
+    for names in homes.values():
         for name in names:
             if name.endswith("_ANOMALIES"):
                 lists.append([f"`{name}`", ", ".join(f"`{anomaly}`" for anomaly in getattr(assay, name))])
@@ -328,7 +338,7 @@ def defects_page() -> str:
             ["known as", escape_markup(one.reference)],
             ["the run that catches it", f"`pytest {one.run} --defect={one.name}`"],
         ]
-        parts.append(f"## {one.name}\n\n{table(['', ''], rows)}")
+        parts.append(f"## {one.name}\n\n{table(['field', 'value'], rows)}")
     return "\n".join(parts)
 
 

@@ -27,7 +27,7 @@ README = ROOT / "README.md"
 GENERATED_FOLDER = ROOT / "docs" / "reference" / "generated"
 PAGES = [README, *sorted(page for page in (ROOT / "docs").rglob("*.md") if page.parent != GENERATED_FOLDER)]
 IDS = [str(page.relative_to(ROOT)) for page in PAGES]
-WIDTH = 100
+WIDTH = 120
 
 FENCED = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
 INDENTED = re.compile(r"^ {4,}.*$", re.MULTILINE)
@@ -55,13 +55,13 @@ THE_BROKERS = {"system_under_test", "workloads"}
 OF_A_RUN = {
     "run.json", "settings.json", "schedule.json", "verdict.json", "figures.json", "shrinking.json", "report.html",
     "planted.json", "closed.json", "through.json", "growth.json", "index.html", "trends.json",
-    "hosts.toml",
+    "hosts.toml", "kv.py", "test_kv.py",
 }  # fmt: skip
 """Files that runs, stores and generated histories have, and that users write."""
 
 
-PYTESTS = {"--rootdir"}
-"""Options of pytest itself that pages name."""
+OTHERS = {"--rootdir", "--no-deps", "--listen"}
+"""Options of pytest, pip and a server of the reader that pages name."""
 
 
 def _load_generated() -> dict[str, Callable[[], str]]:
@@ -164,7 +164,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=IDS)
 def test_prose_is_wrapped(page: Path) -> None:
     lines = prose(page).splitlines()
-    assert not [line for line in lines if len(line) > WIDTH and not line.startswith("|") and " " in line.strip()]
+    assert not [line for line in lines if len(line) > WIDTH and not line.startswith(("|", "<")) and " " in line.strip()]
 
 
 def nav_pages(entries: Any) -> Iterator[str]:
@@ -215,7 +215,9 @@ def test_the_guide_imports_the_tester_by_its_public_face(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=IDS)
 def test_python_blocks_are_python_and_their_imports_exist(page: Path) -> None:
     for block in python_blocks(page.read_text()):
-        tree = ast.parse(textwrap.dedent(block)) if not block.lstrip().startswith(("elif", "...")) else ast.Module([], [])
+        tree = (
+            ast.parse(textwrap.dedent(block)) if not block.lstrip().startswith(("elif", "...")) else ast.Module([], [])
+        )
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom) and node.module == "assay":
                 assert not [name.name for name in node.names if name.name not in assay.__all__], page
@@ -284,7 +286,7 @@ def test_the_page_of_the_history_says_what_the_columns_of_each_event_mean() -> N
 @pytest.mark.parametrize("page", PAGES, ids=IDS)
 def test_options_that_a_page_names_exist(page: Path) -> None:
     named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+\b", page.read_text()))
-    assert not [option for option in sorted(named - PYTESTS) if f'"{option}"' not in option_code()]
+    assert not [option for option in sorted(named - OTHERS) if f'"{option}"' not in option_code()]
 
 
 def test_the_table_of_rooms_is_that_of_the_architecture_test_and_goes_down() -> None:

@@ -53,6 +53,7 @@ from helpers.attempts import played
 
 pytestmark = pytest.mark.slow
 
+
 def judged(root: Path, mix: str, test: object, **chosen: Any) -> Attempt:
     settings = Settings(
         **({"seed": 11, "time_limit": 6.0, "rate": 80.0, "store": root, "workload_mix": tuple(mix.split(","))} | chosen)

@@ -40,8 +40,7 @@ MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "list_index": "the place of an element in the list that a transaction read",
         "message_key": "the key of a message",
         "tombstone": "the message has no body and deletes its key",
-        "timestamp": "a message's create time, sent, shown or looked for, in milliseconds of the wall clock; a tombstone "
-        "is known by it",
+        "timestamp": "a message's create time, sent, shown or looked for, in milliseconds of the wall clock",
         "size": "an upper bound of the message's bytes on disk",
         "name": "the setting that an administrator's operation is about; a unique id that is text",
         "replicas": "the nodes of a partition by number: `1,2,3`",
