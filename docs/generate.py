@@ -325,6 +325,26 @@ def api_page() -> str:
     return "\n".join(parts)
 
 
+UNITS = {"_ms": "ms", "_bytes": "bytes", "_seconds": "s", "_percentage": "%"}
+
+
+def settings_page() -> str:
+    path = ROOT / "system_under_test" / "config.py"
+    parts = [
+        "# Settings of the example broker\n",
+        "A setting that is not in these tables is an error. The defaults suit a cluster under test, in which faults of "
+        "seconds must show.\n",
+    ]
+    for title, class_name, separator in (("Broker", "BrokerConfig", "_"), ("Topic", "TopicConfig", ".")):
+        rows = []
+        for name, kind, default, text in fields_of(path, class_name):
+            unit = next((unit for end, unit in UNITS.items() if name.endswith(end)), "")
+            shown = f"`{default}`" if default else "required"
+            rows.append([f"`{name.replace('_', separator)}`", f"`{kind}`", unit, shown, to_markdown(text)])
+        parts.append(f"## {title}\n\n{table(['setting', 'type', 'unit', 'default', 'meaning'], rows)}")
+    return "\n".join(parts)
+
+
 def defects_page() -> str:
     parts = [
         "# Defects of the example broker\n",
@@ -363,6 +383,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "history": history_page,
     "defects": defects_page,
     "mixes": mixes_page,
+    "settings": settings_page,
 }
 
 
