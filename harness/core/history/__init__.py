@@ -1,6 +1,7 @@
 """Histories on disk. Read them in this order:
 
 - ``data_sets``: the six data sets and their columns; the number of the format. ``schema``: the same for Arrow.
+- ``column_meanings``: what each column means, for the documentation.
 - ``kinds``: what effects are called.
 - ``rows``: what a run hands over, as plain rows; ``in_memory`` keeps them, and ``memory_reader`` reads
   what was kept
