@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help demo test other-python nightly check duplicates docker image packages venv compiled layer node browser npm zookeeper clients stop-docker lock clean
+.PHONY: help demo test other-python nightly check docs docs-serve docs-tools duplicates docker image packages venv compiled layer node browser npm zookeeper clients stop-docker lock clean
 
 BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE  # many tests start interpreters, which would compile everything each time
@@ -53,6 +53,26 @@ other-python: venv  ## the simulation's tests with another Python from 3.12 on, 
 	$(OTHER)/bin/python -m pip install -q --disable-pip-version-check --no-deps -e .; echo "$$version $(OTHER_NEEDS)" > $(OTHER)/.installed; fi; \
 	$(OTHER)/bin/python -m pytest tests/cluster/sim tests/nemesis/test_in_simulation.py -q -p no:cacheprovider \
 	  -m "not docker and not slow and not long"; echo "assay: Python $$version: $$((SECONDS - began)) s"
+
+# The site's tools have an environment of their own. The generated pages import the tester, so they use the main one.
+# mkdocstrings 1.0 does not work with pymdown-extensions 12.
+DOCS := .venv/docs
+DOCS_NEEDS := mkdocs-material==9.8.1 mkdocstrings[python]==1.0.3 pymdown-extensions<12
+
+docs: venv docs-tools  ## the documentation as a site in build/site; dead links fail
+	@$(BIN)/python docs/generate.py
+	@$(DOCS)/bin/mkdocs build --quiet --strict
+	@echo "assay: the site is build/site/index.html"
+
+docs-serve: venv docs-tools  ## the same at http://127.0.0.1:8000/, built again when a page changes
+	@$(BIN)/python docs/generate.py
+	@$(DOCS)/bin/mkdocs serve
+
+docs-tools: venv
+	@if [ "$$(cat $(DOCS)/.installed 2>/dev/null)" != "$(DOCS_NEEDS)" ]; then rm -rf $(DOCS); \
+	$(BIN)/python -m venv --without-pip $(DOCS); \
+	$(BIN)/python -m pip --python $(DOCS)/bin/python install -q --disable-pip-version-check --no-compile $(foreach need,$(DOCS_NEEDS),'$(need)'); \
+	echo "$(DOCS_NEEDS)" > $(DOCS)/.installed; fi
 
 nightly: node  ## the matrix of nightly.toml, for BUDGET (10min)
 	@$(BIN)/assay nightly --budget=$(or $(BUDGET),10min)

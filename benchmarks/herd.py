@@ -12,7 +12,7 @@ each change, from then until two seconds after all own what they should:
 A change is a leave or a join, of a member that owns something; the figures are the mean of one of each. The group's
 topic has 12 partitions, so that in a large group nearly all are awake for nothing.
 
-    python benchmarks/herd.py [--consumers 10,30,100,300] [--seed 1] [--plot docs/herd.svg] [--json]
+    python benchmarks/herd.py [--consumers 10,30,100,300] [--seed 1] [--plot docs/images/herd.svg] [--json]
 """
 
 from __future__ import annotations

@@ -238,7 +238,7 @@ def arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m assay.system_under_test", description=__doc__)
     roles = parser.add_subparsers(dest="role", required=True)
     broker = roles.add_parser("broker", help="run one broker until it gets SIGTERM")
-    broker.add_argument("--config", required=True, metavar="FILE", help="JSON, see docs/running_the_broker.md")
+    broker.add_argument("--config", required=True, metavar="FILE", help="JSON, see docs/broker/running_the_broker.md")
     broker.add_argument("--event-log", metavar="FILE", help="where state changes are written, one JSON line each")
     return parser.parse_args(argv)
 

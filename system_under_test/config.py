@@ -1,7 +1,7 @@
 """The settings of one broker and of topics, and the checks that turn a wrong configuration into one clear line.
 
 Times are milliseconds, as in the configuration files of brokers of this kind. The defaults are those of a test cluster
-(faults of seconds must show), not of a production one. docs/running_the_broker.md describes each setting.
+(faults of seconds must show), not of a production one. docs/broker/running_the_broker.md describes each setting.
 """
 
 from __future__ import annotations
@@ -55,13 +55,19 @@ class TopicConfig(msgspec.Struct, frozen=True):
     """A topic's settings; the wire names have dots instead of underscores (``min.insync.replicas``)."""
 
     min_insync_replicas: int = 1
+    """With ``acks=all``, a record is acknowledged only while so many replicas are in sync."""
     unclean_leader_election_enable: bool = False
+    """May a replica outside the in-sync set lead when no other is left?"""
     segment_bytes: int = 64 * 1024 * 1024
+    """A segment is rolled before it grows larger."""
     segment_ms: int = 7 * 24 * 3600 * 1000
+    """A segment is rolled this long after it was begun."""
     segment_jitter_ms: int = 0
     """Each segment is rolled earlier by its own share of this, so that not all logs roll at once."""
     segment_index_bytes: int = 10 * 1024 * 1024
+    """A segment is rolled when its index is as large."""
     index_interval_bytes: int = 4096
+    """One entry of the index for so many bytes of the log."""
     retention_ms: int = 7 * 24 * 3600 * 1000
     """The maximum age of a segment's youngest message; -1: unlimited."""
     retention_bytes: int = -1
@@ -71,7 +77,9 @@ class TopicConfig(msgspec.Struct, frozen=True):
     file_delete_delay_ms: int = 60_000
     """Time for readers of a segment that retention has removed from the log."""
     max_message_bytes: int = 1_000_012
+    """The size limit of a message or a compressed set, with its header."""
     flush_messages: int = 10_000
+    """At most one less than this many records of a replica count without being on its disk; 1 or 0: none."""
     flush_ms: int = 1_000
     """How long an append may wait for its fsync; 0: not at all."""
     compression_type: str = PRODUCER
@@ -79,6 +87,7 @@ class TopicConfig(msgspec.Struct, frozen=True):
     message_format_version: str = "0.10.2"
     """Below 0.10, messages are stored in format 0, which has no timestamps."""
     message_timestamp_type: TimestampType = TimestampType.CREATE
+    """Whose time a message has: ``CreateTime``, its producer's, or ``LogAppendTime``."""
     message_timestamp_difference_max_ms: int = MAXIMUM
     """The maximum difference between a producer's time and the leader's."""
     cleanup_policy: str = DELETE
@@ -218,15 +227,25 @@ class BrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reserved_broker_max_id: int = 1000
     """Generated ids are greater, configured ones are not."""
     port: int = 9092
+    """1 to 65535."""
     data_dir: str = "var/lib/assay/data"
+    """Where the logs are; from the root of the file system, with or without ``/`` in front. One broker each."""
     session_timeout_ms: int = 3_000
+    """How long a broker may be silent until its ZooKeeper session is over; the server may grant less or more."""
     connect_timeout_ms: int = 15_000
+    """How long a start waits for its first session with ZooKeeper."""
     request_timeout_ms: int = 2_000
+    """How long a broker waits for another one's answer, and for ZooKeeper's where a client waits for it."""
     replica_lag_time_max_ms: int = 2_000
+    """A follower that has not caught up for this long leaves the in-sync set."""
     replica_fetch_wait_max_ms: int = 250
+    """How long a follower's fetch waits at the leader for new records."""
     replica_fetch_max_bytes: int = 1_048_576
+    """How much one fetch of a follower returns of one partition; a larger message comes alone."""
     checkpoint_interval_ms: int = 1_000
+    """How often high watermarks and recovery points are written."""
     retention_check_interval_ms: int = 60_000
+    """How often logs are looked at for segments that retention takes out."""
     controlled_shutdown_max_ms: int = 5_000
     """How long a stopping broker tries to hand over its leadership; 0: it does not try."""
     cleaner_backoff_ms: int = 1_000
@@ -234,7 +253,9 @@ class BrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cleaner_max_keys: int = 500_000
     """The number of keys in one pass over a log, which bounds its memory (some 200 bytes each)."""
     default_partitions: int = 1
+    """How many partitions a topic gets that is created because a client asked about it."""
     default_replication: int = 1
+    """How many replicas such a topic gets; fewer if fewer brokers live."""
     connections_max_idle_ms: int = 600_000
     """A connection that sends no complete request, or does not take its response, is closed after this time."""
     max_connections: int = 2_000
@@ -250,19 +271,28 @@ class BrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     leader_imbalance_per_broker_percentage: int = 10
     """Percentage of a broker's preferred partitions that others may lead."""
     leader_imbalance_check_interval_seconds: int = 300
+    """How often the controller checks the balance of leaders."""
     auto_create_topics_enable: bool = False
     """Whether a request for the metadata of a missing topic creates it, with the defaults above."""
     offsets_topic_partitions: int = OFFSETS_TOPIC_PARTITIONS
+    """How many partitions ``__consumer_offsets`` gets when it is created."""
     offsets_topic_replication_factor: int = 3
     """The offsets topic is created when a client first asks for a coordinator and this many brokers live."""
     offsets_commit_timeout_ms: int = 5_000
+    """How long a commit waits for its replicas."""
     offsets_retention_ms: int = 24 * 3600 * 1000
     """How long offsets of a group without members are kept, unless the committer sets it."""
     offsets_retention_check_interval_ms: int = 600_000
+    """How often expired offsets are looked for."""
     offset_metadata_max_bytes: int = 4096
+    """The longest text that a client may commit with an offset."""
     group_min_session_timeout_ms: int = 500
+    """A member that asks for less is rejected."""
     group_max_session_timeout_ms: int = 300_000
+    """A member that asks for more is rejected."""
     topic: TopicConfig = TopicConfig()
+    """Defaults of all topics: an object of the settings below, with ``_`` in their names (``{"min_insync_replicas":
+    2}``)."""
     hold: list[str] = []
     """Events after which the process stops itself (SIGSTOP), so that a tester decides what happens next."""
     hold_file: str | None = None

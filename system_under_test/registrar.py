@@ -27,7 +27,7 @@ MOST_LIVES = 100
 """Clean lives that a broker remembers; a member admitted in an older one counts as having come back uncleanly."""
 REMEDY = (
     "correct the setting zookeeper, or give this broker a directory of its own. If ZooKeeper has lost its data: "
-    "docs/running_the_broker.md, After ZooKeeper lost its data"
+    "docs/broker/running_the_broker.md, After ZooKeeper lost its data"
 )
 """Advice for a directory of another cluster."""
 _ID_ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"

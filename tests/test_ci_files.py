@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 GITLAB = ROOT / "docs" / "ci" / "gitlab-ci.yml"
 JENKINS = ROOT / "docs" / "ci" / "Jenkinsfile"
-GUIDE = ROOT / "docs" / "ci.md"
+GUIDE = ROOT / "docs" / "guide" / "ci.md"
 VALUES = {"PART": "1", "PARTS": "2", "CI_NODE_INDEX": "1", "CI_NODE_TOTAL": "4", "BUDGET": "30min"}
 COMMAND = re.compile(r"(?:^|[ '>])(?:\.venv/bin/|\.assay/bin/)?(assay (?!image|and)[a-z]+ [^'\n|]*)", re.MULTILINE)
 

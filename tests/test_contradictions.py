@@ -11,7 +11,7 @@ from assay.checkers.families import FAMILIES
 from assay.harness.core.history.kinds import KINDS
 
 ROOT: Final = Path(__file__).parents[1]
-PAGE: Final = (ROOT / "docs" / "contradictions.md").read_text()
+PAGE: Final = (ROOT / "docs" / "contributing" / "contradictions.md").read_text()
 SPAN: Final = re.compile(r"`([^`]+)`")
 OF_LOGS: Final = ("log", "admin", "groups")
 DATA: Final = {"replicas"}

@@ -1,4 +1,4 @@
-"""Prose is plain English: no words that docs/glossary.md rules out, no inverted or overlong sentences.
+"""Prose is plain English: no words that docs/concepts/glossary.md rules out, no inverted or overlong sentences.
 
 The check of sentences is a floor: ``helpers.prose`` finds what a simple program can see. ``LEFT`` counts the sentences
 that still break a rule, and only falls.

@@ -4,7 +4,7 @@ pytest workloads/test_draft_group.py --nemesis=kill
 pytest workloads/test_draft_group.py --cluster=sim --nemesis=mix --workload-mix=random --repeat=60 --rate=100 -q
 
 What members do, and what they are judged by, is that of ``test_group``. Where a coordinator may die in the middle of a
-rebalance are other points (docs/groups.md); ``--replay=schedules/draft-failover-4.json`` kills it at one of them.
+rebalance are other points (docs/broker/groups.md); ``--replay=schedules/draft-failover-4.json`` kills it at one.
 """
 
 import msgspec

@@ -1,4 +1,4 @@
-"""A ZooKeeper ensemble as registers with compare-and-set: a system of its own. ``docs/your_own_system.md`` explains it.
+"""A ZooKeeper ensemble as registers with compare-and-set: a system of its own. docs/guide/real_nodes.md explains it.
 
 pytest workloads/test_zookeeper.py --cluster=docker --nemesis=partition
 """

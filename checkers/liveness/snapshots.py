@@ -9,7 +9,7 @@ stretch.
 Rows that are compared from look to look include incarnations (``lives``: the sum of all registrations; epochs if they
 matter). So a restart, another epoch or another request starts a new interval. All times are the harness's own.
 
-A row ``look`` is written when its look is complete. ``docs/history.md`` describes all rows; these are used here:
+A row ``look`` is written when its look is complete. ``docs/reference/history.md`` describes all rows; used here:
 
 - ``broker``: registered. ``answer``: the broker reported its replicas' roles and the topics it knows.
 - ``topic``, ``partition``, ``move``, ``deletion``: as ZooKeeper has them. ``role``, ``known``: as a broker has them.

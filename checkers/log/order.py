@@ -1,6 +1,7 @@
 """Order of a log: rule U over the offsets, the offsets of one process's sends, and message sets that stay together.
 
-Rule U (``docs/anomalies.md``): give each operation its place in the object's order; x precedes y iff x.ret < y.call.
+Rule U (``docs/reference/anomalies.md``): give each operation its place in the object's order; x precedes y iff
+x.ret < y.call.
 The history is linearizable iff nothing placed before an x was called after x had returned. This holds iff the greatest
 call over all strictly smaller places never exceeds x.ret.
 

@@ -84,7 +84,9 @@ def _parsed(path: Path) -> _File:
     try:
         file = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), _File)
     except FileNotFoundError:
-        raise InventoryError(f"there is no {path}: write it (docs/hosts.md), or name another with --hosts") from None
+        raise InventoryError(
+            f"there is no {path}: write it (docs/guide/hosts.md), or name another with --hosts"
+        ) from None
     except (OSError, ValueError, msgspec.ValidationError) as error:
         raise InventoryError(f"{path}: {error}") from error
     if not file.host:

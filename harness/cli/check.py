@@ -48,7 +48,7 @@ examples:
 
 models: register (read, write), cas-register (and cas), kv (get, put, append; strings), mutex (acquire, release),
   fifo-queue (enqueue, dequeue), set (add, read). The initial value is nil; of kv the empty string. Your own is a
-  subclass of Model, `from assay import Model` (docs/checking.md, "A model of your own").
+  subclass of Model, `from assay import Model` (docs/cookbook/checking.md, "A model of your own").
 exit codes: 0 pass, 1 fail, 2 unknown (also for next to no operations), 64 wrong usage or a malformed file (one line
   with file, line, column and reason), 130 Ctrl-C, after printing what is known so far; of several runs the worst: 1,
   64 (one could not be judged), 2, 0

@@ -74,11 +74,11 @@ def plugin_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--plugin", action="append", default=[], metavar="MODULE",
         help="import this module, which has models, or hooks that add checks and models as a conftest.py does; may be "
-        "repeated (docs/extending.md)",
+        "repeated (docs/cookbook/extending.md)",
     )  # fmt: skip
     parser.add_argument(
         "--trust-run", action="store_true",
-        help="import the module of a model that only the run names: it is executed (docs/security.md)",
+        help="import the module of a model that only the run names: it is executed (docs/help/security.md)",
     )  # fmt: skip
 
 

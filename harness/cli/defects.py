@@ -26,7 +26,7 @@ catches it. With --verify it does these runs: each with its defect, and once mor
   assay defects --verify isr-of-one --seeds=3            one of them, three seeds, in the simulation
   assay defects --verify --seeds=11..20 --json           all, for a program; needs hours of CPU
   assay defects --verify --cluster=docker --jobs=1       on real nodes; runs that are of the simulation stay there
-  assay defects --verify --system=mine:System            your own, with described_defects (docs/extending.md)
+  assay defects --verify --system=mine:System            your own, with described_defects (docs/cookbook/extending.md)
 """
 
 EPILOG: Final = """\

@@ -27,8 +27,8 @@ goes on. Nothing is tried again until it is green.
   assay nightly --budget=30min --split=2/5     the second of five parts, which may be run side by side
   assay nightly --budget=8h --matrix=mine.toml --store=/data/store --night=release-1.4
 
-The record is STORE/nights/ID: night.json, cells.jsonl with a line for each end, logs/. docs/nightly.md has the keys of
-the file and the outcomes.
+The record is STORE/nights/ID: night.json, cells.jsonl with a line for each end, logs/. docs/guide/nightly.md has the
+keys of the file and the outcomes.
 """
 EPILOG: Final = """\
 exit codes: 0 nothing failed but what is marked as known, and something passed; 1 a run failed in a way that no mark

@@ -62,7 +62,7 @@ def _show_parser(actions: Any) -> None:
 def _trends_parser(actions: Any) -> None:
     parser = actions.add_parser("trends", help="what got worse over the nights, by Spark", description=(
         "Holds the newest nights of each cell against those before: rate, latency, recovery, time to detection, and "
-        "how many runs fail. At most 1 in 100 of what is listed is noise; docs/nights.md has the test."))  # fmt: skip
+        "how many runs fail. At most 1 in 100 of what is listed is noise (docs/guide/nights.md)."))  # fmt: skip
     parser.add_argument("dataset", type=Path, metavar="DATASET")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write it there as JSON; `assay index` draws it")
     parser.add_argument("--json", action="store_true", help="print it as JSON")

@@ -17,7 +17,7 @@ LONGEST_DETAIL: Final = 2_000
 def junit(night: Account) -> bytes:
     """A ``testsuites`` document. What fails in a known way, was skipped or not begun is ``skipped``.
 
-    What crashed, hung, or has no verdict is an ``error``. The properties of a case are those of docs/ci.md.
+    What crashed, hung, or has no verdict is an ``error``. The properties of a case are those of docs/guide/ci.md.
     """
     suite = ET.Element("testsuite", name=f"assay nightly {plain(night.name)}", timestamp=night.nights[0].started[:19],
                        hostname=plain(night.nights[0].host))  # fmt: skip

@@ -1,4 +1,4 @@
-"""``nightly.toml``: what a night does, as blocks of lists that multiply into cells. ``docs/nightly.md`` lists the keys.
+"""``nightly.toml``: what a night does, as blocks of lists that multiply into cells. docs/guide/nightly.md has the keys.
 
 Nothing is guessed: a key that there is not, a value that cannot be, a file that is not there, a name that two cells
 would share are errors that say where, and what there is.
@@ -91,7 +91,9 @@ def plan(path: Path) -> tuple[tuple[Cell, ...], float]:
     try:
         table = tomllib.loads(read_file(path).decode())
     except FileNotFoundError:
-        raise NightError(f"there is no {path}: write it (docs/nightly.md), or name another with --matrix") from None
+        raise NightError(
+            f"there is no {path}: write it (docs/guide/nightly.md), or name another with --matrix"
+        ) from None
     except (OSError, ValueError) as error:
         raise NightError(f"{path}: {error}") from error
     found: list[Cell] = []

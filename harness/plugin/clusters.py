@@ -42,7 +42,7 @@ def sweep(cluster: str) -> str:
     if cluster == SIM:
         return ""
     if cluster == ATTACH:
-        return "; data that it already holds counts as data of this run (docs/hosts.md)"
+        return "; data that it already holds counts as data of this run (docs/guide/hosts.md)"
     from assay.cluster.leftovers import sweep
 
     report = sweep()

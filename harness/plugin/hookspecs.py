@@ -1,7 +1,7 @@
 """Hooks by which a ``conftest.py`` or a plugin adds faults, checks, models and systems to a session.
 
 They are called once per session, before tests are collected. A ``conftest.py`` that implements one must be in the root
-folder, or in the folder that pytest is given, as for ``pytest_addoption``. docs/extending.md has examples.
+folder, or in the folder that pytest is given, as for ``pytest_addoption``. docs/cookbook/extending.md has examples.
 """
 
 from __future__ import annotations

@@ -37,17 +37,17 @@ def add_options(parser: pytest.Parser) -> None:
         "assay",
         "assay: tests of distributed systems under faults. A conftest.py adds faults, checks, models and systems "
         "by the hooks pytest_assay_nemeses, pytest_assay_checks, pytest_assay_models and pytest_assay_systems "
-        "(docs/extending.md)",
+        "(docs/cookbook/extending.md)",
     )
     add = group.addoption
     add("--nemesis", action="append", default=[], metavar="FAULT[,FAULT]",
         help="inject these faults; a comma combines in one run, repeating the option makes separate tests; "
-             "'none' (default), 'all', 'mix' (overlapping faults of all kinds, by weight; docs/mixes.md)")  # fmt: skip
+             "'none' (default), 'all', 'mix' (overlapping faults of all kinds; docs/cookbook/mixes.md)")  # fmt: skip
     add("--nemesis-interval", default=None, metavar="S",
         help="seconds between injections (10; with the mix 5); a fault is healed after half of this time")  # fmt: skip
     add("--nemesis-target", default=None, metavar="WHO",
         help="one, minority, half, majority, all, leader[:KEY], follower[:KEY], controller, coordinator[:GROUP], "
-        "consumer, consumers, zookeeper, zookeepers, origin, or nodes by name: n2, n1+n3 (docs/faults.md)")  # fmt: skip
+        "consumer, consumers, zookeeper, zookeepers, origin, or names: n2, n1+n3 (docs/guide/faults.md)")  # fmt: skip
     add("--replay", default=None, metavar="FILE",
         help="play the schedule in this file (a run's schedule.json, or one written by hand)")  # fmt: skip
     add(
@@ -61,7 +61,7 @@ def add_options(parser: pytest.Parser) -> None:
     add("--workload-mix", action="append", default=[], metavar="MIX[,MIX]",
         help="add operations, settings and client options to the workload; a comma combines in one run, repeating the "
         "option makes separate tests; 'none' (default), 'all' (a test for each mix that a workload supports), "
-        "'random' (drawn from the seed; docs/mixes.md)")  # fmt: skip
+        "'random' (drawn from the seed; docs/cookbook/mixes.md)")  # fmt: skip
     add("--workload-mix-list", action="store_true", help="list the mixes of the collected tests, and exit")
     add("--time-limit", default=None, metavar="S", help="seconds of the main phase (30; with the mix 20)")
     add("--rate", default=None, metavar="OPS",

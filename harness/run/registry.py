@@ -188,7 +188,7 @@ def _instead(name: str, known: Collection[str], hook: str) -> str:
     """Suggests a similar name, or lists all, and says how to add one."""
     near = difflib.get_close_matches(name, known, n=1)
     hint = f"did you mean {near[0]}?" if near else f"known here: {', '.join(known)};"
-    return f"{hint} a conftest.py adds its own by {hook} (docs/extending.md)"
+    return f"{hint} a conftest.py adds its own by {hook} (docs/cookbook/extending.md)"
 
 
 def _anomalies(families: Iterable[Family]) -> set[str]:

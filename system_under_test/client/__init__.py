@@ -26,5 +26,5 @@ Other modules:
 - ``traits``: the parts that a historic defect replaces
 
 The package imports ``network``, ``protocol``, ``records`` and ``zookeeper``. Workloads and tests import it; no part of
-the broker does. docs/client.md is its guide.
+the broker does. docs/broker/client.md is its guide.
 """

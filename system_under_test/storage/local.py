@@ -28,7 +28,7 @@ from assay.system_under_test.storage.atomic import TEMPORARY_SUFFIX
 from assay.system_under_test.storage.sendfile import send_range
 
 SENDFILE_FROM = 4 * 1024 * 1024
-"""Size in bytes from which sendfile pays (``benchmarks/sendfile.py``, docs/performance.md)."""
+"""Size in bytes from which sendfile pays (``benchmarks/sendfile.py``, docs/contributing/performance.md)."""
 HOLDER_BYTES = 64
 """Bytes of a locked file that may name its holder."""
 OPEN_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC

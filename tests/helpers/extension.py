@@ -1,4 +1,4 @@
-"""A ``conftest.py`` that adds a fault, a check and a model; docs/extending.md shows its parts."""
+"""A ``conftest.py`` that adds a fault, a check and a model; docs/cookbook/extending.md shows its parts."""
 
 from __future__ import annotations
 

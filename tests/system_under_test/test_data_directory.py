@@ -63,7 +63,7 @@ def test_a_directory_of_another_cluster_is_refused_by_both_names_and_left_as_it_
             line = said(capsys)
             assert f"data_dir {DATA} belongs to cluster other-{name}, but ZooKeeper at " in line
             assert f"is that of cluster {name};" in line
-            assert "docs/running_the_broker.md" in line
+            assert "docs/broker/running_the_broker.md" in line
             node.disk.write(f"{DATA}/meta.properties", own)  # the way back: the directory and ZooKeeper agree again
             before_start = len(cluster.events(node, "registered"))
             await node.start()

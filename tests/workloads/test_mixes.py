@@ -9,7 +9,6 @@ import collections
 import inspect
 import itertools
 import json
-import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -38,17 +37,14 @@ from assay.workloads.broker.burst_client import LONGEST
 from assay.workloads.broker.expiring_groups import RENEWED
 from assay.workloads.broker.group_client import REBALANCE_SECONDS
 from assay.workloads.broker.group_mixes import (
-    GROUP_MIXES,
     LATECOMERS,
-    OFFSETS_MIXES,
     STAYING,
-    ZOOKEEPER_MIXES,
     coordinated_by,
 )
 from assay.workloads.broker.group_operations import SESSION_SECONDS, WORKERS
 from assay.workloads.broker.log_client import GLANCE_BYTES
 from assay.workloads.broker.mixed_traffic import BULKY, HASTY, LOADED, SLOW, STAMPED, TOGETHER, TOMBSTONES
-from assay.workloads.broker.mixes import BROKEN_EACH, LOG_MIXES
+from assay.workloads.broker.mixes import BROKEN_EACH
 from assay.workloads.broker.multi_partition_requests import WHOLE
 from assay.workloads.broker.producer_profiles import HABITS, SEND_SECONDS, SINGLE, config
 from assay.workloads.broker.topic_mixes import LATE_PARTITIONS, SHARED
@@ -56,8 +52,6 @@ from assay.workloads.broker.topic_mixes import LATE_PARTITIONS, SHARED
 from helpers.attempts import played
 
 pytestmark = pytest.mark.slow
-
-PAGE = Path(__file__).parents[2] / "docs" / "mixes.md"
 
 
 def judged(root: Path, mix: str, test: object, **chosen: Any) -> Attempt:
@@ -84,11 +78,6 @@ def play(root: Path, mix: str, test: object = test_log.test_log, **chosen: Any) 
 
 def table(attempt: Attempt, name: str = "effects") -> list[dict[str, Any]]:
     return HistoryReader(attempt.folder.history).table(name).to_pylist()
-
-
-def test_the_page_of_mixes_has_a_row_for_each() -> None:
-    rows = re.findall(r"^\| `([a-z-]+)` \|", PAGE.read_text(), re.MULTILINE)
-    assert rows == [one.name for one in (*LOG_MIXES, *GROUP_MIXES, *OFFSETS_MIXES, *ZOOKEEPER_MIXES)]
 
 
 def test_backlogs_hold_all_codecs_and_formats_up_to_the_limit_and_are_read_from_their_middle(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The mixes of the broker's workloads: ``--workload-mix`` chooses among them, docs/mixes.md says what each is for."""
+"""The mixes of the broker's workloads: ``--workload-mix`` chooses among them, docs/cookbook/mixes.md explains each."""
 
 from random import Random
 from typing import Final

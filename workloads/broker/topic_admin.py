@@ -107,7 +107,7 @@ class TopicAdmin:
 
 
 def effects(completed: Completed) -> Sequence[Effect]:
-    """The ``effects`` rows of one such operation; docs/history.md has the kinds."""
+    """The ``effects`` rows of one such operation; docs/reference/history.md has the kinds."""
     key, argument = completed.operation.key, completed.operation.argument
     assert key is not None, f"operation {completed.index} on no topic"
     match completed.operation.f:

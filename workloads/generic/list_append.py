@@ -41,7 +41,7 @@ ALLOWED: Final = {
         "at read committed each statement sees what has been committed by then",
     ),
 }
-"""What each level of isolation lets happen (Adya, as in docs/anomalies.md), and why."""
+"""What each level of isolation lets happen (Adya, as in docs/reference/anomalies.md), and why."""
 
 
 def promised(level: str, *, may_stall: Sequence[str] = ()) -> Contract:

@@ -10,7 +10,7 @@ There are two workloads, each with a client that a module of a system completes.
   need not know of a newer one before it was used: then the contract says ``fenced_by_requests``.
 
 What they raise where no answer came, a subclass names in ``errors``. This module imports what is on a client node only
-(docs/your_own_system.md): a holder that sleeps is what such a test is about.
+(docs/guide/real_nodes.md): a holder that sleeps is what such a test is about.
 """
 
 import time

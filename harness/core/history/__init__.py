@@ -1,7 +1,7 @@
 """Histories on disk and in memory. In reading order:
 
 - ``data_sets``: the six data sets, their columns and the format number. ``schema``: the same for Arrow.
-- ``kinds``: the kinds of effects.
+- ``kinds``: the kinds of effects. ``column_meanings``: the meaning of each column, for the documentation.
 - ``rows``: the interface that a run records into, and conversion of rows to columns, without Arrow.
 - ``in_memory``: a history that is kept in memory. ``memory_reader``: its reader.
 - ``writer``: rows to Arrow batches to Parquet parts, while the run goes on.

@@ -1,4 +1,4 @@
-"""The kinds of effects by family of objects. ``docs/history.md`` describes each.
+"""The kinds of effects by family of objects. ``docs/reference/history.md`` describes each.
 
 A history may hold other kinds, for checks that a user adds.
 """

@@ -8,6 +8,6 @@ Modules, in reading order:
 - ``term``: the groups of one partition of the offsets topic
 - ``coordinator``: the requests
 
-docs/groups.md describes the design. The coordinator of ``groups`` imports this package, which uses that package's
-timers, errors and stored offsets.
+docs/broker/groups.md describes the design. The coordinator of ``groups`` imports this package, which uses that
+package's timers, errors and stored offsets.
 """

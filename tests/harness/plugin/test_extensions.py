@@ -19,7 +19,7 @@ from assay.harness.run.settings import SettingsError
 from assay.nemesis.faults.kill import Kill
 
 EXTENSION = Path(__file__).parents[2] / "helpers" / "extension.py"
-DOCS = Path(__file__).parents[3] / "docs" / "extending.md"
+DOCS = Path(__file__).parents[3] / "docs" / "cookbook" / "extending.md"
 SMALL = ("-p", "no:cacheprovider", "-p", "no:hypothesispytest")
 FAST = (*SMALL, "--cluster=sim", "--nodes=1", "--time-limit=5", "--rate=50", "--seed=4")
 NO_PAGE = "--reports=never"

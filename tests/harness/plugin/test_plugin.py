@@ -79,7 +79,7 @@ def test_without_options_there_is_one_test_without_faults(toy_project: pytest.Py
         ("--replay=", "--replay= is empty; give a path"),
         ("--time-limit=x", "--time-limit='x' is not a number of seconds"),
         ("--cluster=moon", "--cluster='moon' is not one of docker, sim, ssh, attach"),
-        ("--cluster=ssh", "hosts.toml: write it (docs/hosts.md), or name another with --hosts"),
+        ("--cluster=ssh", "hosts.toml: write it (docs/guide/hosts.md), or name another with --hosts"),
         ("--hosts=mine.toml", "--hosts=mine.toml goes with --cluster=ssh or attach"),
         ("--cluster=attach", "--cluster=attach: there is no "),
         ("--concurrency=lots", "--concurrency='lots'"),

@@ -22,7 +22,7 @@ from assay.system_under_test.protocol.errors import ErrorCode
 
 from helpers.sim_brokers import brokers, simulate
 
-PAGE = (Path(__file__).parents[3] / "docs" / "client.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs" / "broker" / "client.md").read_text()
 
 
 SECTIONS = ("Producer", "A producer with a queue", "SimpleConsumer", "GroupConsumer", "Settings")

@@ -1,0 +1,399 @@
+"""Writes the generated pages of the reference: docs/reference/generated/NAME.md, from the declarations in the code.
+
+``make docs`` calls it. Git ignores the pages. ``PAGES`` maps the name of each page to the function that makes it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import random
+import re
+import textwrap
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import assay
+from assay.checkers.check import Family
+from assay.checkers.families import FAMILIES
+from assay.checkers.judging.coverage import NO_RECOVERY_MEANING
+from assay.checkers.linearizability.key_result import MEANING, NONLINEARIZABLE
+from assay.checkers.transactions.family import TRANSACTION_ORDERS
+from assay.harness.cli import main as cli
+from assay.harness.core.history.column_meanings import MEANINGS
+from assay.harness.core.history.data_sets import DATA_SETS, FORMAT
+from assay.harness.core.history.kinds import KINDS
+from assay.harness.plugin.options import add_options
+from assay.nemesis.faults.fault import Census, Fault
+from assay.nemesis.schedule.catalogue import Catalogue
+from assay.nemesis.schedule.schedule import ScheduleError
+from assay.system_under_test.defects import DEFECTS
+from assay.workloads.broker.group_mixes import GROUP_MIXES, OFFSETS_MIXES, ZOOKEEPER_MIXES
+from assay.workloads.broker.mixes import LOG_MIXES
+
+ROOT = Path(__file__).parent.parent
+FOLDER = ROOT / "docs" / "reference" / "generated"
+CENSUS = Census(5, 3, ("orders-0", "orders-1"), 3, ("members",), sessions=True, spares=1)
+"""A cluster in which every fault can be drawn."""
+DRAWS = 300
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Returns a Markdown table; a bar or a line break inside a cell is escaped."""
+    lines = [header, ["---"] * len(header), *rows]
+    cells = ([re.sub(r"\s+", " ", cell).replace("|", "\\|").strip() for cell in line] for line in lines)
+    return "\n".join(f"| {' | '.join(line)} |" for line in cells) + "\n"
+
+
+def to_markdown(text: str) -> str:
+    """Returns a docstring as Markdown: double backquotes and roles become single backquotes."""
+    text = re.sub(r":\w+:`~?([^`]+)`", lambda match: f"`{match.group(1).rsplit('.', 1)[-1]}`", text)
+    return text.replace("``", "`")
+
+
+class OptionRecorder:
+    """Stands in for pytest's parser and records the options that the plugin adds."""
+
+    def __init__(self) -> None:
+        self.options: list[tuple[str, dict[str, Any]]] = []
+
+    def getgroup(self, *_: str) -> OptionRecorder:
+        return self
+
+    def addoption(self, name: str, **details: Any) -> None:
+        self.options.append((name, details))
+
+
+def options_page() -> str:
+    recorder = OptionRecorder()
+    add_options(recorder)  # type: ignore[arg-type]
+    rows = []
+    for name, details in sorted(recorder.options):
+        shown = name if details.get("action") == "store_true" else f"{name}={details['metavar']}"
+        rows.append([f"`{shown}`", escape_markup(details["help"])])
+    return (
+        "# pytest options\n\nThe plugin adds these options to `pytest`. `pytest --help` prints the same list in the "
+        "group `assay`.\n\n" + table(["option", "meaning"], rows)
+    )
+
+
+def escape_markup(text: str) -> str:
+    """Returns plain text such that Markdown shows it unchanged, with options and paths as code."""
+    text = re.sub(r"([*_<>\[\]])", r"\\\1", text)
+    return re.sub(r"(?<![\w`-])(--[a-z][a-z-]*(?:=[\w.:]+)?)", r"`\1`", text)
+
+
+def cli_page() -> str:
+    parser = cli.parser()
+    (commands,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
+    parts = ["# The command line\n", "`assay` works on stored runs and histories. pytest makes runs.\n"]
+    parts.append(fenced(parser.format_help()))
+    for name, verb in commands.choices.items():
+        parts.append(f"## assay {name}\n\n{fenced(verb.format_help())}")
+        for action in verb._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                for inner, nested in action.choices.items():
+                    parts.append(f"### assay {name} {inner}\n\n{fenced(nested.format_help())}")
+    return "\n".join(parts)
+
+
+def fenced(text: str) -> str:
+    return f"```text\n{text.rstrip()}\n```\n"
+
+
+def parameters_of(fault: Fault) -> dict[str, list[str]]:
+    """Returns each parameter of a fault with the values that are drawn for it, in ascending order."""
+    found: dict[str, dict[Any, None]] = {}
+    for seed in range(DRAWS):
+        try:
+            _, parameters = fault.draw(random.Random(seed), CENSUS, None)
+        except ScheduleError:
+            continue
+        for name, value in parameters.items():
+            found.setdefault(name, {})[value if isinstance(value, str | int | float | bool) else str(value)] = None
+    return {name: shorten(list(values)) for name, values in sorted(found.items())}
+
+
+def shorten(values: list[Any]) -> list[str]:
+    """Returns up to eight values as text; of more numbers their range."""
+    numbers = [value for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
+    if len(values) > 8 and len(numbers) == len(values):
+        return [f"{min(numbers):.4g} to {max(numbers):.4g}"]
+    ordered = sorted(values) if len(numbers) == len(values) else sorted(map(str, values))
+    return [str(value) for value in ordered[:8]] + (["..."] if len(values) > 8 else [])
+
+
+IMPACTS = {
+    "ends_process": "ends the process",
+    "pauses_process": "pauses the process",
+    "cuts_links": "cuts links",
+    "loses_unsynced": "loses data that was not fsynced",
+    "damages_files": "changes files",
+    "wrong_clock": "sets a wrong wall clock",
+    "moves_replicas": "moves replicas",
+}
+
+
+def faults_page() -> str:
+    catalogue = Catalogue.standard()
+    rows = []
+    for name, fault in catalogue.items():
+        impact = ", ".join(words for field, words in IMPACTS.items() if getattr(fault.impact, field)) or "slows down"
+        needs = [f"`{protocol.__name__}`" for protocol in fault.capabilities] + [
+            f"role `{role}`" for role in fault.roles
+        ]
+        parameters = "; ".join(
+            f"`{parameter}`: {', '.join(values)}" for parameter, values in parameters_of(fault).items()
+        )
+        alone = "yes" if name in catalogue.all else "no"
+        rows.append(
+            [
+                f"`{name}`",
+                escape_markup(fault.description),
+                impact,
+                str(fault.scope),
+                ", ".join(needs),
+                parameters,
+                alone,
+            ]
+        )
+    return (
+        "# Faults\n\nAll faults that come with the tester. [Chapter 4](../../guide/faults.md) explains how to use them."
+        "\n\n- *Impact*: what the fault does to its targets. Checks and reports use it."
+        "\n- *Holds*: the part of a node that the fault holds. Two faults never hold the same part of one node."
+        "\n- *Needs*: the optional protocols that your system must implement, and the roles that the cluster must have."
+        "\n- *Parameters*: the names, with the values that a random schedule draws. In a schedule file you can give "
+        "others.\n- *all*: `--nemesis=all` has a run of this fault.\n\n"
+        + table(["fault", "description", "impact", "holds", "needs", "parameters", "all"], rows)
+        + "\n## How each works\n\n"
+        + "\n".join(fault_details(catalogue))
+    )
+
+
+def fault_details(catalogue: Catalogue) -> Iterable[str]:
+    """Yields the docstring of each module of faults, under the names of its faults."""
+    modules: dict[str, list[str]] = {}
+    for name, fault in catalogue.items():
+        modules.setdefault(type(fault).__module__, []).append(name)
+    for module, names in modules.items():
+        text = ast.get_docstring(ast.parse(source_of(module))) or ""
+        yield f"### {', '.join(names)}\n\n{to_markdown(text)}\n"
+
+
+def source_of(module: str) -> str:
+    """Returns the source of a module of the package, by its dotted name."""
+    return (ROOT / Path(*module.split(".")[1:])).with_suffix(".py").read_text()
+
+
+def summary_of(family: Family) -> str:
+    """Returns the titles of the modules in which the checks of a family are defined."""
+    modules = dict.fromkeys(check.explain.__module__ for check in family.checks)
+    titles = []
+    for name in modules:
+        text = ast.get_docstring(ast.parse(source_of(name))) or ""
+        titles.append(to_markdown(textwrap.shorten(text.partition("\n\n")[0], 400)))
+    return "\n\n".join(titles)
+
+
+def anomalies_page() -> str:
+    """All anomalies, by the family of checks that finds them."""
+    in_order = {anomaly for family in TRANSACTION_ORDERS for anomaly in family.anomalies}
+    explained = set(re.findall(r"^### ([\w-]+)$", (FOLDER.parent / "anomalies.md").read_text(), re.MULTILINE))
+    parts = [
+        "# Anomalies by family\n",
+        "A family is a group of checks about one kind of object. [Anomalies explained](../anomalies.md) has the "
+        "smallest history of each and its nearest legal neighbour.\n",
+    ]
+    for family in FAMILIES:
+        rows = []
+        for check in family.checks:
+            name = f"`{check.anomaly}`"
+            linked = f"[{name}](../anomalies.md#{check.anomaly})" if check.anomaly in explained else name
+            reads = ", ".join(f"`{kind}`" for kind in check.kinds)
+            rows.append([linked, escape_markup(check.meaning), reads])
+        order = " The order of processes or of real time counts." if set(family.anomalies) & in_order else ""
+        parts.append(f"## {family.name}\n\n{summary_of(family)}{order}\n")
+        parts.append(table(["anomaly", "meaning", "needs effects"], rows))
+    others = [("no-recovery", NO_RECOVERY_MEANING), (NONLINEARIZABLE, MEANING)]
+    parts.append("## Other\n\n`no-recovery` is judged with the coverage of a run, `nonlinearizable` by a model.\n")
+    parts.append(table(["anomaly", "meaning"], [[f"`{name}`", meaning] for name, meaning in others]))
+    return "\n".join(parts)
+
+
+def fields_of(path: Path, class_name: str) -> list[tuple[str, str, str, str]]:
+    """Returns name, type, default and docstring of each field of a class."""
+    (found,) = (
+        node for node in ast.parse(path.read_text()).body if isinstance(node, ast.ClassDef) and node.name == class_name
+    )
+    fields = []
+    for node, after in zip(found.body, [*found.body[1:], None], strict=True):
+        if isinstance(node, ast.AnnAssign):
+            documented = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
+            text = after.value.value if documented else ""  # type: ignore[union-attr]
+            default = "" if node.value is None else ast.unparse(node.value)
+            fields.append((ast.unparse(node.target), ast.unparse(node.annotation), default, str(text)))
+    return fields
+
+
+def contract_page() -> str:
+    rows = [
+        [f"`{name}`", f"`{kind}`", f"`{default}`" if default else "", to_markdown(text)]
+        for name, kind, default, text in fields_of(ROOT / "checkers" / "judging" / "contract.py", "Contract")
+    ]
+    return (
+        "# Contract fields\n\nA contract says what a finding means. Begin with `forbid(...)`; the fields below are the "
+        "arguments of `Contract`.\n\n"
+        + table(["field", "type", "default", "meaning"], rows)
+        + "\n## Functions and methods\n\n::: assay.checkers.judging.contract.forbid\n"
+        "\n::: assay.checkers.judging.contract.linearizable\n\n::: assay.checkers.judging.contract.Contract\n"
+    )
+
+
+SETS = {
+    "ops": "an operation, with its call, its return and its outcome",
+    "effects": "an elementary thing that an operation did or saw",
+    "faults": "a phase of a fault: intended, injected, healed, recovered, failed",
+    "events": "a line of a node's event log",
+    "replicas": "a record on a node's disk after the run",
+    "looks": "a thing seen of the system at rest, after the run",
+}
+
+
+def history_page() -> str:
+    parts = [
+        "# History columns\n",
+        f"A history is a folder with six tables of Parquet files, in format {FORMAT}. [The history](../history.md) "
+        "explains the rows.\n",
+        table(["table", "a row is"], [[f"[`{name}`](#{name})", words] for name, words in SETS.items()]),
+    ]
+    for name, columns in DATA_SETS.items():
+        rows = [
+            [f"`{one.name}`", one.type + (", may be null" if one.nullable else ""), MEANINGS[name][one.name]]
+            for one in columns
+        ]
+        parts.append(f"## {name}\n\n{table(['column', 'type', 'meaning'], rows)}")
+    kinds = [[family, ", ".join(f"`{kind}`" for kind in names)] for family, names in KINDS.items()]
+    parts.append(f"## Kinds of effects\n\n{table(['family', 'kinds'], kinds)}")
+    return "\n".join(parts)
+
+
+GROUPS = {
+    "Tests": ("assay.harness.run.experiment", "assay.harness.run.settings", "assay.harness.run.workload_mix"),
+    "Generators": ("assay.harness.core.generator",),
+    "Operations and clients": (
+        "assay.harness.core.operation", "assay.harness.core.client", "assay.harness.core.blocking",
+    ),
+    "Systems and nodes": (
+        "assay.cluster.system", "assay.cluster.node", "assay.cluster.node_counts", "assay.cluster.membership",
+        "assay.cluster.commands", "assay.cluster.inspection", "assay.cluster.runtime", "assay.cluster.sidecars",
+    ),
+    "Faults": (
+        "assay.nemesis.faults.fault", "assay.nemesis.faults.impact", "assay.nemesis.faults.process",
+        "assay.nemesis.schedule.schedule", "assay.nemesis.schedule.target",
+    ),
+    "Checks": ("assay.checkers.check", "assay.checkers.engine"),
+    "Models": ("assay.checkers.linearizability",),
+}  # fmt: skip
+"""The sections of the API's page. Contracts have a page of their own."""
+MIXES = {
+    "For every workload": LOG_MIXES,
+    "For groups": GROUP_MIXES,
+    "For offsets": OFFSETS_MIXES,
+    "For groups of the old design": ZOOKEEPER_MIXES,
+}
+
+
+def api_page() -> str:
+    homes = {module: names.split() for module, names in assay._HOMES.items()}
+    parts = ["# Public API\n", "All names are imported from `assay`: `from assay import System, experiment, forbid`.\n"]
+    lists = []
+    for names in homes.values():
+        for name in names:
+            if name.endswith("_ANOMALIES"):
+                lists.append([f"`{name}`", ", ".join(f"`{anomaly}`" for anomaly in getattr(assay, name))])
+    for title, modules in GROUPS.items():
+        parts.append(f"## {title}\n")
+        for name in (name for module in modules for name in homes[module]):
+            home = next(module for module in modules if name in homes[module])
+            found = getattr(assay, name)
+            home = found.__module__ if isinstance(found, type) and found.__module__.startswith("assay.") else home
+            parts.append(f"::: {home}.{name}\n")
+    parts.append("## Lists of anomalies\n\nPass them to `forbid`.\n")
+    parts.append(table(["name", "anomalies"], lists))
+    parts.append("## Contracts\n\nSee [contract fields](contract.md).\n")
+    return "\n".join(parts)
+
+
+UNITS = {"_ms": "ms", "_bytes": "bytes", "_seconds": "s", "_percentage": "%"}
+
+
+def settings_page() -> str:
+    path = ROOT / "system_under_test" / "config.py"
+    parts = [
+        "# Settings of the example broker\n",
+        "A setting that is not in these tables is an error. The defaults suit a cluster under test, in which faults of "
+        "seconds must show.\n",
+    ]
+    for title, class_name, separator in (("Broker", "BrokerConfig", "_"), ("Topic", "TopicConfig", ".")):
+        rows = []
+        for name, kind, default, text in fields_of(path, class_name):
+            unit = next((unit for end, unit in UNITS.items() if name.endswith(end)), "")
+            shown = f"`{default}`" if default else "required"
+            rows.append([f"`{name.replace('_', separator)}`", f"`{kind}`", unit, shown, to_markdown(text)])
+        parts.append(f"## {title}\n\n{table(['setting', 'type', 'unit', 'default', 'meaning'], rows)}")
+    return "\n".join(parts)
+
+
+def defects_page() -> str:
+    parts = [
+        "# Defects of the example broker\n",
+        "`--defect=NAME` switches one on. [Built-in defects](../../broker/defects.md) says how they are verified.\n",
+    ]
+    for one in DEFECTS.values():
+        rows = [
+            ["what is wrong", escape_markup(one.summary)],
+            ["what shows it", escape_markup(one.fault)],
+            ["reported", ", ".join(f"`{name}`" for name in one.anomalies)],
+            ["known as", escape_markup(one.reference)],
+            ["the run that catches it", f"`pytest {one.run} --defect={one.name}`"],
+        ]
+        parts.append(f"## {one.name}\n\n{table(['field', 'value'], rows)}")
+    return "\n".join(parts)
+
+
+def mixes_page() -> str:
+    parts = ["# Mixes of the example broker\n", "`--workload-mix=NAME` adds one to a workload.\n"]
+    for title, mixes in MIXES.items():
+        rows = []
+        for one in mixes:
+            settings = "; ".join(f"`{name}`: {', '.join(values)}" for name, values in one.settings.items())
+            rows.append([f"`{one.name}`", escape_markup(one.description), settings])
+        parts.append(f"## {title}\n\n{table(['mix', 'what it does', 'settings that are drawn'], rows)}")
+    return "\n".join(parts)
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "options": options_page,
+    "cli": cli_page,
+    "api": api_page,
+    "contract": contract_page,
+    "faults": faults_page,
+    "anomalies": anomalies_page,
+    "history": history_page,
+    "defects": defects_page,
+    "mixes": mixes_page,
+    "settings": settings_page,
+}
+
+
+def main() -> None:
+    FOLDER.mkdir(exist_ok=True)
+    for name, make in PAGES.items():
+        path, text = FOLDER / f"{name}.md", make()
+        if not path.exists() or path.read_text() != text:  # an unchanged page does not trigger a rebuild
+            path.write_text(text)
+
+
+if __name__ == "__main__":
+    main()
