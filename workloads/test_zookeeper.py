@@ -1,4 +1,4 @@
-"""A ZooKeeper ensemble as registers with compare-and-set: a system of its own. ``docs/your_own_system.md`` explains it.
+"""A ZooKeeper ensemble as registers with compare-and-set, explained in ``docs/your_own_system.md``.
 
 pytest workloads/test_zookeeper.py --cluster=docker --nemesis=partition
 """
@@ -91,5 +91,5 @@ class RegisterClient(VersionedRegisters):
 
 @experiment(system=Ensemble(), client=RegisterClient, contract=forbid(*REGISTER_ANOMALIES, may_stall=STALL))
 def test_zookeeper(settings: Settings) -> Generator:
-    """A read sees the latest write, and a compare-and-set replaces what it expected."""
+    """A read sees the latest write, and a compare-and-set replaces the expected value."""
     return unique_values(KEYS)
