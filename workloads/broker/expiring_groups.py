@@ -61,7 +61,7 @@ STEPS: Final = ((RENEW, SHORT[0] + 150), (LOOK, 300), (LOOK, 200))
 JITTER: Final = 0.02
 """Maximum seconds from the expiry of an offset to its renewal."""
 LOOKS, PARTINGS = 50, 30
-"""Of a hundred operations."""
+"""Per hundred operations."""
 OFFSETS: Final = 1_000
 SESSION_SECONDS: Final = 1.5
 CALL_SECONDS: Final = 2.0

@@ -85,7 +85,7 @@ def poll(group: str) -> Generator:
 
 
 ANYONE: Final = 8
-"""One operation in this many may go to a member that owns nothing."""
+"""Out of this many operations, one may go to a member that owns nothing."""
 
 
 class ByOwners(Generator, frozen=True):
