@@ -140,7 +140,7 @@ def read(run_dir: Path, history: HistoryReader | None = None) -> Report:
     ``history``: that of the run, if the caller has it open.
     """
     if not run_dir.is_dir():
-        raise FileNotFoundError(f"{run_dir} is not a folder: a report is made of a run's folder")
+        raise FileNotFoundError(f"{run_dir} is not a folder; a report needs a run's folder")
     files = read_files(run_dir)
     problems = list(files.problems)
     judgement = files.judgement

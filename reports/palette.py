@@ -1,7 +1,7 @@
 """The colours of a report, by role and by theme, for the page's style and for the plots.
 
-Fault bands are a warm tint behind everything. A single red is reserved for operations that a finding names, so that it has a
-single meaning. Nodes use the eight tones in order.
+Fault bands are a warm tint behind everything. A single red is reserved for operations that a finding names, so that
+it has a single meaning. Nodes use the eight tones in order.
 """
 
 from collections.abc import Iterator, Mapping

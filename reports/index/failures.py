@@ -62,7 +62,7 @@ def failures(store: Stored, known: Known) -> list[Failure]:
     groups = _grouped([entry for entry in runs if entry.standing is Standing.FAIL])
     by_cell: dict[CellKey, list[Entry]] = defaultdict(list)
     for entry in runs:
-        if entry.standing in (Standing.PASS, Standing.FAIL) and not entry.gone:  # failures that are gone do not count either
+        if entry.standing in (Standing.PASS, Standing.FAIL) and not entry.gone:  # nor do failures that are gone count
             by_cell[entry.cell].append(entry)
     passes: dict[Hashable, list[Entry]] = defaultdict(list)
     for entry in runs:

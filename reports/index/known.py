@@ -76,10 +76,10 @@ def read_known(path: Path, today: date) -> Known:
         try:
             # msgspec would accept text as a date, and truncate a datetime to one.
             if type(entry.get("expires", date.min)) is not date:
-                raise KnownError("`expires` is a day without quotes, such as 2026-12-24")
+                raise KnownError("`expires` must be a date without quotes, such as 2026-12-24")
             mark = msgspec.convert(entry, Mark)
             if len(set(mark.anomalies)) < len(mark.anomalies) or mark.about in {other.about for other in marks}:
-                raise KnownError("it names an anomaly twice, or marks what an earlier one marks")
+                raise KnownError("it names an anomaly twice, or repeats an earlier mark")
         except (KnownError, msgspec.ValidationError) as error:
             raise KnownError(f"{path}: [[failure]] number {number}: {error}") from error
         marks.append(mark)

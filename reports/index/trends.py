@@ -62,12 +62,12 @@ def read_trends(path: Path) -> Trends:
     try:
         found = msgspec.json.decode(read_file(path), type=Trends)
     except (OSError, ValueError, RecursionError) as error:
-        raise TrendsError(f"{path}: {error}; `assay nights trends DATASET --out={path}` makes it") from error
+        raise TrendsError(f"{path}: {error}; create it with `assay nights trends DATASET --out={path}`") from error
     if found.format != FORMAT:
-        raise TrendsError(f"{path} has format {found.format}, and this version reads {FORMAT}; make it again")
+        raise TrendsError(f"{path} has format {found.format}, but this version reads {FORMAT}; create it again")
     if any(not row or len(row) != 10 or not 0 <= int(row[0] or 0) < len(found.nights)
            for trend in found.cells for row in trend.rows):  # fmt: skip
-        raise TrendsError(f"{path} has a row for a night that it does not have; make it again")
+        raise TrendsError(f"{path} has a row for a missing night; create it again")
     return msgspec.structs.replace(
         found,
         nights=tuple(map(plain, found.nights)),

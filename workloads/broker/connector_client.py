@@ -265,7 +265,7 @@ class ConnectorClient(KeepingMembers):
             return Completion(Outcome.OK)
         if operation.f not in (POLL, COMMIT, LEAVE):
             known = f"{SEND}, {END}, {POLL}, {COMMIT}, {LEAVE} and {SILENCE}"
-            raise ValueError(f"members of a group of the old design know {known}, not {operation.f!r}")
+            raise ValueError(f"the operations of a member of the old design are {known}, not {operation.f!r}")
         group, mode = operation.argument["group"], operation.argument.get("mode", ZOOKEEPER)
         member = self._members.get(group)
         if operation.f != POLL and member is None:

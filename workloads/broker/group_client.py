@@ -224,7 +224,7 @@ class GroupClient(KeepingMembers):
             case "silence":
                 return await self._silence(operation.argument["group"], operation.argument["seconds"])
         known = f"{POLL}, {COMMIT}, {REWIND}, {LEAVE}, {DIE} and {SILENCE}"
-        raise ValueError(f"members of a group know {known}, not {operation.f!r}")
+        raise ValueError(f"the operations of a group member are {known}, not {operation.f!r}")
 
     async def _poll(self, group: str) -> Completion:
         if group in self._dead:

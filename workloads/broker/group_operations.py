@@ -176,7 +176,7 @@ def effects(completed: Completed) -> Sequence[Effect]:
         case "silence":
             return ()
         case other:
-            raise ValueError(f"members of a group know no operation {other!r}")
+            raise ValueError(f"unknown operation of a group member: {other!r}")
 
 
 def _idle(completed: Completed) -> Iterator[Effect]:

@@ -130,7 +130,7 @@ class LogClient:
         except ReadFailed as error:
             return Completion(Outcome.FAIL, error=described(error))
         known = ", ".join((SEND, BURST, WIDE, POLL, GLANCE, SWEEP, WAIT, END, LIST, LOOK_UP))
-        raise ValueError(f"a log knows {known}, not {operation.f!r}")
+        raise ValueError(f"the operations on a log are {known}, not {operation.f!r}")
 
     def _producer(self, packed: Packing, acks: int) -> Producer:
         codec, message_format = packed

@@ -143,7 +143,7 @@ def effects(completed: Completed, default: Callable[[Sequence[int]], Sequence[Re
         case "look-up":
             return list(_look_ups(completed))
         case other:
-            raise ValueError(f"a log knows no operation {other!r}")
+            raise ValueError(f"unknown operation on a log: {other!r}")
 
 
 def _appends(completed: Completed, sent: Sequence[Record]) -> Iterator[Effect]:

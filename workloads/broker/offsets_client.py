@@ -138,7 +138,7 @@ class OffsetsClient:
                 not_done(error.outcome), {"generation": self._said, "entered": self._entered}, error=described(error)
             )
         raise ValueError(
-            f"a group knows {ENTER}, {LEAVE}, {COMMIT}, {ZOMBIE}, {STRANGER} and {FETCH}, not {operation.f!r}"
+            f"group operations are {ENTER}, {LEAVE}, {COMMIT}, {ZOMBIE}, {STRANGER} and {FETCH}, not {operation.f!r}"
         )
 
     async def _enter(self, member: Membership) -> dict[str, Any]:

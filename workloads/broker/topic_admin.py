@@ -81,7 +81,7 @@ class TopicAdmin:
                     return await self._settings(topic)
         except ReadFailed as error:
             return Completion(Outcome.FAIL, error=described(error))
-        raise ValueError(f"an administrator knows {', '.join(ADMIN)}, not {operation.f!r}")
+        raise ValueError(f"the operations of an administrator are {', '.join(ADMIN)}, not {operation.f!r}")
 
     async def _describe(self, topic: str) -> Completion:
         view = await self._admin.describe([topic])

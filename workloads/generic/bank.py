@@ -62,7 +62,7 @@ def promised(level: str, *, may_stall: Sequence[str] = ()) -> Contract:
     ones. ``may_stall``: the faults under which no request is served. Raises ``ValueError`` for another level.
     """
     if level not in LEVELS:
-        raise ValueError(f"it is not known what {level} promises of a bank; known are {', '.join(LEVELS)}")
+        raise ValueError(f"unknown isolation level {level}; use one of {', '.join(LEVELS)}")
     contract = forbid(*BANK_ANOMALIES, may_stall=may_stall)
     if level != "read committed":
         return contract

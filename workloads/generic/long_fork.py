@@ -45,7 +45,7 @@ def promised(level: str, *, may_stall: Sequence[str] = ()) -> Contract:
     is served. Raises ``ValueError`` for another level.
     """
     if level not in LEVELS:
-        raise ValueError(f"it is not known what {level} promises of long forks; known are {', '.join(LEVELS)}")
+        raise ValueError(f"unknown isolation level {level}; use one of {', '.join(LEVELS)}")
     contract = forbid(*LONG_FORK_ANOMALIES, may_stall=may_stall)
     if level != "parallel snapshot isolation":
         return contract
