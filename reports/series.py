@@ -71,9 +71,11 @@ class Sharing:
     """Ownership changes of a consumer group. ``generations``: 0 in a design without generations; ``partings``: members
     that left, died or fell silent.
 
-    The other counts are the effort of members that decide by themselves (the design on ZooKeeper): ``changes`` by which
-    a member claimed anything, ``watches`` that woke a member, computed ``rebalances``, and those with the same result
-    as before (``unchanged``).
+    In the design on ZooKeeper, members decide by themselves, and the other counts are their effort:
+
+    - ``changes``: claims that acquired anything
+    - ``watches``: watches that woke a member
+    - ``rebalances``: computed assignments; ``unchanged``: those equal to the present ownership
     """
 
     group: str

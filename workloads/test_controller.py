@@ -33,7 +33,7 @@ MOVES_EVERY = 0.5
 
 @experiment(system=SYSTEM, client=ControllerClient, contract=CONTRACT, mixes=LOG_MIXES)
 def test_controller(settings: Settings) -> Generator:
-    """Each epoch has a single leader, or controller, under every fault."""
+    """Each epoch has at most one leader and at most one controller, under every fault."""
     keys = SYSTEM.keys()
     return mix(traffic(keys), stagger(CHANGES_EVERY, churn())) | drain(keys, seconds=CONTRACT.recovery_deadline)
 

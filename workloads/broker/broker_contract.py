@@ -1,9 +1,8 @@
 """The broker's contract, shared by all of its workloads.
 
-Every contract forbids every anomaly that a check can find in a broker's history, because a promise holds in each
-workload, and a mix of operations gives rows to more checks. Contracts differ in the checks for which a run must have
-data: ``RUNNING`` in every run, and those of its workload and its mix. An exception is tolerated, with the faults and
-the reason.
+Every contract forbids every anomaly that a check can find in a broker's history. A promise holds in each workload, and
+a mix of operations provides rows for more checks. Contracts differ in the checks that need data: ``RUNNING`` in every
+run, and those of its workload and its mix. An exception is tolerated, with the faults and the reason.
 """
 
 from collections.abc import Sequence

@@ -175,7 +175,7 @@ def packed(keys: Sequence[str], paddings: Sequence[int]) -> Generator:
 def hasty(keys: Sequence[str], paddings: Sequence[int]) -> Generator:
     """Sends of these sizes that only the leader acknowledges, so an isolated leader accepts more and more of them.
 
-    Most have one message, so that a broker appends one at a time what its follower, after a truncation, appends at
+    Most have one message, so that a leader appends one at a time. Its follower, after a truncation, appends them at
     once.
     """
 
