@@ -21,7 +21,7 @@ from assay.workloads.broker.log_operations import end, poll
 from assay.workloads.broker.mixes import LOG_MIXES
 
 SYSTEM = Broker(partitions=4, replication=3, min_insync=2)
-# Every set has one record, so send-skip (a set torn apart) cannot occur.
+# Every set has one record, so its values are always consecutive (send-skip).
 CONTRACT = promised(*(anomaly for anomaly in LOG_ANOMALIES if anomaly != SEND_SKIP.anomaly))
 
 
