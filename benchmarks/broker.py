@@ -1,8 +1,8 @@
-"""How fast the broker takes and gives messages, next to a peer that stores nothing.
+"""Throughput and latency of the broker, compared with a peer that stores nothing.
 
-Three brokers in Docker on this machine, driven by confluent-kafka (librdkafka) with messages of 100 bytes; and the same
-client against librdkafka's own mock cluster, which lives in the client's process, answers at once and keeps messages in
-memory: what the client alone can do here. Figures are the best of ``--rounds``; quote the ratios.
+Three brokers run in Docker on this machine, driven by confluent-kafka (librdkafka) with messages of 100 bytes. The peer
+is librdkafka's own mock cluster with the same client. It lives in the client's process, answers at once and keeps
+messages in memory, so it shows the client's own limit. Figures are the best of ``--rounds``; quote the ratios.
 
     python benchmarks/broker.py [--messages 200000] [--rounds 3] [--json]
 """
@@ -28,12 +28,12 @@ BROKERS = 3
 Config = dict[str, str | int | float | bool]
 WAIT = 60.0
 SYNCHRONOUS = 5_000
-"""Sends one after the other, each waited for."""
+"""Number of sequential sends, each awaited."""
 
 
 @dataclass(frozen=True)
 class Figures:
-    """Messages a second, and milliseconds of sends that are waited for."""
+    """Throughput in messages per second, and latency of awaited sends in milliseconds."""
 
     acks_one: float
     acks_all: float
@@ -46,7 +46,7 @@ class Figures:
 
 @contextmanager
 def cluster() -> Iterator[str]:
-    """The bootstrap address of three brokers."""
+    """Yields the bootstrap address of three brokers."""
     command = [sys.executable, "-m", "assay.harness.cli.main", "up", f"--nodes={BROKERS}"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -61,7 +61,7 @@ def cluster() -> Iterator[str]:
 
 
 def filled(config: Config, topic: str, messages: int) -> float:
-    """Sends so many, as fast as the client can, and waits for all; messages a second."""
+    """Sends messages as fast as the client can, and waits for all outcomes; returns messages per second."""
     failures: list[KafkaError] = []
     producer = Producer({**config, "linger.ms": 5, "batch.num.messages": 10_000, "queue.buffering.max.messages": 10**6})
     payload = bytes(SIZE)
@@ -81,12 +81,12 @@ def filled(config: Config, topic: str, messages: int) -> float:
         if number % 1000 == 0:
             producer.poll(0)
     if producer.flush(WAIT) or failures:
-        raise SystemExit(f"not all was acknowledged: {failures[:1]}")
+        raise SystemExit(f"some messages were not acknowledged: {failures[:1]}")
     return messages / (time.perf_counter() - began)
 
 
 def latencies(config: Config, topic: str) -> tuple[float, float]:
-    """Milliseconds of sends that are waited for one by one: in the middle, and of one in a hundred."""
+    """Returns the median and the 99th percentile in milliseconds of sends that are awaited one by one."""
     producer = Producer({**config, "linger.ms": 0})
     times = []
     for number in range(SYNCHRONOUS + 20):
@@ -99,8 +99,8 @@ def latencies(config: Config, topic: str) -> tuple[float, float]:
 
 
 def read(config: Config, topic: str, messages: int) -> float:
-    """Messages a second of one consumer from the beginning of all partitions."""
-    # By default it stops for a second whenever it has 100,000 messages in store, and so measures its own pauses.
+    """Returns the messages per second of a consumer that reads all partitions from the beginning."""
+    # By default the client pauses for a second whenever it has buffered 100,000 messages, and would measure its pauses.
     ahead = {"queued.min.messages": messages, "queued.max.messages.kbytes": 2 * 1024 * 1024 - 1}
     consumer = Consumer({**config, **ahead, "group.id": "benchmark", "enable.auto.commit": False})
     consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
@@ -125,7 +125,7 @@ def measure(config: Config, name: str, messages: int, make: Callable[[str], None
 
 
 def brokers(address: str, messages: int, rounds: int) -> Figures:
-    """The best of some rounds. No client is left when it returns: one would look for the brokers when they are gone."""
+    """Returns the best of several rounds. All clients are closed first, because they would look for stopped brokers."""
     config: Config = {"bootstrap.servers": address}
     admin = AdminClient(config)
 
@@ -157,7 +157,8 @@ def main() -> None:
     rounds = range(options.rounds)
     with cluster() as address:
         here = brokers(address, options.messages, options.rounds)
-        # Each mock cluster lives and dies with one client: reading would need another's messages, so it is left out.
+        # Each mock cluster belongs to one client, and a consumer cannot see another client's messages; reading is left
+        # out.
         mock: Config = {"bootstrap.servers": "mock", "test.mock.num.brokers": BROKERS}
         peer = [filled({**mock, "acks": acks}, "topic", options.messages) for _ in rounds for acks in ("1", "all")]
         sync, _ = latencies({**mock, "acks": "all"}, "topic")

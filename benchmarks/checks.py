@@ -1,16 +1,17 @@
-"""How long DuckDB and Spark take to judge large histories, compared with reading and sorting the same files.
+"""Time of DuckDB and Spark to judge large histories, compared with reading and sorting the same files.
 
     python benchmarks/checks.py [--models log,register,group] [--effects 10000000] [--keys 1,1000] [--clients 5,50]
         [--engines duckdb,spark] [--plant [1]] [--order none] [--folder DIR] [--duckdb-memory 4GB] [--spark-memory 4g]
         [--json]
 
-Each history is made by ``assay generate``, and judged by each engine in a process of its own, for its peak memory: of
-that process together with those that it started, such as Spark's JVM, looked at twice a second. What it is compared
-with is the same engine's time to read the effects and sort them by key, position and call, in the same process, right
-after. Ratios to that: of the costliest single check, and of all together (validation, shared views, checks).
+1. ``assay generate`` makes each history.
+2. Each engine judges it in a process of its own. The peak memory includes child processes, such as Spark's JVM; it is
+   sampled twice a second.
+3. That process then reads the effects and sorts them by key, position and call, as the baseline.
+4. Ratios to the baseline are printed for the costliest check, and for everything (validation, shared views, checks).
 
-- ``--plant``: with an anomaly of the history's own planted in it, or so many; all must be found, and nothing else.
-- ``--order``: what transactions (``txn``, ``txn-register``) must respect in addition: none, process or real-time.
+- ``--plant``: plants this many anomalies (default 1); exactly these must be found.
+- ``--order``: an order that transactions (``txn``, ``txn-register``) must respect: none, process or real-time.
 - ``--folder`` keeps the histories for the next time; without it they are deleted.
 """
 
@@ -41,8 +42,9 @@ from assay.harness.synthetic.plan import Plan
 from figures import Output, arguments, names, numbers, resident
 
 SAMPLE: Final = 20
-"""A history of a twentieth of the length says how many effects an operation has; that depends on the model, the keys
-and the clients, and a little on the length, so a history whose size is too far off is made again."""
+"""A history of a twentieth of the length shows how many effects an operation has. The number depends on the model, keys
+and clients, and a little on the length. A history whose size is too far off is therefore generated again.
+"""
 CLOSE: Final = 0.05
 TRIES: Final = 4
 PLANT: Final = {
@@ -54,7 +56,7 @@ SORTED: Final = f"select {COLUMNS} from effects order by key, position, call, op
 
 
 def history(folder: Path, model: str, effects: int, keys: int, clients: int, plant: int, out: Output) -> Path:
-    """Made at the first use. Returns its folder."""
+    """Generates the history on first use, and returns its folder."""
     anomaly = (f"{plant}-" if plant > 1 else "") + PLANT[model] if plant else "sound"
     path = folder / f"{model}-{effects}-{keys}-{clients}-{anomaly}"
     if not (path / PLANTED).exists():
@@ -72,7 +74,7 @@ def history(folder: Path, model: str, effects: int, keys: int, clients: int, pla
 
 
 def one(folder: Path, engine: str, contract: Contract, memory: str) -> dict[str, Any]:
-    """Judges, then reads and sorts."""
+    """Judges a history, then reads and sorts it."""
     path = folder / HISTORY
     if engine == "duckdb":
         with DuckDB(memory=memory) as duck:
@@ -152,11 +154,11 @@ def main() -> None:
 
 
 def _compare(made: Path, answers: Mapping[str, Mapping[str, Any]], planted: Mapping[str, int]) -> None:
-    """Ends the benchmark when the engines differ, or did not find what was planted, and nothing else."""
+    """Exits if the engines differ, or did not find exactly the planted anomalies."""
     if len({(answer["verdict"], *answer["claims"]) for answer in answers.values()}) > 1:
         sys.exit(f"{made}: the engines differ: {answers}")
     if next(iter(answers.values()))["anomalies"] != planted:
-        sys.exit(f"{made}: {planted} was planted, but not found, or more: {answers}")
+        sys.exit(f"{made}: expected the planted anomalies {planted} and no others, found: {answers}")
 
 
 def _ask(made: Path, engine: str, options: argparse.Namespace) -> dict[str, Any]:

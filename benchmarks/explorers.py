@@ -1,4 +1,4 @@
-"""A search in this process by what it imports as ``assay``, which may be that of an older checkout."""
+"""A search in this process with the code imported as ``assay``, which may be that of an older checkout."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ ROOT = Path(__file__).parent.parent
 
 @contextmanager
 def explorer(workload: str, seed: int, defect: str | None = None, **budget: float) -> Iterator[tuple[Any, Any]]:
-    """With the function that says how many seconds of processor time it and its processes have taken; the seconds of a
-    budget are of these. With a defect invariants are asserted, where there are any.
+    """Yields an explorer, and a function that returns the processor seconds of the explorer and its processes. Budgets
+    count the same seconds. With a defect, invariants are asserted if the code has any.
     """
     from assay.checkers.engine import Engines
     from assay.harness.run.experiment import experiment_of
@@ -61,7 +61,7 @@ def explorer(workload: str, seed: int, defect: str | None = None, **budget: floa
 
 
 def child(script: str, checkout: Path, arguments: Sequence[object]) -> str:
-    """What the script prints last when it is called so with the code of a checkout."""
+    """Runs a script with the code of a checkout, and returns the last line that it prints."""
     environment = {**os.environ, "PYTHONPATH": str(checkout / "src")}
     command = [sys.executable, script, *map(str, arguments)]
     done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)

@@ -1,4 +1,4 @@
-"""What all benchmarks share: ``--json``, and where their text and their figures go."""
+"""Shared by all benchmarks: ``--json``, and the output of text and figures."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ TWICE_A_SECOND: Final = 0.5
 
 
 def arguments(description: str | None) -> argparse.ArgumentParser:
-    """A parser with the module's docstring as its help, and ``--json``."""
+    """Returns a parser with the module's docstring as its help, and ``--json``."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="print the figures as one JSON object, text to stderr")
     return parser
 
 
 def numbers(text: str) -> list[int]:
-    """``1,1000``, as an option's type."""
+    """Parses ``1,1000``."""
     return [int(number) for number in text.split(",")]
 
 
 def names(text: str) -> list[str]:
-    """``log,register``, as an option's type."""
+    """Parses ``log,register``."""
     return text.split(",")
 
 
 def resident(process: int) -> int:
-    """Bytes of a process and of those that it started, which are in memory now."""
+    """Returns the resident bytes of a process and its descendants."""
     try:
         pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
         tasks = [task.read_text() for task in Path(f"/proc/{process}/task").glob("*/children")]
@@ -46,14 +46,14 @@ def resident(process: int) -> int:
 
 @dataclass
 class Peak:
-    """The most bytes that were seen."""
+    """Maximum number of bytes seen."""
 
     bytes: int = 0
 
 
 @contextmanager
 def watched() -> Iterator[Peak]:
-    """This process and those that it started, looked at twice a second, and once more at the end."""
+    """Samples the memory of this process and its descendants twice a second, and once more at the end."""
     peak, over = Peak(), threading.Event()
 
     def look() -> None:
@@ -74,7 +74,7 @@ def watched() -> Iterator[Peak]:
 
 @dataclass(frozen=True)
 class Output:
-    """Text while it measures, figures at the end."""
+    """Prints text during the measurement, and figures at the end."""
 
     as_json: bool
 
@@ -82,6 +82,6 @@ class Output:
         print(line, file=sys.stderr if self.as_json else sys.stdout, flush=True)
 
     def figures(self, figures: Mapping[str, Any]) -> None:
-        """Prints them if they were asked for."""
+        """Prints the figures if ``--json`` was given."""
         if self.as_json:
             print(json.dumps(figures))

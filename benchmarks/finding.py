@@ -1,8 +1,12 @@
-"""How soon a search finds a bug: seconds of processor time until its first finding, alone or in pairs with a checkout.
+"""Time until a search finds a bug, in processor seconds, alone or compared with another checkout.
 
-The bugs are built-in defects, by workload, and patches: a folder with ``NN.patch``, with ``before/NN.patch`` where the
-other checkout needs another one, and ``list.txt``, a line for each with its number, its workload and what it is. A
-patch is applied to a copy. Every search knows nothing at first; time is that of all its processes together.
+The bugs are built-in defects, by workload, and patches. A folder of patches has:
+
+- ``NN.patch``, applied to a copy of the checkout
+- ``before/NN.patch``, if the other checkout needs a different one
+- ``list.txt``, with a line for each patch: number, workload, description
+
+Each search starts without a corpus; times include all its processes.
 
     python benchmarks/finding.py [--defects test_log/truncate-to-hw,...] [--patches FOLDER] [--seeds 1,2] [--limit 150]
         [--against PATH] [--json]
@@ -32,11 +36,11 @@ DEFECTS = [
 
 
 class FoundError(Exception):
-    """Ends a search that has found something."""
+    """Raised to stop a search after its first finding."""
 
 
 def here(workload: str, defect: str, seed: int, limit: float) -> dict[str, Any]:
-    """One search in this process, with what this process imports as ``assay``: it may be an older one."""
+    """Runs one search in this process, with the code imported as ``assay``, which may be an older checkout's."""
     findings: list[dict[str, Any]] = []
     with explorer(workload, seed, None if defect == NO_DEFECT else defect, seconds=limit) as (search, spent):
 
@@ -54,7 +58,7 @@ def here(workload: str, defect: str, seed: int, limit: float) -> dict[str, Any]:
 
 @contextmanager
 def patched(checkout: Path, patch: Path) -> Iterator[Path]:
-    """A copy of the checkout with the patch applied."""
+    """Yields a copy of the checkout with the patch applied."""
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "checkout"
         left_out = shutil.ignore_patterns(".git", ".venv", "store", "__pycache__")
@@ -64,7 +68,7 @@ def patched(checkout: Path, patch: Path) -> Iterator[Path]:
 
 
 def patches(folder: Path) -> dict[str, tuple[str, str]]:
-    """By number, the workload and what the bug is."""
+    """Returns the workload and the description of each bug, by number."""
     lines = [line.split(maxsplit=2) for line in (folder / "list.txt").read_text().splitlines() if line.strip()]
     return {number: (workload, what) for number, workload, what in lines}
 
@@ -74,7 +78,7 @@ def main() -> None:
     parser.add_argument("--defects", type=names, default=DEFECTS)
     parser.add_argument("--patches", type=Path, help="a folder with patches")
     parser.add_argument("--seeds", type=numbers, default=[1])
-    parser.add_argument("--limit", type=float, default=150.0, help="seconds that a search has at most")
+    parser.add_argument("--limit", type=float, default=150.0, help="time limit of a search in seconds")
     parser.add_argument("--against", type=Path, help="another checkout, such as a worktree of an older commit")
     options = parser.parse_args()
     output = Output(options.json)

@@ -1,11 +1,15 @@
-"""What a rebalance costs, with 10, 100 and 1,000 groups of three members on three brokers, in the simulation.
+"""Cost of a rebalance with 10, 100 and 1,000 groups of three members on three brokers, in the simulation.
 
-In every group at once a member leaves, and joins again when the others are stable: two rebalances each. What counts is
-the processor time of the whole simulation (brokers, members and network) for each rebalance, and the virtual time from
-the change until all members of its group are in one generation and know what they own. A broker that looked through
-all groups, or all members, for each request would show in the first; one that queued them, in the second.
+In all groups at once, a member leaves, and rejoins when the others are stable: two rebalances per group. Two figures
+are measured for each rebalance:
 
-Then the broker that coordinates the most groups is killed: virtual seconds until another answers for all of them.
+- processor time of the whole simulation (brokers, members and network). It would grow if a broker scanned all groups or
+  members for each request.
+- virtual time from the change until all members of the group are in one generation and know their assignment. It would
+  grow if a broker queued requests.
+
+Then the broker that coordinates the most groups is killed. The failover time is the virtual seconds until other brokers
+answer for all groups.
 
     python benchmarks/groups.py [--groups 10,100,1000] [--seed 1] [--json]
 """
@@ -30,14 +34,14 @@ from figures import Output, arguments, numbers
 
 MEMBERS = 3
 SESSION = 12.0
-"""Seconds; a member learns of a rebalance by its heartbeat, every quarter of it."""
+"""Seconds; a member learns of a rebalance by its heartbeat, four times per session timeout."""
 PATIENCE = 60.0
 LOOK_EVERY = 0.25
 
 
 @dataclass(frozen=True)
 class Measured:
-    """``cost``: milliseconds of processor time for each rebalance; ``waits``: virtual seconds of each."""
+    """``cost``: processor milliseconds per rebalance; ``waits``: virtual seconds of each rebalance."""
 
     groups: int
     cost: float
@@ -46,7 +50,7 @@ class Measured:
 
 
 class Group:
-    """Its members join, each by itself, whenever they have to."""
+    """A group whose members join independently, whenever they have no generation."""
 
     def __init__(self, cluster: SimCluster, bootstrap: list[str], name: str) -> None:
         self.members = [
@@ -70,7 +74,7 @@ class Group:
             await asyncio.sleep(LOOK_EVERY)
 
     async def stable(self, members: list[Membership], above: int = 0) -> float:
-        """Seconds until all of them are in one generation later than ``above``."""
+        """Waits until all members are in one generation later than ``above``; returns the seconds."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         while True:
@@ -80,7 +84,7 @@ class Group:
             await asyncio.sleep(LOOK_EVERY)
 
     async def change(self) -> list[float]:
-        """One leaves, and comes back."""
+        """Lets a member leave and rejoin; returns the seconds of both rebalances."""
         first, *others = self.members
         assert first.generation is not None, "it is stable"
         self._out.add(first)
@@ -118,7 +122,7 @@ async def measure(groups: int, seed: int) -> Measured:
 
 
 async def failover(cluster: SimCluster, groups: list[Group]) -> float:
-    """Seconds from a broker's death until the offsets of every group can be fetched."""
+    """Kills a broker; returns the seconds until the offsets of every group can be fetched."""
     loop = asyncio.get_running_loop()
     hosts = Counter(address.host for group in groups if (address := group.members[0]._coordinator) is not None)
     victim = hosts.most_common(1)[0][0]

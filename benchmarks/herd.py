@@ -1,16 +1,16 @@
-"""What one consumer that leaves, or comes, costs a group of 10 to 300, in each design of groups, in the simulation.
+"""Cost of a leave or join for a group of 10 to 300 consumers, in each design of groups, in the simulation.
 
-In the design on ZooKeeper every member watches all others: each change wakes all of them, each reads everything again
-and decides by itself (the herd effect). With a coordinator one decides for all, and each asks it once. Counted is, for
-each change, from then until two seconds after all own what they should:
+In the design on ZooKeeper, every member watches all others. Each change wakes all members, and each reads everything
+again and decides by itself (the herd effect). With a coordinator, one process decides, and each member asks it once.
+For each change, the following is counted until two seconds after all members own their partitions:
 
-- *notifications*: watches that fired, of all clients of ZooKeeper, the brokers' included;
-- *requests*: to ZooKeeper, and to the coordinator; neither pings of sessions nor heartbeats;
-- *decisions*: how often someone computed who is to own what;
-- *seconds*: of virtual time, until all own what they should.
+- *notifications*: fired watches of all ZooKeeper clients, including the brokers;
+- *requests*: to ZooKeeper and the coordinator, without session pings and heartbeats;
+- *decisions*: computations of an assignment;
+- *seconds*: virtual time until all members own their partitions.
 
-A change is a leave or a join, of a member that owns something; the figures are the mean of one of each. The group's
-topic has 12 partitions, so that in a large group nearly all are awake for nothing.
+A change is a leave or a join of a member that owns something; figures are the mean of one of each. The topic has 12
+partitions, so most members of a large group wake for nothing.
 
     python benchmarks/herd.py [--consumers 10,30,100,300] [--seed 1] [--plot docs/images/herd.svg] [--json]
 """
@@ -47,7 +47,7 @@ SESSION: Final = 6.0
 PATIENCE: Final = 60.0
 LOOK_EVERY: Final = 0.01
 QUIET: Final = 2.0
-"""Seconds after which nothing of a change is under way any more."""
+"""Seconds after which all activity of a change has ended."""
 FIGURES: Final = ("notifications", "requests", "decisions", "seconds")
 COLOURS: Final = {"zookeeper": "#c0392b", "draft": "#7f8c8d", "coordinator": "#2471a3"}
 
@@ -55,7 +55,7 @@ counts: Counter[str] = Counter()
 
 
 def counting(owner: type, method: str, name: Callable[..., str | None]) -> None:
-    """Has each call of a method count as what ``name`` makes of its arguments."""
+    """Counts each call of a method under the name that ``name`` returns for its arguments; None is not counted."""
     plain = getattr(owner, method)
 
     @functools.wraps(plain)
@@ -72,7 +72,7 @@ def of_request(request: Any, *_: Any) -> str | None:
 
 
 class Group(ABC):
-    """Of consumers by number."""
+    """A group of numbered consumers."""
 
     def __init__(self, cluster: SimCluster, consumers: int) -> None:
         self.cluster = cluster
@@ -87,11 +87,11 @@ class Group(ABC):
 
     @abstractmethod
     def owner(self) -> int:
-        """One that owns something."""
+        """Returns a member that owns something."""
 
     @abstractmethod
     def settled(self) -> bool:
-        """Does everyone own what it should, since the latest change?"""
+        """Whether all members own their partitions since the latest change."""
 
 
 class OnZooKeeper(Group):
@@ -127,7 +127,7 @@ class OnZooKeeper(Group):
 
 
 class Coordinating(Group):
-    """``make`` gives a member of the design."""
+    """A group with a coordinator; ``make`` returns a member of the design."""
 
     def __init__(self, cluster: SimCluster, consumers: int, make: Callable[[Group], Any]) -> None:
         super().__init__(cluster, consumers)
@@ -135,7 +135,7 @@ class Coordinating(Group):
         self.members: dict[int, Any] = {}
         self._lives: dict[int, asyncio.Task[None]] = {}
         self._generation = 0
-        """The last one in which all were."""
+        """The last generation that contained all members."""
 
     async def enter(self, number: int) -> None:
         self.members[number] = self._make(self)
@@ -183,7 +183,7 @@ DESIGNS: Final[dict[str, Callable[[SimCluster, int], Group]]] = {
 
 
 async def settle(group: Group) -> float:
-    """Virtual seconds until all own what they should; returns once all is quiet."""
+    """Returns the virtual seconds until all members own their partitions; waits until all is quiet."""
     loop = asyncio.get_running_loop()
     began = loop.time()
     while True:
@@ -195,7 +195,7 @@ async def settle(group: Group) -> float:
 
 
 async def measure(design: str, consumers: int, seed: int) -> dict[str, float]:
-    """Of a leave and a join: the mean of each figure."""
+    """Returns the mean of each figure for a leave and a join."""
     system = Broker(partitions=PARTITIONS).with_setting("max.connections", "20000")
     cluster = SimCluster(system, {"zookeeper": 1, "broker": 3}, seed)
     await cluster.start()
@@ -227,7 +227,7 @@ WIDTH, HEIGHT, MARGIN = 250, 200, 46
 
 
 def plot(rows: Sequence[dict[str, Any]]) -> str:
-    """One panel for each figure, both axes logarithmic."""
+    """Draws an SVG with a panel for each figure, with logarithmic axes."""
     parts = []
     least, most = (math.log10(f(row["consumers"] for row in rows)) for f in (min, max))
     for index, figure in enumerate(FIGURES):
@@ -265,7 +265,7 @@ def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--consumers", type=numbers, default=[10, 30, 100, 300], help="each is measured by itself")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--plot", type=Path, help="where an SVG of the figures goes")
+    parser.add_argument("--plot", type=Path, help="path of an SVG with the figures")
     options = parser.parse_args()
     counting(SimZooKeeper, "_watch_fired", lambda *_: "notifications")
     counting(SimZooKeeper, "_ask", lambda *_, **__: "requests")

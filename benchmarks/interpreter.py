@@ -1,11 +1,11 @@
-"""How many operations a second the interpreter drives, on one core, against clients that do nothing.
+"""Operations per second of the interpreter on one core, with clients that do nothing.
 
     python benchmarks/interpreter.py [--operations 200000] [--workers 10] [--json]
 
-A composed generator (mix, keys, unique values, time limit), every operation and effect recorded to Parquet. Machines
-differ, so the same run also measures bare asyncio, two tasks that pass a token to and fro through queues, and prints
-the ratio: exchanges of that ping-pong for each operation of the interpreter. On a machine that does other work, too,
-compare the figures per second of processor time.
+The generator is composed (mix, keys, unique values, time limit), and every operation and effect is recorded to Parquet.
+Machines differ, so the run also measures bare asyncio: two tasks that pass a token through queues. The ratio is the
+number of these exchanges per operation of the interpreter. On a busy machine, compare the figures per second of
+processor time.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ KEYS = ("orders-0", "orders-1", "orders-2", "orders-3")
 
 
 class Idle:
-    """Answers at once."""
+    """Client that answers at once."""
 
     async def open(self, endpoint: Endpoint, runtime: Any) -> None:
-        """Nothing to open."""
+        """Does nothing."""
 
     async def invoke(self, operation: Operation) -> Completion:
         return Completion(Outcome.OK, result=operation.argument)
 
     async def close(self) -> None:
-        """Nothing to close."""
+        """Does nothing."""
 
     @staticmethod
     def effects(completed: Completed) -> Sequence[Effect]:
@@ -55,12 +55,12 @@ def _poll(state: None, context: Context) -> tuple[Operation, None]:
 
 
 def composed(operations: int) -> Generator:
-    """What a workload would run."""
+    """Returns a generator like a workload's."""
     return time_limit(3600.0, limit(operations, mix(unfold(_send, 0), unfold(_poll, None), weights=(2, 1))))
 
 
 class Rate:
-    """Counts per second: of the clock, and of this process's processor time."""
+    """Measures counts per second of wall time, and per second of this process's processor time."""
 
     def __init__(self) -> None:
         self._clock, self._processor = time.perf_counter(), time.process_time()
@@ -70,7 +70,7 @@ class Rate:
 
 
 async def drive(folder: Path, operations: int, workers: int) -> tuple[float, float]:
-    """Operations a second, from the first invocation to the closed history."""
+    """Returns operations per second, from the first invocation to the closed history."""
     endpoints = [Endpoint(f"n{i}", f"10.0.0.{i}:9092", ()) for i in range(1, 6)]
     with HistoryWriter(folder, loop=asyncio.get_running_loop()) as history:
         async with Interpreter(endpoints=endpoints, client=Idle, recorder=history, concurrency=workers) as interpreter:
@@ -81,7 +81,7 @@ async def drive(folder: Path, operations: int, workers: int) -> tuple[float, flo
 
 
 async def ping_pong(exchanges: int) -> tuple[float, float]:
-    """Exchanges a second between two tasks through two asyncio queues."""
+    """Returns exchanges per second between two tasks through two asyncio queues."""
     there: asyncio.Queue[int] = asyncio.Queue()
     back: asyncio.Queue[int] = asyncio.Queue()
 

@@ -1,15 +1,20 @@
-"""How long, and with how much memory, a register's linearizability is decided as clients and operations grow.
+"""Time and memory to decide a register's linearizability, as clients and operations grow.
 
     python benchmarks/linearizability.py [--operations 1000,10000,100000] [--clients 5,10,20,50] [--seconds 60]
         [--memory-mb 1000] [--widest] [--json]
 
-One register of five values, so that values repeat and only a search can decide: each client reads or writes, and calls
-again as soon as it has an answer; the history is that of a correct register. ``illegal``: a sixth value, written once
-early, is read again near the end. ``info``: one operation in a hundred has no known end. Each case runs in a process
-of its own, for its peak memory beyond what the process began with, and has ``--seconds`` of processor time.
+The history is that of a register with five values, so that values recur and only a search can decide. Each client reads
+or writes, and calls again as soon as it has an answer. There are three kinds of history:
 
-``--widest``: instead, for each number of operations, how many clients are still decided, legal and illegal: 50, 100,
-200, 400 and so on, until one is not.
+- ``legal``: the history of a correct register.
+- ``illegal``: a sixth value, written once early, is read again near the end.
+- ``info``: one operation in a hundred has no known end.
+
+Each case runs in a process of its own, which measures the growth of its peak memory. It has ``--seconds`` of processor
+time.
+
+``--widest`` measures how many clients can be decided for each number of operations, legal and illegal: 50, 100, 200,
+400 and so on, until a case is undecided.
 """
 
 from __future__ import annotations
@@ -35,7 +40,7 @@ KINDS: Final = ("legal", "illegal", "info")
 
 
 def generate(operations: int, clients: int, kind: str, seed: int = 1) -> pa.Table:
-    """The ``ops`` of one register. Operations take 50 to 150 us; each takes effect somewhere in its middle half."""
+    """Returns the ``ops`` of a register. Operations take 50 to 150 us, and take effect in their middle half."""
     rng = np.random.default_rng([seed, operations, clients])
     rounds = -(-operations // clients)
     took = rng.integers(50_000, 150_000, (rounds, clients))
@@ -78,12 +83,12 @@ def generate(operations: int, clients: int, kind: str, seed: int = 1) -> pa.Tabl
 
 
 def peak() -> int:
-    """Kilobytes."""
+    """Returns the peak resident size in kilobytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def case(operations: int, clients: int, kind: str, options: argparse.Namespace, answer: Any) -> None:
-    """In a process of its own, which the kernel ends when its processor time is over."""
+    """Runs in a process of its own, which the kernel kills when its processor time is used up."""
     table = generate(operations, clients, kind)
     before, begun, used = peak(), time.perf_counter(), time.process_time()
     enough = int(used + options.seconds) + 1
@@ -103,7 +108,7 @@ def measure(operations: int, clients: int, kind: str, options: argparse.Namespac
     try:
         verdict, seconds, processor, grown, note = ours.recv()
     except EOFError:
-        verdict, seconds, processor, grown, note = "unknown", 0.0, options.seconds, 0, "its time was over"
+        verdict, seconds, processor, grown, note = "unknown", 0.0, options.seconds, 0, "out of processor time"
     process.join()
     Output(options.json).text(
         f"{operations:>8} operations {clients:>5} clients {kind:8} {verdict:8} {processor:8.2f} s of processor time "
@@ -122,7 +127,7 @@ def measure(operations: int, clients: int, kind: str, options: argparse.Namespac
 
 
 def widest(operations: int, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """Cases with more and more clients, until one is not decided."""
+    """Measures cases with more and more clients, until a case is undecided."""
     clients = 50
     while clients < operations:
         for kind in ("legal", "illegal"):
@@ -146,7 +151,7 @@ def main() -> None:
     begun = time.perf_counter()
     search(generate(100, 5, "info"), MODELS["register"])
     first = time.perf_counter() - begun
-    out.text(f"first use: {first:.1f} s (import, and compiling where no compiled code was kept)")
+    out.text(f"first use: {first:.1f} s (import, and compilation without a cache)")
     cases: list[dict[str, Any]] = []
     for operations in options.operations:
         if options.widest:

@@ -1,8 +1,8 @@
-"""How long `assay check` takes over many stored histories: all in one pass here, as one job of Spark, one by one.
+"""Time of `assay check` for many stored histories: in one pass here, as one Spark job, and one by one.
 
-The histories are made by `assay generate`, of as many seeds as are to differ; the rest are links to those, since
-only their number matters. One by one is the command as a user gives it, start included, for a sample of them, and
-counted up. All are judged by the same command line in processes of their own; the lines about each must be the same.
+`assay generate` makes ``--different`` histories from different seeds; the rest are links to them, because only their
+number matters. "One by one" is the time of the command, including its start, for a sample, extrapolated to all. All
+engines judge the histories by the same command line in processes of their own; their output lines must be equal.
 
     python benchmarks/many_runs.py [--runs 10000] [--operations 500] [--different 100] [--sample 10]
         [--engines auto,spark] [--json]
@@ -26,11 +26,11 @@ from figures import Output, arguments, names
 
 SPARK: Final = "local[2]"
 ENDS: Final = (0, 1, 2)
-"""Of ``assay check``: pass, fail, unknown."""
+"""Exit codes of ``assay check``: pass, fail, unknown."""
 
 
 def stored(folder: Path, runs: int, operations: int, different: int) -> Iterator[Path]:
-    """Every second one of those that differ has an anomaly."""
+    """Creates the runs and yields their folders. Every second distinct history has an anomaly."""
     for number in range(runs):
         path = folder / f"{number:05}"
         if number < different:
@@ -50,7 +50,7 @@ def _link(source: Path, target: Path) -> None:
 
 
 def timed(paths: Sequence[Path], *options: str) -> tuple[float, list[str]]:
-    """Seconds, and what is said of each."""
+    """Returns the seconds of a check, and its output lines."""
     began = time.perf_counter()
     command = [sys.executable, "-m", "assay.harness.cli.main", "check", *map(str, paths), *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -65,7 +65,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=10_000)
     parser.add_argument("--operations", type=int, default=500)
     parser.add_argument("--different", type=int, default=100)
-    parser.add_argument("--sample", type=int, default=10, help="so many are checked one by one")
+    parser.add_argument("--sample", type=int, default=10, help="number of runs to check one by one")
     parser.add_argument("--engines", type=names, default=["auto", "spark"])
     options = parser.parse_args()
     out = Output(options.json)

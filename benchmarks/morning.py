@@ -1,6 +1,6 @@
-"""How long `assay index` takes over a store of many runs, in seconds of a processor, and how large its page is.
+"""Processor seconds of `assay index` for a store of many runs, and the size of its page.
 
-The store is made: folders with the small files of a run, 14 nights of 12 workloads under 20 nemeses.
+The store is synthetic: folders with the small files of a run, 14 nights of 12 workloads under 20 nemeses.
 
     PYTHONPATH=tests python benchmarks/morning.py [--runs 1000,10000] [--keep DIR] [--json]
 """

@@ -1,13 +1,15 @@
-"""How long a send waits while every broker is restarted, one after the other, in the simulation or in Docker.
+"""Latency of sends during a rolling restart of all brokers, in the simulation or in Docker.
 
-Three brokers, and producers that send to each partition without a pause, each message until it is acknowledged by all
-in-sync replicas. Each broker is ended cleanly, started again, and the next one ended as soon as it serves. Times are
-milliseconds, virtual ones in the simulation. Next to it: the same with brokers that stop without handing over what they
-lead.
+1. There are three brokers. Producers send to each partition without a pause, each message until all in-sync replicas
+   have acknowledged it.
+2. Each broker is stopped cleanly and restarted. The next one is stopped as soon as it serves.
+3. For comparison, the run is repeated with brokers that stop without handing over their leadership.
 
-What a send that meets a broker which no longer leads has to do is to look for the leader: it pauses (the client's
-back-off), asks a broker for its metadata, and sends again. That is measured on the side, without a pause, in the same
-run: the longest one is the "refresh" of the figures.
+Times are in milliseconds, virtual ones in the simulation.
+
+A send that meets a former leader must find the new one: it waits for the client's back-off, asks a broker for metadata,
+and sends again. The run also measures these metadata requests, without the back-off; the longest is the "refresh" of
+the figures.
 
     python benchmarks/rolling_restart.py [--cluster sim] [--seeds 1,2,3,4,5] [--partitions 6] [--producers 4] [--json]
 """
@@ -34,7 +36,7 @@ from assay.system_under_test.deployment import Broker
 from figures import Output, arguments, numbers
 
 PRODUCERS = 4
-"""Of each partition."""
+"""Per partition."""
 PATIENCE = 30.0
 SETTLED = 3.0
 """Seconds before and after the restarts."""
@@ -45,7 +47,7 @@ MS = 1000
 
 @dataclass
 class Measured:
-    """Milliseconds of each send and of each look for the leader while the brokers were restarted."""
+    """Milliseconds of each send, metadata request and stop during the restarts."""
 
     sends: list[float] = field(default_factory=list)
     refreshes: list[float] = field(default_factory=list)
@@ -69,7 +71,7 @@ async def measure(world: World, system: Broker, of_each: int) -> Measured:
             try:
                 await producer.send_set("orders", partition, [(None, b"%d" % number)])
             except SendFailed:
-                return  # it is over
+                return  # the measurement has ended
             measured.sends.append((loop.time() - began) * MS)
             await asyncio.sleep(PAUSE)
 
@@ -103,7 +105,7 @@ async def measure(world: World, system: Broker, of_each: int) -> Measured:
 
 
 def measured_in(where: str, seed: int, partitions: int, shutdown_ms: int, of_each: int = PRODUCERS) -> Measured:
-    """``where``: ``sim`` or ``docker``. ``of_each``: so many producers send to each partition."""
+    """Measures one run. ``where``: ``sim`` or ``docker``. ``of_each``: producers per partition."""
     system = Broker(partitions=partitions).with_setting("controlled.shutdown.max.ms", str(shutdown_ms))
     world = open_world(system, Settings(seed, cluster=where), run_id=f"rolling-{seed}-{shutdown_ms}")
     try:
@@ -114,7 +116,7 @@ def measured_in(where: str, seed: int, partitions: int, shutdown_ms: int, of_eac
 
 @dataclass(frozen=True)
 class Row:
-    """Milliseconds; ``allowed``: the client's back-off and the longest look for the leader."""
+    """Figures in milliseconds; ``allowed``: the client's back-off plus the longest metadata request."""
 
     way: str
     sends: int
@@ -145,7 +147,7 @@ def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--seeds", type=numbers, default=[1, 2, 3, 4, 5])
     parser.add_argument("--partitions", type=int, default=6)
-    parser.add_argument("--producers", type=int, default=PRODUCERS, help="of each partition")
+    parser.add_argument("--producers", type=int, default=PRODUCERS, help="number of producers per partition")
     parser.add_argument("--cluster", choices=(SIM, DOCKER), default=SIM)
     options = parser.parse_args()
     out, rows = Output(options.json), []

@@ -1,9 +1,9 @@
-"""How many examples a search judges in a second of processor time, alone or in a pair with another checkout.
+"""Examples that a search judges per second of processor time, alone or compared with another checkout.
 
-The same number of examples is drawn from the same seeds, of the same lengths and with the same faults; a search that
-leaves runs plays most of them from moments of others. Counted are those that are not unknown, and the faults that were
-injected in all, those of the run that was left with each that left it. Seconds are of the processor, of all processes
-together, so that what else runs on the machine does not count; turns alternate.
+Both sides draw equal numbers of examples from the same seeds, lengths and faults. A search with a fork server starts
+most examples from snapshots of other runs. Two figures count: examples that are not unknown, and injected faults,
+including those that a fork inherited. Seconds are processor time of all processes, so other load on the machine does
+not count; the sides alternate.
 
     python benchmarks/search.py [--workloads test_log,...] [--examples 40] [--seeds 1,2] [--against PATH] [--json]
 """
@@ -24,7 +24,7 @@ SUMMED = ("known", "failed", "injected", "examples", "processor seconds")
 
 
 def here(workload: str, examples: int, seed: int) -> dict[str, float]:
-    """One search in this process, with what this process imports as ``assay``: it may be an older one."""
+    """Runs one search in this process, with the code imported as ``assay``, which may be an older checkout's."""
     began = time.perf_counter()
     with explorer(workload, seed, examples=examples) as (search, spent):
         search.run()
@@ -68,7 +68,7 @@ def main() -> None:
                 f"time, {rates[side]:.2f} known a second"
             )
             if total["failed"]:
-                output.text(f"{workload} {side}: a failure was found, and time went into making it small")
+                output.text(f"{workload} {side}: a failure was found, so the time includes shrinking it")
         if len(rates) > 1:
             output.text(f"{workload}: {rates['this'] / rates['other']:.2f} times as many")
         figures[workload] = {"totals": totals, "rates": rates}

@@ -1,8 +1,8 @@
-"""What sendfile brings a consumer that reads a log from the beginning.
+"""Gain of sendfile for a consumer that reads a log from the beginning.
 
-The broker's own server gives ranges of a log, through the log, the codec and the session, to another process that
-asks for one after the other and throws them away: no consumer can be faster. Both ways take turns in the same run;
-figures are the best of ``--rounds``; quote the ratios.
+The broker's own server sends ranges of a log, through the log, the codec and the session. A client process requests one
+range after another and discards them, so no consumer can be faster. Both ways alternate in one run; figures are the
+best of ``--rounds``. Quote the ratios.
 
     python benchmarks/sendfile.py [--megabytes 512] [--rounds 5] [--sizes 64,256,1024,2048,4096,8192] [--json]
 """
@@ -43,23 +43,23 @@ from figures import Output, arguments, numbers
 
 KB = 1024
 SIZES = [64, 256, 1024, 2048, 4096, 8192]
-"""KB of records in an answer; 1 MB is what clients ask for by default."""
+"""Records per answer in KB; clients request 1 MB by default."""
 LOG_BYTES = 64 * KB * KB
 MESSAGE = 1000
 WAYS = {"copied": sys.maxsize, "sendfile": 0}
-"""The size in bytes from which sendfile is used."""
+"""Size in bytes from which sendfile is used."""
 
 
 @dataclass(frozen=True)
 class Figures:
-    """Of one reading: MB a second, and the server's processor time in microseconds for each answer."""
+    """Figures of a measurement: MB per second, and the server's processor time in microseconds per answer."""
 
     speed: float
     cpu: float
 
 
 def consume(port: int, size: int, count: int, result: Connection) -> None:
-    """In a process of its own: so many answers, one after the other; sends the seconds."""
+    """Reads ``count`` answers in a process of its own, and sends the seconds."""
     wanted = [FetchTopic(topic="t", partitions=[FetchPartition(partition=0, offset=0, max_bytes=size)])]
     request = FetchRequest(replica_id=-1, max_wait_ms=0, min_bytes=1, max_bytes=size, topics=wanted)
     asked, room = encode_request(request, 3, 1, "benchmark"), memoryview(bytearray(1024 * KB))
@@ -90,7 +90,7 @@ async def measure(log: Log, size: int, total: int, sendfile_from: int) -> Figure
     async def fetch(request: FetchRequest, _: Context) -> FetchResponse:
         nonlocal offset
         found = log.read(offset, size, limit=log.end_offset)
-        offset += found.size // MESSAGE - size // (20 * MESSAGE)  # about the next
+        offset += found.size // MESSAGE - size // (20 * MESSAGE)  # approximately the next record
         if (offset + size // MESSAGE + 1) * MESSAGE > LOG_BYTES:
             offset = 0
         part = FetchPartitionResponse(partition=0, error_code=0, high_watermark=log.end_offset, records=found)

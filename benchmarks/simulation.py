@@ -1,8 +1,8 @@
-"""How much cluster time a second of wall time buys: test_log in the simulation, at 50 and at 200 operations a second.
+"""Cluster time per second of wall time: test_log in the simulation, at 50 and at 200 operations per second.
 
-Three brokers, replication 3, min.insync.replicas 2, partitions and kills. What is timed is the run itself (cluster,
-clients, faults, recording); the check and the report come after. In the same process a bare echo over the simulated
-network shows what the machine can do at most: the last column says how many echoes one operation costs.
+The run has three brokers, replication 3, min.insync.replicas 2, partitions and kills. Only the run itself is timed
+(cluster, clients, faults, recording), without check and report. A bare echo over the simulated network in the same
+process shows the machine's limit; the last column is the cost of an operation in echoes.
 
     python benchmarks/simulation.py [--seconds 60] [--rates 50,200] [--seed 1] [--json]
 """
@@ -32,7 +32,7 @@ WARM_UP = 12.0
 
 
 def run(rate: int, seconds: float, seed: int, faults: Sequence[str]) -> tuple[float, float, int]:
-    """(cluster seconds, wall seconds, operations) of the main phase with its drain."""
+    """Returns (cluster seconds, wall seconds, operations) of the main phase with its drain."""
     with tempfile.TemporaryDirectory() as folder:
         settings = Settings(
             seed=seed,
@@ -60,7 +60,7 @@ def run(rate: int, seconds: float, seed: int, faults: Sequence[str]) -> tuple[fl
 
 
 def echo() -> float:
-    """Pairs a second of a bare request and response over the simulated network."""
+    """Returns pairs per second of a bare request and response over the simulated network."""
 
     async def talk() -> float:
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -77,7 +77,7 @@ def echo() -> float:
         taken = time.perf_counter() - began
         writer.close()
         server.close()
-        await asyncio.sleep(0.1)  # the server's end sees it
+        await asyncio.sleep(0.1)  # lets the server's end notice the close
         return ECHO_PAIRS / taken
 
     return _on_a_loop(talk())

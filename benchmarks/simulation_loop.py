@@ -1,7 +1,7 @@
-"""How fast the simulation loop is: request-response pairs a second of an echo, against asyncio on loopback.
+"""Speed of the simulation loop: request-response pairs per second of an echo, compared with asyncio on loopback.
 
-Both run the same program in the same process, one after the other, three times each; the best of each counts. The
-ratio is what to compare between machines.
+Both run the same program in one process, one after the other, three times each; the best of each counts. Compare the
+ratio between machines.
 
     python benchmarks/simulation_loop.py [--pairs 40000] [--json]
 """
@@ -21,7 +21,7 @@ ROUNDS = 3
 
 
 async def echo(pairs: int) -> float:
-    """Pairs a second of one connection with one request out at a time."""
+    """Returns pairs per second of a connection with one request in flight at a time."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -46,7 +46,7 @@ async def echo(pairs: int) -> float:
 
 
 def best(pairs: int, factory: Callable[[], asyncio.AbstractEventLoop]) -> float:
-    """Of several runs: the one that was disturbed least."""
+    """Returns the best of several runs, which was disturbed least."""
     rates = []
     for _ in range(ROUNDS):
         with asyncio.Runner(loop_factory=factory) as runner:

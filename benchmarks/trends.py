@@ -1,7 +1,7 @@
-"""How long Spark takes in local[2] over many nights: what got worse, and the tables; beside DuckDB's time for medians.
+"""Time of Spark in local[2] for many nights: the trends and the tables, compared with DuckDB's time for medians.
 
-The data set is made: one packed file per night, each cell with one run a night, whose figures do not change but by
-chance. ``peak``: bytes in memory, of this process together with Spark's JVM and its Python workers.
+The data set is synthetic: one packed file per night, in which each cell has one run with random figures of a constant
+distribution. ``peak``: resident bytes of this process, Spark's JVM and its Python workers.
 
     PYTHONPATH=tests python benchmarks/trends.py [--nights 1000] [--cells 500] [--engines spark,duckdb] [--keep DIR]
 """
@@ -36,7 +36,7 @@ MEDIANS = """
 
 
 def made(place: Path, nights: int, cells: int) -> None:
-    """Figures are the same distribution every night."""
+    """Writes the data set; figures have an equal distribution on every night."""
     base, chance = cells_of_a_night(random.Random(1), cells), np.random.default_rng(1)
     for number in range(nights):
         night = NEWEST - timedelta(days=nights - 1 - number)
@@ -76,7 +76,7 @@ def main() -> None:
 
 
 def by_spark(place: Path) -> dict[str, float]:
-    """Seconds, and how much was asked and found."""
+    """Returns seconds, and the numbers of rows, tested figures and trends found."""
     began = time.monotonic()
     with watched() as peak, SparkApplication(quick=True) as application:
         started = time.monotonic()
@@ -92,7 +92,7 @@ def by_spark(place: Path) -> dict[str, float]:
 
 
 def medians_by_duckdb(place: Path) -> float:
-    """Seconds."""
+    """Returns seconds."""
     with duckdb.connect(config={"threads": 2}) as peer:
         began = time.monotonic()
         peer.sql(MEDIANS.format(place=place)).to_arrow_table()

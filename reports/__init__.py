@@ -1,15 +1,29 @@
-"""What a person reads of a run: the text of a failure, and the page.
+"""Reports of a run: the failure text in the terminal, and the HTML page.
 
-The text: ``failure_text`` (pure) with ``evidence`` (looks operations and faults up), ``cut_description`` (links that a
-fault has cut), ``folding`` (equal rows folded into one) and ``reasons`` (doubts that several anomalies share). The
-page:
-``model`` reads a run's folder into one frozen value; ``page`` makes HTML of it (``html`` is what pages share),
-``timeline`` its plot, on ``panel`` and ``palette``, and ``fault_lanes`` the uppermost panel. The model's parts:
-``files``,
-``history_db`` (the history, queried), ``coverage`` (what was checked), ``faults``, ``roles`` (of the nodes),
-``leadership``,
-``zookeeper``, ``operations``, ``series`` (rates and latencies), ``node_logs`` (with ``log_times``).
-``last_pass`` has the last run of the cell that passed. For others: ``figures`` (what a run measured, for ``index``),
-``edn_export`` (a history for Jepsen's tools). ``index`` is the page of a whole store. Imports ``checkers`` and
-``harness.core``; ``harness.run``, ``harness.stored``, ``harness.nightly`` and the command import it.
+The failure text:
+
+- ``failure_text``: the text, a pure function
+- ``evidence``: looks up operations and faults for it
+- ``cut_description``: the links that a fault has cut, in words
+- ``folding``: folds rows that differ only in numbers
+- ``reasons``: merges doubts that several anomalies share
+
+The page:
+
+- ``model``: reads a run's folder into one frozen value
+- ``page``: renders the HTML; ``html``: shared by all pages
+- ``timeline``: the plot, drawn with ``panel`` and ``palette``; ``fault_lanes``: its uppermost panel
+- parts of the model: ``files``, ``history_db`` (queries of the history), ``coverage`` (what was checked), ``faults``,
+  ``roles`` (of the nodes), ``leadership``, ``zookeeper``, ``operations``, ``series`` (rates and latencies),
+  ``node_logs`` with ``log_times``
+- ``last_pass``: compares with the last passing run of the same cell
+
+Other outputs:
+
+- ``figures``: measurements of a run, for ``index``
+- ``edn_export``: a history for Jepsen's tools
+- ``index``: the page of a whole store
+
+Imports ``checkers`` and ``harness.core``; ``harness.run``, ``harness.stored``, ``harness.nightly`` and the command
+import it.
 """

@@ -1,7 +1,7 @@
-"""What was checked and what was not: one line per anomaly, from the judgement alone.
+"""Coverage table: one row per anomaly, checked or not, from the judgement alone.
 
-That nothing was found says little unless one also sees how much was looked at; so a check without data and an anomaly
-that was not judged stand in the same table as the others, and are never counted as good.
+"Nothing found" means little without the number of examined rows. So checks without data and unjudged anomalies are in
+the same table as the others, and never count as good.
 """
 
 import enum
@@ -15,7 +15,7 @@ KNOWN: Final = meanings(FAMILIES)
 
 
 class State(enum.StrEnum):
-    """What a check came to."""
+    """Result of a check."""
 
     FOUND = "found"
     CLEAR = "none found"
@@ -25,7 +25,7 @@ class State(enum.StrEnum):
 
 
 class Policy(enum.StrEnum):
-    """What the contract says of an anomaly."""
+    """The contract's policy for an anomaly."""
 
     FORBIDDEN = "forbidden"
     TOLERATED = "tolerated"
@@ -34,7 +34,7 @@ class Policy(enum.StrEnum):
 
 @dataclass(frozen=True)
 class CheckRow:
-    """``rows``: how many things the check looked at; ``instances``: how many contradictions it found."""
+    """A row of the table. ``rows``: number of rows examined. ``instances``: number of violations found."""
 
     name: str
     meaning: str | None
@@ -53,12 +53,14 @@ def policy(judgement: Judgement, anomaly: str) -> Policy:
 
 
 def meaning(judgement: Judgement, anomaly: str) -> str | None:
-    """What an anomaly's name means: as the judgement has it, else (in files of earlier versions) as its check has."""
+    """Returns the meaning of an anomaly's name from the judgement, or from its check for files of earlier versions."""
     return judgement.meanings.get(anomaly) or KNOWN.get(anomaly)
 
 
 def coverage(judgement: Judgement) -> tuple[CheckRow, ...]:
-    """Every anomaly that was looked for, found, forbidden or tolerated, once; those that need care first."""
+    """Returns one row for each anomaly that was checked, found, forbidden or tolerated; those that need attention
+    first.
+    """
     examined = {one.check: one for one in judgement.examined}
     names = dict.fromkeys((*examined, *judgement.anomalies, *judgement.forbidden, *judgement.tolerated))
     rows = []

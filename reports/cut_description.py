@@ -1,4 +1,4 @@
-"""Which links a fault has cut, in words, by the evidence that it recorded."""
+"""Describes the links that a fault has cut, from the evidence that it recorded."""
 
 import re
 from collections import Counter
@@ -6,17 +6,18 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 MOST_GROUPS: Final = 4
-"""Groups of links that are put into words; the rest is counted."""
+"""Maximum number of groups in words; further groups are counted."""
 
 Way = tuple[str, str]
-"""Who drops what comes from whom; a link that is cut both ways is two of them."""
+"""A direction of a link: (receiver that drops, sender). A link cut in both directions is two of them."""
 
 
 def what_it_cut(detail: Mapping[str, Any]) -> str | None:
-    """``cut n1 from n2 and zk1, ZooKeeper included, as partition-one does``; None for a fault that has cut no link.
+    """Returns ``cut n1 from n2 and zk1, ZooKeeper included, as partition-one does``; None for a fault that has cut no
+    link.
 
-    ``detail``: that of the row in which it was injected. Nodes with many links come first. Whether ZooKeeper was cut
-    off is left out where it was not recorded; the name where the links have none, or the fault itself has it.
+    ``detail`` is that of the fault's injected row. Nodes with many links come first. ZooKeeper is mentioned only if the
+    evidence says whether it was cut off, and the name only if the evidence has a likeness.
     """
     evidence = detail.get("evidence")
     links = evidence.get("cut") if isinstance(evidence, dict) else None
@@ -31,7 +32,7 @@ def what_it_cut(detail: Mapping[str, Any]) -> str | None:
 
 
 def _ways(link: str) -> list[Way]:
-    """``n1|n2`` both ways, ``n1<-n2`` one."""
+    """Splits ``n1|n2`` into both directions, and ``n1<-n2`` into one."""
     near, sign, far = (*re.split(r"(\||<-)", link, maxsplit=1), "", "")[:3]
     return [(near, far), (far, near)] if sign == "|" else [(near, far)]
 

@@ -1,9 +1,9 @@
-"""A history as people with Jepsen's tools read it: EDN, one map per line, an invocation and then its completion.
+"""EDN export of a history for Jepsen's tools: one map per line, an invocation and then its completion.
 
-``{:index 12, :type :invoke, :process 3, :f :send, :key "orders-0", :value [7], :time 1204000000}``. Indexes number
-the lines, ``:op`` is the operation's own number in a report; times are nanoseconds since the run began. An operation
-that was never answered has no completion, as in Jepsen. ``:value`` of an invocation is the argument, of a completion
-that is ok the result (the argument where there is none).
+``{:index 12, :type :invoke, :process 3, :f :send, :key "orders-0", :value [7], :time 1204000000}``. Indexes number the
+lines; ``:op`` is the operation's number in a report; times are nanoseconds since the run began. An operation without an
+answer has no completion, as in Jepsen. ``:value`` is the argument in an invocation. In an ok completion it is the
+result, or the argument if there is no result.
 """
 
 import gzip
@@ -16,9 +16,9 @@ from typing import Any, Final
 from assay.reports.history_db import Recording
 
 MOST_OPERATIONS: Final = 200_000
-"""A longer history is not written into a page."""
+"""Longer histories are not embedded in a page."""
 MOST_BYTES: Final = 2_000_000
-"""Nor one that takes more than this, compressed."""
+"""Maximum compressed size of an embedded history."""
 _NAME: Final = re.compile(r"[A-Za-z*!_?$%&=<>][A-Za-z0-9*!_?$%&=<>.+-]*")
 
 _LINES: Final = """
@@ -30,11 +30,11 @@ _LINES: Final = """
             else argument end, error from ops where ret is not null) lines
     order by time, place, index
     """
-"""What ends at a moment ends before the next begins, so that an order of real time that there was is not lost."""
+"""Completions precede invocations of the same time, so that the real-time order is preserved."""
 
 
 def packed(recording: Recording) -> bytes | None:
-    """Compressed with gzip; None when the history is too long for a page."""
+    """Returns the export compressed with gzip, or None if the history is too long for a page."""
     if recording.operations > MOST_OPERATIONS:
         return None
     data = gzip.compress("".join(lines(recording)).encode(errors="replace"), mtime=0)
@@ -42,7 +42,7 @@ def packed(recording: Recording) -> bytes | None:
 
 
 def lines(recording: Recording) -> Iterator[str]:
-    """Each with its end of line."""
+    """Yields the lines, each with its line ending."""
     for number, row in enumerate(recording.rows(_LINES)):
         parts = [
             f":index {number}",
@@ -59,7 +59,7 @@ def lines(recording: Recording) -> Iterator[str]:
 
 
 def value(text: str | None) -> str:
-    """JSON text as EDN; what is no JSON is a string."""
+    """Converts JSON text to EDN; invalid JSON becomes a string."""
     if text is None:
         return "nil"
     try:
@@ -88,10 +88,10 @@ def _edn(plain: Any) -> str:
 
 
 def _name(text: str) -> str:
-    """A keyword where it can be one."""
+    """Returns a keyword if the text can be one, otherwise a string."""
     return f":{text}" if _NAME.fullmatch(text) else _text(text)
 
 
 def _text(text: str) -> str:
-    """JSON's escapes are EDN's, too."""
+    """Returns a string literal; EDN has the same escapes as JSON."""
     return json.dumps(text, ensure_ascii=False)

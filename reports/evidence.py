@@ -1,4 +1,4 @@
-"""Looks up in a history what a failure text names: operations and faults, one line each."""
+"""Looks up the operations and faults that a failure text names, as one line each."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     import pyarrow.dataset as ds
 
 TEXT_WIDTH: Final = 100
-"""Characters of an argument, or of a result: what became of an operation must not be cut off behind either."""
+"""Maximum characters of an argument or a result, so that the outcome after them is never cut off."""
 
 
 def look_up(history: HistoryReader, judgement: Judgement) -> EvidenceLines:
-    """What :func:`assay.reports.failure_text.describe` asks for; empty when nothing was found."""
+    """Returns the lines that :func:`assay.reports.failure_text.describe` needs; empty if nothing was found."""
     first = forbidden_findings(judgement)[:1]
     operations = operations_wanted(judgement)
     faults = {number for finding in first for number in finding.faults}
@@ -40,7 +40,7 @@ def look_up(history: HistoryReader, judgement: Judgement) -> EvidenceLines:
 
 
 def operations_of(ops: pa.Table | ds.Dataset, judgement: Judgement) -> EvidenceLines:
-    """The same from operations alone, of a history without faults."""
+    """Returns the lines of operations alone, for a history without faults."""
     rows = _operations(ops, operations_wanted(judgement))
     digits = digits_of(_times(rows))
     return EvidenceLines(_operation_lines(rows, digits, {}), digits=digits)
@@ -64,9 +64,9 @@ def _operation_lines(rows: Sequence[dict[str, Any]], digits: int, through: Mappi
 
 
 def _line(row: dict[str, Any], digits: int, node: str | None) -> str:
-    """``op 812: send [17] to orders-3 by process 12, 14.201 - 14.203 s: ok {"offset":4711}``.
+    """Formats ``op 812: send [17] to orders-3 by process 12, 14.201 - 14.203 s: ok {"offset":4711}``.
 
-    ``node``: through which its client reached the system, where that is known.
+    ``node``: the node through which the client reached the system, if known.
     """
     until = f" - {in_seconds(row['ret'], digits)}" if row["ret"] is not None else " -"
     text = _cut(row["result"] if row["result"] is not None else row["error"] or "")
@@ -84,7 +84,7 @@ def _cut(text: str) -> str:
 
 @dataclass(frozen=True)
 class _Life:
-    """Of one fault: who it hit, and when."""
+    """Targets and times of one fault."""
 
     id: int
     what: str
@@ -97,7 +97,7 @@ class _Life:
 
 
 def _faults(reader: HistoryReader, ids: set[int]) -> list[_Life]:
-    """Of these faults, those that were injected, in the order in which they were."""
+    """Returns the faults with these ids that were injected, in order of injection."""
     rows = [row for row in reader.table("faults").to_pylist() if row["id"] in ids]
     healed = {row["id"]: int(row["time"]) for row in rows if row["phase"] == "healed"}
     injections = sorted((row for row in rows if row["phase"] == "injected"), key=lambda row: int(row["time"]))

@@ -1,10 +1,10 @@
-"""What a failing test prints: at most 25 lines that let a reader decide what to do next.
+"""Text of a failing test: at most 25 lines that let a reader decide what to do next.
 
-The claim first, then the operations that contradict each other, the faults in force, what else was found, the
-command that does the run again, and the path of the report. A verdict that is neither begins with UNKNOWN and says
-what was missing, because a run that proves nothing is not a pass.
+The order is: the claim, the operations that contradict each other, the faults in force, other findings, the command
+that repeats the run, and the path of the report. An unknown verdict begins with UNKNOWN and the missing evidence,
+because a run that proves nothing is not a pass.
 
-A pure function of data; reading the history is left to the caller.
+The module is pure; its caller reads the history.
 """
 
 from collections.abc import Iterator, Mapping
@@ -28,17 +28,17 @@ REMARKS: Final = 3
 
 @dataclass(frozen=True)
 class EvidenceLines:
-    """What the failure text takes from the history: one line each, by operation index and by fault id."""
+    """Lines of the failure text from the history, by operation index and by fault id."""
 
     operations: Mapping[int, str] = field(default_factory=dict)
     faults: Mapping[int, str] = field(default_factory=dict)
     digits: int = MILLISECONDS
-    """Of a second, that tell the times of all of them apart."""
+    """Digits of a second that distinguish all of their times."""
 
 
 @dataclass(frozen=True)
 class Ending:
-    """How to repeat the run, where its report lies, the history's digest; None is left out."""
+    """Command to repeat the run, path of its report, digest of its history; None is left out."""
 
     seed: int | None = None
     command: str | None = None
@@ -50,7 +50,8 @@ class Ending:
 def describe(judgement: Judgement, evidence: EvidenceLines, ending: Ending) -> str:
     """Returns at most 25 lines. The first begins with ``FAIL`` or ``UNKNOWN`` (``PASS`` for a run that passed).
 
-    Lines are cut at ``WIDTH`` characters, except the command and the path: part of a command would do something else.
+    Lines are cut at ``WIDTH`` characters, except the command and the path, because part of a command would do something
+    else.
     """
     footer = list(_footer(ending))
     body = list(islice(_body(judgement, evidence, ending), LINES - len(footer)))
@@ -58,13 +59,13 @@ def describe(judgement: Judgement, evidence: EvidenceLines, ending: Ending) -> s
 
 
 def operations_wanted(judgement: Judgement) -> tuple[int, ...]:
-    """The operations whose lines ``describe`` will ask for."""
+    """Returns the operations whose lines ``describe`` needs."""
     first = next(iter(forbidden_findings(judgement)), None)
     return () if first is None else first.operations[:LONGEST_LIST]
 
 
 def forbidden_findings(judgement: Judgement) -> list[Finding]:
-    """Those that stand for themselves; others of the same cause are shown beneath one of them."""
+    """Returns the forbidden findings without those that are shown beneath another one of the same cause."""
     return [
         finding
         for finding in judgement.findings
@@ -117,7 +118,7 @@ def _first(finding: Finding, evidence: EvidenceLines) -> Iterator[str]:
 
 
 def _beneath(head: Finding, judgement: Judgement) -> Iterator[str]:
-    """What else was found of the same cause."""
+    """Other findings of the same cause."""
     others = beneath_of(judgement, head)
     yield from (f"  also seen as {finding.anomaly}: {finding.claim}" for finding in others[:ALSO])
     if more := max(len(others) - ALSO, 0):
@@ -134,7 +135,7 @@ def _unknown(judgement: Judgement) -> Iterator[str]:
 
 
 def _first_lines(judgement: Judgement) -> tuple[list[str], int]:
-    """Of the first reasons, and how many more there are; the tracebacks that may follow are in verdict.json."""
+    """Returns the first lines of the first reasons, and the number of others; tracebacks are only in verdict.json."""
     lines = joined([reason.strip().partition("\n")[0].removesuffix(":") for reason in judgement.unknown])
     return lines[:REASONS], max(len(lines) - REASONS, 0)
 

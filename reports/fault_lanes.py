@@ -1,4 +1,4 @@
-"""The uppermost panel of the timeline: a lane per kind of fault, and one for what was found."""
+"""The uppermost panel of the timeline: a lane per kind of fault, and one for the findings."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -40,7 +40,7 @@ def fault_lanes(desk: Desk, recorded: Recorded, findings: Sequence[FindingView],
 
 
 def _roles_hit(recorded: Recorded, roles: Roles) -> list[str]:
-    """The roles of which a fault has hit nodes, in their order, where there are several in the cluster."""
+    """Returns the roles whose nodes were hit by faults, in order; empty if the cluster has one role only."""
     hit = {roles.common(band.targets) for band in recorded.faults if band.injected is not None}
     return [role for role in roles.names if role in hit]
 
@@ -48,7 +48,7 @@ def _roles_hit(recorded: Recorded, roles: Roles) -> list[str]:
 def _role_marks(
     desk: Desk, panel: Any, recorded: Recorded, lane: Mapping[str, int], roles: Roles, hit_roles: Sequence[str]
 ) -> None:
-    """A square in the colour of its targets' role where a fault begins; one on nodes of several roles has none."""
+    """Marks the begin of each fault with a square in the colour of its targets' role, if they share one."""
     items = []
     for role in hit_roles:
         hit = [band for band in recorded.faults if band.start is not None and roles.common(band.targets) == role]

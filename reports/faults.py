@@ -1,4 +1,4 @@
-"""The faults of a run as bands on the time axis: injected to healed, healed to recovered, and what went wrong."""
+"""The faults of a run as bands on the time axis: injected to healed, healed to recovered, and failures."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,38 +13,38 @@ from assay.reports.cut_description import what_it_cut
 from assay.reports.history_db import Recording, Row
 
 MOST_FAULTS: Final = 400
-"""Faults drawn and listed; the rest is counted."""
+"""Maximum number of faults drawn and listed; further faults are counted."""
 
 
 @dataclass(frozen=True)
 class FaultBand:
-    """One fault's life, nanoseconds since the run began; None for what did not happen."""
+    """A fault. Times are in nanoseconds since the run began; None if the phase did not occur."""
 
     id: int
     fault: str
     what: str
-    """As the schedule put it: ``kill leader of orders-0``."""
+    """As in the schedule: ``kill leader of orders-0``."""
     targets: tuple[str, ...]
     intended: int | None
     began: int | None
-    """When its injection began; None where that is not known."""
+    """Begin of the injection; None if unknown."""
     injected: int | None
-    """When that was complete."""
+    """Completion of the injection."""
     healed: int | None
     recovered: int | None
     took_effect: bool | None
-    """Whether that was proved; None when it is not known."""
+    """Whether the proof succeeded; None if unknown."""
     cut: str | None
-    """Which links it cut, in words; None for a fault that cuts none."""
+    """Description of the links it cut; None for a fault that cuts none."""
     ended_at_once: bool
-    """Whether it ended its targets' processes, the main ones among them, when it was injected."""
+    """Whether the injection ended its targets' processes, including the main ones."""
     failures: tuple[str, ...]
-    """What went wrong with it: ``effect: no message was dropped``."""
+    """Failures of the fault itself: ``effect: no message was dropped``."""
     failed_at: int | None
     process: str | None
-    """Which one of the targets' processes it hit, where it was one alone."""
+    """Name of the process that it hit, if it hit only one per target."""
     succeeded: int
-    """Operations that, while it was in force, began and achieved something, as the verdict counts them."""
+    """Number of operations that began and succeeded while the fault was in force, counted as in the verdict."""
 
     @property
     def who(self) -> str:
@@ -52,7 +52,7 @@ class FaultBand:
 
     @property
     def start(self) -> int | None:
-        """From when on it may have done harm, as far as that is known; None: it was never injected."""
+        """Earliest known time at which it may have had an effect; None if it was never injected."""
         return self.injected if self.injected is None or self.began is None else min(self.began, self.injected)
 
     def overlaps(self, start: int, stop: int) -> bool:
@@ -61,9 +61,9 @@ class FaultBand:
 
 
 def lasted(began: int | None, injected: int, healed: int | None, digits: int) -> str:
-    """``from 1.480 s (confirmed at 1.512 s) to 3.006 s``: when its injection began, and when that was complete.
+    """Formats ``from 1.480 s (confirmed at 1.512 s) to 3.006 s``: begin and completion of the injection, then the heal.
 
-    Where the first is not known, ``from 1.512 s at the latest``. Times in nanoseconds since the run began.
+    If the begin is unknown: ``from 1.512 s at the latest``. Times in nanoseconds since the run began.
     """
     confirmed = in_seconds(injected, digits)
     if began is None:
@@ -76,7 +76,7 @@ def lasted(began: int | None, injected: int, healed: int | None, digits: int) ->
 
 
 def fault_bands(recording: Recording) -> tuple[tuple[FaultBand, ...], int]:
-    """The first faults, by id, and how many more there are."""
+    """Returns the first faults by id, and the number of further faults."""
     total = int(recording.rows("select count(distinct id) as total from faults")[0]["total"])
     if total == 0:
         return (), 0
@@ -140,7 +140,7 @@ def _failure(detail: dict[str, Any]) -> str:
 
 
 def detail_of(text: str) -> dict[str, Any]:
-    """What a fault's detail says; nothing when it is not what it should be, for the times alone make a band."""
+    """Decodes a fault's detail; empty if it is invalid, because the times alone make a band."""
     try:
         return msgspec.json.decode(text, type=dict[str, Any])
     except msgspec.DecodeError:

@@ -1,4 +1,4 @@
-"""``figures.json``: what a run measured, small enough that the page of a store reads it of thousands of runs."""
+"""``figures.json``: measurements of a run, small enough for the page of a store to read thousands of them."""
 
 from typing import Final
 
@@ -14,9 +14,9 @@ MILLISECOND: Final = 1_000_000
 
 
 class RunFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """Latencies of successful operations; the longest time from a heal until all targets served. None: not known.
+    """Latencies of successful operations, and the longest time from a heal until all targets served. None: unknown.
 
-    ``rate``: how many operations succeeded per second, from the first call to the last answer.
+    ``rate``: successful operations per second, from the first call to the last answer.
     """
 
     rate: float | None = None
@@ -26,7 +26,7 @@ class RunFigures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def figures(history: HistoryReader) -> RunFigures:
-    """Latency counts from when an operation was due, as in ``assay.reports.series``."""
+    """Computes the figures. Latency counts from when an operation was due, as in ``assay.reports.series``."""
     parts = [np.empty(0, dtype=np.int64)]
     calls, answers = [], []
     for batch in history.batches("ops"):

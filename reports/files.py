@@ -1,6 +1,6 @@
-"""The small files of a run's folder, read as leniently as can be: a report is wanted most when something went wrong.
+"""Lenient reader of the small files in a run's folder, because a report is needed most after something went wrong.
 
-What is missing is None or empty; what is there but cannot be read becomes a sentence for the page.
+A missing file becomes None or empty; an unreadable file becomes a sentence for the page.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ SHRINKING: Final = "shrinking.json"
 
 
 class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """What ``run.json`` says of a run, as far as a page shows it; times are ISO 8601 in UTC."""
+    """Content of ``run.json``, as far as a page shows it; times are ISO 8601 in UTC."""
 
     test: str = ""
     status: str = ""
@@ -37,17 +37,17 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class LogFile:
-    """One file under ``logs/``; ``name`` is relative to the run's folder."""
+    """A file under ``logs/``; ``name`` is relative to the run's folder."""
 
     name: str
     size: int
 
 
 class Shrinking(msgspec.Struct, frozen=True, kw_only=True):
-    """``shrinking.json``: how a failing run's schedule was made small, of which this run is the result.
+    """``shrinking.json``: how a failing run's schedule was shrunk to the one of this run.
 
-    ``kept`` and ``left_out``: its steps as they are said. ``first`` and ``last``: how often it failed before, where
-    that was tried, and fails now.
+    ``kept`` and ``left_out``: steps of the schedule, in words. ``first`` and ``last``: how often it failed before (if
+    tried), and how often it fails now.
     """
 
     runs: int
@@ -60,13 +60,13 @@ class Shrinking(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class RunFiles:
-    """``judgement`` None: there is no verdict, because the run was cut short. ``problems``: what could not be read."""
+    """``judgement`` None: the run was cut short and has no verdict. ``problems``: unreadable files."""
 
     run: RunSummary
     settings: dict[str, Any]
     judgement: Judgement | None
     omitted: tuple[str, ...]
-    """Faults that were meant to be in the schedule and are not, as ``schedule.json`` says."""
+    """Faults that were left out of the schedule, according to ``schedule.json``."""
     shrinking: Shrinking | None
     logs: tuple[LogFile, ...]
     problems: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Equal rows folded into one: what differs in numbers alone (which partition, which node, when) is one thing."""
+"""Folds rows that differ only in numbers (partition, node, time) into one."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -7,20 +7,20 @@ from typing import Final, Generic, TypeVar
 
 T = TypeVar("T")
 LEAST: Final = 3
-"""So many at least are folded; fewer are read as quickly."""
+"""Minimum number of rows to fold; fewer are read as quickly."""
 _NUMBER: Final = re.compile(r"\d+")
 
 
 @dataclass(frozen=True)
 class Fold(Generic[T]):
-    """``first`` stands for all; ``others`` are shown when it is opened."""
+    """``first`` represents the group; ``others`` are shown when it is opened."""
 
     first: T
     others: tuple[T, ...] = ()
 
 
 def fold(items: Sequence[T], text: Callable[[T], str]) -> tuple[Fold[T], ...]:
-    """In the order of the first of each; ``text``: what is said of an item."""
+    """Returns the folds in the order of their first items; ``text``: the text of an item."""
     alike: dict[str, list[T]] = {}
     for item in items:
         alike.setdefault(_NUMBER.sub("#", text(item)), []).append(item)
@@ -34,7 +34,7 @@ def fold(items: Sequence[T], text: Callable[[T], str]) -> tuple[Fold[T], ...]:
 
 
 def keys_of(keys: Sequence[str | None], most: int = 3) -> str:
-    """Some of the keys, and how many more there are; empty where nothing has a key."""
+    """Lists some of the keys and the number of others; empty if no item has a key."""
     known = list(dict.fromkeys(key for key in keys if key is not None))
     more = f" and {len(known) - most:,} more" if len(known) > most else ""
     return ", ".join(known[:most]) + more

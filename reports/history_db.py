@@ -1,7 +1,7 @@
-"""A history as a report queries it: DuckDB over the Parquet parts, so that no run is too long to be drawn.
+"""Query interface of reports to a history: DuckDB over the Parquet parts, so that no run is too long to be drawn.
 
-Everything that grows with the run is counted, grouped and sampled in SQL; Python sees a bounded number of rows. A
-history may be cut short, or lack data sets that it never had: those are empty.
+SQL counts, groups and samples everything that grows with the run; Python sees a bounded number of rows. A history may
+be cut short or lack some data sets, which are then empty.
 """
 
 from typing import Final, Self
@@ -14,7 +14,7 @@ __all__ = ["Recording", "Row"]
 
 MEMORY: Final = "2GB"
 KEPT_CELLS: Final = 20_000_000
-"""A page reads few columns, so what is larger stays in its files."""
+"""A page reads few columns, so larger parts stay in their files."""
 
 
 class Recording:
@@ -24,7 +24,7 @@ class Recording:
     """
 
     def __init__(self, history: HistoryReader) -> None:
-        self.closed = history.closed is not None  # its writer came to its end
+        self.closed = history.closed is not None  # the writer finished the history
         self.operations, self.effects = history.rows("ops"), history.rows("effects")
         self.engine = DuckDB(memory=MEMORY, kept_cells=KEPT_CELLS)
         self.rows, self.columns, self.table = self.engine.rows, self.engine.columns, self.engine.table
@@ -37,7 +37,7 @@ class Recording:
         self.engine.close()
 
     def end(self) -> int:
-        """Nanoseconds from the run's begin to the last thing in its history."""
+        """Returns the nanoseconds from the run's begin to the last entry of its history."""
         row = self.rows(
             "select greatest((select coalesce(max(coalesce(ret, call)), 0) from ops), "
             "(select coalesce(max(time), 0) from faults)) as stop"

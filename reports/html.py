@@ -1,7 +1,7 @@
-"""What all pages share: one file each that loads nothing, in the colours of either theme, deaf to what it shows.
+"""Shared by all pages: self-contained HTML in two themes that is safe against hostile text.
 
-Jinja escapes all text, data is JSON in which no tag can end, and the page's content policy lets only its own scripts
-run, by their hashes.
+Jinja escapes all text, embedded JSON contains no tags, and the content security policy allows only the page's own
+scripts, by their hashes.
 """
 
 import base64
@@ -20,9 +20,9 @@ from assay.reports.palette import DARK, LIGHT, variables
 
 FOLDER: Final = Path(__file__).parent
 NAME: Final = 26
-"""Characters of a key or another name in a table; the whole is shown on hover."""
+"""Maximum characters of a key or another name in a table; the full name is shown on hover."""
 LONGEST: Final = 4_000
-"""Characters of any text in a page; the history has it whole."""
+"""Maximum characters of any text in a page; the history has the full text."""
 
 TURNING: Final = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
@@ -35,7 +35,9 @@ def environment(folder: Path = FOLDER) -> Environment:
 
 
 def harmless(value: Any) -> Any:
-    """What a template writes: text is cut in its middle, and has no character that hides, turns or moves others."""
+    """Sanitizes a value for a template: cuts text in its middle, and escapes invisible and bidirectional control
+    characters.
+    """
     if type(value) is not str:
         return value
     text = middle(value, LONGEST)
@@ -45,12 +47,12 @@ def harmless(value: Any) -> Any:
 
 
 def source(name: str) -> str:
-    """A style or a script of ours."""
+    """Returns one of the package's styles or scripts."""
     return (FOLDER / name).read_text(encoding="utf-8")
 
 
 def shell(scripts: Sequence[str], style: str, connect: str = "") -> dict[str, Any]:
-    """What every template needs; ``connect``: where the page may ask for something."""
+    """Returns the values that every template needs. ``connect``: the origin that the page may contact."""
     return {
         "scripts": [Markup(script) for script in scripts],
         "policy": policy(scripts) + (f"; connect-src {connect}" if connect else ""),
@@ -61,15 +63,15 @@ def shell(scripts: Sequence[str], style: str, connect: str = "") -> dict[str, An
 
 
 def middle(text: str, most: int = NAME) -> str:
-    """A name of at most ``most`` characters, shortened in its middle: the end distinguishes it from its neighbours."""
+    """Shortens a name in its middle to ``most`` characters, because its end distinguishes it from its neighbours."""
     tail = (most - 1) // 2
     return text if len(text) <= most else f"{text[: most - 1 - tail]}…{text[len(text) - tail :]}"
 
 
 def inline(value: Any) -> Markup:
-    """JSON inside a script element: with no ``<`` in it, neither an end tag nor a comment can begin.
+    """Returns JSON for a script element: without ``<``, neither an end tag nor a comment can begin.
 
-    Characters that turn or hide others are shown as their escapes.
+    Invisible and bidirectional control characters are shown as escapes.
     """
     text = TURNING.sub(
         lambda found: f"\\\\u{ord(found[0]):04x}", msgspec.json.encode(value, enc_hook=_builtin).decode()
@@ -78,7 +80,7 @@ def inline(value: Any) -> Markup:
 
 
 def _builtin(value: Any) -> Any:
-    """Bokeh's JSON holds numpy scalars and strings of its own types."""
+    """Converts the numpy scalars in Bokeh's JSON."""
     if hasattr(value, "item"):
         return value.item()
     raise TypeError(f"a plot holds {type(value).__name__}, which has no JSON form")

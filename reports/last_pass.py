@@ -1,7 +1,7 @@
-"""A run beside the last one of the same cell that passed: what clients did, and what was done to the system.
+"""Compares a run with the last passing run of the same cell: operations by kind, and faults.
 
-The cell is what the store's folder of the run is named for, a test with its faults, on the same kind of cluster. The
-runs before it are looked at from the latest back, by their small files; only the one that passed is opened.
+The cell is the parent folder of the run in the store (a test with its faults) on the same kind of cluster. Earlier runs
+are scanned backwards by their small files; only the passing run's history is opened.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,12 +21,12 @@ from assay.reports.history_db import Recording
 from assay.reports.series import Verb, verbs
 
 MOST_BEFORE: Final = 200
-"""Runs that are looked at."""
+"""Maximum number of earlier runs to scan."""
 
 
 @dataclass(frozen=True)
 class Pace:
-    """Operations of one kind in one run; ``rate``: how many succeeded per second of it."""
+    """Operations of one kind in one run; ``rate``: successes per second of the run."""
 
     verb: Verb
     rate: float
@@ -34,7 +34,7 @@ class Pace:
 
 @dataclass(frozen=True)
 class Struck:
-    """What faults of one kind did in one run; ``recovery``: seconds from a heal until all targets served, at most."""
+    """Faults of one kind in one run; ``recovery``: maximum seconds from a heal until all targets served."""
 
     count: int = 0
     effective: int = 0
@@ -43,7 +43,7 @@ class Struck:
 
 @dataclass(frozen=True)
 class Summary:
-    """What is compared of a run, by kind of operation and by fault."""
+    """The compared values of a run, by kind of operation and by fault."""
 
     paces: dict[str, Pace]
     struck: dict[str, Struck]
@@ -51,7 +51,7 @@ class Summary:
 
 @dataclass(frozen=True)
 class Comparison:
-    """``name``: the folder of the run that passed, beside this run's; rows are of this run, then of that one."""
+    """``name``: the folder of the passing run. Each row has the values of this run, then of the passing one."""
 
     name: str
     started: str | None
@@ -61,7 +61,7 @@ class Comparison:
 
 
 def compared(run_dir: Path, files: RunFiles, here: Summary) -> Comparison | None:
-    """With the last run before this one that passed; None when there is none that can be read."""
+    """Compares with the last passing run before this one; None if there is none that can be read."""
     for path, other in _before(run_dir, files):
         try:
             with Recording(HistoryReader(path / "history", optional=tuple(SCHEMAS))) as recording:
@@ -83,7 +83,7 @@ def compared(run_dir: Path, files: RunFiles, here: Summary) -> Comparison | None
 
 
 def summary(end: int, counted: Sequence[Verb], bands: Sequence[FaultBand]) -> Summary:
-    """``end`` in nanoseconds."""
+    """Summarizes a run; ``end`` in nanoseconds."""
     seconds = max(end, 1) / NANOSECONDS
     struck: dict[str, Struck] = {}
     for band in bands:
@@ -99,7 +99,7 @@ def summary(end: int, counted: Sequence[Verb], bands: Sequence[FaultBand]) -> Su
 
 
 def _before(run_dir: Path, files: RunFiles) -> Iterator[tuple[Path, RunFiles]]:
-    """Runs of the cell that passed, the latest first. Folders are named for when a run began."""
+    """Yields earlier passing runs of the cell, the latest first. Folder names are start times."""
     try:
         names = sorted((path.name for path in run_dir.parent.iterdir() if path.name < run_dir.name), reverse=True)
     except OSError:

@@ -1,10 +1,10 @@
-"""Who led what, when: drawn from the nodes' own event logs, so each node's belief on its own shifted clock.
+"""Leadership over time, from the nodes' own event logs: each node's belief, by its own shifted clock.
 
-Of a system without event logs it is what it answered when it was asked, once a second.
+For a system without event logs, the data are its answers to a query once a second.
 
-A node leads from its ``became-leader`` until another node's for the same key (then it is *superseded*), but it may not
-know: it goes on believing until it says that it follows, resigns, begins a new life, or is killed. The time in between
-is kept apart, because that is where stale leaders accept what will be lost. Nothing here proves anything.
+A node leads from its ``became-leader`` until another node's for the same key: then it is *superseded*. It may not know,
+and still believes that it leads until it follows, resigns, restarts or is killed. This last interval is drawn
+separately, because then a stale leader accepts records that will be lost. The plot proves nothing.
 """
 
 import re
@@ -20,7 +20,7 @@ MOST_LANES: Final = 12
 MOST_KEYS: Final = 120
 MOST_EVENTS: Final = 5_000
 ABOUT: Final = 200_000_000
-"""Nanoseconds within which partitions change their leaders together."""
+"""Maximum difference in nanoseconds between leader changes that count as simultaneous."""
 CONTROLLER: Final = "controller"
 _BEGINS: Final = {"became-leader": False, "seen-leading": False, "became-controller": True}
 _ENDS: Final = {"became-follower": False, "seen-gone": False, "resigned-controller": True}
@@ -41,8 +41,8 @@ class Reign:
 
 @dataclass(frozen=True)
 class Leadership:
-    """``lanes`` from top to bottom; ``omitted`` keys are not drawn; ``cut``: nor are the run's later changes.
-    ``folded``: the keys for which a lane stands beside its own.
+    """``lanes`` from top to bottom. ``omitted``: number of keys not drawn. ``cut``: the run's later changes are
+    missing. ``folded``: the further keys that a lane represents.
     """
 
     lanes: tuple[str, ...] = ()
@@ -52,16 +52,16 @@ class Leadership:
     omitted: int = 0
     cut: bool = False
     asked: bool = False
-    """It is what the system answered, and not what nodes said by themselves."""
+    """Whether the data are the system's answers rather than event logs."""
 
     def label(self, lane: str) -> str:
-        """With how many keys more it stands for: ``__consumer_offsets-0 +16``."""
+        """Returns the label with the number of further keys: ``__consumer_offsets-0 +16``."""
         return f"{lane} +{len(self.folded[lane])}" if lane in self.folded else lane
 
 
 def leadership(recording: Recording, faults: Sequence[FaultBand], wanted: Sequence[str], end: int) -> Leadership:
-    """``wanted``: keys to draw first, those of the findings; then come those of which clients know, each for itself,
-    and of the others those that were led alike as one.
+    """Computes the lanes. ``wanted``: the keys of the findings, which come first; keys that clients used follow. Each
+    of these has a lane; other keys with equal leadership share one.
     """
     asked = bool(recording.rows("select 1 from events where event = 'seen-leading' limit 1"))
     leaders = "select distinct key from events where event in ('became-leader', 'seen-leading') and key is not null"
@@ -90,8 +90,8 @@ def leadership(recording: Recording, faults: Sequence[FaultBand], wanted: Sequen
 
 
 def alike(keys: Sequence[str], alone: Collection[str], reigns: Sequence[Reign]) -> dict[str, tuple[str, ...]]:
-    """Keys, and of each the others for which it stands: partitions of one topic led by the same nodes at about the same
-    times. One that is to be ``alone`` stands for itself.
+    """Groups keys whose partitions of one topic had the same leaders at about the same times. Returns for each first
+    key the others that it represents. A key in ``alone`` is never grouped.
     """
     of: dict[str, list[Reign]] = {key: [] for key in keys}
     for reign in reigns:
@@ -126,7 +126,7 @@ def _same(these: Sequence[Reign], those: Sequence[Reign]) -> bool:
 
 
 def reigns_of(rows: Iterable[Row], deaths: Sequence[tuple[int, str]], end: int) -> list[Reign]:
-    """From events in the order of their times; ``deaths``: when a node's process was killed."""
+    """Computes reigns from events in the order of their times; ``deaths``: when a node's process was killed."""
     begins: dict[str, list[Row]] = defaultdict(list)
     doubts: dict[tuple[str, str], list[int]] = defaultdict(list)
     lives: dict[str, list[int]] = defaultdict(list)
@@ -156,7 +156,7 @@ def reigns_of(rows: Iterable[Row], deaths: Sequence[tuple[int, str]], end: int) 
 
 
 def natural(text: str) -> list[tuple[int, str]]:
-    """A sort key by which ``orders-2`` comes before ``orders-10``."""
+    """Returns a sort key that puts ``orders-2`` before ``orders-10``."""
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", text)]
 
 
@@ -165,6 +165,6 @@ def _lane(row: Row, controller: bool) -> str:
 
 
 def deaths(faults: Sequence[FaultBand]) -> list[tuple[int, str]]:
-    """When whose process ended."""
+    """Returns the time and node of each process that a fault ended."""
     return [(band.injected, node) for band in faults if band.injected is not None and band.ended_at_once
             for node in band.targets]  # fmt: skip

@@ -1,9 +1,12 @@
-"""When a line of a log was written, by what it says itself, in the formats of other people's software.
+"""Parses the time of a log line in the formats of common software.
 
-ISO 8601 as most write it, in brackets or after ``time=``, with a space or slashes; Redis, glog, syslog of both kinds,
-Apache, Tomcat, Go, MariaDB; seconds, milliseconds, microseconds or nanoseconds since 1970; and JSON with one of these
-below a usual name. A time without a zone is taken to be UTC, which is what machines of a test go by; one without a
-year to be of the year that brings it nearest to the run.
+- ISO 8601 in its usual variants, in brackets or after ``time=``, with a space or slashes
+- Redis, glog, both kinds of syslog, Apache, Tomcat, Go, MariaDB
+- seconds, milliseconds, microseconds or nanoseconds since 1970
+- JSON with one of these under a usual name
+
+A time without a zone counts as UTC, which test machines use. A time without a year gets the year that brings it nearest
+to the run.
 """
 
 import re
@@ -21,7 +24,7 @@ _BEFORE: Final = (
     r"(?:<\d+>1 )?[^A-Za-z\d]*(?P<process>\d+(?::[A-Z]\b)?)?(?(process)[^A-Za-z\d]+)"
     r"(?:(?:time|ts|timestamp|t|date)=)?[\"'\[(]*"
 )
-"""Syslog's priority, brackets, a process's number, a field's name: what may stand before a time of the line's own."""
+"""Prefixes of a line's time: syslog's priority, brackets, a process number, a field name."""
 _AFTER: Final = r"(?P<after>[\"'\])]*[:,]?(?:\s+.*)?)"
 
 _FORMS: Final = tuple(
@@ -39,13 +42,13 @@ _LEVELS: Final = ("level", "lvl", "severity", "levelname", "s")
 _MESSAGES: Final = ("msg", "message", "event", "text")
 _HALF_A_YEAR: Final = timedelta(days=183)
 _STEPS: Final = {10: 1, 13: 1_000, 16: 1_000_000, 19: 1_000_000_000}
-"""Digits of a time since 1970 in this century, and how many of its units are a second."""
+"""Digits of a time since 1970 in this century, and the number of its units per second."""
 
 
 def written(line: str, about: float) -> tuple[float | None, str]:
-    """The time that ``line`` says, in seconds since 1970, and the line without it; None where it says none.
+    """Returns the time of ``line`` in seconds since 1970 (None if it has none), and the rest of the line.
 
-    ``about``: a time of the run, for what says no year.
+    ``about``: a time of the run, for formats without a year.
     """
     if line.startswith("{") and (found := _of_json(line, about)) is not None:
         return found
@@ -84,7 +87,7 @@ def _zone(text: str | None) -> timezone:
 
 
 def _of_json(line: str, about: float) -> tuple[float, str] | None:
-    """A line that is an object with a time; the words are its level and message, and then all else that it has."""
+    """Parses a JSON object with a time; the text is its level and message, followed by all other fields."""
     try:
         fields = msgspec.json.decode(line, type=dict[str, Any])
     except (msgspec.MsgspecError, RecursionError):
@@ -92,7 +95,7 @@ def _of_json(line: str, about: float) -> tuple[float, str] | None:
     for name in _TIMES:
         value = fields.get(name)
         if isinstance(value, dict):
-            value = value.get("$date")  # MongoDB's
+            value = value.get("$date")  # MongoDB's format
         text = value if isinstance(value, str) else _plain(value)
         time = None if text is None else written(text, about)[0]
         if time is not None:
@@ -111,7 +114,7 @@ def _taken(fields: dict[str, Any], names: tuple[str, ...], shown: Callable[[str]
 
 
 def _plain(value: Any) -> str | None:
-    """As JSON; a number without an exponent."""
+    """Formats a value as JSON, and a number without an exponent."""
     if value is None or isinstance(value, bool):
         return None
     if isinstance(value, float):

@@ -1,8 +1,8 @@
-"""What a report says, before it is drawn: a run's folder read into one frozen value.
+"""Content of a report before it is drawn: a run's folder read into one frozen value.
 
-The functional core of the page. Everything in it is bounded, however long the run was: points of a series, bars of
-the lanes, findings with their operations, faults. A run that was cut short, has no verdict, no history, or a damaged
-one, still makes a report, which says so.
+The page's functional core. Everything in it is bounded, however long the run was: points of a series, bars, findings
+with their operations, faults. A run that was cut short, or whose verdict or history is missing or damaged, still has a
+report, which says so.
 """
 
 from collections import Counter
@@ -31,14 +31,14 @@ from assay.reports.series import Complaint, Series, Sharing, Verb, complaints, s
 from assay.reports.zookeeper import Agreement, agreement
 
 MOST_FINDINGS: Final = 120
-"""Findings shown on a page, of all anomalies together."""
+"""Maximum number of findings on a page, for all anomalies together."""
 MOST_NAMED: Final = 1_000
-"""Operations listed under findings; those of later findings are counted only."""
+"""Maximum number of operations listed under findings; operations of later findings are only counted."""
 
 
 @dataclass(frozen=True)
 class FindingView:
-    """One finding and what the history has of it. ``start``, ``stop`` (ns): the window in which it lies."""
+    """A finding with its data from the history. ``start``, ``stop`` (ns): the window that contains it."""
 
     number: int
     anomaly: str
@@ -53,16 +53,16 @@ class FindingView:
     faults: tuple[FaultBand, ...]
     operations: tuple[OperationRow, ...]
     unlisted: int
-    """Operations involved that are not listed."""
+    """Number of involved operations that are not listed."""
     also: tuple[Finding, ...]
-    """Findings of the same cause, which are shown beneath it alone."""
+    """Findings of the same cause, shown only beneath this one."""
     start: int | None
     stop: int | None
 
 
 @dataclass(frozen=True)
 class AnomalyGroup:
-    """All findings of one anomaly; ``count`` of them were found, of which ``findings`` are shown."""
+    """All findings of one anomaly; ``count`` were found, ``findings`` are shown."""
 
     name: str
     meaning: str | None
@@ -70,7 +70,7 @@ class AnomalyGroup:
     count: int
     findings: tuple[FindingView, ...]
     beneath: int = 0
-    """How many are shown beneath findings of the same cause."""
+    """Number of findings shown beneath others of the same cause."""
 
     @property
     def omitted(self) -> int:
@@ -78,13 +78,13 @@ class AnomalyGroup:
 
     @property
     def folds(self) -> tuple[Fold[FindingView], ...]:
-        """The findings, those that say the same of many keys as one."""
+        """The findings, with equal claims about many keys folded."""
         return fold(self.findings, lambda finding: finding.claim)
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """What the history says; ``end`` in nanoseconds. ``phases``: when sentinel and drain began."""
+    """Data of the history; ``end`` in nanoseconds. ``phases``: begin of sentinel and drain."""
 
     end: int
     closed: bool
@@ -100,13 +100,13 @@ class Recorded:
     agreement: Agreement
     log: LogLines
     moment: int | None
-    """Where to look first: at the first finding, else at the first fault."""
+    """Initial time of the log view: the first finding, otherwise the first fault."""
     lanes: Lanes
     phases: Mapping[str, int]
     through: Mapping[str, str]
-    """By worker, the node through which its clients reached the system, where that is known."""
+    """Node through which a worker's clients reached the system, by worker, if known."""
     edn: bytes | None
-    """All operations as :mod:`assay.reports.edn_export` writes them, compressed; None where they are too many."""
+    """All operations in the format of :mod:`assay.reports.edn_export`, compressed; None if there are too many."""
 
     @property
     def summary(self) -> Summary:
@@ -115,8 +115,8 @@ class Recorded:
 
 @dataclass(frozen=True)
 class Report:
-    """One run. ``recorded`` None: there is no operation to draw. ``problems``: what could not be read or done.
-    ``earlier``: beside the last run of its cell that passed; None where it passed itself, or there is none.
+    """A run's report. ``recorded`` None: there is no operation to draw. ``problems``: what could not be read or done.
+    ``earlier``: comparison with the last passing run of its cell; None if there is none, or this run passed.
     """
 
     name: str
@@ -135,12 +135,12 @@ class Report:
 
 
 def read(run_dir: Path, history: HistoryReader | None = None) -> Report:
-    """Never raises for what a folder lacks or holds damaged; raises ``FileNotFoundError`` when there is no folder.
+    """Reads a run's folder. Missing or damaged files never raise; a missing folder raises ``FileNotFoundError``.
 
     ``history``: that of the run, if the caller has it open.
     """
     if not run_dir.is_dir():
-        raise FileNotFoundError(f"{run_dir} is not a folder: a report is made of a run's folder")
+        raise FileNotFoundError(f"{run_dir} is not a folder; a report needs a run's folder")
     files = read_files(run_dir)
     problems = list(files.problems)
     judgement = files.judgement
@@ -174,7 +174,7 @@ def read(run_dir: Path, history: HistoryReader | None = None) -> Report:
 def groups(
     judgement: Judgement, shown: Sequence[Finding], rows: Mapping[int, OperationRow], faults: Sequence[FaultBand]
 ) -> tuple[AnomalyGroup, ...]:
-    """The anomalies in the order of their first finding; those without a finding on the page come last."""
+    """Returns the anomalies in the order of their first finding; those without a finding on the page come last."""
     by_id = {band.id: band for band in faults}
     views: dict[str, list[FindingView]] = {finding.anomaly: [] for finding in shown}
     listed: set[int] = set(_named(shown))
@@ -196,7 +196,7 @@ def groups(
 
 
 def _shown(judgement: Judgement | None) -> tuple[Finding, ...]:
-    """At most ``MOST_FINDINGS``, the first of each anomaly before the second of any."""
+    """Returns at most ``MOST_FINDINGS``, the first of each anomaly before the second of any."""
     if judgement is None:
         return ()
     rank: dict[str, int] = {}
@@ -211,7 +211,7 @@ def _shown(judgement: Judgement | None) -> tuple[Finding, ...]:
 
 
 def _named(shown: Sequence[Finding]) -> list[int]:
-    """Operations that findings name, each once, those of the first finding first, at most ``MOST_NAMED``."""
+    """Returns the operations that findings name, each once, in the order of findings, at most ``MOST_NAMED``."""
     return list(dict.fromkeys(index for finding in shown for index in finding.operations))[:MOST_NAMED]
 
 
@@ -286,7 +286,7 @@ def _recorded(
 
 
 def _moments(shown: Sequence[Finding], rows: Mapping[int, OperationRow], faults: Sequence[FaultBand]) -> list[int]:
-    """Where something happened, findings first: at most some hundred times."""
+    """Returns times of findings and faults, findings first: at most a few hundred."""
     found = [finding.time for finding in shown if finding.time is not None]
     found += [rows[index].call for finding in shown for index in finding.operations[:2] if index in rows]
     for band in faults:

@@ -1,7 +1,7 @@
-"""What the nodes said, in their event logs and in their processes' own, on the run's axis: for the reader to look up.
+"""The nodes' event logs and process logs on the run's time axis, for the reader to look up.
 
-Nodes' clocks are taken to be the harness's, so lines of different nodes stand in an order that explains and never
-proves. Of a long run the lines nearest to a finding or to a change of a fault are kept, at most ``MOST_LINES``.
+Nodes' clocks are assumed to agree with the harness's, so the order of lines of different nodes explains, but proves
+nothing. A long run keeps at most ``MOST_LINES`` lines: those nearest to a finding or to a change of a fault.
 """
 
 import enum
@@ -22,20 +22,19 @@ from assay.reports.log_times import written
 MOST_LINES: Final = 5_000
 MOST_EVENTS: Final = 50_000
 LONGEST: Final = 240
-"""Characters of a line that are kept."""
+"""Maximum characters of a line."""
 TAIL: Final = 4 << 20
-"""Bytes of one log file that are read, its last."""
+"""Maximum bytes read of one log file, from its end."""
 VIRTUAL: Final = re.compile(r"\s*(\d+\.\d{6}) (.*)")
 
 
 GROWTH: Final = "growth.json"
-"""In ``logs/``: by node, by the name of its log, moments of the loop with the size then
-(``cluster/ssh/log_sizes.py``)."""
+"""In ``logs/``, by node and log file name: loop times with the file's size then (``cluster/ssh/log_sizes.py``)."""
 _GROWN: Final = msgspec.json.Decoder(dict[str, dict[str, list[tuple[float, int]]]])
 
 
 class Placed(enum.Enum):
-    """By what a line has its place: the time that it says; when it had arrived; the line after it in its file."""
+    """Source of a line's time: its own text, its arrival, or a neighbouring line of its file."""
 
     OWN = 0
     ARRIVAL = 1
@@ -44,7 +43,7 @@ class Placed(enum.Enum):
 
 @dataclass(frozen=True)
 class LogLine:
-    """One line; ``time`` in nanoseconds since the run began. ``event``: from an event log."""
+    """A line; ``time`` in nanoseconds since the run began. ``event``: from an event log."""
 
     time: int
     node: str
@@ -55,9 +54,9 @@ class LogLine:
 
 @dataclass(frozen=True)
 class LogLines:
-    """Sorted by time, and lines of one time as they stand in their file. ``omitted``: how many more lines there were.
+    """Lines sorted by time; lines of equal time keep the order of their file. ``omitted``: number of further lines.
 
-    ``timeless``: files of which nothing says when any line was written.
+    ``timeless``: files without any information about the times of their lines.
     """
 
     lines: tuple[LogLine, ...] = ()
@@ -65,12 +64,14 @@ class LogLines:
     timeless: tuple[str, ...] = ()
 
     def any(self, placed: str) -> bool:
-        """Whether a line has its place by this: ``ARRIVAL``."""
+        """Whether any line's time has this source, such as ``ARRIVAL``."""
         return any(line.placed is Placed[placed] for line in self.lines)
 
 
 def node_logs(recording: Recording, logs: Path, origin: Origin | None, moments: Sequence[int]) -> LogLines:
-    """``logs``: the run's ``logs/``; without ``origin`` its files cannot be placed, and only events are shown."""
+    """Reads events and log files. ``logs``: the run's ``logs/``; without ``origin`` only events have a time and are
+    shown.
+    """
     found, timeless = [*_events(recording)], []
     if origin is not None:
         for path in sorted(logs.glob("*/*.log")):
@@ -87,9 +88,12 @@ def node_logs(recording: Recording, logs: Path, origin: Origin | None, moments: 
 
 
 def read_log(path: Path, node: str, origin: Origin) -> Iterator[LogLine]:
-    """Lines in their order. One that says no time is part of the line before it that says one, as a traceback is, if
-    both had arrived at the same look, or if that is not known. Else it has the time by which it had arrived; or, if no
-    one knows, that of the first line after it that has any.
+    """Yields lines in order. A line without a time is handled as follows:
+
+    1. It continues the line before it (like a traceback), if that has a time of its own, and both arrived together or
+       the arrival is unknown.
+    2. Otherwise it has the time of its arrival, if known.
+    3. Otherwise it has the time of the first later line that has any, or of the last line.
     """
     arrivals = _Arrivals.of(path, origin)
     last: LogLine | None = None
@@ -121,14 +125,14 @@ def read_log(path: Path, node: str, origin: Origin) -> Iterator[LogLine]:
 
 @dataclass(frozen=True)
 class _Arrivals:
-    """When how much of a file was there: times in nanoseconds since the run began, and sizes, both rising."""
+    """Sizes of a file over time: times in nanoseconds since the run began, and sizes, both ascending."""
 
     times: Sequence[int] = ()
     sizes: Sequence[int] = ()
 
     @classmethod
     def of(cls, path: Path, origin: Origin) -> Self:
-        """Nothing where it was not recorded, or where the file became shorter: then no size says what of it is old."""
+        """Reads the sizes. Empty if they were not recorded, or if the file shrank, because sizes are then ambiguous."""
         try:
             known = _GROWN.decode((path.parents[1] / GROWTH).read_bytes())
         except (OSError, msgspec.MsgspecError):
@@ -140,13 +144,13 @@ class _Arrivals:
         return cls([int((moment - origin.loop) * NANOSECONDS) for moment, _ in looks], sizes)
 
     def at(self, end: int) -> int | None:
-        """By when all up to this byte had arrived; None where no look says so."""
+        """Returns when all bytes up to ``end`` had arrived; None if unknown."""
         place = bisect_left(self.sizes, end)
         return self.times[place] if place < len(self.times) else None
 
 
 def _lines(path: Path) -> Iterator[tuple[str, int]]:
-    """Each line with the place in the file at which it ends, of the file's tail."""
+    """Yields each line of the file's tail with the offset of its end."""
     start, data = _tail(path)
     whole = data.split(b"\n")
     for number, line in enumerate(whole):
@@ -184,11 +188,11 @@ COLUMNS: Final = (
     ("in sync", "isr"),
     ("out of sync", "osr"),
 )
-"""What stands before each, if it has a value."""
+"""Label and name of each column, shown if it has a value."""
 
 
 def _tail(path: Path) -> tuple[int, bytes]:
-    """Whole lines, and where they begin in the file."""
+    """Returns the file's tail in whole lines, and its offset in the file."""
     try:
         with path.open("rb") as file:
             start = max(0, file.seek(0, 2) - TAIL)
@@ -201,6 +205,6 @@ def _tail(path: Path) -> tuple[int, bytes]:
 
 
 def _distance(moments: Sequence[int], time: int) -> int:
-    """To the nearest of some sorted moments."""
+    """Returns the distance to the nearest of some sorted times."""
     place = bisect_left(moments, time)
     return min(abs(moments[index] - time) for index in (place - 1, place) if 0 <= index < len(moments))

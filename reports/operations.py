@@ -1,7 +1,7 @@
 """Operations as rows and as bars: all that a finding names, and a sample of the rest.
 
-A run has more operations than a page can show. It draws those that findings name, those that
-ran at about the same time, and every k-th of the others; it always says how many of how many are shown.
+A run has more operations than a page can show. The page draws the operations that findings name, those that ran at
+about the same time, and every k-th of the others. It always states how many of the total are shown.
 """
 
 from collections.abc import Collection, Sequence
@@ -12,22 +12,22 @@ from assay.reports.history_db import Recording, Row
 
 MOST_LANES: Final = 24
 MOST_COMPLETE: Final = 7_000
-"""A run of at most so many operations is drawn whole."""
+"""A run with at most this many operations is drawn completely."""
 MOST_AROUND: Final = 2_000
 MOST_SAMPLED: Final = 2_000
 MARGIN: Final = 100_000_000
 """Nanoseconds before and after a named operation that count as the same time."""
 
 TEXT: Final = 600
-"""Characters of an argument or a result in a table; in a bar's label fewer."""
+"""Maximum characters of an argument or a result in a table; ``LABEL`` is that of a bar's label."""
 LABEL: Final = 72
 
 
 @dataclass(frozen=True)
 class OperationRow:
-    """One operation; times in nanoseconds since the run began, ``ret`` None for any time from ``call`` on, or never.
+    """An operation; times in nanoseconds since the run began. ``ret`` None: it may have ended at any time, or never.
 
-    Long texts are cut, and end in an ellipsis then.
+    Long texts are cut and end in an ellipsis.
     """
 
     index: int
@@ -45,18 +45,18 @@ class OperationRow:
 
 @dataclass(frozen=True)
 class Bar:
-    """One operation in the lane of its worker, ``stop`` (ns) being its ``ret``, or the call after one without."""
+    """An operation in the lane of its worker. ``stop`` (ns): its ``ret``, or the worker's next call without one."""
 
     row: OperationRow
     lane: int
     stop: int
     named: bool
-    """A finding names it."""
+    """Whether a finding names it."""
 
 
 @dataclass(frozen=True)
 class Lanes:
-    """``workers`` from top to bottom. ``operations`` and ``all_workers``: how many the run has."""
+    """``workers`` from top to bottom. ``operations`` and ``all_workers``: totals of the run."""
 
     workers: tuple[str, ...]
     bars: tuple[Bar, ...]
@@ -69,7 +69,7 @@ class Lanes:
 
 
 def find(recording: Recording, indexes: Collection[int]) -> dict[int, OperationRow]:
-    """The operations that the history has of these, by index."""
+    """Returns the operations with these indexes that the history has, by index."""
     if not indexes:
         return {}
     found = recording.rows(f"select {_columns(TEXT)} from ops where list_contains(?, index)", [sorted(set(indexes))])
@@ -77,7 +77,7 @@ def find(recording: Recording, indexes: Collection[int]) -> dict[int, OperationR
 
 
 def lanes(recording: Recording, named: Sequence[OperationRow], end: int) -> Lanes:
-    """The bars to draw; ``named``: the operations of the findings, the most important first."""
+    """Returns the bars to draw; ``named``: the operations of the findings, the most important first."""
     known = recording.rows("select worker, count(*) as total from ops group by worker order by min(index), worker")
     suspects = dict.fromkeys(row.worker for row in named)
     order = {row["worker"]: number for number, row in enumerate(known)}
@@ -99,7 +99,7 @@ def lanes(recording: Recording, named: Sequence[OperationRow], end: int) -> Lane
 
 
 def merged(spans: Collection[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Disjoint closed intervals that cover the same moments, in order."""
+    """Returns disjoint closed intervals that cover the same moments, in order."""
     joined: list[tuple[int, int]] = []
     for start, stop in sorted(spans):
         if joined and start <= joined[-1][1]:
@@ -117,8 +117,8 @@ def operation(row: Row) -> OperationRow:
 
 
 def _choose(recording: Recording, workers: Sequence[str], named: Sequence[OperationRow], total: int) -> None:
-    """Makes the table ``chosen``: all, or at most the two limits and the named ones."""
-    # Times and indexes only: texts are read for the chosen ones alone.
+    """Creates the table ``chosen``: all operations, or the named ones and at most both limits."""
+    # Only times and indexes are copied, because texts are needed for the chosen operations alone.
     recording.table("lane", "select index, worker, call, ret from ops where list_contains(?, worker)", [list(workers)])
     if total <= MOST_COMPLETE:
         recording.table("chosen", "select index from lane")

@@ -5,7 +5,7 @@
   const data = holder ? JSON.parse(holder.textContent) : null;
   let doc = null;
 
-  // The address holds the moment that is looked at, and can be passed on: #t=14.2&op=4881.
+  // The address holds the chosen moment, for sharing: #t=14.2&op=4881.
   function remember(place) {
     try { history.replaceState(null, "", "#" + place); } catch { /* a page in a frame may not */ }
   }
@@ -31,7 +31,7 @@
     rows[0].scrollIntoView({ block: "center" });
   }
 
-  // A folded row is not printed, so all are opened for that long.
+  // Folded rows are not printed, so all are open while printing.
   let unfolded = [], theme;
   addEventListener("beforeprint", () => {
     unfolded = [...document.querySelectorAll("details:not([open])")];
@@ -88,7 +88,7 @@
     show(middle + shift * half - half * factor, middle + shift * half + half * factor);
   }
 
-  // What the nodes said around the chosen moment: a window over the sorted lines, which are far too many to show.
+  // Log lines around the chosen moment: a window over the sorted lines, which are far too many to show.
   const log = data && data.log;
   const SHOWN = 40;
   let moment = null, first = 0, listed = [];
@@ -181,7 +181,7 @@
     if (line) choose(Number(line.dataset.time));
   });
   if (data) {
-    // A click that ends a drag has zoomed.
+    // Ignores the click that ends a drag, because the drag has zoomed.
     const plot = document.getElementById("plot");
     let down = 0;
     plot.addEventListener("pointerdown", (event) => { down = event.clientX; }, true);

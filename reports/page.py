@@ -1,8 +1,8 @@
-"""The report page of one run: one HTML file that needs nothing else, to be looked at rather than read.
+"""The report page of a run: a self-contained HTML file.
 
 ``render`` reads the run's folder (``assay.reports.model``), draws the timeline (``assay.reports.timeline``) and fills
-the template. Values come from the system under test and may be hostile; ``assay.reports.html`` says what keeps them
-from being more than text, so that even a mistake here would not execute what a system wrote.
+the template. Values come from the system under test and may be hostile; ``assay.reports.html`` neutralizes them, and
+its content security policy would stop a script even after a mistake here.
 """
 
 import base64
@@ -33,16 +33,16 @@ from assay.reports.roles import Roles
 from assay.reports.timeline import Timeline, timeline
 
 SHOWN: Final = 3
-"""Findings of one anomaly that are in view; the others unfold."""
+"""Number of findings of one anomaly that are visible; the others unfold."""
 LONG: Final = 110
-"""Characters of an argument or a result that are shown at once; the rest unfolds."""
+"""Number of characters of an argument or a result that are visible; the rest unfolds."""
 
 
 def render(run_dir: Path, history: HistoryReader | None = None) -> Path:
-    """Writes ``report.html`` into the run's folder, in one step, and returns its path.
+    """Writes ``report.html`` atomically into the run's folder, and returns its path.
 
     ``history``: that of the run, if the caller has it open.
-    Raises ``FileNotFoundError`` when there is no such folder, ``OSError`` when it cannot be written.
+    Raises ``FileNotFoundError`` if there is no such folder, ``OSError`` if the page cannot be written.
     """
     target = run_dir / "report.html"
     write_atomically(target, page(read(run_dir, history)).encode())
@@ -50,7 +50,7 @@ def render(run_dir: Path, history: HistoryReader | None = None) -> Path:
 
 
 def page(report: Report) -> str:
-    """The HTML text of a report."""
+    """Returns the HTML text of a report."""
     drawn = None if report.recorded is None else timeline(report, report.recorded)
     scripts = _scripts() if drawn is not None else []
     scripts.append(html.source("page.js"))
@@ -84,12 +84,12 @@ def _environment() -> Environment:
 
 
 def seconds(time: int | None, decimals: int = MILLISECONDS) -> str:
-    """Nanoseconds since the run began, as ``14.203 s``."""
+    """Formats nanoseconds since the run began as ``14.203 s``."""
     return "—" if time is None else f"{in_seconds(time, decimals)} s"
 
 
 def gantt(row: OperationRow, finding: FindingView) -> list[tuple[str, float, float]]:
-    """Marks in the window of a finding: kind (``fault`` or an outcome), left and width in per cent of it."""
+    """Returns marks in a finding's window: kind (``fault`` or an outcome), left and width in per cent."""
     assert finding.start is not None, "a finding with an operation has a window"
     assert finding.stop is not None, "a finding with an operation has a window"
     margin = max((finding.stop - finding.start) // 12, 50_000)
@@ -109,7 +109,7 @@ def gantt(row: OperationRow, finding: FindingView) -> list[tuple[str, float, flo
 
 
 def _decimals(finding: FindingView) -> int:
-    """How many digits the times of this finding need to differ: its own, those of its operations and of faults."""
+    """Returns the number of digits that distinguish all times of this finding, its operations and its faults."""
     times = [finding.start, finding.stop, finding.since, finding.until]
     times += [time for row in finding.operations for time in (row.call, row.ret)]
     times += [time for band in finding.faults for time in (band.injected, band.healed)]
@@ -121,23 +121,23 @@ def lasting(band: FaultBand, decimals: int) -> str:
 
 
 def injection(band: FaultBand) -> str:
-    """When it was injected: ``1.480 – 1.512 s``, from its begin to when it was complete, where these differ."""
+    """Formats the injection: ``1.480 – 1.512 s`` from its begin to its completion, if these differ."""
     if band.start is None or seconds(band.start) == seconds(band.injected):
         return seconds(band.injected)
     return f"{in_seconds(band.start)} – {seconds(band.injected)}"
 
 
 def _lead(report: Report) -> str:
-    """The one sentence to be read first."""
+    """Returns the first sentence of the page."""
     judgement = report.judgement
     if judgement is None:
-        # The last line of a traceback is the error; the whole stands below.
+        # The last line of a traceback is the error; the full text is below.
         lines = (report.files.run.problem or "it did not come to its end.").strip().splitlines() or [""]
         return f"This run has no verdict: {lines[-1][:300]}"
     if judgement.verdict is Verdict.FAIL:
         return report.findings[0].claim if report.findings else "The contract was broken; no finding says where."
     if judgement.verdict is Verdict.UNKNOWN:
-        # The first line says what it is; a traceback may follow.
+        # The first line states the reason; a traceback may follow.
         reasons = judgement.unknown or ("The evidence carries neither answer.",)
         return reasons[0].strip().partition("\n")[0]
     clear = sum(1 for check in report.checks if check.rows)
@@ -149,7 +149,7 @@ def _lead(report: Report) -> str:
 
 
 def _sentence(text: str) -> str:
-    """With a capital, if it begins with a word; the name of a node or a key stays as it is."""
+    """Capitalizes a leading word; the name of a node or a key stays as it is."""
     first = text.split(" ", 1)[0]
     return text[:1].upper() + text[1:] if first.isalpha() and first.islower() else text
 
@@ -166,7 +166,7 @@ def _took(report: Report) -> str | None:
 
 
 def _described(report: Report) -> list[tuple[str, list[tuple[str, str]]]]:
-    """What the run was done with: the sections of ``settings.json``, each as lines."""
+    """Returns the sections of ``settings.json``, each as lines."""
     return [
         (name, [(str(key), _plain(inner)) for key, inner in value.items()])
         for name, value in report.files.settings.items()
@@ -185,7 +185,7 @@ def _plain(value: Any) -> str:
 
 
 def _moment(text: str | None) -> str:
-    """An ISO 8601 time as ``2026-01-02 03:04:05 UTC``; as it is when it is none."""
+    """Formats an ISO 8601 time as ``2026-01-02 03:04:05 UTC``; other text stays as it is."""
     if text is None:
         return "—"
     try:
@@ -207,7 +207,7 @@ def _said(finding: Finding) -> str:
 
 
 def _moment_link(row: OperationRow) -> str:
-    """The address of a moment in this page, which can be passed on."""
+    """Returns the address of a moment in this page, for sharing."""
     return f"#t={in_seconds(row.call, MILLISECONDS)}&op={row.index}"
 
 
@@ -216,7 +216,7 @@ def _pace(pace: Pace | None) -> str:
 
 
 def _amiss(pace: Pace | None) -> str:
-    """The share of operations that failed, or of which no one knows."""
+    """Returns the share of operations that failed or are indeterminate."""
     return "—" if pace is None or not pace.verb.total else f"{(pace.verb.total - pace.verb.ok) / pace.verb.total:.1%}"
 
 
@@ -225,12 +225,12 @@ def _duration(value: float | None) -> str:
 
 
 def _edn(recorded: Recorded | None) -> Markup | None:
-    """In base64, in which there is no character that HTML knows."""
+    """Encodes in base64, which needs no escapes in HTML."""
     return None if recorded is None or recorded.edn is None else Markup(base64.b64encode(recorded.edn).decode())
 
 
 def _plot(drawn: Timeline, report: Report) -> dict[str, Any]:
-    """What the page's script needs: the plot, and where each finding lies in it."""
+    """Returns the data of the page's script: the plot, and the position of each finding in it."""
     row_of = {index: row for row, index in enumerate(drawn.order)}
     findings = {
         str(finding.number): {
@@ -256,9 +256,9 @@ def _plot(drawn: Timeline, report: Report) -> dict[str, Any]:
 
 
 def _log(recorded: Recorded, roles: Roles) -> dict[str, Any]:
-    """The nodes' lines for the script: seconds, node, whether an event, text, and by what it is placed.
+    """Returns the log lines for the script: seconds, node, whether an event, text, and source of the time.
 
-    ``roles``: of each node the role's name and class, where there are several.
+    ``roles``: name and class of each node's role, if there are several roles.
     """
     nodes = sorted({line.node for line in recorded.log.lines}, key=natural)
     place = {node: number for number, node in enumerate(nodes)}
@@ -274,5 +274,5 @@ def _log(recorded: Recorded, roles: Roles) -> dict[str, Any]:
 
 
 def _scripts() -> list[str]:
-    """Bokeh's own, without widgets, tables and typesetting."""
+    """Bokeh's scripts without widgets, tables and typesetting."""
     return [script.replace("\r\n", "\n") for script in Resources(mode="inline", components=["bokeh"]).js_raw]

@@ -1,7 +1,7 @@
-"""The colours of a report, by role and by theme: one source for the page's style and for the plots.
+"""The colours of a report, by role and by theme, for the page's style and for the plots.
 
-Fault bands are a warm tint that lies behind everything; one red is kept for what a finding names, so that it is never
-a second reading. Nodes take the eight tones in order.
+Fault bands are a warm tint behind everything. A single red is reserved for operations that a finding names, so that
+it has a single meaning. Nodes use the eight tones in order.
 """
 
 from collections.abc import Iterator, Mapping
@@ -44,26 +44,24 @@ ROLE_TONES: Final = 6
 
 
 def node_role(position: int) -> str:
-    """The role of the node at this place among all nodes; after eight the tones come again."""
+    """Returns the role of the node at this position; after eight nodes the tones repeat."""
     return f"node{position % NODE_TONES}"
 
 
 def role_tone(position: int) -> str:
-    """The colour of the names of nodes of the role at this place, which is dark enough for text; after six they come
-    again.
-    """
+    """Returns the text colour of the node role at this position, dark enough for text; after six roles they repeat."""
     return f"role{position % ROLE_TONES}"
 
 
 def variables(palette: Mapping[str, str]) -> Iterator[str]:
-    """CSS declarations, ``--c-ink: #1d2127;``."""
+    """Yields CSS declarations: ``--c-ink: #1d2127;``."""
     for role, colour in palette.items():
         yield f"--c-{role}: {colour};"
 
 
 @dataclass
 class Painter:
-    """Gives models their colours, and remembers which property has which role, so that the page can change the theme.
+    """Colours models, and remembers which property has which role, so that the page can change the theme.
 
     ``entries``: model id, property, role.
     """
@@ -71,7 +69,7 @@ class Painter:
     entries: list[tuple[str, str, str]] = field(default_factory=list)
 
     def paint(self, model: Any, **roles: str) -> None:
-        """``paint(axis, axis_line_color="grid")``."""
+        """Paints properties: ``paint(axis, axis_line_color="grid")``."""
         for name, role in roles.items():
             setattr(model, name, LIGHT[role])
             self.entries.append((model.id, name, role))

@@ -1,4 +1,4 @@
-"""One panel of the timeline: frame, axis, fault bands, lanes and legend, the same in all of them."""
+"""Panels of the timeline, with a common layout: frame, axis, fault bands, lanes and legend."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -25,15 +25,15 @@ from assay.reports.palette import Painter
 LEFT: Final = 92
 """Pixels left of every frame, so that all frames are aligned."""
 RIGHT: Final = 14
-"""Pixels right of it."""
+"""Pixels right of every frame."""
 LABEL: Final = 15
-"""Characters of a lane's label that fit there."""
+"""Maximum characters of a lane's label."""
 FONT: Final = "system-ui, sans-serif"
 
 
 @dataclass
 class Desk:
-    """What all panels share while they are drawn."""
+    """Shared state of all panels while they are drawn."""
 
     axis: Range1d
     bands: ColumnDataSource
@@ -41,22 +41,22 @@ class Desk:
     painter: Painter = field(default_factory=Painter)
     panels: list[Any] = field(default_factory=list)
     chosen: list[Span] = field(default_factory=list)
-    """One line per panel, at the moment that the reader chose."""
+    """A line per panel, at the moment that the reader chose."""
 
 
 def plain(text: str, limit: int = LABEL) -> str:
-    """A label of one short line in which Bokeh sees no mathematics (``$$``, ``\\(``, ``\\[``)."""
+    """Returns a short label of one line in which Bokeh sees no mathematics (``$$``, ``\\(``, ``\\[``)."""
     flat = " ".join(text.split()).replace("$$", "$\u2060$").replace("\\", "\u2216")
     return middle(flat, limit)
 
 
 def short(text: str, limit: int = 100) -> str:
-    """What fits into a hover label, which does not wrap."""
+    """Cuts text for a hover label, which does not wrap."""
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def add_panel(desk: Desk, title: str, height: int, **options: Any) -> Any:
-    """The next figure downwards, ``height`` pixels high; ``options`` are those of ``bokeh.plotting.figure``."""
+    """Adds the next figure below, ``height`` pixels high; ``options`` are those of ``bokeh.plotting.figure``."""
     panel = figure(
         height=height, sizing_mode="stretch_width", x_range=desk.axis, toolbar_location=None,
         tools="", min_border_left=LEFT, min_border_right=RIGHT, min_border_top=6, min_border_bottom=4,
@@ -99,7 +99,7 @@ def _shade(desk: Desk, panel: Any) -> None:
 
 
 def label_lanes(panel: Any, labels: Sequence[str]) -> None:
-    """One lane per label, the first on top, at the heights 0, -1, -2, ..."""
+    """Makes one lane per label, the first on top, at the heights 0, -1, -2, ..."""
     heights = [-number for number in range(len(labels))]
     panel.yaxis.ticker = FixedTicker(ticks=heights)
     panel.yaxis.major_label_overrides = dict(zip(heights, map(plain, labels), strict=True))
@@ -108,7 +108,7 @@ def label_lanes(panel: Any, labels: Sequence[str]) -> None:
 
 
 def add_legend(desk: Desk, panel: Any, items: Sequence[LegendItem]) -> None:
-    """In one line above the frame, at its right end."""
+    """Adds a legend in one line above the frame, at its right end."""
     legend = Legend(
         items=list(items), orientation="horizontal", location="top_right", border_line_color=None,
         background_fill_color=None, label_text_font=FONT, label_text_font_size="11px", glyph_height=10, glyph_width=14,
@@ -119,5 +119,5 @@ def add_legend(desk: Desk, panel: Any, items: Sequence[LegendItem]) -> None:
 
 
 def to_seconds(times: Sequence[int]) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Nanoseconds as seconds."""
+    """Converts nanoseconds to seconds."""
     return np.asarray(times, dtype=np.float64) / NANOSECONDS

@@ -1,20 +1,20 @@
-"""Reasons to doubt a run, as a reader takes them: those that say the same of several anomalies are one sentence."""
+"""Merges reasons to doubt a run: equal reasons of several anomalies become one sentence."""
 
 from collections.abc import Sequence
 from typing import Final
 
 FORBIDDEN: Final = " is forbidden, but "
-"""What stands between the name of an anomaly and the reason why it could not be judged."""
+"""Separates an anomaly's name from the reason why it could not be judged."""
 OF_SEVERAL: Final = (("its check had", "their checks had"), ("to which it applies", "to which they apply"))
-"""How the words after it read of one anomaly, and of several."""
+"""Wording after the separator in the singular and in the plural."""
 
 
 def joined(reasons: Sequence[str]) -> list[str]:
-    """In the order of the first of each: ``a, b and c are forbidden, but their checks had no data``."""
+    """Returns the reasons in order of first occurrence: ``a, b and c are forbidden, but their checks had no data``."""
     subjects: dict[tuple[bool, str], list[str]] = {}
     for reason in reasons:
         subject, about, rest = reason.partition(FORBIDDEN)
-        # Only one anomaly's own line: a traceback may have the words, too.
+        # Only a line about one anomaly counts, because a traceback may contain the same words.
         about = "" if "\n" in reason else about
         subjects.setdefault((bool(about), rest if about else reason), []).append(subject)
     return [_said(names, rest) if forbidden else rest for (forbidden, rest), names in subjects.items()]

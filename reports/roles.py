@@ -1,4 +1,4 @@
-"""Which role each node has, and its colour: nodes of a system with several roles are told apart at a glance."""
+"""The roles of nodes and their colours, so that nodes of different roles are easily told apart."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from assay.reports.palette import role_tone
 
 @dataclass(frozen=True)
 class Roles:
-    """``of``: by node, in the cluster's order; empty where it is not known, as of an older run."""
+    """``of``: role by node, in the cluster's order; empty if unknown, as in an older run."""
 
     of: Mapping[str, str] = field(default_factory=dict)
 
@@ -20,28 +20,28 @@ class Roles:
 
     @property
     def several(self) -> bool:
-        """Whether there is anything to tell apart."""
+        """Whether there is more than one role."""
         return len(self.names) > 1
 
     def nodes(self, role: str) -> tuple[str, ...]:
         return tuple(node for node, has in self.of.items() if has == role)
 
     def tone_of(self, role: str) -> str:
-        """The colour of a role, as the palette names it, and its class in the page: ``role0``."""
+        """Returns the palette's name for a role's colour, which is also its CSS class: ``role0``."""
         return role_tone(self.names.index(role))
 
     def tone(self, node: str) -> str | None:
-        """The same of a node; None where there is one role alone, or the node is not known."""
+        """Returns the colour of a node's role; None if there is only one role, or the node is unknown."""
         return self.tone_of(self.of[node]) if self.several and node in self.of else None
 
     def common(self, nodes: Collection[str]) -> str | None:
-        """The role that all of these have; None where they differ, or nothing is to be told apart."""
+        """Returns the role that all of these nodes share; None if they differ, or there is only one role."""
         found = {self.of.get(node) for node in nodes}
         return next(iter(found)) if self.several and len(found) == 1 else None
 
 
 def roles_of(settings: Mapping[str, Any]) -> Roles:
-    """Of ``settings.json``, which names the nodes with their roles."""
+    """Reads the roles from ``settings.json``."""
     known = settings.get("nodes")
     if not isinstance(known, dict):
         return Roles()

@@ -1,9 +1,10 @@
 """Throughput and latency over the whole run, in a bounded number of points.
 
-The run is cut into at most 240 intervals of equal, round length. Rates count an operation where it ended (``info``,
-which has no end, where it was called). A latency belongs to the interval in which the operation was due, so that the
-begin of an outage stands where it began, and is measured from when an open loop meant it to be called: a system that
-stalls must not be excused for the calls that it held up (coordinated omission, G. Tene, "How NOT to Measure Latency").
+1. The run is divided into at most 240 intervals of equal, round length.
+2. A rate counts an operation in the interval where it ended, or where it was called if it has no end (``info``).
+3. A latency belongs to the interval in which the operation was due, so that an outage appears at its begin.
+4. A latency is measured from when an open loop meant to call the operation. Otherwise a system that stalls would be
+   excused for the calls that it delayed (coordinated omission, G. Tene, "How NOT to Measure Latency").
 """
 
 from dataclasses import dataclass
@@ -25,9 +26,9 @@ Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 @dataclass(frozen=True)
 class Series:
-    """One value per interval. ``time``: seconds at an interval's begin; rates per second; latencies in milliseconds.
+    """A value for each interval. ``time``: seconds at an interval's begin; rates per second; latencies in milliseconds.
 
-    A latency is NaN where no operation succeeded.
+    A latency is NaN if no operation succeeded.
     """
 
     width: float
@@ -43,7 +44,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Verb:
-    """What became of all operations of one kind; latencies in milliseconds, None when none succeeded."""
+    """Counts of all operations of one kind; latencies in milliseconds, None if none succeeded."""
 
     f: str
     total: int
@@ -57,7 +58,7 @@ class Verb:
 
 @dataclass(frozen=True)
 class Complaint:
-    """How often an error was met; ``error`` without the detail after its colon."""
+    """Frequency of an error; ``error`` without the detail after its colon."""
 
     f: str
     outcome: str
@@ -67,12 +68,14 @@ class Complaint:
 
 @dataclass(frozen=True)
 class Sharing:
-    """How a consumer group shared its partitions. ``generations``: 0 in a design that has none; ``partings``: members
+    """Ownership changes of a consumer group. ``generations``: 0 in a design without generations; ``partings``: members
     that left, died or fell silent.
 
-    Where each member decides by itself (the design on ZooKeeper), what that cost: ``changes`` by which one claimed
-    anything, ``watches`` that woke a member, ``rebalances`` that it computed, and how many of these came to what it
-    owned already (``unchanged``).
+    In the design on ZooKeeper, members decide by themselves, and the other counts are their effort:
+
+    - ``changes``: claims that acquired anything
+    - ``watches``: watches that woke a member
+    - ``rebalances``: computed assignments; ``unchanged``: those equal to the present ownership
     """
 
     group: str
@@ -92,7 +95,10 @@ _LATENCY: Final = "greatest(ret - coalesce(scheduled, call), 1000)"
 
 
 def interval(span: int, most: int = MOST_POINTS) -> int:
-    """The least width 1, 2 or 5 times a power of ten (ns), at least 1 ms, that cuts ``span`` into at most ``most``."""
+    """Returns the smallest width of 1, 2 or 5 times a power of ten (ns), at least 1 ms.
+
+    It divides ``span`` into at most ``most`` intervals.
+    """
     width = LEAST_WIDTH
     while True:
         for factor in (1, 2, 5):
@@ -102,7 +108,7 @@ def interval(span: int, most: int = MOST_POINTS) -> int:
 
 
 def series(recording: Recording, end: int) -> Series:
-    """From the begin of the run to ``end`` (ns)."""
+    """Computes the series from the begin of the run to ``end`` (ns)."""
     width = interval(end + 1)
     count = end // width + 1
     rates = recording.columns(
@@ -136,7 +142,7 @@ def series(recording: Recording, end: int) -> Series:
 
 
 def verbs(recording: Recording, most: int = 20) -> tuple[Verb, ...]:
-    """The most frequent kinds of operation."""
+    """Returns the most frequent kinds of operation."""
     found = recording.rows(
         "select f, count(*) as total, count(*) filter (outcome = 'ok') as ok, "
         "count(*) filter (outcome = 'fail') as fail, count(*) filter (outcome not in ('ok', 'fail')) as info, "
@@ -150,7 +156,7 @@ def verbs(recording: Recording, most: int = 20) -> tuple[Verb, ...]:
 
 
 def complaints(recording: Recording, most: int = 12) -> tuple[Complaint, ...]:
-    """The most frequent errors."""
+    """Returns the most frequent errors."""
     found = recording.rows(
         "select f, outcome, left(split_part(error, ':', 1), 80) as error, count(*) as count from ops "
         "where error is not null group by all order by count desc, f, outcome, error limit ?",
@@ -160,7 +166,7 @@ def complaints(recording: Recording, most: int = 12) -> tuple[Complaint, ...]:
 
 
 def sharings(recording: Recording, most: int = 20) -> tuple[Sharing, ...]:
-    """Of each group, by name."""
+    """Returns the ownership changes of each group, by name."""
     efforts = ", ".join(
         f"coalesce(sum(try_cast(json_extract(result, '$.effort.{name}') as bigint)), 0)::bigint as {name}"
         for name in ("watches", "rebalances", "unchanged")

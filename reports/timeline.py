@@ -1,9 +1,9 @@
 """The timeline: faults, findings, throughput, latency, leadership and operations over one time axis in seconds.
 
-Panels under each other share the axis and the fault bands behind them, so that what happened can be read downwards.
-They carry no JavaScript of their own; the page's script zooms them and changes their colours. Text that a system under
-test may have chosen is shown by hover labels, which Bokeh escapes, and as labels of lanes, where mathematics is
-switched off (``plain``): Bokeh would fetch a typesetter for it.
+The panels share the axis and the fault bands behind them, so that simultaneous events are above each other. They
+contain no JavaScript of their own; the page's script zooms and recolours them. Text from the system under test appears
+in hover labels, which Bokeh escapes, and in lane labels, where mathematics is disabled (``plain``), because Bokeh would
+download a typesetter.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,8 +29,8 @@ from assay.reports.zookeeper import InSync
 
 @dataclass(frozen=True)
 class Timeline:
-    """``layout``: one Bokeh model. ``axis``: the id of the range that all panels share. ``named``: id of the source
-    whose rows are the named operations, row by row the operation's index in ``order``. ``colours``: see ``Painter``.
+    """``layout``: one Bokeh model. ``axis``: id of the range that all panels share. ``named``: id of the source of the
+    named operations; ``order`` has the operation index of each of its rows. ``colours``: see ``Painter``.
     """
 
     layout: Model
@@ -161,7 +161,7 @@ def _leaders(desk: Desk, recorded: Recorded) -> None:
 
 
 def _in_sync(desk: Desk, recorded: Recorded) -> None:
-    """A bar per spell: strong where replicas are missing, and how many are left."""
+    """Draws a bar per interval: strong if replicas are missing, with the number of remaining ones."""
     known = recorded.agreement.in_sync
     lanes = [lane for lane in recorded.leadership.lanes if any(spell.key == lane for spell in known)]
     most = {lane: max(len(spell.members) for spell in known if spell.key == lane) for lane in lanes}
@@ -210,7 +210,7 @@ def _out_of_sync(spell: InSync) -> str:
 
 
 def _standing(spell: InSync, most: int) -> str:
-    """``most``: that were ever in sync, for nodes that do not say who is out of sync."""
+    """``most``: maximum in-sync replicas ever, for nodes that do not report out-of-sync replicas."""
     members = len(spell.members)
     replicas = most if spell.out is None else members + len(spell.out)
     return "all" if members == replicas else "some missing" if members > 1 else "one left"

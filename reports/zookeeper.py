@@ -1,6 +1,6 @@
-"""What the nodes' event logs say of ZooKeeper: who had a session, which writes there were, who was in sync.
+"""ZooKeeper activity in the nodes' event logs: sessions, writes, and in-sync replicas.
 
-Like all events these are what each node says, by its own clock, for display only.
+Each node reports events by its own clock, so they are for display only.
 """
 
 from collections import defaultdict
@@ -39,9 +39,9 @@ class Write:
 
 @dataclass(frozen=True)
 class InSync:
-    """Who was in sync for ``key`` from ``start`` to ``stop`` (ns), as ``node`` said, its leader or the controller.
+    """In-sync replicas of ``key`` from ``start`` to ``stop`` (ns), according to ``node``, its leader or the controller.
 
-    ``out``: the other replicas that are assigned; None where the node does not say it.
+    ``out``: the other assigned replicas; None if the node does not report them.
     """
 
     key: str
@@ -55,7 +55,7 @@ class InSync:
 
 @dataclass(frozen=True)
 class Agreement:
-    """All of the above; empty where a system has no such events."""
+    """All of the above; empty for a system without such events."""
 
     sessions: tuple[Session, ...] = ()
     writes: tuple[Write, ...] = ()
@@ -63,7 +63,7 @@ class Agreement:
 
 
 def agreement(recording: Recording, faults: Sequence[FaultBand], keys: Collection[str], end: int) -> Agreement:
-    """``keys``: those of which the in-sync replicas are wanted."""
+    """Reads the events; ``keys``: the partitions whose in-sync replicas are needed."""
     registered = recording.rows(
         "select time, node, incarnation, event from events where event in ('registered', 'session-lost') "
         "order by time, node, seq limit ?",
@@ -86,7 +86,9 @@ def agreement(recording: Recording, faults: Sequence[FaultBand], keys: Collectio
 
 
 def sessions(rows: Iterable[Row], killed: Sequence[tuple[int, str]], end: int) -> list[Session]:
-    """From ``registered`` and ``session-lost`` in the order of their times; a kill ends a session in silence."""
+    """Computes sessions from ``registered`` and ``session-lost`` in order of time; a kill ends a session without an
+    event.
+    """
     by_node: dict[str, list[tuple[int, str]]] = defaultdict(list)
     for row in rows:
         by_node[row["node"]].append((row["time"], row["event"]))
@@ -104,7 +106,7 @@ def sessions(rows: Iterable[Row], killed: Sequence[tuple[int, str]], end: int) -
 
 
 def in_sync(rows: Iterable[Row], end: int) -> list[InSync]:
-    """Per key one after the other; what a leader of an older epoch still says is left out."""
+    """Computes consecutive intervals per key, without reports of leaders with an older epoch."""
     last: dict[str, tuple[Row, tuple[int, ...], tuple[int, ...] | None]] = {}
     found: list[InSync] = []
 
@@ -135,7 +137,7 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 
 def _members(detail: str) -> tuple[int, ...] | None:
-    """As nodes said it before it was a column."""
+    """Decodes the member list of older event logs, which had no column for it."""
     try:
         decoded = msgspec.json.decode(detail)
     except msgspec.DecodeError:

@@ -1,7 +1,7 @@
 """Workloads: each ``test_`` module is one or more experiments that pytest runs.
 
-A workload is a generator (which operations), a client (how each is done), ``effects`` (what the checks read of it), a
-contract and a drain. Read ``test_log`` first.
+A workload consists of a generator (the operations), a client (how each is executed), ``effects`` (what the checks read
+of an operation), a contract and a drain. Read ``test_log`` first.
 
 Tests of the example broker, with the modules in ``broker``:
 
@@ -10,9 +10,9 @@ Tests of the example broker, with the modules in ``broker``:
 - ``test_group``, ``test_draft_group``, ``test_zookeeper_group``, ``test_migration``: consumer groups
 - ``test_offsets``: committed offsets as registers
 
-``generic`` has workloads for any system. ``systems`` has how other people's systems start; their tests are
-``test_zookeeper``, ``test_etcd``, ``test_redis``, ``test_redis_cluster``, ``test_nats``, ``test_rabbitmq``,
-``test_postgresql``, ``test_mariadb``, ``test_galera``, ``test_patroni`` and ``test_kafka``.
+``generic`` has workloads for any system. ``systems`` deploys third-party systems; their tests are ``test_zookeeper``,
+``test_etcd``, ``test_redis``, ``test_redis_cluster``, ``test_nats``, ``test_rabbitmq``, ``test_postgresql``,
+``test_mariadb``, ``test_galera``, ``test_patroni`` and ``test_kafka``.
 
 They import the harness, the contracts of the checks, and the broker's client, protocol and deployment. They import
 nothing else of the broker.

@@ -1,10 +1,10 @@
-"""The log with asynchronous producers: message sets of one client overtake each other at no time.
+"""The log with asynchronous producers: message sets of one client never overtake each other.
 
 pytest workloads/test_async_sends.py --nemesis=partition-one-way
 pytest workloads/test_async_sends.py --cluster=sim --nemesis=kill,partition-one-way
 
-A set that is rejected, by a leader without enough followers or by one that is just going, is sent again after a moment,
-while others of the same client wait behind it.
+A leader rejects a set if it has too few in-sync followers or is about to step down. The producer then sends the set
+again after a back-off, while later sets of the same client wait behind it.
 """
 
 from assay.checkers.log.family import LOG_ANOMALIES
@@ -21,13 +21,13 @@ from assay.workloads.broker.log_operations import end, poll
 from assay.workloads.broker.mixes import LOG_MIXES
 
 SYSTEM = Broker(partitions=4, replication=3, min_insync=2)
-# No set has a second record from which it could be split.
+# Every set has one record, so its values are always consecutive (send-skip).
 CONTRACT = promised(*(anomaly for anomaly in LOG_ANOMALIES if anomaly != SEND_SKIP.anomaly))
 
 
 @experiment(system=SYSTEM, client=LogClient, contract=CONTRACT, mixes=LOG_MIXES)
 def test_async_sends(settings: Settings) -> Generator:
-    """What was acknowledged is there, once, and in the order in which each client sent it."""
+    """Acknowledged records are there, once, and in the order in which each client sent them."""
     keys = SYSTEM.keys()
     traffic = mix(bursts(keys), poll(keys), end(keys), weights=(9, 10, 1))
     return traffic | drain(keys, seconds=CONTRACT.recovery_deadline)

@@ -1,9 +1,9 @@
 """Leaders and controllers: one of each per epoch, and no broker goes back to an older controller.
 
-Topics come and go while clients write to a log that stays, so that every controller has leaders to elect and every
-leader something to append. Faults do the rest: each controller and each leader that they hit costs an epoch.
+Topics come and go while clients write to a log that stays. So every controller has leaders to elect, and every leader
+has records to append. Each fault that hits a controller or a leader costs an epoch.
 
-In ``test_moves`` it is the log's own partitions that are moved between brokers, and led by the first of their replicas.
+``test_moves`` moves the log's own partitions between brokers and elects their preferred leaders.
 
 pytest workloads/test_controller.py --nemesis=stop --nemesis-target=controller
 pytest workloads/test_controller.py -k moves --nodes=4 --nemesis=kill
@@ -23,24 +23,24 @@ from assay.workloads.broker.log_operations import traffic
 from assay.workloads.broker.mixes import LOG_MIXES
 
 SYSTEM = Broker(partitions=4, replication=3, min_insync=2)
-# One copy of a record is enough for the topics that come and go, and it may be with the one that loses its power.
+# The short-lived topics need one copy of a record only, which may be on the broker that loses its power.
 CONTRACT = promised(*LOG_ANOMALIES, may_stall=("outage",))
 CHANGES_EVERY = 0.15
-"""Seconds, on average: each change of a topic costs ZooKeeper some ten writes and every broker a request."""
+"""Average seconds between changes: each change costs ZooKeeper about ten writes and every broker a request."""
 
 MOVES_EVERY = 0.5
 
 
 @experiment(system=SYSTEM, client=ControllerClient, contract=CONTRACT, mixes=LOG_MIXES)
 def test_controller(settings: Settings) -> Generator:
-    """One leader and one controller per epoch, under every fault."""
+    """Each epoch has at most one leader and at most one controller, under every fault."""
     keys = SYSTEM.keys()
     return mix(traffic(keys), stagger(CHANGES_EVERY, churn())) | drain(keys, seconds=CONTRACT.recovery_deadline)
 
 
 @experiment(system=SYSTEM, client=ControllerClient, contract=CONTRACT, mixes=LOG_MIXES)
 def test_moves(settings: Settings) -> Generator:
-    """Replicas go from broker to broker, leaders back to where they belong, and no record is lost on the way."""
+    """Replicas move between brokers, preferred leaders return, and no record is lost on the way."""
     keys = SYSTEM.keys()
     moving = stagger(MOVES_EVERY, moves(keys, settings.nodes, SYSTEM.replication))
     return mix(traffic(keys), moving) | drain(keys, seconds=CONTRACT.recovery_deadline)

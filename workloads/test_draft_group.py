@@ -1,10 +1,10 @@
-"""The same group at work with the draft of the protocol: its coordinator assigns, and keeps generations in ZooKeeper.
+"""The group workload with the draft protocol: the coordinator assigns partitions and keeps generations in ZooKeeper.
 
 pytest workloads/test_draft_group.py --nemesis=kill
 pytest workloads/test_draft_group.py --cluster=sim --nemesis=mix --workload-mix=random --repeat=60 --rate=100 -q
 
-What members do, and what they are judged by, is that of ``test_group``. Where a coordinator may die in the middle of a
-rebalance are other points (docs/broker/groups.md); ``--replay=schedules/draft-failover-4.json`` kills it at one.
+Traffic and checks are those of ``test_group``. The points at which a coordinator can die during a rebalance differ
+(docs/broker/groups.md); ``--replay=schedules/draft-failover-4.json`` kills it at one of them.
 """
 
 import msgspec
@@ -17,7 +17,7 @@ from assay.workloads.broker.group_mixes import member_experiment
 from assay.workloads.test_group import CONTRACT as LATER_DESIGN
 from assay.workloads.test_group import MIXES, SYSTEM, at_work
 
-# Generations of the draft are in ZooKeeper, not in the offsets topic: no event says that one was stored there.
+# The draft keeps generations in ZooKeeper, not in the offsets topic, so no event says that one was stored there.
 CONTRACT = msgspec.structs.replace(
     LATER_DESIGN, needed=tuple(name for name in LATER_DESIGN.needed or () if name != GENERATION_REUSE.anomaly)
 )
@@ -25,5 +25,5 @@ CONTRACT = msgspec.structs.replace(
 
 @member_experiment(system=SYSTEM, client=DraftClient, contract=CONTRACT, mixes=MIXES)
 def test_draft_group(settings: Settings) -> Generator:
-    """Members that are assigned to share what was acknowledged, and no one of an old generation commits."""
+    """Members share the acknowledged records as assigned, and no member of an old generation commits."""
     return at_work(settings)

@@ -5,10 +5,10 @@ pytest workloads/test_etcd.py --rate=100 --nemesis=kill --nemesis=partition --ne
 pytest workloads/test_etcd.py::test_etcd --rate=100 --nemesis=partition-isolate-leader --workload-mix=serializable-reads
 pytest workloads/test_etcd.py::test_lock --rate=10 --nemesis=stop-consumer --nemesis-interval=12
 
-A client says what it asked and what was answered, and has no ``effects``: the search for a legal order needs no more.
-With ``serializable`` reads, which etcd says may be stale, it finds none
-(https://etcd.io/docs/v3.4/learning/api_guarantees/). Its lock is held by a lease, so a holder that sleeps too long is
-followed by another and does not know (https://jepsen.io/analyses/etcd-3.4.3).
+The register client has no ``effects``, because the search for a legal order needs only arguments and results. With
+``serializable`` reads, which may be stale (https://etcd.io/docs/v3.4/learning/api_guarantees/), the search finds no
+legal order. etcd's lock is held by a lease, so another client can acquire it while a paused holder still believes in it
+(https://jepsen.io/analyses/etcd-3.4.3).
 """
 
 from base64 import b64decode
@@ -32,7 +32,7 @@ STALE = WorkloadMix(
 
 
 class EtcdRegisters(Registers):
-    """Asks its own member."""
+    """Client of the member on its endpoint."""
 
     errors = TROUBLE
 
@@ -53,7 +53,7 @@ class EtcdRegisters(Registers):
         return bool(ask(self.address, "kv/txn", compare=compare, success=put).get("succeeded", False))
 
     def close(self) -> None:
-        """Each request has a connection of its own."""
+        """Does nothing: each request has a connection of its own."""
 
 
 CONTRACT = linearizable("cas-register", patience=SECONDS, may_stall=["outage", "outage-power-loss"])
@@ -74,5 +74,5 @@ WITH_FENCE = WorkloadMix(
 
 @experiment(system=Etcd(), client=LockedSet, contract=forbid(*SET_ANOMALIES), client_nodes=True, mixes=[WITH_FENCE])
 def test_lock(settings: Settings) -> Generator:
-    """Of those who change a set under etcd's lock, no one undoes what another has done."""
+    """No client that changes a set under etcd's lock undoes the change of another."""
     return sets.traffic()

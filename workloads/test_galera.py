@@ -1,13 +1,13 @@
-"""MariaDB Galera 10.11, three servers that all take writes: what its levels of isolation promise. In Docker.
+"""MariaDB Galera 10.11, three servers that all accept writes: the promises of its isolation levels. In Docker.
 
 pytest workloads/test_galera.py -k lists --nemesis=none --nemesis=partition
 pytest workloads/test_galera.py -k lists --set=innodb_snapshot_isolation=ON
 pytest workloads/test_galera.py -k elements --set=wsrep_sync_wait=1
 
-Of two transactions that write the same row on two servers one is rolled back when they commit. What a
-transaction has only read is compared with nothing, so updates are lost
-(https://aphyr.com/posts/327-jepsen-mariadb-galera-cluster), unless ``innodb_snapshot_isolation`` is on. And a server
-may be behind what another one has acknowledged: reads are stale unless ``wsrep_sync_wait`` makes them wait.
+If two transactions write the same row on two servers, one of them is rolled back at commit. Rows that a transaction
+only read are not certified, so updates are lost (https://aphyr.com/posts/327-jepsen-mariadb-galera-cluster) unless
+``innodb_snapshot_isolation`` is on. A server may also lag behind the commits that another one acknowledged: reads are
+stale unless ``wsrep_sync_wait`` makes them wait.
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ from assay.workloads.test_mariadb import LOSES, RepeatableRead
 
 CLUSTER = Galera()
 NOT_READY = ((1047,),)
-"""Codes of what a server outside of the majority says: it has not even begun."""
+"""Error codes of a server outside the majority: the transaction did not begin."""
 
 
 class Session(RepeatableRead):
@@ -51,7 +51,7 @@ LISTS = list_append.promised("snapshot isolation").tolerate("G-single", "G-nonad
 
 @experiment(system=CLUSTER, client=Session, contract=LISTS)
 def test_lists(settings: Settings) -> Generator:
-    """Of lost updates alone it is known: all else that snapshot isolation forbids is not found."""
+    """Lost updates are known and tolerated; all other anomalies that snapshot isolation forbids are absent."""
     return list_append.traffic()
 
 
@@ -63,7 +63,7 @@ def test_bank(settings: Settings) -> Generator:
 
 
 class Elements(Session):
-    """A row for each element."""
+    """Stores each element as a row."""
 
     def invoke(self, operation: Operation) -> Completion:
         try:
@@ -84,5 +84,5 @@ class Elements(Session):
 
 @experiment(system=CLUSTER, client=Elements, contract=forbid(*SET_ANOMALIES))
 def test_elements(settings: Settings) -> Generator:
-    """What one server has acknowledged any other one shows, at once."""
+    """Each server shows the elements that any other has acknowledged, at once."""
     return mix(unfold(sets.step, 0), repeat(Operation(sets.READ, sets.KEY))) | sets.final_reads()

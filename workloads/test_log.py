@@ -18,6 +18,6 @@ CONTRACT = promised(*LOG_ANOMALIES)
 
 @experiment(system=SYSTEM, client=LogClient, contract=CONTRACT, mixes=LOG_MIXES)
 def test_log(settings: Settings) -> Generator:
-    """What was acknowledged is there, once, in order, and the same on every replica."""
+    """Acknowledged records are there, once, in order, and the same on every replica."""
     keys = SYSTEM.keys()
     return traffic(keys) | drain(keys, seconds=CONTRACT.recovery_deadline)

@@ -1,11 +1,11 @@
-"""MariaDB 10.11 on one node: what its levels of isolation promise. In Docker; nodes install it from Debian.
+"""MariaDB 10.11 on one node: the promises of its isolation levels. In Docker; nodes install it from Debian.
 
 pytest workloads/test_mariadb.py --nemesis=none --nemesis=kill --nemesis-interval=8
 pytest workloads/test_mariadb.py -k repeatable_read --set=innodb_snapshot_isolation=ON
 
-Repeatable read, its default, reads a snapshot and writes over what came later, which loses updates: tolerated by name,
-and reported (https://jepsen.io/analyses/mysql-8.0.34 shows the same of MySQL). With ``innodb_snapshot_isolation`` they
-are forbidden, and none is found.
+Repeatable read, the default level, reads a snapshot and overwrites later changes, which loses updates. These anomalies
+are tolerated by name and reported (https://jepsen.io/analyses/mysql-8.0.34 shows them in MySQL). With
+``innodb_snapshot_isolation`` they are forbidden, and none is found.
 """
 
 from typing import Any
@@ -18,7 +18,7 @@ from assay.workloads.systems.mariadb import MariaDB, connect
 from assay.workloads.systems.sql import SqlClient
 
 BROKEN_OFF = ((1020,), (1205,), (1213,))
-"""Error codes of transactions that the server has rolled back: changed since it was read, lock wait, deadlock."""
+"""Error codes of transactions that the server rolled back: record changed since read, lock wait timeout, deadlock."""
 
 
 class Serializable(SqlClient):
@@ -46,7 +46,7 @@ class RepeatableRead(Serializable):
 NODE = MariaDB()
 LOSES = "without innodb_snapshot_isolation MariaDB writes over what has changed since its snapshot was taken"
 ALONE = ("kill", "stop", "freeze", "partition")
-"""Faults of the only node there is."""
+"""Faults that stall the only node."""
 
 
 @experiment(system=NODE, client=Serializable, contract=list_append.promised("serializable", may_stall=ALONE))
@@ -65,7 +65,7 @@ def test_lists_repeatable_read(settings: Settings) -> Generator:
 
 @experiment(system=NODE, client=Serializable, contract=bank.promised("serializable", may_stall=ALONE))
 def test_bank_serializable(settings: Settings) -> Generator:
-    """Money moves, and none comes or goes."""
+    """Money moves between accounts, and the total stays constant."""
     return bank.traffic()
 
 

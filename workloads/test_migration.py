@@ -3,8 +3,8 @@
 pytest workloads/test_migration.py --nemesis=kill
 pytest workloads/test_migration.py --cluster=sim --nemesis=partition --repeat=60 --rate=100 -q
 
-A new owner of a partition reads on from what was committed last, wherever that is by then: an offset that was
-acknowledged is never followed by a lower one.
+A new owner of a partition resumes at the last committed offset, wherever it is stored at that time. An acknowledged
+offset is never followed by a lower one.
 """
 
 from dataclasses import replace
@@ -22,12 +22,14 @@ from assay.workloads.test_zookeeper_group import CONTRACT
 from assay.workloads.test_zookeeper_group import SYSTEM as OLD_DESIGN
 
 SYSTEM = replace(OLD_DESIGN, groups=(GROUP,))
-"""Its offsets in the offsets topic have a coordinator; in ZooKeeper they have none."""
+"""The group is declared because its offsets have a coordinator while they are in the offsets topic, unlike in
+ZooKeeper.
+"""
 
 
 @member_experiment(system=SYSTEM, client=ConnectorClient, contract=CONTRACT, mixes=with_members(OLD_GROUP_MIXES))
 def test_migration(settings: Settings) -> Generator:
-    """No offset is lost, and none goes back, from one storage to the other and back again."""
+    """No offset is lost or goes back on the way from one storage to the other and back again."""
     keys, shared = SYSTEM.keys(), subscribed(SYSTEM, settings)
     traffic = mix(send(keys), migration(shared), end(keys), weights=(6, 18, 1))
     return traffic | farewell() | drain(shared, seconds=CONTRACT.recovery_deadline)

@@ -1,12 +1,12 @@
-"""NATS JetStream 2.9: is a message that was acknowledged still in its stream? In Docker; nodes install it from Debian.
+"""NATS JetStream 2.9: is an acknowledged message still in its stream? In Docker; nodes install it from Debian.
 
 pytest workloads/test_nats.py --rate=200 --nemesis=kill
 pytest workloads/test_nats.py --rate=200 --nemesis=power-loss --nemesis-target=all
 
-A server acknowledges what a majority has, and has its disk keep it later: every two minutes, by default. So what was
-acknowledged survives that processes die, and not that all servers lose their power
-(https://jepsen.io/analyses/nats-2.12.1). That a consumer reads what has been acknowledged, or what another consumer has
-read, is not promised (https://github.com/nats-io/nats-architecture-and-design/pull/358).
+A server acknowledges a message once a majority has it, but calls fsync only later: every two minutes by default. So
+acknowledged messages survive the death of processes, but not a power loss on all servers
+(https://jepsen.io/analyses/nats-2.12.1). JetStream does not promise that a consumer sees acknowledged messages, or
+those that another consumer saw (https://github.com/nats-io/nats-architecture-and-design/pull/358).
 """
 
 from nats.js.errors import NotFoundError
@@ -17,7 +17,7 @@ from assay.workloads.systems.nats import TROUBLE, JetStream, connect
 
 
 class Elements(sets.SetClient):
-    """Publishes to its own server, and reads the stream from its first message to its last."""
+    """Publishes to the server on its endpoint, and reads the stream from its first message to its last."""
 
     async def open(self, endpoint: Endpoint, runtime: object) -> None:
         self.client = await connect(endpoint.address)
@@ -29,7 +29,7 @@ class Elements(sets.SetClient):
                 await self.stream.publish(sets.KEY, b"%d" % operation.argument)
                 return Completion(Outcome.OK)
             return Completion(Outcome.OK, await self._read())
-        except TROUBLE as error:  # also of a read: a connection that is gone must be followed by another one
+        except TROUBLE as error:  # Reads are info, too: after a lost connection the harness must open a new client.
             return Completion(Outcome.INFO, error=type(error).__name__)
 
     async def _read(self) -> list[int]:
@@ -37,7 +37,7 @@ class Elements(sets.SetClient):
         try:
             lacking = (await self.stream.stream_info(sets.KEY)).state.messages
         except NotFoundError:
-            return elements  # the stream is lost as well
+            return elements  # the stream itself was lost
         messages = await self.stream.subscribe(sets.KEY, ordered_consumer=True)
         while lacking:
             message = await messages.next_msg(timeout=2)
@@ -56,5 +56,5 @@ PROMISED = forbid(*SET_ANOMALIES).tolerate("set-stale", "set-vanished", because=
 
 @experiment(system=JetStream(), client=Elements, contract=PROMISED)
 def test_nats(settings: Settings) -> Generator:
-    """No message that was acknowledged is missing from the stream in the end."""
+    """No acknowledged message is missing from the stream in the end."""
     return sets.traffic()

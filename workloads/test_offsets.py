@@ -1,12 +1,11 @@
-"""Offsets of consumer groups: one register for each group and partition, which no member of an old generation can
-write.
+"""Committed offsets: one register per group and partition, which no member of an old generation can write.
 
 pytest workloads/test_offsets.py --nemesis=kill
 pytest workloads/test_offsets.py --cluster=sim --nemesis=partition,stop
 
-Members of one group join, leave and fall silent all through the run, so that generations come and go; now and then one
-of them commits on purpose as a member of the generation before. To another group, without members, any client commits.
-Of one partition hardly ever anything is committed, and it is asked for as often as the others.
+Members of one group join, leave and fall silent throughout the run, so that generations change. Sometimes a member
+deliberately commits in the previous generation. Any client commits to the second group, which has no members. The first
+partition rarely gets a commit, but is fetched as often as the others.
 """
 
 from assay.checkers.groups.family import GROUP_ANOMALIES
@@ -23,7 +22,7 @@ SYSTEM = Broker(partitions=4, replication=3, min_insync=2, groups=(MEMBERS,)).wi
 PARTITIONS = list(SYSTEM.keys())
 KEYS = [f"{MEMBERS}/{partition}" for partition in PARTITIONS] + [f"{TOOLS}/{PARTITIONS[0]}"]
 BUSY = KEYS[1:]
-"""The offset of the first is as old as that of a group whose members have nothing to read."""
+"""The first key is left out, so that its offset grows old like that of a group whose members have nothing to read."""
 CONTRACT = promised(*REGISTER.anomalies, *GROUP_ANOMALIES, may_stall=GROUPS_STALL)
 WEIGHTS = (COMMIT,) * 10 + (FETCH,) * 8 + (ZOMBIE,) * 2 + (LEAVE,)
 

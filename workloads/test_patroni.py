@@ -1,11 +1,11 @@
-r"""PostgreSQL 15 with Patroni: is what was committed still there after a failover? In Docker, from Debian.
+r"""PostgreSQL 15 with Patroni: do committed rows survive a failover? In Docker, from Debian.
 
 pytest workloads/test_patroni.py --rate=100 --nemesis=partition-leader-and-follower --nemesis-interval=60 \
     --time-limit=80 [--set=synchronous_mode=on]
 
-Replication is asynchronous by default: what a primary that is cut off commits until it notices is lost when another one
-is promoted (https://patroni.readthedocs.io/en/latest/replication_modes.html). With ``synchronous_mode`` a commit waits
-for a replica, and no other one is promoted.
+Replication is asynchronous by default. An isolated primary commits until it notices its isolation; these commits are
+lost when another server is promoted (https://patroni.readthedocs.io/en/latest/replication_modes.html). With
+``synchronous_mode`` a commit waits for a replica, and only such a replica is promoted.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from assay.workloads.systems.postgresql_primary import connect
 
 
 class Elements(sets.SetClient):
-    """A row for each element, at whichever server takes writes."""
+    """Stores each element as a row, on the server that accepts writes."""
 
     blocking = True
 
@@ -30,7 +30,7 @@ class Elements(sets.SetClient):
         try:
             return Completion(Outcome.OK, self._asked(operation))
         except psycopg.Error as error:
-            return Completion(Outcome.INFO, error=type(error).__name__)  # the next session is to the next primary
+            return Completion(Outcome.INFO, error=type(error).__name__)  # the next session finds the current primary
 
     def _asked(self, operation: Operation) -> Sequence[int] | None:
         with self.session.transaction():
@@ -44,7 +44,7 @@ class Elements(sets.SetClient):
 
 
 STALLING = ("partition", "partition-leader-and-follower", "kill", "stop")
-"""Faults under which no one may take writes until the lease is over."""
+"""Faults under which no server may accept writes until the lease has expired."""
 CONTRACT = forbid(*SET_ANOMALIES, recovery_deadline=60, may_stall=STALLING)
 
 

@@ -1,9 +1,9 @@
-"""PostgreSQL 15 on one node, at each level of isolation. In Docker; nodes install it from Debian.
+"""PostgreSQL 15 on one node, at each isolation level. In Docker; nodes install it from Debian.
 
 pytest workloads/test_postgresql.py --nemesis=none --nemesis=kill --nemesis-interval=8
 
-What a level allows is tolerated by name, and reported with the reason: write skew at repeatable read, lost updates at
-read committed (https://www.postgresql.org/docs/15/transaction-iso.html). Serializable allows nothing.
+Anomalies that a level allows are tolerated by name and reported with the reason: write skew at repeatable read, lost
+updates at read committed (https://www.postgresql.org/docs/15/transaction-iso.html). Serializable allows none.
 """
 
 from typing import Any
@@ -49,7 +49,7 @@ ALONE = (
     "kill", "stop", "freeze", "partition", "restart", "restart-rolling", "outage", "memory", "power-loss", "disk-full",
     "disk-error", "kill-in-fsync", "kill-in-write", "power-loss-in-fsync", "power-loss-in-write",
 )  # fmt: skip
-"""Faults of the only node there is."""
+"""Faults that stall the only node."""
 
 
 @experiment(system=NODE, client=Serializable, contract=list_append.promised("serializable", may_stall=ALONE))
@@ -70,7 +70,7 @@ def test_lists_read_committed(settings: Settings) -> Generator:
 
 @experiment(system=NODE, client=Serializable, contract=bank.promised("serializable", may_stall=ALONE))
 def test_bank_serializable(settings: Settings) -> Generator:
-    """Money moves, and none comes or goes."""
+    """Money moves between accounts, and the total stays constant."""
     return bank.traffic()
 
 

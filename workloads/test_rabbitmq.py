@@ -1,11 +1,12 @@
-"""RabbitMQ 3.10: is a message that was confirmed delivered? In Docker; nodes install it from Debian.
+"""RabbitMQ 3.10: is a confirmed message delivered? In Docker; nodes install it from Debian.
 
 pytest workloads/test_rabbitmq.py --rate=100 --nemesis=kill --nemesis=partition
 pytest workloads/test_rabbitmq.py -k mirrored --rate=100 --nemesis=partition-isolate-leader --nemesis-interval=30
 
-A quorum queue confirms what a majority has written. A mirrored one confirms what all mirrors have that it knows of: the
-two sides of a partition know of themselves alone, and one of them is thrown away (``--set=partition-handling=``
-``autoheal``, or ``pause_minority``; the default, ``ignore``, leaves both until an operator restarts one).
+A quorum queue confirms a message once a majority has written it. A mirrored queue confirms a message once all mirrors
+known to the leader have it. In a partition each side knows its own mirrors only, and one side's messages are discarded
+afterwards. ``--set=partition-handling=`` takes ``autoheal`` or ``pause_minority``; the default, ``ignore``, leaves both
+sides alone until an operator restarts one.
 """
 
 import asyncio
@@ -19,7 +20,7 @@ from assay.workloads.systems.rabbitmq import MIRRORED, QUORUM, SECONDS, TROUBLE,
 
 
 class Elements(queues.QueueClient):
-    """Asks its own server. What it takes it acknowledges at once: what did not arrive is given out again."""
+    """Client of the server on its endpoint. Acknowledges each element at once; lost deliveries are redelivered."""
 
     async def open(self, endpoint: Endpoint, runtime: object) -> None:
         self.connection = await connect(endpoint.address)
@@ -52,11 +53,11 @@ class Elements(queues.QueueClient):
 
 @experiment(system=RabbitMQ(), client=Elements, contract=queues.at_least_once())
 def test_quorum(settings: Settings) -> Generator:
-    """What was confirmed is taken by someone, from a queue that a majority keeps."""
+    """Each confirmed element is taken by some client, from a queue that a majority replicates."""
     return queues.traffic(QUORUM)
 
 
 @experiment(system=RabbitMQ(), client=Elements, contract=queues.at_least_once())
 def test_mirrored(settings: Settings) -> Generator:
-    """What was confirmed is taken by someone, from a queue with a mirror on each node."""
+    """Each confirmed element is taken by some client, from a queue with a mirror on each node."""
     return queues.traffic(MIRRORED)

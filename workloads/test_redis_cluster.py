@@ -1,14 +1,14 @@
-"""Redis Cluster: is an element that was acknowledged still there? In Docker; six nodes install it from Debian.
+"""Redis Cluster: is an acknowledged element still there? In Docker; six nodes install it from Debian.
 
 pytest workloads/test_redis_cluster.py --rate=200 --nemesis=partition-isolate-leader
 pytest workloads/test_redis_cluster.py --rate=200 --nemesis=partition-isolate-leader --workload-mix=wait
 pytest workloads/test_redis_cluster.py --rate=200 --nemesis=kill
 pytest workloads/test_redis_cluster.py --rate=200 --nemesis=power-loss --nemesis-target=all --set=appendfsync=always
 
-A master that is cut off from the others goes on acknowledging for a node timeout, and forgets that when it becomes the
-replica of the one that they elect meanwhile: Redis says so ("write safety" in
-https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/). A client that sends ``WAIT`` after an add
-learns whether a replica has it, and takes it for acknowledged only then.
+An isolated master continues to acknowledge writes for one node timeout. It loses them when it becomes a replica of the
+newly elected master ("write safety" in https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/).
+With ``WAIT`` after each add, a client learns whether a replica has the element, and counts it as acknowledged only
+then.
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ WAIT = WorkloadMix(
 
 
 class Elements(sets.SetClient):
-    """Asks the node that had a key last, and its own where that is not known."""
+    """Asks the last known owner of a key, or the node on its endpoint if no owner is known."""
 
     async def open(self, endpoint: Endpoint, runtime: Any) -> None:
         self.own, self.waits, self.owners = endpoint.address, WAIT.name in endpoint.options, dict[str, str]()
@@ -51,19 +51,19 @@ class Elements(sets.SetClient):
                 return Completion(Outcome.OK, sorted(map(int, elements)))
             wait = [("WAIT", 1, 500)] if self.waits else []
             added, *replicas = await self._follow(key, ("SADD", key, operation.argument), *wait)
-        except ValueError as error:  # CLUSTERDOWN, NOREPLICAS, LOADING: not done
+        except ValueError as error:  # CLUSTERDOWN, NOREPLICAS, LOADING: not executed
             self.owners.pop(key, None)
             return Completion(Outcome.FAIL, error=str(error).split()[0])
         except (OSError, EOFError) as error:
             return Completion(Outcome.INFO, error=type(error).__name__)
-        if not replicas or (isinstance(replicas[0], int) and replicas[0] >= 1):  # as many as have it by then
+        if not replicas or (isinstance(replicas[0], int) and replicas[0] >= 1):  # the number of replicas that have it
             return Completion(Outcome.OK, added)
-        return Completion(Outcome.INFO, error=f"unreplicated: WAIT {replicas[0]}")  # not acknowledged, and may stay
+        return Completion(Outcome.INFO, error=f"unreplicated: WAIT {replicas[0]}")  # not acknowledged, but may survive
 
     async def _follow(self, key: str, *commands: Sequence[object]) -> list[Any]:
-        """The answers of the node that has the key; the one that is asked may name another, for good or this time.
+        """Returns the answers of the key's owner, following permanent (MOVED) and one-time (ASK) redirections.
 
-        Raises ``ValueError`` for an error in place of the first answer.
+        Raises ``ValueError`` if the first answer is another error.
         """
         address, asking = self.owners.get(key, self.own), list[Sequence[object]]()
         for _ in range(REDIRECTIONS):
@@ -79,14 +79,14 @@ class Elements(sets.SetClient):
         raise ValueError(f"MOVED {REDIRECTIONS} times")
 
     async def close(self) -> None:
-        """Each command has a connection of its own."""
+        """Does nothing: each command has a connection of its own."""
 
 
 CONTRACT = forbid(*SET_ANOMALIES, patience=SECONDS, may_stall=["power-loss", "outage", "outage-power-loss"])
-"""A loss of power on all nodes leaves no one to serve, and so does an outage."""
+"""A power loss on all nodes or an outage leaves no server."""
 
 
 @experiment(system=RedisCluster(), client=Elements, contract=CONTRACT, mixes=[WAIT])
 def test_redis_cluster(settings: Settings) -> Generator:
-    """No element that was acknowledged is missing from its set in the end."""
+    """No acknowledged element is missing from its set in the end."""
     return sets.traffic(KEYS)

@@ -1,13 +1,14 @@
-"""The log's disks: what was acknowledged survives damage on a minority, and the loss of power everywhere.
+"""The log's disks: acknowledged records survive damage on a minority, and the loss of power everywhere.
 
 pytest workloads/test_storage.py --nemesis=truncate-tail,garbage-tail,corrupt
 pytest workloads/test_storage.py --cluster=sim --nemesis=power-loss --nemesis-target=all
 
-Every record is on the disk before it counts (``flush.messages=1``), so that no power loss may take any; in
-``test_unflushed`` only every fortieth of a partition is. Segments and
-index intervals are small, so that a run has many of each, and readers look into the middle of the log as well, all
-through the run and all over the log at its end. Records have few sizes, multiples of the smallest: one that is led to
-the wrong place finds another record there as often as not, and gets a valid answer rather than nonsense.
+Every record is flushed before it is acknowledged (``flush.messages=1``), so a power loss must not take any. In
+``test_unflushed`` a partition is flushed after every fortieth record only.
+
+Segments and index intervals are small, so that a run has many of each. Readers also look into the middle of the log,
+throughout the run and all over the log at its end. Record sizes are small multiples of one unit: a lookup that is led
+to a wrong position often finds a valid record there, so the answer is plausible but wrong.
 """
 
 from collections.abc import Sequence
@@ -31,19 +32,19 @@ SYSTEM = (
     .with_setting("segment.bytes", "16384")
     .with_setting("index.interval.bytes", "128")
 )
-# Where all lose power none serves until it is back, and that is the purpose.
+# If all brokers lose power, no one serves until they are back, which is the purpose of these faults.
 CONTRACT = promised(*LOG_ANOMALIES, may_stall=(*OUTAGES, "power-loss", "power-loss-in-fsync"))
 UNIT = 48
-"""Bytes of the smallest record on the disk; others are twice or three times as large."""
+"""Size in bytes of the smallest record on disk; other records are twice or three times as large."""
 OVERHEAD = 34
-"""Bytes of a record without key and value."""
+"""Size in bytes of a record without key and value."""
 PLACES = 400
-"""At how many places of each partition readers look at the end."""
+"""Number of positions per partition that readers look at in the end."""
 FLUSH_MESSAGES = 40
 
 
 class StorageClient(LogClient):
-    """Records that have a key of one of three lengths in addition to their value."""
+    """Sends records that have a key of one of three lengths in addition to their value."""
 
     @staticmethod
     def records(values: Sequence[int]) -> Sequence[Record]:
@@ -51,13 +52,13 @@ class StorageClient(LogClient):
 
 
 def _key(value: int) -> bytes:
-    """As long as it takes to make the record one, two or three units large, unless the value is too long for that."""
+    """Returns a key that makes the record one, two or three units large, unless the value is too long."""
     return b"k" * (UNIT * (1 + value * 7919 % 3) - OVERHEAD - len(str(value)))
 
 
 @experiment(system=SYSTEM, client=StorageClient, contract=CONTRACT, mixes=LOG_MIXES)
 def test_storage(settings: Settings) -> Generator:
-    """What was acknowledged is there, also after damage to the disks of a minority, or a loss of power of all."""
+    """Acknowledged records survive damage to the disks of a minority, and a loss of power of all."""
     return _body()
 
 
@@ -65,12 +66,12 @@ def test_storage(settings: Settings) -> Generator:
     system=SYSTEM.with_setting("flush.messages", str(FLUSH_MESSAGES)),
     client=StorageClient,
     contract=CONTRACT.tolerate_unflushed(FLUSH_MESSAGES),
-    # Of a compacted log it cannot be said where the loss of power cut it: what is not there may have been compacted.
-    # Nor of one whose last records are of unknown fate: only a reported end says whether they were there.
+    # A loss in a compacted log cannot be told apart from compaction, so the cut is unknown. Without acknowledged last
+    # records (tails) the cut is unknown as well: only a reported end says whether they were there.
     mixes=tuple(one for one in LOG_MIXES if one not in (COMPACTION, TAILS)),
 )
 def test_unflushed(settings: Settings) -> Generator:
-    """Not every record is flushed: with everybody's power the last few of a partition may go, and no other."""
+    """A power loss everywhere may take the last unflushed records of a partition, and no others."""
     return _body()
 
 

@@ -1,4 +1,4 @@
-"""A ZooKeeper ensemble as registers with compare-and-set: a system of its own. docs/guide/real_nodes.md explains it.
+"""A ZooKeeper ensemble as registers with compare-and-set, explained in ``docs/guide/real_nodes.md``.
 
 pytest workloads/test_zookeeper.py --cluster=docker --nemesis=partition
 """
@@ -28,8 +28,8 @@ from assay.cluster import zookeeper
 from assay.workloads.generic.registers import VersionedRegisters, unique_values
 
 KEYS, BARRIER = [f"/register-{n}" for n in range(3)], "/barrier"
-STALL = ["outage", "partition-one-way"]  # no one is there; a deaf leader stays
-SECONDS, RETRY = 4.0, {"max_tries": -1, "max_delay": 0.5}  # for one operation; half of it for a connection
+STALL = ["outage", "partition-one-way"]  # no server is up; a leader that receives nothing stays
+SECONDS, RETRY = 4.0, {"max_tries": -1, "max_delay": 0.5}  # timeout of an operation; half of it for a connection
 
 
 class Ensemble(System):
@@ -77,7 +77,7 @@ class RegisterClient(VersionedRegisters):
         return super().invoke(operation)
 
     def read(self, key: str) -> dict[str, Any]:
-        self.answer(self.zk.set_async(BARRIER, b""))  # what is read after a write is not older than the write
+        self.answer(self.zk.set_async(BARRIER, b""))  # a read after a write is at least as new as the write
         data, stat = self.answer(self.zk.get_async(key))
         return {"value": int(data) if data else None, "version": stat.version}
 
@@ -91,5 +91,5 @@ class RegisterClient(VersionedRegisters):
 
 @experiment(system=Ensemble(), client=RegisterClient, contract=forbid(*REGISTER_ANOMALIES, may_stall=STALL))
 def test_zookeeper(settings: Settings) -> Generator:
-    """A read sees the latest write, and a compare-and-set replaces what it expected."""
+    """A read sees the latest write, and a compare-and-set replaces the expected value."""
     return unique_values(KEYS)

@@ -1,10 +1,11 @@
-"""A consumer group of the old design at work: members that enter, read, commit and leave, and agree through ZooKeeper.
+"""A consumer group of the old design: members enter, read, commit and leave, and coordinate through ZooKeeper.
 
 pytest workloads/test_zookeeper_group.py --nemesis=zookeeper-kill
 pytest workloads/test_zookeeper_group.py --cluster=sim --nemesis=kill --repeat=60 --rate=100 -q
 
-There are no generations: only time separates one owner from the next, so what is judged are times in which two
-members certainly held the same partition. At the end a fresh group reads everything from the beginning.
+There are no generations: only time separates an owner from the next. The check for double ownership therefore looks for
+times at which two members certainly held the same partition. At the end a fresh group reads everything from the
+beginning.
 """
 
 from assay.checkers.groups.family import CONSUMER_ANOMALIES, SETTLING
@@ -27,16 +28,16 @@ from assay.workloads.broker.topic_mixes import subscribed
 
 SYSTEM = Broker(partitions=4, replication=3, min_insync=2).with_setting("flush.messages", "1")
 LEAVE_SECONDS = 2.0
-"""Between two members that leave, on average."""
+"""Average time between two members that leave."""
 CONTRACT = promised(
     *LOG_ANOMALIES,
     *OFFSETS.anomalies,
     *CONSUMER_ANOMALIES,
     *PARTINGS.anomalies,
     *SPLITS.anomalies,
-    *SETTLING.anomalies,  # members try again for ever
-    # Claims go with their session (2 s), members let go within an operation (5 s), and try again every 1.5 s at
-    # most; none of it needs the consent of one that is away, so no fault excuses an orphan once it is healed.
+    *SETTLING.anomalies,  # members retry for ever
+    # Claims end with their session (2 s). Members release within an operation (5 s), and retry every 1.5 s at most.
+    # None of this needs the consent of an absent member, so no healed fault excuses an orphan.
     rebalance_deadline=10.0,
     may_stall=GROUPS_STALL,
 ).tolerate_under(
@@ -57,7 +58,7 @@ CONTRACT = promised(
     mixes=(*with_members(OLD_GROUP_MIXES, WORKERS), *ZOOKEEPER_MIXES),
 )
 def test_zookeeper_group(settings: Settings) -> Generator:
-    """Members share what was acknowledged, each partition with one owner at a time, and no offset goes back."""
+    """Members share the acknowledged records, each partition has one owner at a time, and no offset goes back."""
     keys = SYSTEM.keys()
     traffic = mix(
         send(keys), poll(WORKERS), commit(WORKERS, keys), end(keys),

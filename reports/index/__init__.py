@@ -1,9 +1,14 @@
-"""The page of a morning: all runs of a store and its nights, what broke, since when, how often, and how to repeat it.
+"""The page of a morning: all runs and nights of a store, what broke, since when, how often, and how to repeat it.
 
-Read ``entry`` (what is known of a run) and ``trends`` (what many nights say of the cells), then ``known`` (failures
-that a file marks), ``failures`` (one failure, one entry) and ``board`` (the matrix of a night, unknowns, detection, a
-cell's history): all pure. ``page`` makes HTML of them, with ``index.html``, ``index.css`` and ``index.js``. Who reads
-the store is ``harness.nightly.store_index``.
+Pure modules, in reading order:
 
-Imports ``harness.core`` and ``reports.html``; ``harness.nightly`` and ``harness.cli`` import it.
+- ``entry``: the data of a run
+- ``trends``: the data of many nights, by cell
+- ``known``: failures that a file marks
+- ``failures``: groups runs with the same failure
+- ``board``: a night's matrix, unknowns, detection, a cell's history
+- ``page``: renders the HTML, with ``index.html``, ``index.css`` and ``index.js``
+
+``harness.nightly.store_index`` reads the store. Imports ``harness.core`` and ``reports.html``; ``harness.nightly`` and
+``harness.cli`` import it.
 """

@@ -1,4 +1,4 @@
-"""What the page draws of many runs: a night's matrix, why some are unknown, detection, cells over the nights."""
+"""Aggregates of many runs: a night's matrix, reasons for unknowns, detection, cells over the nights."""
 
 import re
 from collections import defaultdict
@@ -11,14 +11,14 @@ from assay.reports.index.entry import CellKey, Entry, Figures, Standing, Stored
 from assay.reports.index.trends import Row, Trends
 
 MOST_NIGHTS: Final = 60
-"""Nights in the plots of a cell."""
+"""Maximum number of nights in the plots of a cell."""
 NUMBER: Final = re.compile(r"\d+(?:[.,]\d+)*")
 WORST: Final = (Standing.FAIL, Standing.UNKNOWN, Standing.NONE, Standing.PASS)
 
 
 @dataclass
 class Tally:
-    """How many runs ended how."""
+    """Number of runs by verdict."""
 
     counts: dict[Standing, int] = field(default_factory=lambda: dict.fromkeys(WORST, 0))
 
@@ -40,7 +40,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class Matrix:
-    """``rows`` and ``columns`` with those that have the worst first cut to ``most``; ``left_out``: of either."""
+    """``rows`` and ``columns``: at most ``most`` each, the worst verdicts first; ``left_out``: number of others."""
 
     rows: tuple[str, ...]
     columns: tuple[str, ...]
@@ -50,7 +50,7 @@ class Matrix:
 
 @dataclass(frozen=True)
 class Doubt:
-    """Runs without an answer for one reason, which may differ in numbers; the newest first."""
+    """Runs without an answer for one reason, up to numbers in it; the newest first."""
 
     standing: Standing
     status: str
@@ -75,13 +75,13 @@ def tally(entries: Iterable[Entry]) -> Tally:
 
 
 def tonight(store: Stored) -> list[Entry]:
-    """The runs of the newest night, without those that have a defect."""
+    """Returns the runs of the newest night, without those that have a defect."""
     night = store.tonight
     return [] if night is None else [one for one in store.entries if one.night == night.name and not one.cell.defect]
 
 
 def matrix(entries: Iterable[Entry], most: int) -> Matrix:
-    """Workload by nemesis, both by name."""
+    """Returns the matrix of workloads and nemeses, both by name."""
     cells: dict[tuple[str, str], Tally] = defaultdict(Tally)
     for one in entries:
         cells[one.cell.workload, one.cell.nemesis].add(one)
@@ -99,7 +99,7 @@ def _chosen(cells: dict[tuple[str, str], Tally], place: int, most: int) -> tuple
 
 
 def doubts(entries: Sequence[Entry]) -> list[Doubt]:
-    """The most frequent first."""
+    """Returns the reasons, the most frequent first."""
     groups: dict[tuple[Standing, str, str], list[Entry]] = defaultdict(list)
     for one in reversed(entries):
         if one.standing in (Standing.UNKNOWN, Standing.NONE):
@@ -109,7 +109,7 @@ def doubts(entries: Sequence[Entry]) -> list[Doubt]:
 
 
 def detection(store: Stored) -> dict[str, dict[str, Caught]]:
-    """Defect, then workload, both by name; over all nights."""
+    """Returns detection counts by defect and workload, both sorted by name, over all nights."""
     groups: dict[tuple[str, str], list[Entry]] = defaultdict(list)
     for one in store.entries:
         if one.cell.defect:
@@ -131,16 +131,17 @@ FIGURES: Final[tuple[Callable[[Figures], float | None], ...]] = (
 
 
 def all_nights(store: Stored, trends: Trends | None) -> list[str]:
-    """By name, the oldest first: those before the store's, as far as trends know them, then the store's."""
+    """Returns the names of nights, the oldest first: earlier ones from the trends, then the store's."""
     first = min((night.started[:10] for night in store.nights), default="")
     earlier = [] if trends is None else [night for night in trends.nights if night < first]
     return [*earlier, *(night.name for night in store.nights)]
 
 
 def history(store: Stored, trends: Trends | None = None) -> dict[CellKey, list[Row]]:
-    """Of each cell of the store its nights, the oldest first; those that failed latest come first.
+    """Returns the nights of each cell, the oldest first; cells that failed latest come first.
 
-    Nights are counted from the first of the last ``MOST_NIGHTS`` of ``all_nights``; trends say the store's past.
+    Nights are numbered from the first of the last ``MOST_NIGHTS`` of ``all_nights``. Trends provide nights before the
+    store.
     """
     known = all_nights(store, trends)[-MOST_NIGHTS:]
     nights = {night: place for place, night in enumerate(known)}
@@ -169,6 +170,6 @@ def _row(night: int, runs: Sequence[Entry]) -> Row:
 
 
 def _urgency(cell: CellKey, rows: Sequence[Row]) -> tuple[int, ...]:
-    """Cells without a defect that failed latest, then those that are unknown, then the others."""
+    """Sorts cells without a defect that failed latest first, then those that are unknown, then the others."""
     latest = [max((int(row[0] or 0) for row in rows if row[1 + place]), default=-1) for place in (0, 1)]
     return (int(bool(cell.defect)), -latest[0], -latest[1])

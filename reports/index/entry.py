@@ -1,4 +1,4 @@
-"""What the page knows of one run or attempt, of a night and of a store. All text is harmless and short by then."""
+"""Data of the page about a run or attempt, a night and a store. All text is already sanitized and short."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -7,17 +7,17 @@ from typing import Final, NamedTuple
 from assay.harness.core.printable import printable
 
 LONGEST: Final = 300
-"""Characters of a text that comes from a run."""
+"""Maximum characters of a text from a run."""
 LONGEST_COMMAND: Final = 100_000
-"""Characters of a command. A longer one is not shown: part of a command would do something else."""
+"""Maximum characters of a command. Longer ones are not shown, because part of a command would do something else."""
 
 
 FILES: Final = {"report.html": "report", "schedule.json": "schedule", "history": "history", "logs": "logs"}
-"""What a run's folder may have, and what a link to it is called."""
+"""Optional contents of a run's folder, with the labels of their links."""
 
 
 class Standing(StrEnum):
-    """``none``: it has no verdict."""
+    """Verdict of a run; ``none``: it has no verdict."""
 
     FAIL = "fail"
     UNKNOWN = "unknown"
@@ -26,7 +26,7 @@ class Standing(StrEnum):
 
 
 class CellKey(NamedTuple):
-    """What a nightly matrix has one job for. ``defect``: empty without one."""
+    """Cell of a nightly matrix. ``defect``: empty without one."""
 
     system: str
     workload: str
@@ -37,9 +37,9 @@ class CellKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """What was measured: latencies of successful operations in ms; seconds from a heal until all served, to a finding.
+    """Measurements: latencies of successful operations in ms; seconds from a heal until all served, and to a finding.
 
-    None: not known.
+    None: unknown.
     """
 
     operations: int | None = None
@@ -51,27 +51,27 @@ class Figures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One run; or an attempt of a night's cell that left none, or ended worse than its runs."""
+    """A run; or an attempt of a night's cell that left no run, or ended worse than its runs."""
 
     name: str
-    """``test/time``; of an attempt the name of its cell."""
+    """``test/time``; for an attempt the name of its cell."""
     address: str
-    """Its folder, relative to the store, as a link has it."""
+    """Its folder, relative to the store, as in a link."""
     files: tuple[str, ...] = ()
-    """Which of ``FILES`` are there."""
+    """The members of ``FILES`` that exist."""
     more: tuple[tuple[str, str], ...] = ()
     """Further links: label and address."""
     cell: CellKey
     base: str = ""
-    """Of a run with a defect that its night takes for one like others: the system without it."""
+    """The system without the defect, for a run whose night counts the defect as an ordinary variant."""
     planned: str = ""
-    """The name of its night's cell, the same every night."""
+    """The name of its night's cell, equal on every night."""
     night: str
     started: str
     standing: Standing
     status: str
     anomalies: tuple[str, ...] = ()
-    """The forbidden ones that were found, sorted."""
+    """The forbidden anomalies that were found, sorted."""
     shape: tuple[str, ...] = ()
     """The faults of its shrunk schedule, in order."""
     reason: str = ""
@@ -81,25 +81,25 @@ class Entry:
     version: str = ""
     figures: Figures = Figures()
     caught: bool | None = None
-    """Of a run with a defect: whether it was reported by an anomaly that it must be reported by; None: no verdict."""
+    """For a run with a defect: whether an expected anomaly was reported; None: no verdict."""
 
     gone: bool = False
-    """Its night's record alone speaks of it: the run is no longer in the store."""
+    """Whether the run itself is no longer in the store, and only its night's record mentions it."""
 
     @property
     def before(self) -> CellKey:
-        """The cell whose passes say when it was still green."""
+        """The cell whose passes show when it last passed."""
         return self.cell._replace(system=self.base or self.cell.system)
 
     @property
     def links(self) -> list[tuple[str, str]]:
-        """Label and address, relative to the store."""
+        """Label and address of each link, relative to the store."""
         return [(FILES[file], f"{self.address}/{file}") for file in self.files] + list(self.more)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NightEntry:
-    """``planned``: cells of its matrix, 0 where it has none; ``done``: those with an attempt that has ended."""
+    """``planned``: cells of its matrix, 0 without one; ``done``: those with a completed attempt."""
 
     name: str
     started: str
@@ -109,16 +109,16 @@ class NightEntry:
     done: int = 0
     version: str = ""
     after: str = ""
-    """The version of the night before."""
+    """The version of the previous night."""
     commits: tuple[str, ...] = ()
-    """Between the two, the newest first: ``git log --oneline``."""
+    """Commits between the two, the newest first: ``git log --oneline``."""
     now: str = ""
-    """The cell that is being run."""
+    """The cell that is running."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
-    """A store; ``entries`` and ``nights`` oldest first. ``problems``: what could not be read, in sentences."""
+    """A store; ``entries`` and ``nights`` oldest first. ``problems``: unreadable files, in sentences."""
 
     name: str
     entries: tuple[Entry, ...]
@@ -127,18 +127,18 @@ class Stored:
 
     @property
     def tonight(self) -> NightEntry | None:
-        """The newest night that has a record, else the newest day."""
+        """The newest night that has a record, otherwise the newest day."""
         return max(self.nights, key=lambda night: (night.planned > 0, night.started), default=None)
 
 
 def plain(text: str, limit: int = LONGEST) -> str:
-    """``text`` in one short line, without characters that hide, turn or move others."""
+    """Returns ``text`` as one short line, without invisible or bidirectional control characters."""
     flat = printable(" ".join(text[: 4 * limit].split()))
     return flat if len(flat) <= limit else flat[: limit - 1] + "…"
 
 
 def plain_command(command: str) -> str:
-    """Returns the whole command, without characters that hide, turn or move others, to be pasted into a shell."""
+    """Returns the whole command without invisible or bidirectional control characters, for pasting into a shell."""
     if len(command) > LONGEST_COMMAND:
         return f"# a command of {len(command)} characters is not shown here: run.json has it"
     return printable(command)

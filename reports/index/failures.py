@@ -1,7 +1,7 @@
-"""One failure, one entry: runs without a defect that failed, by system, workload, anomalies and shape.
+"""Groups failed runs without a defect into failures, by system, workload, anomalies and shape.
 
-The shape is that of a shrunk schedule: its kinds of faults, in order. Runs whose schedule was not made small go with
-the one shape that is known of their anomalies; where there are several, or none, they are an entry of their own.
+The shape is the sequence of fault kinds in a shrunk schedule. A run without a shrunk schedule joins the one known shape
+of its anomalies; if there are several shapes or none, such runs form a failure of their own.
 """
 
 from collections import defaultdict
@@ -17,9 +17,10 @@ Key = tuple[str, str, tuple[str, ...], tuple[str, ...]]
 
 @dataclass(frozen=True)
 class Failure:
-    """``entries``: the runs that had it, newest first. ``rate``: of all runs of their cells that passed or failed.
+    """``entries``: the failed runs, newest first. ``rate``: their share in all runs of their cells that passed or
+    failed.
 
-    A pass whose run is no longer in the store says what was green, and is in no rate.
+    A pass whose run is no longer in the store counts for ``green``, but not for a rate.
     """
 
     system: str
@@ -29,39 +30,39 @@ class Failure:
     entries: tuple[Entry, ...]
     rate: Rate
     since: Rate
-    """The same of the runs that began with the first of these, or later."""
+    """The rate among runs that began with the first of these or later."""
     nights: int
-    """On how many nights it was seen."""
+    """Number of nights on which it occurred."""
     new: bool
-    """Not seen before the newest night."""
+    """Whether it first occurred on the newest night."""
     tonight: bool
     green: str
-    """The version of the last pass of its cells before the first of these runs; empty where none is stated."""
+    """The version of the last pass of its cells before the first of these runs; empty if unknown."""
     suspects: tuple[str, ...]
-    """The versions after ``green``, up to that of the first of these runs, as far as runs state them."""
+    """The known versions after ``green``, up to that of the first of these runs."""
     commits: tuple[str, ...]
-    """After ``green``, up to the version of the first of these runs, the newest first; as far as nights record them."""
+    """The known commits after ``green`` up to the version of the first of these runs, the newest first."""
     mark: Mark | None
     expired: bool
 
     @property
     def counts(self) -> bool:
-        """Is it new to someone: unmarked, or with a mark that is over?"""
+        """Whether it needs attention: it has no mark, or an expired one."""
         return self.mark is None or self.expired
 
     @property
     def example(self) -> Entry:
-        """The run to repeat: one whose schedule is small, in the simulation, where a seed gives the same again."""
+        """The run to repeat: preferably with a shrunk schedule, and in the simulation, where a seed reproduces it."""
         return max(self.entries, key=lambda one: (bool(one.shape), one.cell.cluster == "sim", one.started))
 
 
 def failures(store: Stored, known: Known) -> list[Failure]:
-    """New ones first, then those of tonight, then the others; of each the latest first."""
+    """Returns new failures first, then those of tonight, then the others; within these, the latest first."""
     runs = [entry for entry in store.entries if not entry.cell.defect]
     groups = _grouped([entry for entry in runs if entry.standing is Standing.FAIL])
     by_cell: dict[CellKey, list[Entry]] = defaultdict(list)
     for entry in runs:
-        if entry.standing in (Standing.PASS, Standing.FAIL) and not entry.gone:  # those that failed do not count either
+        if entry.standing in (Standing.PASS, Standing.FAIL) and not entry.gone:  # nor do failures that are gone count
             by_cell[entry.cell].append(entry)
     passes: dict[Hashable, list[Entry]] = defaultdict(list)
     for entry in runs:
@@ -127,16 +128,16 @@ def _failure(
 
 
 def _places(entry: Entry) -> set[Hashable]:
-    """What makes a pass one of the same cell: a defect changes the system's name, a found schedule the faults'."""
+    """Returns identifiers of a pass's cell: a defect changes the system's name, a found schedule the faults'."""
     places: set[Hashable] = {entry.before, entry.planned}
     return places - {""}
 
 
 def _green(group: Sequence[Entry], passes: dict[Hashable, list[Entry]]) -> str:
-    """The version of the last pass before the first of these runs.
+    """Returns the version of the last pass before the first of these runs.
 
-    For a variant of a system, such as one with a defect, the cell of its night's matrix says that; a pass of the plain
-    system in another cell does so only where that one has none.
+    For a variant of a system, such as one with a defect, passes of its night's matrix cell take precedence. Passes of
+    the plain system in another cell count only if there are none.
     """
     started = group[0].started
 
@@ -150,7 +151,7 @@ def _green(group: Sequence[Entry], passes: dict[Hashable, list[Entry]]) -> str:
 
 
 def _first_stated(entries: Iterable[Entry]) -> dict[str, str]:
-    """Each version with the time at which a run stated it first."""
+    """Returns each version with the first time at which a run reported it."""
     found: dict[str, str] = {}
     for entry in entries:
         if entry.version:
@@ -159,14 +160,14 @@ def _first_stated(entries: Iterable[Entry]) -> dict[str, str]:
 
 
 def _between(versions: dict[str, str], green: str, red: str) -> tuple[str, ...]:
-    """Without a version on both sides there is nothing between them."""
+    """Returns the versions after ``green`` up to ``red``; empty if either is unknown."""
     if not (green and red):
         return ()
     return tuple(name for name, first in versions.items() if versions[green] < first <= versions[red])
 
 
 def _commits(nights: Sequence[NightEntry], green: str, red: str) -> tuple[str, ...]:
-    """From night to night back; nothing where a night in between does not say what it came after."""
+    """Follows the nights back from ``red`` to ``green``; empty if a night in between has no known predecessor."""
     came = {night.version: night for night in reversed(nights) if night.after not in ("", night.version)}
     found: list[str] = []
     version = red

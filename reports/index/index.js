@@ -26,7 +26,7 @@
   }
   for (const one of plots) text.set(one, PART.map((part) => one[part]).join("\n").toLowerCase());
 
-  // Of the fields that a cell has no value for, a cell fits all.
+  // A cell matches any term about a field that it lacks.
   function fits() {
     const terms = [...words.value.matchAll(/(\w+):(?:"([^"]*)"|(\S+))|(\S+)/g)].map((found) => (
       found[4] ? [null, found[4].toLowerCase()] : [found[1], found[2] ?? found[3]]));
@@ -199,7 +199,7 @@
   });
   for (const field of [words, verdict, night]) field.addEventListener("input", again);
 
-  // The cells of a matrix are one stop of the tab key; arrows move between them.
+  // The cells of a matrix are a single tab stop; arrow keys move between them.
   for (const matrix of document.querySelectorAll(".matrix")) {
     const lines = [...matrix.tBodies[0].rows].map((line) => [...line.cells].map((cell) => cell.querySelector("button")));
     const first = lines.flat().find((button) => button);
@@ -228,7 +228,7 @@
   list();
   root.dataset.index = "ready";
 
-  // Served while a night runs: the page comes again when it has changed, and no one is writing in it.
+  // Served while a night runs: reloads the page when it has changed, unless the reader is typing in the search field.
   if (document.body.dataset.live) {
     const tag = '"' + document.body.dataset.live + '"';
     setInterval(async () => {

@@ -1,4 +1,4 @@
-"""``known-failures.toml``: failures that someone knows of, each with a reason and a day on which the mark ends.
+"""``known-failures.toml``: known failures, each with a reason and an expiry date.
 
     [[failure]]
     system = "broker"
@@ -7,7 +7,7 @@
     reason = "acknowledged before the fsync; being repaired"
     expires = 2026-12-24
 
-A mark covers the failures with exactly these anomalies, through the day that it names. It hides nothing.
+A mark covers the failures with exactly these anomalies, through its expiry date. It hides nothing.
 """
 
 import tomllib
@@ -25,11 +25,11 @@ Text = Annotated[str, msgspec.Meta(min_length=1, pattern=r"\S")]
 
 
 class KnownError(ValueError):
-    """The file is wrong; the message says where."""
+    """Raised for an invalid file; the message names the place."""
 
 
 class Mark(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One entry of the file. ``expires``: the last day on which it counts."""
+    """An entry of the file. ``expires``: the last day on which it counts."""
 
     system: Text
     workload: Text
@@ -48,7 +48,7 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class Known:
-    """The marks, and the day on which they are looked at."""
+    """The marks, and the current day."""
 
     marks: tuple[Mark, ...] = ()
     today: date = date.min
@@ -61,12 +61,12 @@ class Known:
         return mark.expires < self.today
 
     def idle(self, failures: Collection[tuple[str, str, tuple[str, ...]]]) -> list[Mark]:
-        """Marks of what no run has."""
+        """Returns the marks of failures that no run has."""
         return [mark for mark in self.marks if mark.about not in failures]
 
 
 def read_known(path: Path, today: date) -> Known:
-    """Raises :class:`KnownError`, ``FileNotFoundError``."""
+    """Reads the file. Raises :class:`KnownError` or ``FileNotFoundError``."""
     try:
         entries = msgspec.convert(tomllib.loads(read_file(path).decode()), _File).failure
     except (ValueError, msgspec.ValidationError) as error:
@@ -74,12 +74,12 @@ def read_known(path: Path, today: date) -> Known:
     marks: list[Mark] = []
     for number, entry in enumerate(entries, start=1):
         try:
-            # msgspec would take text for a day, and cut a day off a time.
+            # msgspec would accept text as a date, and truncate a datetime to one.
             if type(entry.get("expires", date.min)) is not date:
-                raise KnownError("`expires` is a day without quotes, such as 2026-12-24")
+                raise KnownError("`expires` must be a date without quotes, such as 2026-12-24")
             mark = msgspec.convert(entry, Mark)
             if len(set(mark.anomalies)) < len(mark.anomalies) or mark.about in {other.about for other in marks}:
-                raise KnownError("it names an anomaly twice, or marks what an earlier one marks")
+                raise KnownError("it names an anomaly twice, or repeats an earlier mark")
         except (KnownError, msgspec.ValidationError) as error:
             raise KnownError(f"{path}: [[failure]] number {number}: {error}") from error
         marks.append(mark)

@@ -1,4 +1,4 @@
-"""The page of a store: one HTML file that needs nothing else, with all that its script shows as compact data in it."""
+"""The page of a store: a self-contained HTML file with compact data for its script."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,28 +15,28 @@ from assay.reports.index.trends import Trends, Worse
 
 FOLDER: Final = Path(__file__).parent
 MOST_BYTES: Final = 2_000_000
-"""Of the list of runs and the cells' histories; what is older is counted, and not listed."""
+"""Maximum size of the list of runs and the cells' histories; older runs are counted, not listed."""
 MOST_SHOWN: Final = 60
-"""Failures of one sort, reasons, and rows or columns of a matrix."""
+"""Maximum number of failures of one sort, of reasons, and of rows or columns of a matrix."""
 STANDINGS: Final = tuple(Standing)
 WORDS: Final = {
     Standing.FAIL: "fail", Standing.UNKNOWN: "unknown", Standing.NONE: "no verdict", Standing.PASS: "pass"
 }  # fmt: skip
 SIGNS: Final = {Standing.FAIL: "✗", Standing.UNKNOWN: "?", Standing.NONE: "!", Standing.PASS: "✓"}
-"""A colour is never the only sign."""
+"""Signs for readers who cannot see the colours."""
 JAVASCRIPT_LIMIT: Final = 2**53
 
 
 @dataclass(frozen=True)
 class Page:
-    """``counting``: the failures that no mark covers, or none any more."""
+    """``counting``: the failures without a mark, or with an expired one."""
 
     html: str
     counting: tuple[Failure, ...]
 
 
 def page(store: Stored, known: Known, trends: Trends | None = None, *, live: bool = False) -> Page:
-    """``live``: it asks its server now and then whether it has changed."""
+    """Renders the page. ``live``: the page polls its server for changes."""
     found = failures(store, known)
     night, runs = store.tonight, tonight(store)
     board = matrix(runs, MOST_SHOWN)
@@ -78,7 +78,7 @@ def page(store: Stored, known: Known, trends: Trends | None = None, *, live: boo
 
 
 def _sections(found: Sequence[Failure]) -> list[tuple[str, str, list[Failure]]]:
-    """Id, title and failures; those with a mark that counts come last."""
+    """Returns id, title and failures of each section; known failures come last."""
     counting = [one for one in found if one.counts]
     return [
         ("new", "New failures", [one for one in counting if one.new]),
@@ -100,7 +100,7 @@ def _lead(found: Sequence[Failure], night: NightEntry | None) -> str:
 
 
 def _named(some: Sequence[Failure], most: int = 3) -> str:
-    """``lost-write in test_log``, and how many more."""
+    """Returns ``lost-write in test_log``, and the number of others."""
     named = [f"{' + '.join(one.anomalies) or 'a failure'} in {one.workload}" for one in some[:most]]
     return ", ".join(named) + (f" and {len(some) - most} more" if len(some) > most else "")
 
@@ -122,7 +122,7 @@ def _workloads(store: Stored) -> list[str]:
 
 @dataclass
 class _Once:
-    """Each text, or cell, once; ``size``: as ``_size``."""
+    """Interns texts or cells; ``size``: as ``_size``."""
 
     places: dict[Any, int] = field(default_factory=dict)
     size: int = 0
@@ -135,12 +135,12 @@ class _Once:
 
 
 def _size(value: Any) -> int:
-    """Bytes that it takes in the page, with a comma: what is harmless there is longer than JSON."""
+    """Returns the bytes in the page, with a comma; the escaped form is longer than JSON."""
     return len(html.inline(value).encode()) + 1
 
 
 def _data(store: Stored, trends: Trends | None) -> tuple[Any, int, int]:
-    """For the script; how many runs are listed, the newest that there is room for; and how many cells are left out."""
+    """Returns the script's data, the number of runs listed (the newest that fit), and of cells left out."""
     cells, texts, names = _Once(), _Once(), all_nights(store, trends)
     nights = {night: place for place, night in enumerate(names)}
     size, every, plots = _size(names), history(store, trends), []
@@ -169,7 +169,9 @@ def _data(store: Stored, trends: Trends | None) -> tuple[Any, int, int]:
 
 
 def _row(one: Entry, cell: int, night: int, texts: _Once) -> list[Any]:
-    """A seed that JavaScript cannot hold goes as text; a name goes along where it is not its address."""
+    """Returns a run's row. A large seed is text, because JavaScript numbers are inexact; a name equal to its address is
+    omitted.
+    """
     home, _, last = one.address.rpartition("/")
     said = ", ".join(one.anomalies) or one.reason
     command = one.command.replace(f"--seed={one.seed}", "--seed=\0", 1)
@@ -184,7 +186,7 @@ def _row(one: Entry, cell: int, night: int, texts: _Once) -> list[Any]:
 
 
 def _about(one: Failure | Entry | Worse) -> str:
-    """What the search field takes to list the runs of a failure, or of a cell."""
+    """Returns a search query that lists the runs of a failure or a cell."""
     if isinstance(one, Worse):
         return terms(**{key: value for key, value in one.cell._asdict().items() if value})
     if isinstance(one, Failure):
@@ -193,7 +195,7 @@ def _about(one: Failure | Entry | Worse) -> str:
 
 
 def terms(**wanted: str) -> str:
-    """``workload:test_log nemesis:"two words"``."""
+    """Returns ``workload:test_log nemesis:"two words"``."""
     return " ".join(f'{key}:"{value}"' if " " in value else f"{key}:{value}" for key, value in wanted.items())
 
 
@@ -202,7 +204,7 @@ def _moment(text: str | None) -> str:
 
 
 def _length_of_time(seconds: float) -> str:
-    """In minutes up to two hours."""
+    """Formats minutes up to two hours, then hours."""
     return f"{seconds / 60:.3g} min" if seconds <= 7_200 else f"{seconds / 3600:.3g} h"
 
 
@@ -211,7 +213,7 @@ def _per_cent(part: float) -> str:
 
 
 def _figure(value: float) -> str:
-    """To three digits."""
+    """Formats a number with three digits."""
     return f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.3g}"
 
 

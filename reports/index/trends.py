@@ -1,4 +1,4 @@
-"""What many nights say of the cells, as ``assay nights trends`` writes it for the page."""
+"""Trends of cells over many nights, as ``assay nights trends`` writes them for the page."""
 
 from pathlib import Path
 from typing import Final
@@ -11,12 +11,13 @@ from assay.reports.index.entry import CellKey, plain
 TRENDS: Final = "trends.json"
 FORMAT: Final = 1
 Row = list[int | float | None]
-"""Number of the night; failed, unknown, without verdict, passed; then medians: operations, latency in ms (median and
-99 %), seconds of recovery, seconds to detection."""
+"""Number of the night; failed, unknown, without verdict, passed; then medians: operations, latency in ms (median and 99
+%), seconds of recovery, seconds to detection.
+"""
 
 
 class TrendsError(Exception):
-    """A file of trends cannot be read; the message says which, and what to do."""
+    """Raised for an unreadable file of trends; the message says which, and what to do."""
 
 
 class Worse(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,24 +30,24 @@ class Worse(msgspec.Struct, frozen=True, kw_only=True):
     now: float
     since: str
     nights: int
-    """The nights that are held against the ``nights_before``."""
+    """The number of nights that are compared with the ``nights_before``."""
     nights_before: int
     probability: float
-    """Of such a difference where nothing has changed, adjusted for all that was asked."""
+    """The p-value, adjusted for multiple comparisons."""
     last_version: str
-    """Of the night before ``since``; empty where none is stated."""
+    """The version of the night before ``since``; empty if unknown."""
     first_version: str
 
 
 class Trend(msgspec.Struct, frozen=True, kw_only=True):
-    """One cell over the nights, the oldest first."""
+    """A cell over the nights, the oldest first."""
 
     cell: CellKey
     rows: tuple[Row, ...]
 
 
 class Trends(msgspec.Struct, frozen=True, kw_only=True):
-    """``nights``: those that rows count, the oldest first; ``asked``: figures of cells that had nights enough."""
+    """``nights``: those that rows refer to, the oldest first; ``asked``: number of figures with enough nights."""
 
     format: int = FORMAT
     nights: tuple[str, ...]
@@ -57,16 +58,16 @@ class Trends(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_trends(path: Path) -> Trends:
-    """Raises :class:`TrendsError`. All text in it is harmless and short then."""
+    """Reads and sanitizes the file. Raises :class:`TrendsError`."""
     try:
         found = msgspec.json.decode(read_file(path), type=Trends)
     except (OSError, ValueError, RecursionError) as error:
-        raise TrendsError(f"{path}: {error}; `assay nights trends DATASET --out={path}` makes it") from error
+        raise TrendsError(f"{path}: {error}; create it with `assay nights trends DATASET --out={path}`") from error
     if found.format != FORMAT:
-        raise TrendsError(f"{path} has format {found.format}, and this version reads {FORMAT}; make it again")
+        raise TrendsError(f"{path} has format {found.format}, but this version reads {FORMAT}; create it again")
     if any(not row or len(row) != 10 or not 0 <= int(row[0] or 0) < len(found.nights)
            for trend in found.cells for row in trend.rows):  # fmt: skip
-        raise TrendsError(f"{path} has a row for a night that it does not have; make it again")
+        raise TrendsError(f"{path} has a row for a missing night; create it again")
     return msgspec.structs.replace(
         found,
         nights=tuple(map(plain, found.nights)),

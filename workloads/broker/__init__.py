@@ -1,4 +1,4 @@
-"""Clients, operations and mixes of the example broker. The tests are in the folder above.
+"""Clients, operations and mixes of the example broker; the tests are in the folder above.
 
 - the log: ``log_client``, ``log_operations``, ``log_drain``, ``log_ends``, ``log_messages``, ``log_names``
 - other requests: ``multi_partition_requests``, ``multi_fetch_operations``, ``burst_client``, ``producer_profiles``
@@ -7,7 +7,7 @@
 - topics and controllers: ``controller_client``, ``controller_churn``, ``topic_admin``, ``topic_changes``,
   ``topic_growth``, ``topic_recreation``
 - mixes: ``mixes``, ``topic_mixes``, ``group_mixes``, ``mixed_traffic``
-- the promises: ``broker_contract``
+- the contract: ``broker_contract``
 
 Imports the harness, the contracts of the checks, and the broker's client and protocol.
 """

@@ -1,9 +1,8 @@
-"""What the broker promises: in each workload of ours everything, whatever it is about.
+"""The broker's contract, shared by all of its workloads.
 
-A promise holds wherever a history can show that it was broken, so every contract here forbids every anomaly that can be
-found of a broker, and each mix of operations brings rows that more checks can judge. What differs is what a run must
-have data for: ``RUNNING`` by itself, and what its workload, or its mix, certainly does. An exception is tolerated, and
-the contract says under which faults, and why.
+Every contract forbids every anomaly that a check can find in a broker's history. A promise holds in each workload, and
+a mix of operations provides rows for more checks. Contracts differ in the checks that need data: ``RUNNING`` in every
+run, and those of its workload and its mix. An exception is tolerated, with the faults and the reason.
 """
 
 from collections.abc import Sequence
@@ -25,7 +24,7 @@ from assay.checkers.servers.acknowledged_state import INSPECTION
 from assay.checkers.transactions.family import TRANSACTION_FAMILIES
 
 NOT_OFFERED: Final = (*OBJECT_FAMILIES, EMPTINESS, SNAPSHOTS, REGISTER_CAS, FENCING, *TRANSACTION_FAMILIES)
-"""Checks of what a broker has none of: counters, sets, queues, conditional writes, leases, transactions."""
+"""Checks of features that the broker lacks: counters, sets, queues, conditional writes, leases, transactions."""
 PROMISES: Final = tuple(name for family in FAMILIES if family not in NOT_OFFERED for name in family.anomalies)
 RUNNING: Final = (
     *OWNERSHIP_ANOMALIES,
@@ -34,23 +33,23 @@ RUNNING: Final = (
     *LIVENESS_ANOMALIES,
     *INSPECTION.anomalies,
 )
-"""What every run of brokers has data for: their event logs, their disks, and the looks when it is over."""
+"""Checks that have data in every run of brokers: event logs, disks, and the snapshots after the run."""
 
 OUTAGES: Final = ("outage", "outage-power-loss")
-"""All servers are down for some seconds: no one serves, and that is the purpose."""
+"""Faults that stop all servers for some seconds: no one serves, which is their purpose."""
 GROUPS_STALL: Final = (*OUTAGES, "power-loss", "power-loss-in-fsync", "partition-leader-and-follower")
-"""Faults that leave groups, and who waits for new records, nothing to succeed with until they are healed.
+"""Faults under which groups and waiting readers cannot succeed until they are healed.
 
-Where all servers lose power no one serves until it is back. Where two of three hear nothing of ZooKeeper or of the
-third, no record reaches two replicas that are in sync: the two cannot shrink an in-sync set, and the third is alone in
-those that it leads. Both are the purpose of these faults.
+- If all servers lose power, no one serves until they are back.
+- If two of three brokers are cut off from ZooKeeper and from the third, no record reaches two in-sync replicas. The two
+  cannot shrink an in-sync set, and the third is alone in the sets that it leads.
 """
 PATIENCE: Final = 2.2
-"""Seconds: a call of a client (``READ_SECONDS``, ``CALL_SECONDS``), and then a back-off and a look at who leads."""
+"""Seconds: a client call (``READ_SECONDS``, ``CALL_SECONDS``), a back-off and a metadata request."""
 
 
 def promised(*needed: str, may_stall: Sequence[str] = OUTAGES, rebalance_deadline: float | None = None) -> Contract:
-    """Forbids everything. ``needed``: what a run of this workload must have data for, in addition to ``RUNNING``."""
+    """Forbids everything. ``needed``: checks for which a run of this workload must have data, beyond ``RUNNING``."""
     contract = forbid(
         *needed, *RUNNING, rebalance_deadline=rebalance_deadline, may_stall=may_stall, patience=PATIENCE
     ).forbid_also(*PROMISES)

@@ -1,24 +1,24 @@
-"""Bursts: what a client sends by an asynchronous producer, several message sets under way at a time.
+"""Bursts: message sets sent by an asynchronous producer, several in flight at a time.
 
 The argument of a ``burst`` is a list of values, one message each, or ``{"values", ...}`` with any of
 
 ===============  =============================================================================================
-``habit``        the settings of the producer (``producer_profiles``); by default a set for each message
-``padding``      to how many bytes each value is filled up
-``then``         ``flush`` or ``close``: what is called as soon as all are on their way; else each is waited for
-``message_key``  of all of them; the producer chooses the partition, and the operation's is the one that must be chosen
-``each``         so many values go out by one call of ``Producer.send``, all or none, and all calls at once
+``habit``        the profile of the producer (``producer_profiles``); by default a set for each message
+``padding``      the number of bytes to which each value is padded
+``then``         ``flush`` or ``close``: called as soon as all are sent; otherwise each outcome is awaited
+``message_key``  of all messages; the producer chooses the partition, and must choose that of the operation
+``each``         the number of values in one call of ``Producer.send_set``, atomic; all calls at once
 ===============  =============================================================================================
 
-The result is ``{"sets": [{"outcome", "offset", "node", "error"}, ...], "reports": [[value, by whom, outcome, offset],
-...]}``: what the future of each message said, one for each value (offset, node and error are null where there is none);
-and what else the producer said of its messages, in that order, if it was not a plain list: by ``done``, the function
-given to each ``send``; by ``stages``, the callbacks of the producer; by ``account``, what ``flush`` or ``close``
-returned.
+The result is ``{"sets": [{"outcome", "offset", "node", "error"}, ...], "reports": [[value, source, outcome, offset],
+...]}``. ``sets`` has the result of each message's future, one for each value; unknown fields are null. ``reports``
+exists if the argument was not a plain list. It has all other notifications about the messages, in order, by source:
+``done``, the function given to each ``send``; ``stages``, the callbacks of the producer; ``account``, the result of
+``flush`` or ``close``.
 
-The messages of a burst go to one partition, a little time apart, and none waits for the outcome of the one before.
-Those that are acknowledged must lie in the log in the order in which they were sent. A burst is ``ok`` where any of
-them is acknowledged, ``fail`` where all certainly failed; each message has an outcome of its own, too.
+The messages of a burst go to one partition, a little time apart, and none waits for the outcome of an earlier one.
+Acknowledged messages must be in the log in the order of sending. A burst is ``ok`` if any message is acknowledged,
+``fail`` if all certainly failed; each message has an outcome of its own, too.
 """
 
 import asyncio
@@ -46,20 +46,20 @@ BURST: Final = "burst"
 SHORTEST: Final = 4
 LONGEST: Final = 10
 PACE: Final = 0.01
-"""Seconds between two messages of a burst: shorter than the producer waits before it sends one again."""
+"""Seconds between two messages of a burst: shorter than the producer's back-off before a retry."""
 MOST_CALLS: Final = 100
 CLOSING_SECONDS: Final = 0.05
-"""That a producer which is closed waits for outcomes: some come in time, others do not."""
+"""Seconds for which a closed producer waits for outcomes: some arrive in time, others do not."""
 
 OWED: Final = ("done", "stages")
-"""Who is informed of each message's outcome; accounts have those alone that were not appended."""
+"""Sources that must report each message's outcome; ``account`` covers only messages that were not appended."""
 
 Report = list[Any]
-"""A value, who says it, the outcome, the offset."""
+"""Value, source, outcome and offset."""
 
 
 def bursts(keys: Sequence[str]) -> Generator:
-    """Bursts of fresh values to partitions by chance, for ever."""
+    """Bursts of fresh values to random partitions, for ever."""
 
     def step(following: int, context: Context) -> tuple[Operation, int]:
         count = SHORTEST + context.below(LONGEST - SHORTEST + 1, salt=1)
@@ -71,7 +71,7 @@ def bursts(keys: Sequence[str]) -> Generator:
 
 
 class Stages(Callbacks):
-    """Notes what a producer says at the end of a message's way."""
+    """Collects the producer's notifications about each message's outcome."""
 
     def __init__(self) -> None:
         self.reports: list[Report] = []
@@ -92,7 +92,7 @@ class Stages(Callbacks):
 
 
 class Bursts:
-    """The asynchronous producers of one client: one for each habit, made when it is first needed."""
+    """The asynchronous producers of one client: one for each habit, created on first use."""
 
     def __init__(self, endpoint: Endpoint, runtime: Any) -> None:
         self._endpoint = endpoint
@@ -141,7 +141,7 @@ def _completion(sets: Sequence[Mapping[str, Any]], **more: Any) -> Completion:
 
 
 async def _sets(producer: Producer, key: str, argument: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    """What became of each message; those of one call have one outcome."""
+    """Sends the values in atomic calls and returns each message's outcome; messages of one call share theirs."""
     topic, partition = split(key)
     sent, each = records(argument), argument["each"]
     calls = [producer.send_set(topic, partition, sent[first : first + each]) for first in range(0, len(sent), each)]
@@ -154,10 +154,10 @@ def _shifted(one: Mapping[str, Any], rank: int) -> Mapping[str, Any]:
 
 
 async def _sent(producer: Producer, stages: Stages, key: str, argument: Any) -> Sequence[asyncio.Future[SendResult]]:
-    """The outcomes to come; of those for which there was no room it is known already."""
+    """Sends the messages and returns their futures; messages rejected by a full queue have failed futures."""
     topic, index = split(key)
     message_key = argument.get("message_key") if isinstance(argument, Mapping) else None
-    # A message with a key goes where the partitioner says.
+    # The partitioner chooses the partition of a message with a key.
     named, place = (None, index) if message_key is None else (message_key.encode(), None)
     futures: list[asyncio.Future[SendResult]] = []
     for _, value in records(argument):
@@ -174,8 +174,8 @@ async def _sent(producer: Producer, stages: Stages, key: str, argument: Any) -> 
 
 
 def effects(completed: Completed) -> Sequence[Effect]:
-    """A row for each message, also where the fate of all of them is unknown, and for each time that it may have been
-    appended again; then what else was said of them.
+    """Returns a row for each message, even if all outcomes are unknown, and one for each retry that may have appended
+    it again. The rows of ``reports`` follow.
     """
     return [*_appends(completed), *_reports(completed)]
 
@@ -233,7 +233,7 @@ def _reports(completed: Completed) -> Iterator[Effect]:
 
 
 def _request(index: int, call: int) -> int:
-    """A number of its own for each set of a burst: those of other requests are operations' numbers."""
+    """Returns a negative request number for each set of a burst; other requests use operation numbers."""
     return -1 - (index * MOST_CALLS + call)
 
 

@@ -1,21 +1,24 @@
-"""Drives consumer groups of the old design; one client is one process of the history, and one member of each group.
+"""Client of consumer groups of the old design; each client is a process of the history, and a member of each group.
 
-Operations and results are those of ``assay.workloads.broker.group_operations``, with these differences. ``poll`` and
-``commit`` say in ``mode`` where the group keeps its offsets; a member of another mode shuts down first and comes back
-with this one. A commit whose outcome is unknown is a trial that ended: the operation is ok, its effects are not, and
-the member goes on. Every result has ``commits`` besides ``ownership``: ``{"outcome", "positions": [[key, offset]]}`` of
-each commit that was tried in the operation, also of the one that a member makes when it has to let go of its
-partitions; and ``claims``: ``{"owner", "seen", "made", "shares": [[key, member]]}`` of each claim by which it acquired
-something, as ``Claim`` of the library has it; and ``effort``, what taking part has cost the member since its last
-result, as ``Effort`` of the library has it, without what is 0.
+Operations and results are those of ``assay.workloads.broker.group_operations``, with these differences:
 
-A ``silence`` does nothing for so many seconds: a member holds on to what it has, and others wait for it.
+- ``poll`` and ``commit`` have a ``mode``, the storage of the group's offsets. A member in another mode shuts down first
+  and rejoins in this one.
+- A commit of unknown outcome is an attempt that has ended: the operation is ok, its effects are unknown, and the member
+  goes on.
+- Every result has ``commits``: ``{"outcome", "positions": [[key, offset]]}`` of each commit attempt in the operation,
+  including the one before a release.
+- Every result has ``claims``: ``{"owner", "seen", "made", "shares": [[key, member]]}`` of each claim that acquired
+  something, like the library's ``Claim``.
+- Every result has ``effort``: the member's effort since its last result, like the library's ``Effort``, without zeros.
+- A ``silence`` does nothing for some seconds: the member keeps its partitions, and others wait for it.
 
-A member takes part in its group all the time, and not only while it is polled. But it begins to let go only while an
-operation is in hand, so that the history can say when: an operation that reports a release was called before it. What
-it gave up between two operations, because its session may have been over or it took too long, is not reported: that
-hold ended with the last operation under it. A generator finds them in ``over``, as ``[key, assignment]``. A commit that
-did not begin in the operation that reports it has an unknown outcome, for it was called earlier than that.
+A member takes part in its group all the time, not only during a poll. But it begins a release only during an operation,
+so that the history has its time: an operation that reports a release was called before the release.
+
+A hold given up between two operations, because the session may have expired or the release took too long, is not
+reported. It ended with the last operation under it. A generator finds such holds in ``over``, as ``[key, assignment]``.
+A commit that began before the operation that reports it has an unknown outcome.
 """
 
 import asyncio
@@ -53,9 +56,9 @@ from assay.workloads.broker.multi_fetch_operations import LARGEST
 CALL_SECONDS: Final = 1.5
 POLL_SECONDS: Final = 0.2
 CLASSIC: Final = "classic"
-"""An option of clients: whether members share out again as those of 0.10.2 do."""
+"""Client option: whether members rebalance like those of 0.10.2."""
 LEAVING_SECONDS: Final = 2.0
-"""That an operation waits for a member to let go: with the rest it ends within its own time (5 s)."""
+"""Seconds for which an operation waits for a member's release, so that it ends within its own time (5 s)."""
 
 ZOOKEEPER: Final = "zookeeper"
 TO_TOPIC: Final = "to-topic"
@@ -71,7 +74,7 @@ MODES: Final = {
 
 
 class Member:
-    """A member of one group, and what there is to report of it. ``numbers`` gives each hold a number of its own."""
+    """A member of one group, and its unreported events. ``numbers`` gives each hold a number of its own."""
 
     def __init__(self, endpoint: Endpoint, group: str, mode: str, runtime: Any, numbers: Iterator[int]) -> None:
         storage, dual = MODES[mode]
@@ -79,13 +82,13 @@ class Member:
         self._topics = topics_of(endpoint)
         self._commits_when_leaving = group != DRAIN
         self._numbers = numbers
-        self._assignments: dict[int, int] = {}  # of each hold
-        self._held: dict[tuple[str, int], int] = {}  # the hold of each partition
+        self._assignments: dict[int, int] = {}  # by hold
+        self._held: dict[tuple[str, int], int] = {}  # hold by partition
         self._notes: list[dict[str, Any]] = []
         self._commits: list[dict[str, Any]] = []
         self._claims: list[dict[str, Any]] = []
         self._over: list[tuple[str, int]] = []
-        self._effort: Counter[str] = Counter()  # that has been reported
+        self._effort: Counter[str] = Counter()  # reported so far
         self._stream: MessageStream | None = None
         self._in_hand = asyncio.Event()
         self._operations = 0
@@ -95,7 +98,7 @@ class Member:
             zookeeper=",".join(endpoint.zookeeper),
             bootstrap=endpoint.all,
             group=group,
-            # Members share partitions in the order of their ids: of those by default the latest comer is the last.
+            # Members share partitions in the order of their ids. With default ids, the newest member would be the last.
             consumer_id=f"{runtime.random.getrandbits(64):016x}",
             session_timeout=SESSION_SECONDS,
             connection_timeout=CALL_SECONDS,
@@ -117,7 +120,7 @@ class Member:
         )
 
     def go_on(self) -> None:
-        """As ``assay.workloads.broker.members`` has it."""
+        """Reports all holds again under new numbers; see ``assay.workloads.broker.members``."""
         for partition, position in self.connector.positions.items():
             hold = self._held[partition]
             if self._assignments[hold] not in {note["assignment"] for note in self._notes}:
@@ -125,7 +128,7 @@ class Member:
                 self._notes.append(self._note("acquire", partition, hold) | {"begin": position, "offset": None})
 
     def report(self) -> dict[str, Any]:
-        """What happened to it since this was last asked."""
+        """Returns and clears everything that happened since the last call."""
         notes, self._notes = self._notes, []
         commits, self._commits = self._commits, []
         claims, self._claims = self._claims, []
@@ -136,7 +139,7 @@ class Member:
 
     @contextlib.asynccontextmanager
     async def operation(self) -> AsyncIterator[None]:
-        """Only inside it does the member let go of anything. It waits for a release that has begun."""
+        """Allows releases inside the block only, and waits for a release that has begun."""
         self._operations += 1
         self._in_hand.set()
         try:
@@ -152,7 +155,7 @@ class Member:
         return self._operations if self._in_hand.is_set() else None
 
     async def poll(self) -> list[dict[str, Any]]:
-        """Raises ``ReadFailed``, and ``ConnectionError`` without ZooKeeper."""
+        """Raises ``ReadFailed``, or ``ConnectionError`` without ZooKeeper."""
         if self._stream is None:
             self._stream = await self._created()
         return [
@@ -167,7 +170,7 @@ class Member:
         ]
 
     async def _created(self) -> MessageStream:
-        """One for all topics: of several it takes a filter, for other streams have one topic each."""
+        """Creates one stream for all topics. Several topics need a filter; other streams have one topic each."""
         if len(self._topics) > 1:
             (stream,) = await self.connector.create_streams_by_filter(Filter("|".join(self._topics), 1))
             return stream
@@ -175,7 +178,7 @@ class Member:
         return (await self.connector.create_streams({topic: 1}))[topic][0]
 
     async def commit(self) -> None:
-        """Raises ``CommitFailed``; what is committed may move while it is, and then it is unknown which it was."""
+        """Raises ``CommitFailed``. If positions change during a commit, it is unknown which were committed."""
         before, began_in = self.connector.positions, self._operation_in_hand
         try:
             positions = await self.connector.commit_offsets()
@@ -238,10 +241,10 @@ class Member:
 
 
 class ConnectorClient(KeepingMembers):
-    """Operations as above; sends and log ends are those of ``assay.workloads.broker.log_client``."""
+    """Client of members as above; sends and log ends are those of ``assay.workloads.broker.log_client``."""
 
     holds_sessions = True
-    """At ZooKeeper itself, which faults of consumers may end."""
+    """Sessions with ZooKeeper itself, which faults of consumers may expire."""
 
     def __init__(self) -> None:
         self._numbers = itertools.count(1)
@@ -249,7 +252,7 @@ class ConnectorClient(KeepingMembers):
         self._members: dict[str, Member] = {}
 
     async def close(self) -> None:
-        """All that it owned is free then, or when its session is over."""
+        """Shuts the members down. Their partitions are free then, or after the session timeout."""
         for member in self._members.values():
             await member.connector.shutdown()
         await self._log.close()
@@ -262,7 +265,7 @@ class ConnectorClient(KeepingMembers):
             return Completion(Outcome.OK)
         if operation.f not in (POLL, COMMIT, LEAVE):
             known = f"{SEND}, {END}, {POLL}, {COMMIT}, {LEAVE} and {SILENCE}"
-            raise ValueError(f"members of a group of the old design know {known}, not {operation.f!r}")
+            raise ValueError(f"the operations of a member of the old design are {known}, not {operation.f!r}")
         group, mode = operation.argument["group"], operation.argument.get("mode", ZOOKEEPER)
         member = self._members.get(group)
         if operation.f != POLL and member is None:
@@ -288,16 +291,16 @@ class ConnectorClient(KeepingMembers):
                 return Completion(Outcome.OK)
             return Completion(Outcome.OK, {"reads": await member.poll()})
         except ReadFailed as error:
-            await asyncio.sleep(POLL_SECONDS)  # or it would fail again at once, thousands of times
+            await asyncio.sleep(POLL_SECONDS)  # an immediate retry would fail again, thousands of times
             return Completion(Outcome.FAIL, error=described(error))
         except ConnectionError as error:
-            del self._members[group]  # it never found ZooKeeper
+            del self._members[group]  # it never reached ZooKeeper
             await member.connector.shutdown()
             return Completion(Outcome.FAIL, error=f"no-zookeeper: {error}")
         except CommitFailed as error:
             if error.outcome is Certainty.NOT_DONE:
                 return Completion(Outcome.FAIL, error=described(error))
-            # It was tried, and its rows say that it is indeterminate; the member goes on, as any consumer would.
+            # It was tried, and its rows are indeterminate; the member goes on, as any consumer would.
             return Completion(Outcome.OK, {"unknown": described(error)})
 
     async def _part(self, group: str, member: Member) -> dict[str, Any]:
@@ -311,7 +314,7 @@ class ConnectorClient(KeepingMembers):
 
     @staticmethod
     def effects(completed: Completed) -> Sequence[Effect]:
-        """As ``group_operations`` has them, with a group's ``advance`` and ``resume``
+        """Rows as in ``group_operations``, plus a group's ``advance`` and ``resume``
         (``assay.checkers.groups.offsets``), and its ``claim`` and ``share`` (``assay.checkers.groups.views``).
         """
         if completed.operation.key is not None:
@@ -347,7 +350,7 @@ def _claimed(result: dict[str, Any], group: str) -> list[Effect]:
 
 
 def _owned(result: dict[str, Any], group: str) -> list[Effect]:
-    """A commit may find that something was acquired, or lost."""
+    """Rows of partitions that a member acquired or lost during a commit."""
     return [
         Effect(note["kind"], note["key"], position=note.get("end"), owner=note["owner"], group=group,
                assignment=note["assignment"], outcome=Outcome.OK)

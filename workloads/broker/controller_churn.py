@@ -1,9 +1,8 @@
-"""Topics that come and go: the generator of ``create``, ``delete``, ``describe`` and ``touch``; partitions that move.
+"""Generators of topics that come and go (``create``, ``delete``, ``describe``, ``touch``), and of partition moves.
 
-Names are numbered by the generator's own count, so no name is used twice in a run: a log that comes back under a name
-that was there before would look like one that has lost everything. The generator does not ask what became of its
-operations. It deletes and touches topics among the latest it has meant to make, whether they exist or not; an answer
-that there is no such topic is an answer, too.
+No topic name is used twice in a run, because a log that reappears under an old name would look like one that has lost
+everything. The generator ignores the results of its operations. It deletes and touches topics among the latest that it
+asked for, whether they exist or not; "no such topic" is a valid answer.
 """
 
 from collections.abc import Sequence
@@ -16,13 +15,13 @@ from assay.workloads.broker.topic_admin import CREATE, DELETE, DESCRIBE, ELECT, 
 
 WEIGHTS: Final = (CREATE, CREATE, DELETE, DELETE, DESCRIBE, TOUCH, TOUCH, TOUCH)
 RECENT: Final = 4
-"""The latest topics, which are described and touched; those before them are deleted, so that most are there."""
+"""Number of latest topics, which are described and touched. Only older ones are deleted, so most topics exist."""
 MOST_PARTITIONS: Final = 3
 SHAPE: Final = {"replication": 2, "configs": {"min.insync.replicas": "1"}}
 
 
 def churn() -> Generator:
-    """For ever; as often a topic is made as one is removed."""
+    """Creates and deletes topics equally often, for ever."""
 
     def step(state: tuple[int, int], context: Context) -> tuple[Operation, tuple[int, int]]:
         made, value = state
@@ -42,9 +41,9 @@ def churn() -> Generator:
 
 
 def moves(keys: Sequence[str], brokers: int, replication: int) -> Generator:
-    """For ever: one of these partitions moves to any of the brokers 1, 2, ..., or its preferred leader is to lead.
+    """Moves a partition to any of the brokers 1, 2, ..., or elects its preferred leader, for ever.
 
-    Most moves are rejected, as one is under way: what comes next is asked for soon enough.
+    Most moves are rejected, because another one is in progress; the next request follows soon.
     """
 
     def step(number: int, context: Context) -> tuple[Operation, int]:
@@ -61,10 +60,10 @@ def moves(keys: Sequence[str], brokers: int, replication: int) -> Generator:
 
 
 def name(number: int) -> str:
-    """``churn-7``."""
+    """Returns a name such as ``churn-7``."""
     return f"churn-{number}"
 
 
 def partitions(number: int) -> int:
-    """How many topic ``number`` has, from 1 to ``MOST_PARTITIONS``."""
+    """Returns the number of partitions of topic ``number``, from 1 to ``MOST_PARTITIONS``."""
     return 1 + number % MOST_PARTITIONS

@@ -1,7 +1,7 @@
-"""Drives topics that come and go, and a log next to them; one client is one process of the history.
+"""Client of topics that come and go, and of a log next to them; each client is a process of the history.
 
-Besides the operations on a log that stays and those of an administrator (``assay.workloads.broker.topic_admin``) there
-is
+In addition to the operations on a log that stays, and an administrator's (``assay.workloads.broker.topic_admin``),
+there is
 
 =========  ==========================  ==================================================
 f          argument                    result
@@ -9,8 +9,8 @@ f          argument                    result
 ``touch``  ``{"partition", "value"}``  ``{"offset", "node"}``
 =========  ==========================  ==================================================
 
-``touch`` appends one record to a topic that may be deleted at any time, so that its leaders have a term to show for:
-that is a fact for the ownership checks, which read events, and none for the log checks, so it has no effects.
+``touch`` appends a record to a topic that may be deleted at any time, so that its leaders act in their epochs. The
+ownership checks see this in the event log. The log checks must not, so a touch has no effects.
 """
 
 from collections.abc import Sequence
@@ -26,11 +26,11 @@ from assay.workloads.broker.log_names import described, node_name
 
 TOUCH: Final = "touch"
 TOUCH_SECONDS: Final = 2.0
-"""Short: most topics that cannot be written to are gone, and the library would ask again for ever."""
+"""Short, because most topics that reject writes are gone, and the library would retry for ever."""
 
 
 class ControllerClient(LogClient):
-    """Operations as above."""
+    """Client of a log as above, with ``touch``."""
 
     async def open(self, endpoint: Endpoint, runtime: Any) -> None:
         await super().open(endpoint, runtime)

@@ -1,4 +1,4 @@
-"""Drives consumer groups of the draft's design: as ``assay.workloads.broker.group_client``, with other consumers."""
+"""Client of consumer groups of the draft design: ``assay.workloads.broker.group_client`` with other consumers."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -14,11 +14,11 @@ from assay.workloads.broker.log_client import FETCH_BYTES
 from assay.workloads.broker.members import topics_of
 
 SESSION_SECONDS: Final = 1.2
-"""A join waits for those that are gone, and is answered within a call."""
+"""Seconds; a join waits for lost members, and must be answered within a call."""
 
 
 class NumberedDraft(DraftConsumer):
-    """Commits when it is asked to: what it commits by itself, before it joins again, bears no number."""
+    """Skips automatic commits before a rejoin, because they have no number; commits only on request."""
 
     async def commit(self, metadata: str = "", *, offsets: Mapping[Partition, int | Position] | None = None) -> None:
         if metadata:
@@ -26,7 +26,7 @@ class NumberedDraft(DraftConsumer):
 
 
 class DraftMember(Member):
-    """One to which its coordinator assigns partitions."""
+    """A member whose coordinator assigns the partitions."""
 
     @staticmethod
     def consumer(endpoint: Endpoint, group: str, runtime: Any, listener: GroupListener) -> DraftConsumer:
@@ -41,6 +41,6 @@ class DraftMember(Member):
 
 
 class DraftClient(GroupClient):
-    """One member of each group, of the draft's design."""
+    """Client with one member per group, of the draft design."""
 
     member = DraftMember

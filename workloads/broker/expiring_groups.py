@@ -1,23 +1,23 @@
-"""Groups that come and go, with offsets that are kept for a moment only: operations, effects, and the mix of both.
+"""Short-lived groups whose offsets are retained briefly: operations, effects and traffic.
 
 ==========  ==============================================================  =====================================
 f           argument                                                        result
 ==========  ==============================================================  =====================================
 ``keep``    ``{"group", "number", "offsets": {key: offset}, "kept",         ``{"generation", "owner"}``, null for
-            "own", "member"}``                                              one that is no member
+            "own", "member"}``                                              a client that is not a member
 ``look``    ``{"group", "keys"}``                                           ``{"found": {key: number}}``, null
-                                                                            where there is nothing
+                                                                            if there is no offset
 ``part``    none                                                            none
 ``renew``   ``{"group", "number", "offsets": {key: offset}, "kept"}``       ``{"outcomes"}``: of both commits
 ==========  ==============================================================  =====================================
 
-A ``keep`` commits all its offsets at once, as no one (which is rejected while there are members) or as a ``member``,
-which joins first if it has to, and stays until the client parts from all its groups. ``kept``: for how many
-milliseconds the offsets are to stay; with ``own`` the client says so, else it is what the brokers are set to, as for
-members always.
+A ``keep`` commits all its offsets at once, either outside any membership (rejected while there are members) or as a
+``member``. A member joins first if necessary, and stays until the client leaves all its groups by ``part``. ``kept``:
+the retention of the offsets in milliseconds. With ``own`` the client requests it; otherwise, and for members always, it
+is the brokers' setting.
 
-A ``renew`` commits twice, as no one: at first to be kept for a moment, and just when that is over again, with the next
-number, to stay. Then the broker may be about to forget the old one, and must not forget the new one.
+A ``renew`` commits twice without membership: first with a short retention, and then, just as that expires, with the
+next number and a long retention. The broker may be about to expire the old offset, and must not expire the new one.
 """
 
 import asyncio
@@ -50,27 +50,27 @@ RENEW: Final = "renew"
 OPERATIONS: Final = (KEEP, LOOK, PART, RENEW)
 
 BRIEF: Final = ("brief1", "brief2", "brief3")
-"""To the first no one ever belongs."""
+"""The first group never has members."""
 RENEWED: Final = "renewed"
-"""Nor to this one, whose offsets are renewed."""
+"""A group without members, whose offsets are renewed."""
 SHORT: Final = (300, 700, 1500, 2500)
 LONG: Final = 600_000
 MILLISECOND: Final = 1_000_000
 STEPS: Final = ((RENEW, SHORT[0] + 150), (LOOK, 300), (LOOK, 200))
-"""Of an offset that is renewed, with the milliseconds until the next one."""
+"""The cycle of a renewed offset: steps, each with the milliseconds until the next."""
 JITTER: Final = 0.02
-"""Seconds, at most, from the end of an offset's time to its renewal."""
+"""Maximum seconds from the expiry of an offset to its renewal."""
 LOOKS, PARTINGS = 50, 30
-"""Of a hundred operations."""
+"""Per hundred operations."""
 OFFSETS: Final = 1_000
 SESSION_SECONDS: Final = 1.5
 CALL_SECONDS: Final = 2.0
 LOOKING_SECONDS: Final = 14.0
-"""At the end: longer than the contract's deadline, and until the last commit may be forgotten."""
+"""At the end: longer than the contract's deadline, so that the last commit may expire."""
 
 
 class BriefGroups:
-    """One client's part in these groups. Raises what the client library does."""
+    """A client's share in these groups. Raises the client library's errors."""
 
     def __init__(self, endpoint: Endpoint, runtime: Any) -> None:
         self._bootstrap = list(endpoint.all)
@@ -160,7 +160,7 @@ class BriefGroups:
 
 
 def effects(completed: Completed) -> list[Effect]:
-    """As ``assay.checkers.groups.expiry`` has them."""
+    """Returns rows as ``assay.checkers.groups.expiry`` describes them."""
     operation, result = completed.operation, completed.completion.result or {}
     if operation.f == PART:
         return [Effect("part", group, group=group) for group in BRIEF]
@@ -194,12 +194,12 @@ def effects(completed: Completed) -> list[Effect]:
 
 
 def _both(argument: Mapping[str, Any]) -> list[tuple[int, int]]:
-    """Of a renewal's commits, number and for how many milliseconds."""
+    """Number and retention in milliseconds of both commits of a renewal."""
     return [(argument["number"], argument["kept"]), (argument["number"] + 1, LONG)]
 
 
 def traffic(keys: Sequence[str], kept: int) -> Generator:
-    """Commits, looks, and members that part, for ever. ``kept``: for how long brokers keep what does not say."""
+    """Commits, looks, and members that leave, for ever. ``kept``: the brokers' retention in milliseconds."""
 
     def step(number: int, context: Context) -> tuple[Operation, int]:
         group, chance = context.choose(BRIEF, salt=61), context.below(100, salt=62)
@@ -224,7 +224,7 @@ def traffic(keys: Sequence[str], kept: int) -> Generator:
 
 
 class Renewals(Generator, frozen=True):
-    """Offsets that are renewed, and looked at twice, for ever. ``turns``: when each key is due, and for which step."""
+    """Renews offsets and looks at each twice, for ever. ``turns``: when each key is due, and its next step."""
 
     keys: tuple[str, ...]
     turns: tuple[tuple[int, int], ...]
@@ -251,12 +251,12 @@ class Renewals(Generator, frozen=True):
 
 
 def renewals(keys: Sequence[str]) -> Generator:
-    """See :class:`Renewals`; all begin at once."""
+    """See :class:`Renewals`; all keys are due at once."""
     return Renewals(tuple(keys), ((0, 0),) * len(keys))
 
 
 def farewell(keys: Sequence[str]) -> Generator:
-    """All members part, and then it is looked at what stays."""
+    """All members leave; then repeated looks show which offsets stay."""
 
     def step(turn: int, context: Context) -> tuple[Operation, int]:
         argument = {"group": BRIEF[turn % len(BRIEF)], "keys": list(keys)}

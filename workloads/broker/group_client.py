@@ -1,8 +1,8 @@
-"""Drives consumer groups through the client library; one client is one process of the history, and one member of each
+"""Client of consumer groups through the client library; each client is a process of the history, and a member of each
 group that it polls.
 
-A member learns what it owns and owns no more while it polls, and reports it with that answer, or with the next one that
-it can give. Sends and log ends are those of ``assay.workloads.broker.log_client``.
+A member learns of its assignments and revocations while it polls. It reports them with that answer, or with the next
+one that it can give. Sends and log ends are those of ``assay.workloads.broker.log_client``.
 """
 
 import asyncio
@@ -29,25 +29,26 @@ from assay.workloads.broker.members import KeepingMembers, topics_of
 from assay.workloads.broker.multi_fetch_operations import LARGEST
 
 REBALANCE_SECONDS: Final = 1.5
-"""A member that does not join again within it is left out."""
+"""A member that does not rejoin within this time is dropped from the group."""
 CALL_SECONDS: Final = 2.0
-"""Longer than a rebalance, so that a join is answered; to join, to learn what is committed and to read fit into an
-operation's time (5 s) unless all three go wrong."""
+"""Longer than a rebalance, so that a join is answered. A join, an offset fetch and a read fit into an operation's time
+(5 s) unless all three go wrong.
+"""
 ASSIGNOR: Final = "assignor"
-"""How partitions are shared; ``range`` if it is not there."""
+"""Client option: the assignment strategy, ``range`` by default."""
 DREAMY_SECONDS: Final = 0.5
-"""One that wakes works on for so long before its first heartbeat shows that it was taken for dead."""
+"""Seconds for which a resumed member works before its first heartbeat reveals that its session expired."""
 POLL_SECONDS: Final = 0.1
-"""Short, for a member has other things to do than to wait at the end of its partitions. One that has failed rests for
-as long, or it would fail again at once, thousands of times.
+"""Short, because a member has other work than to wait at the end of its partitions. A member also waits this long after
+a failure; an immediate retry would fail again, thousands of times.
 """
 
 
 @dataclass
 class Hold:
-    """Of one partition, from when the member learned that it owns it.
+    """Ownership of a partition, from when the member learned of it.
 
-    ``position``: the offset that is read next; ``chain``: the assignment that reads bear, another one after a reset.
+    ``position``: the offset to read next. ``chain``: the assignment number of its reads, which changes after a reset.
     """
 
     generation: int
@@ -58,13 +59,13 @@ class Hold:
 
 
 class Member:
-    """A member of one group, and what there is to report of it. ``numbers`` gives each hold a number of its own."""
+    """A member of one group, and its unreported events. ``numbers`` gives each hold a number of its own."""
 
     def __init__(self, endpoint: Endpoint, group: str, runtime: Any, numbers: Iterator[int]) -> None:
         self._numbers = numbers
         self._holds: dict[Partition, Hold] = {}
         self._resets: dict[Partition, int] = {}
-        """Where reading goes on in partitions whose place was gone, until it is reported."""
+        """Unreported positions at which reading resumes after an offset was out of range."""
         self._notes: list[dict[str, Any]] = []
         self._parting = "lost"
         listener = GroupListener(self._assigned, self._revoked, on_reset=self._resets.__setitem__)
@@ -72,7 +73,7 @@ class Member:
 
     @staticmethod
     def consumer(endpoint: Endpoint, group: str, runtime: Any, listener: GroupListener) -> GroupConsumer:
-        """What an application would have."""
+        """Returns a consumer as an application would configure it."""
         return GroupConsumer(
             endpoint.all,
             group,
@@ -90,19 +91,19 @@ class Member:
         )
 
     def go_on(self) -> None:
-        """As ``assay.workloads.broker.members`` has it."""
+        """Reports all holds again under new numbers; see ``assay.workloads.broker.members``."""
         for partition, hold in self._holds.items():
             if hold.assignment not in {note["assignment"] for note in self._notes}:
                 hold.assignment = hold.chain = next(self._numbers)
                 self._notes.append(_note("acquire", partition, hold) | {"begin": hold.position, "offset": None})
 
     def ownership(self) -> list[dict[str, Any]]:
-        """What happened to it since this was last asked."""
+        """Returns and clears everything that happened since the last call."""
         notes, self._notes = self._notes, []
         return notes
 
     async def poll(self) -> list[dict[str, Any]]:
-        """What is new, of each partition. Raises ``JoinFailed``, ``ReadFailed``."""
+        """Returns the new records of each partition. Raises ``JoinFailed`` or ``ReadFailed``."""
         received = await self._consumer.poll(POLL_SECONDS)
         reads: list[dict[str, Any]] = []
         for partition, hold in self._holds.items():
@@ -125,7 +126,7 @@ class Member:
         return reads
 
     def standing(self, behind: int) -> dict[str, Any] | None:
-        """What a commit says: generation, owner and positions; None without any."""
+        """Returns generation, owner and positions for a commit, or None if the member owns nothing."""
         if not self._holds:
             return None
         first = next(iter(self._holds.values()))
@@ -133,7 +134,7 @@ class Member:
         return {"generation": first.generation, "owner": first.owner, "positions": positions}
 
     async def commit(self, number: int, behind: int) -> None:
-        """So many records behind what was read. Raises ``CommitFailed``."""
+        """Commits positions ``behind`` records before the read positions. Raises ``CommitFailed``."""
         if behind:
             offsets = {one: self._behind(hold, behind) for one, hold in self._holds.items()}
             await self._consumer.commit(str(number), offsets=offsets)
@@ -141,7 +142,7 @@ class Member:
             await self._consumer.commit(str(number))
 
     def rewind(self, back: int) -> list[list[Any]]:
-        """Has it read these many records of each partition again; where each goes on, and under which number."""
+        """Moves each partition ``back`` records; returns the new positions and assignment numbers."""
         sought: list[list[Any]] = []
         for partition, hold in self._holds.items():
             hold.position, hold.chain = max(0, hold.position - back), next(self._numbers)
@@ -158,7 +159,7 @@ class Member:
         await asyncio.sleep(seconds)
 
     async def leave(self) -> None:
-        """And notifies the group."""
+        """Leaves the group with a notification."""
         self._parting = "release"
         await self._consumer.close()
 
@@ -191,7 +192,7 @@ class Member:
 
 
 class GroupClient(KeepingMembers):
-    """Operations as in ``assay.workloads.broker.group_operations``."""
+    """Client of members; operations as in ``assay.workloads.broker.group_operations``."""
 
     member: type[Member] = Member
 
@@ -203,7 +204,7 @@ class GroupClient(KeepingMembers):
         """Groups in which this process has died for good."""
 
     async def close(self) -> None:
-        """As one that dies: the groups are not notified."""
+        """Stops the members without notification of their groups."""
         for member in self._members.values():
             await member.die()
         await self._log.close()
@@ -223,7 +224,7 @@ class GroupClient(KeepingMembers):
             case "silence":
                 return await self._silence(operation.argument["group"], operation.argument["seconds"])
         known = f"{POLL}, {COMMIT}, {REWIND}, {LEAVE}, {DIE} and {SILENCE}"
-        raise ValueError(f"members of a group know {known}, not {operation.f!r}")
+        raise ValueError(f"the operations of a group member are {known}, not {operation.f!r}")
 
     async def _poll(self, group: str) -> Completion:
         if group in self._dead:

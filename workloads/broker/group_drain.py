@@ -1,17 +1,19 @@
-"""The end of a run of a consumer group: a sentinel in every partition, then a fresh group reads everything.
+"""The drain of a consumer group: a sentinel in every partition, then a fresh group reads everything.
 
-As ``assay.workloads.broker.log_drain``, but the reading is done as the workload does it, by all processes together as
-members of a group. Nothing is committed in it, so the owner of a partition reads it from the beginning. It is over when
-some member was past each sentinel, or at the deadline; what could not be drained then is for the checks to judge
-(``unseen``).
+Like ``assay.workloads.broker.log_drain``, but all processes read together as members of one group. Nothing is
+committed, so the owner of a partition reads it from the beginning. The drain ends when some member has read past each
+sentinel, or at the deadline; the checks judge an incomplete drain (``unseen``).
 
-A fresh group shows what the log holds, and nothing of the members that worked: one that had stopped to read is not in
-it. So they have to catch up afterwards. One of them leaves and comes back, so that the one that keeps a partition is
-set back to what was committed; when they have settled there is one more sentinel in every partition, for them alone,
-which they reach from where they stand. One that they never read is ``unseen``, although the rest was drained.
+A fresh group shows the content of the log, but nothing about the earlier members: one of them may have stopped reading.
+So they must catch up afterwards, in these steps (:func:`catch_up`):
 
-A member that comes or goes has the group share out everything again. So what it must notice by itself, that its topic
-has grown, shows only while all stay: see :func:`grown`.
+1. A member leaves and rejoins, so the new owner of a partition resumes at the committed offset.
+2. After the group has settled, every partition gets another sentinel, for these members alone.
+3. They read up to it from their positions. A sentinel that they never read is ``unseen``, even if the fresh group has
+   drained everything.
+
+Each join and leave makes the group reassign everything. So only a group without joins and leaves shows whether members
+notice by themselves that their topic has grown: see :func:`grown`.
 """
 
 from __future__ import annotations
@@ -45,16 +47,16 @@ from assay.workloads.broker.log_drain import PAUSE
 from assay.workloads.broker.log_operations import POLL, SEND
 
 SETTLING_SECONDS: Final = 3.0
-"""Twice what members have to join again."""
+"""Twice the rebalance timeout of members."""
 STEADY_SECONDS: Final = 9.0
-"""With what :func:`catch_up` takes from where a member left, half of a group's deadline and some rebalances more."""
+"""Together with :func:`catch_up`, half of a group's deadline and the time of some rebalances."""
 STEADY_EVERY: Final = 0.05
 MOST_ATTEMPTS: Final = 1_000_000
-"""More than a drain makes: sentinels of different drains have different values."""
+"""More than a drain makes, so that the sentinels of different drains have different values."""
 
 
 class Partition(msgspec.Struct, frozen=True):
-    """How far the drain of one partition is. ``sentinel``: its offset once it is there."""
+    """Drain state of one partition. ``sentinel``: its offset once it is there."""
 
     key: str
     attempts: int = 0
@@ -65,7 +67,7 @@ class Partition(msgspec.Struct, frozen=True):
 
 
 class GroupDrain(Generator, frozen=True):
-    """See :func:`drain`. ``until`` is set by the first question: the deadline counts from the drain's beginning."""
+    """See :func:`drain`. The first ``op`` sets ``until``: the deadline counts from the drain's beginning."""
 
     partitions: tuple[Partition, ...]
     group: str
@@ -124,13 +126,13 @@ class GroupDrain(Generator, frozen=True):
 
 
 def drain(keys: Sequence[str], *, seconds: float) -> Generator:
-    """Sentinels and a whole read of every partition by the members of a fresh group, within ``seconds``."""
+    """Sends sentinels and reads every partition by the members of a fresh group, within ``seconds``."""
     return GroupDrain(tuple(Partition(key) for key in keys), DRAIN, seconds)
 
 
 def bereaved(keys: Sequence[str], *, seconds: float, group: str, dying: int, meanwhile: Source) -> Generator:
-    """``dying`` of the members die for good, all at once, while ``meanwhile`` happens; no one else comes or goes, so
-    nothing but the end of their sessions gives their partitions to the others, who reach sentinels within ``seconds``.
+    """``dying`` of the members die for good at once, while ``meanwhile`` happens. No one joins or leaves, so only the
+    end of their sessions gives their partitions to the others, who must reach sentinels within ``seconds``.
     """
     argument = {"group": group, "for_good": True}
     deaths = limit(dying, lambda context: Operation(DIE, argument=argument, phase=Phase.DRAIN))
@@ -142,8 +144,8 @@ def bereaved(keys: Sequence[str], *, seconds: float, group: str, dying: int, mea
 
 
 def grown(keys: Sequence[str], late: Sequence[str], *, seconds: float, group: str, growth: Source) -> Generator:
-    """``growth`` adds the partitions ``late`` once ``group`` has read all others and settled. No one comes or goes from
-    then on, so nothing but a look at the topic gives them to members, who reach sentinels in them within ``seconds``.
+    """``growth`` adds the partitions ``late`` after ``group`` has read all others and settled. No one joins or leaves
+    afterwards, so members get them only by a look at the topic. They must reach sentinels there within ``seconds``.
     """
     return phases(
         _sentinels(keys, 3, group, seconds),
@@ -154,18 +156,18 @@ def grown(keys: Sequence[str], late: Sequence[str], *, seconds: float, group: st
 
 
 def reached(keys: Sequence[str], *, seconds: float, group: str) -> Generator:
-    """Sentinels that the members of ``group`` reach within ``seconds``, however far behind they are."""
+    """Sentinels that the members of ``group`` must reach within ``seconds``, however far behind they are."""
     return _sentinels(keys, 4, group, seconds)
 
 
 def _sentinels(keys: Sequence[str], time: int, group: str, seconds: float) -> Generator:
-    """Those of the ``time``-th drain of these partitions in a run; no value comes twice."""
+    """The sentinels of the ``time``-th drain of these partitions in a run; all values are unique."""
     return GroupDrain(tuple(Partition(key, attempts=time * MOST_ATTEMPTS) for key in keys), group, seconds)
 
 
 def catch_up(keys: Sequence[str], *, seconds: float, group: str = WORKERS) -> Generator:
-    """After the drain, when no one reads for it any longer: a rebalance of ``group``, then sentinels that its members
-    reach within ``seconds`` from where they stand.
+    """After the drain: a rebalance of ``group``, then sentinels that its members must reach within ``seconds`` from
+    their positions.
     """
     leave = Operation(LEAVE, argument={"group": group}, phase=Phase.DRAIN)
     settling = time_limit(SETTLING_SECONDS, in_phase(Phase.DRAIN, poll(group)))
@@ -173,5 +175,5 @@ def catch_up(keys: Sequence[str], *, seconds: float, group: str = WORKERS) -> Ge
 
 
 def steady(group: str = WORKERS) -> Generator:
-    """All members of ``group`` stay and poll, now and then: it stays in its generation (``restless-group``)."""
+    """All members of ``group`` stay and poll occasionally: it must keep its generation (``restless-group``)."""
     return time_limit(STEADY_SECONDS, in_phase(Phase.DRAIN, stagger(STEADY_EVERY, poll(group))))

@@ -41,28 +41,28 @@ from assay.workloads.broker.offsets_client import GUISES, MEMBERS, RETENTION, ST
 from assay.workloads.broker.topic_mixes import CROWDED, GROWTH, SHARED_CROWD, growing_for, owned, subscribed
 
 member_experiment = partial(experiment, client_nodes=True, operation_timeout=OPERATION_SECONDS)
-"""Clients with members live on nodes of their own, where a join, or a leave, has its time."""
+"""An experiment whose clients live on nodes of their own, with an operation timeout that suits joins and leaves."""
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 OFFSETS_PARTITIONS: Final = 8
 STAYING: Final = "staying"
-"""A second group: its members stay, until one dies."""
+"""A second group, whose members stay until they die."""
 LATECOMERS: Final = "latecomers"
-"""A group that begins when there is much to read."""
+"""A group that starts with a large backlog."""
 OFFSETS: Final = 1_000
 MOST_AGAIN: Final = 12
-"""Records: a compressed set has up to eight."""
+"""Maximum records to go back; a compressed set has up to eight."""
 EAGER: Final = 30
 DRAIN_SECONDS: Final = 30.0
 PAUSE_SECONDS: Final = 1.2
-"""Shorter than a session, and than an operation may take."""
+"""Shorter than a session, and than the time of an operation."""
 LEAVING_SECONDS: Final = 0.3
 EXPIRY_SECONDS: Final = 8.0
-"""In which an offset is gone that may go: several times the longest interval at which brokers look."""
+"""Deadline for the expiry of an offset: several times the brokers' longest check interval."""
 
 
 def coordinated_by(group: str) -> str:
-    """The partition whose leader coordinates the group, by the hash that Java has for text."""
+    """Returns the partition whose leader coordinates the group, by Java's ``String.hashCode``."""
     code = 0
     for letter in group:
         code = (31 * code + ord(letter)) & 0xFFFFFFFF
@@ -80,7 +80,7 @@ def _staying(system: System, settings: Settings) -> Shares:
 
 
 def _bereaved(system: System, settings: Settings) -> Source:
-    """Most die, for those beyond the partitions own nothing."""
+    """Most members die, because only some of them own a partition."""
     return bereaved(
         subscribed(system, settings),
         seconds=DRAIN_SECONDS,
@@ -91,7 +91,7 @@ def _bereaved(system: System, settings: Settings) -> Source:
 
 
 def _far_behind(system: System, settings: Settings) -> Shares:
-    """Its members begin when there is a backlog."""
+    """The group's members join when there is a backlog."""
     work = mix(poll(LATECOMERS), by_owners(LATECOMERS, commit(LATECOMERS, owned(system, settings))), weights=(2, 1))
     return [*small_segments(system, settings), (LOADING, sequence(loaded(system, settings), work))]
 
@@ -101,11 +101,11 @@ FAR_BEHIND: Final = replace(
     adds=_far_behind,
     closes=lambda system, settings: reached(subscribed(system, settings), seconds=DRAIN_SECONDS, group=LATECOMERS),
 )
-"""The same for workloads with groups: a group more, which begins far behind and gets to the end."""
+"""``BACKLOGS`` for workloads with groups: one more group, which starts far behind and must reach the end."""
 
 
 def with_members(mixes: Sequence[WorkloadMix], group: str | None = None) -> tuple[WorkloadMix, ...]:
-    """The same mixes, of a workload with groups; ``group``: whose members poll all the time."""
+    """Returns the mixes in their variants for groups. ``group``: a group whose members poll all the time."""
     others = {BACKLOGS.name: FAR_BEHIND, CROWDED.name: SHARED_CROWD}
     others |= {} if group is None else {GROWTH.name: growing_for(group)}
     return tuple(others.get(one.name, one) for one in mixes)
@@ -120,7 +120,7 @@ NEIGHBOURS: Final = WorkloadMix(
 
 
 def rewinds(group: str, keys: Sequence[str]) -> Generator:
-    """Commits by members that have not got as far as they have read, and such as read something again, for ever."""
+    """Commits of positions before those read, and rewinds that read records again, for ever."""
 
     def step(number: int, context: Context) -> tuple[Operation, int]:
         records = 1 + context.below(MOST_AGAIN, salt=54)
@@ -154,7 +154,7 @@ COORDINATORS: Final = WorkloadMix(
 
 
 def strangers(partitions: Sequence[str]) -> Generator:
-    """Commits by those who are no members, for ever."""
+    """Commits by clients that are not members, for ever."""
 
     def step(number: int, context: Context) -> tuple[Operation, int]:
         argument = {
@@ -175,7 +175,7 @@ STRANGERS: Final = WorkloadMix(
 
 
 def committers(partitions: Sequence[str], *, closing: bool = False) -> Generator:
-    """Commits by clients that are no members and live on, and by newcomers, for ever."""
+    """Commits by long-lived non-members and by newcomers, for ever. ``closing``: uses other numbers."""
 
     def ask(number: int, key: str, client: str) -> Operation:
         return Operation(COMMIT, key, {"number": number, "offset": number % OFFSETS, "client": client})
@@ -184,7 +184,7 @@ def committers(partitions: Sequence[str], *, closing: bool = False) -> Generator
 
 
 def _pursuit(system: System, settings: Settings) -> Source:
-    """Their coordinator changes once more, none dies, and they have to find the next one."""
+    """The coordinator changes once more, no client dies, and all have to find the new one."""
     shifts = topic_changes.changeover([coordinated_by(TOOLS)], settings.nodes)
     return time_limit(PURSUIT_SECONDS, mix(shifts, stagger(0.05, committers(system.keys(), closing=True))))
 
@@ -227,7 +227,7 @@ EXPIRY: Final = WorkloadMix(
         "offsets.retention.check.interval.ms": ("10", "30", "100", "400", "2500"),
     },
     contract=_expiring,
-    # Of those whose members may all be away for a moment, nothing is to go.
+    # Groups whose members may all be absent for a moment must not lose offsets.
     client={RETENTION: (TOOLS_RETENTION,)},
 )
 

@@ -1,6 +1,6 @@
-"""The operations of members of consumer groups, their effects, and the traffic that they make.
+"""The operations of consumer group members, their effects, and their traffic.
 
-Operations, by ``f``, of those without a key; the others are on a log (``assay.workloads.broker.log_client``):
+Operations without a key, by ``f``; operations with a key are on a log (``assay.workloads.broker.log_client``):
 
 ============  ==================================  ====================================================================
 f             argument                            result
@@ -13,24 +13,30 @@ f             argument                            result
 ``silence``   ``{"group", "seconds"}``            none
 ============  ==================================  ====================================================================
 
-A **poll** joins the group first, if the member has to, and then asks once for what is new in each partition owned.
-``reads`` has ``{"key", "begin", "records", "end", "assignment"}`` of each (records as a log's polls have them), and
-before it ``{"key", "reset": offset, "from", "assignment"}`` where the place to read from was gone, with the number that
-reads have from then on. ``until`` has each sentinel's offset, in the drain.
+A **poll** joins the group if necessary, and then requests new records of each owned partition once. ``until`` has each
+sentinel's offset, in the drain. ``reads`` has for each partition ``{"key", "begin", "records", "end", "assignment"}``,
+with records as in a log's polls. If the position was out of range, ``{"key", "reset": offset, "from", "assignment"}``
+comes first, with the assignment number of later reads.
 
-``ownership`` is what happened to what the member owns since its last answer, in order: ``{"kind": "acquire", "key",
-"generation", "owner", "assignment", "begin", "offset", "number"}`` (it reads from ``begin`` on; ``offset`` with
-``number`` is what the group had committed; ``offset`` is null for a hold that it had already as the process before, of
-which it kept all), ``key`` and those after ``assignment`` null for a generation in which it owns nothing; ``lost`` and
-``release`` with the same columns up to ``assignment``, and ``end``, where the hold ended, if that is known. A hold,
-from an acquire on, has an assignment number of its own. An answer that failed reports ownership, too.
+``ownership`` lists the member's ownership changes since its last answer, in order; a failed answer reports them, too.
+Each hold, from an acquire on, has an assignment number of its own.
 
-A **commit** is of all positions of the member, with its number as metadata: offsets repeat, numbers do not. ``keys``
-are all that it may concern, for when it is unknown which it did; with ``behind`` it is of positions so many records
-before, as by one that has not got further with its work. One that **rewinds** reads so many records again. A member
-that **leaves** notifies the group; one that **dies** does not; both join again, as another member, with their next
-poll, unless it died for good. One that is **silent** sends no heartbeat and does nothing else for so long, and goes on
-then as if nothing had happened, until a heartbeat or a commit is rejected.
+- ``{"kind": "acquire", "key", "generation", "owner", "assignment", "begin", "offset", "number"}``: the member reads
+  from ``begin`` on, and the group had committed ``offset`` with ``number``. ``offset`` is null for a hold kept from the
+  previous process. ``key`` and the fields after ``assignment`` are null for a generation in which the member owns
+  nothing.
+- ``lost`` and ``release``: the same fields up to ``assignment``, and ``end``, the position at the end of the hold if
+  known.
+
+The other operations:
+
+- A **commit** covers all positions of the member, with its number as metadata, because offsets repeat and numbers do
+  not. ``keys`` are all keys it may concern, in case its content is unknown. With ``behind``, positions are that many
+  records earlier, like those of an unfinished worker.
+- A **rewind** reads the last ``back`` records again.
+- A member that **leaves** notifies the group; a member that **dies** does not. Both rejoin as another member at the
+  next poll, unless ``for_good``.
+- A **silence** stops heartbeats and all other work. The member then continues until a heartbeat or commit is rejected.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -58,18 +64,19 @@ SILENCE: Final = "silence"
 REWIND: Final = "rewind"
 
 WORKERS: Final = "workers"
-"""The group that reads while faults come and go."""
+"""The group that reads during faults."""
 DRAIN: Final = "drain"
-"""The group that reads everything at the end; no one commits in it, so each of its members starts at the beginning."""
+"""The group that reads everything at the end; it never commits, so each member starts at the beginning."""
 
 SESSION_SECONDS: Final = 2.0
 SILENT_SECONDS: Final = 3.0
-"""Longer than a session, shorter than an operation may take."""
+"""Longer than a session, shorter than the time of an operation."""
 OPERATION_SECONDS: Final = 5.0
-"""What a member's operation may take: it waits for a rebalance, and for those that are gone, and goes on. A member that
-were given up before, without leaving, would be one more to wait for, and a group of many would never agree."""
+"""Timeout of a member's operation, which includes a rebalance and the wait for lost members. If members were given up
+earlier, without leaving, the group would wait for them too, and a large group would never agree.
+"""
 CHURN_SECONDS: Final = 1.2
-"""Between two members that leave, die or fall silent, on average."""
+"""Average time between two members that leave, die or fall silent."""
 
 
 def poll(group: str) -> Generator:
@@ -78,7 +85,7 @@ def poll(group: str) -> Generator:
 
 
 ANYONE: Final = 8
-"""Of so many operations of owners one is by any member."""
+"""Out of this many operations, one may go to a member that owns nothing."""
 
 
 class ByOwners(Generator, frozen=True):
@@ -113,8 +120,8 @@ class ByOwners(Generator, frozen=True):
 
 
 def by_owners(group: str, source: Generator) -> Generator:
-    """Has operations of a group wait for members that own something: with more members than partitions most own
-    nothing, and have nothing to commit. Of :data:`ANYONE`, one goes to any member.
+    """Sends a group's operations to members that own something; one in :data:`ANYONE` goes to any member. With more
+    members than partitions, most own nothing and have nothing to commit.
     """
     return ByOwners(group, source)
 
@@ -129,7 +136,7 @@ def commit(group: str, keys: Sequence[str]) -> Generator:
 
 
 def churn(group: str) -> Generator:
-    """Members that leave, die and fall silent, in turn, for ever."""
+    """Members that leave, fall silent and die in turn, for ever."""
 
     def step(turn: int, context: Context) -> tuple[Operation, int]:
         f = (LEAVE, SILENCE, DIE)[turn % 3]
@@ -140,8 +147,8 @@ def churn(group: str) -> Generator:
 
 
 def traffic(keys: Sequence[str], group: str = WORKERS, *, owned: Sequence[str] = ()) -> Generator:
-    """The usual mix: as many polls as sends, a commit for each by those that own something, and members that come and
-    go. ``owned``: all that members may own, if it is more.
+    """The usual mix: equal numbers of sends, polls and commits (by owners), and members that come and go. ``owned``:
+    all partitions that members may own, if there are more.
     """
     return mix(
         send(keys),
@@ -154,7 +161,7 @@ def traffic(keys: Sequence[str], group: str = WORKERS, *, owned: Sequence[str] =
 
 
 def effects(completed: Completed) -> Sequence[Effect]:
-    """The ``effects`` rows of one operation, in order; see ``assay.checkers.log.family`` and
+    """Returns the ``effects`` rows of one operation, in order; see ``assay.checkers.log.family`` and
     ``assay.checkers.groups.family``.
     """
     match completed.operation.f:
@@ -169,7 +176,7 @@ def effects(completed: Completed) -> Sequence[Effect]:
         case "silence":
             return ()
         case other:
-            raise ValueError(f"members of a group know no operation {other!r}")
+            raise ValueError(f"unknown operation of a group member: {other!r}")
 
 
 def _idle(completed: Completed) -> Iterator[Effect]:
@@ -180,7 +187,7 @@ def _idle(completed: Completed) -> Iterator[Effect]:
 
 
 def _ownership(completed: Completed) -> Iterator[Effect]:
-    """It happened, also if the operation in which the member learned of it failed."""
+    """Ownership rows are certain, even if the operation that reported them failed."""
     group = _group(completed)
     for note in (completed.completion.result or {}).get("ownership", ()):
         key = note["key"] if note["key"] is not None else group
@@ -236,7 +243,7 @@ def _sought(completed: Completed) -> Iterator[Effect]:
 
 
 def _commits(completed: Completed) -> Iterator[Effect]:
-    """One row for each partition; without an answer, one for each that it may have been."""
+    """A row for each partition; without an answer, a row for each candidate."""
     group, number = _group(completed), completed.operation.argument["number"]
     result = completed.completion.result
     if result is None:
@@ -263,5 +270,5 @@ def _group(completed: Completed) -> str:
 
 
 def _register(group: str, key: str) -> str:
-    """What a group has committed in a partition."""
+    """Returns the register key of a group's offset in a partition."""
     return f"{group}/{key}"

@@ -1,10 +1,10 @@
-"""Drives the broker's log through its client library; one client is one process of the history.
+"""Client of the broker's log through its client library; each client is a process of the history.
 
-What an error means is the library's to say: a send that was certainly not appended is ``fail``, any other send without
-an acknowledgement is ``info``. Reads change nothing, so one that failed is ``fail`` and leaves no effect. The library
-repeats definite failures by itself, within its time limits, which lie below the usual time limit of an operation (5 s).
+The library classifies errors: a send that was certainly not appended is ``fail``, any other send without an
+acknowledgement is ``info``. Reads change nothing, so a failed read is ``fail`` and leaves no effect. The library
+retries definite failures within its time limits, which are below the usual operation timeout (5 s).
 
-Positions are the client's own: a new process starts again, where the operation says.
+A client keeps its own positions: a new process starts again at the position that the operation names.
 """
 
 import itertools
@@ -52,22 +52,22 @@ from assay.workloads.broker.topic_admin import ADMIN, TopicAdmin
 
 READ_SECONDS: Final = 2.0
 LONGEST_WAIT: Final = 0.1
-"""Seconds that a poll waits at the end of a partition: short, for the worker has other things to do."""
+"""Seconds that a poll waits at the end of a partition; short, because the worker has other work."""
 FETCH_BYTES: Final = "fetch_bytes"
-"""An option of clients: how much a poll asks for."""
+"""Client option: the number of bytes that a poll requests."""
 KEEPS: Final = "keeps"
-"""An option of clients: how likely one is to go on with its connections after an unknown outcome."""
+"""Client option: the probability that a client keeps its connections after an unknown outcome."""
 GLANCE_BYTES: Final = 512
-"""What a glance asks for: a few records, and the next one begins elsewhere."""
+"""Bytes that a glance requests: a few records, so that the next glance begins elsewhere."""
 STEP_BYTES: Final = 100
-"""The same of each step of one that takes many."""
+"""Bytes of each step of a glance with many steps."""
 
 
 class LogClient:
-    """Operations as in ``assay.workloads.broker.log_operations``, ``burst_client``, ``wide_requests``, ``sweeps`` and
-    ``topic_admin``.
+    """Client of a log; operations as in ``assay.workloads.broker.log_operations``, ``burst_client``,
+    ``multi_partition_requests``, ``multi_fetch_operations`` and ``topic_admin``.
 
-    ``numbers`` are those of its assignments: no other reader of the same process has them.
+    ``numbers`` are those of its assignments, unique among the readers of the same process.
     """
 
     def __init__(self, numbers: Iterator[int] | None = None) -> None:
@@ -76,14 +76,14 @@ class LogClient:
         self._assignments: dict[str, int] = {}
 
     async def open(self, endpoint: Endpoint, runtime: Any) -> None:
-        """Connections are made when they are first needed."""
+        """Connections are made on first use."""
         bootstrap = list(endpoint.all)
         self._runtime = runtime
         self._endpoint = endpoint
         self.keeps = KEEPS in endpoint.options and runtime.random.random() < endpoint.options[KEEPS]
         self._fetch_bytes = endpoint.options.get(FETCH_BYTES, DEFAULT_FETCH_BYTES)
         self._producers = {(PLAIN, ALL): self._producer(PLAIN, ALL)}
-        # What a broker serves is to be seen as it is: damage is a phantom for the checks, not an error to hide it.
+        # Reads must show damage as it is: the checks report it as a phantom, so no CRC error may hide it.
         self._consumer = SimpleConsumer(bootstrap, runtime=runtime, timeout=READ_SECONDS, check_crcs=False)
         self._ends = LogEnds(bootstrap, runtime.random, timeout=READ_SECONDS)
         self._admin = TopicAdmin(bootstrap, runtime)
@@ -130,7 +130,7 @@ class LogClient:
         except ReadFailed as error:
             return Completion(Outcome.FAIL, error=described(error))
         known = ", ".join((SEND, BURST, WIDE, POLL, GLANCE, SWEEP, WAIT, END, LIST, LOOK_UP))
-        raise ValueError(f"a log knows {known}, not {operation.f!r}")
+        raise ValueError(f"the operations on a log are {known}, not {operation.f!r}")
 
     def _producer(self, packed: Packing, acks: int) -> Producer:
         codec, message_format = packed
@@ -159,7 +159,7 @@ class LogClient:
 
     @staticmethod
     def records(values: Sequence[int]) -> Sequence[Record]:
-        """What is sent for these values; reading looks at the value alone."""
+        """Returns the messages for these values; readers use the value alone."""
         return plain(values)
 
     async def _poll(self, key: str, argument: dict[str, Any]) -> Completion:
@@ -180,7 +180,7 @@ class LogClient:
         except DamagedAnswer as error:
             return _illegible(error, begin)
         if fetched.error is not ErrorCode.NONE:
-            # Out of range above all: the reader starts again, as a consumer with auto.offset.reset would.
+            # The usual error is out of range: the reader starts again, like a consumer with auto.offset.reset.
             del self._positions[place]
             return _refused(fetched.error, begin)
         result = seen_from(begin, fetched, self._assignments[place])
@@ -241,7 +241,7 @@ class LogClient:
 
 
 def tried(completed: Completed) -> Iterator[Effect]:
-    """As ``assay.checkers.liveness.client_progress`` has it."""
+    """Yields the row that ``assay.checkers.liveness.client_progress`` reads, if the operation was a try."""
     operation = completed.operation
     client = client_of(operation.argument)
     if client is not None and operation.key is not None:
@@ -263,4 +263,4 @@ _OTHERS: Final = {
     SWEEP: multi_fetch_operations.effects,
     WAIT: multi_fetch_operations.effects,
 }
-"""What reads the operations that the log's own module does not know."""
+"""Effects of the operations that are defined in other modules."""

@@ -1,12 +1,14 @@
-"""The end of a run on a log: a sentinel in every partition, then everything is read from the beginning.
+"""The drain of a log: a sentinel in every partition, then a read from the beginning.
 
-A record that no poll has shown is lost only if a reader was past its place. So after the last heal each partition gets
-one more record with acks=all, the sentinel, and is read from its earliest offset until past the sentinel. Both are
-tried again, as operations of their own, until they succeed or the deadline is over; what could not be drained then
-is for the checks to judge (``unseen``).
+An unread record counts as lost only if a reader has passed its offset. So after the last heal:
 
-A partition that is to be left alone can be drained in silence: it is read to the end that its leader reports, since a
-sentinel would be something new to be flushed.
+1. Each partition gets one more record with acks=all, the sentinel.
+2. A process reads the partition from its earliest offset until it has passed the sentinel.
+
+Both steps are retried, as operations of their own, until they succeed or the deadline expires. The checks judge
+partitions that could not be drained (``unseen``).
+
+A *silent* drain sends no sentinel, because that would cause another flush; it reads to the end that the leader reports.
 """
 
 from __future__ import annotations
@@ -22,12 +24,12 @@ from assay.harness.core.timestamps import NANOSECONDS
 from assay.workloads.broker.log_operations import EARLIEST, END, POLL, SEND
 
 PAUSE: Final = NANOSECONDS // 5
-"""Between two attempts at one partition."""
+"""Pause between two attempts at one partition."""
 
 
 class Partition(msgspec.Struct, frozen=True):
-    """How far the drain of one partition is. ``sentinel``: the offset past which to read; ``reader``: the process whose
-    position counts.
+    """Drain state of one partition. ``sentinel``: the offset past which to read. ``reader``: the process whose position
+    counts.
     """
 
     key: str
@@ -42,7 +44,7 @@ class Partition(msgspec.Struct, frozen=True):
 
 
 class Drain(Generator, frozen=True):
-    """See :func:`drain`. ``until`` is set by the first question: the deadline counts from the drain's beginning."""
+    """See :func:`drain`. The first ``op`` sets ``until``: the deadline counts from the drain's beginning."""
 
     partitions: tuple[Partition, ...]
     seconds: float
@@ -59,7 +61,7 @@ class Drain(Generator, frozen=True):
                 if worker is not None:
                     operation, after = self._next(partition, context.processes[worker])
                     return Invoke(operation, worker), self._with(after, until)
-        # Asked again when something completes, when the first pause is over, or at the deadline.
+        # ``op`` is called again after a completion, after the first pause, or at the deadline.
         times = [until, *(partition.not_before for partition in waiting if not partition.open)]
         later = [time for time in times if time > context.time]
         return Pending(min(later, default=None)), Drain(self.partitions, self.seconds, until)
@@ -73,7 +75,7 @@ class Drain(Generator, frozen=True):
         return self
 
     def _worker(self, partition: Partition, context: Context) -> int | None:
-        """The worker that already reads this partition if it is free, else any free one; None: not now."""
+        """Returns the worker that reads this partition if it is free, else any free worker; None if it must wait."""
         if partition.open or not context.free or partition.not_before > context.time:
             return None
         for worker in context.free_in_turn():
@@ -107,7 +109,7 @@ def _after(partition: Partition, event: OperationEvent) -> Partition:
     assert event.completed is not None
     completion = event.completed.completion
     if completion.outcome is not Outcome.OK:
-        # An ended-info process is gone, and its position with it; a failed poll's position is not to be trusted.
+        # After info the process and its position are gone; after a failed poll the position is unreliable.
         return change(partition, open=False, reader=None, not_before=event.time + PAUSE)
     if event.operation.f == SEND:
         return change(partition, open=False, sentinel=completion.result["offset"])
@@ -120,7 +122,7 @@ def _after(partition: Partition, event: OperationEvent) -> Partition:
 
 
 def drain(keys: Sequence[str], *, seconds: float, keyed: bool = False, silent: bool = False) -> Generator:
-    """Sentinels, with a key each where records need one, or none, and a whole read of every partition, within
+    """Sends sentinels (``keyed`` with a key, ``silent`` none) and reads every partition from the beginning, within
     ``seconds``.
     """
     return Drain(tuple(Partition(key, keyed, silent) for key in keys), seconds)

@@ -1,7 +1,7 @@
-"""Asks the leader of a partition for its log end and start together with its epoch and incarnation.
+"""Asks a partition's leader for its log end and start together with its leader epoch and incarnation.
 
-The public ListOffsets does not return the epoch, without which no one can say whether an end that went back is a
-violation: the broker answers a private request for it (``EndOffsetsRequest``), by the same rules.
+The public ListOffsets request does not return the epoch. Without it, no check can tell whether an end that went back is
+a violation. So the broker answers a private request (``EndOffsetsRequest``), by the same rules.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from assay.system_under_test.protocol.internal import EndOffsetsRequest
 
 @dataclass(frozen=True)
 class LogEnd:
-    """``node`` is the broker that answered, ``incarnation`` its life, ``epoch`` the term in which it leads."""
+    """A leader's answer: ``node`` is the leader, ``epoch`` its leader epoch."""
 
     offset: int
     start: int
@@ -30,7 +30,7 @@ class LogEnd:
 
 
 class LogEnds:
-    """``timeout`` (seconds) bounds each question; one try, as a look at the end is worth no more."""
+    """``timeout`` (seconds) limits each query; there is no retry, because an end offset is not worth one."""
 
     def __init__(self, bootstrap: Sequence[str], chance: random.Random, *, timeout: float) -> None:
         self._timeout = timeout
@@ -38,7 +38,7 @@ class LogEnds:
         self._metadata = Metadata(bootstrap, self._pool, chance)
 
     async def ask(self, topic: str, partition: int) -> LogEnd:
-        """Raises ``ReadFailed``."""
+        """Returns the log end. Raises ``ReadFailed``."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._timeout
         leader = await self._metadata.leader(topic, partition, deadline)

@@ -1,18 +1,18 @@
-"""What a send's argument means: the messages that go out, and how they are packed.
+"""The messages of a send's argument, and their packing.
 
-The argument is a list of values, whose messages are the client's own business, or ``{"values", ...}`` with any of
+The argument is a list of values, for which the client chooses the messages, or ``{"values", ...}`` with any of
 
 ==============  ===============================================================================================
 ``keys``        a key for each message
-``tombstones``  true: the messages have no value of their own; each one's number is its create time
-``age``         how many milliseconds ago they were created, by their own account; below zero: in the future
-``padding``     to how many bytes each value is filled up
-``codec``       by which the set is compressed: 1 gzip, 2 snappy, 3 lz4
+``tombstones``  true: the messages have no value; each one's number is its create time
+``age``         the messages' age in milliseconds according to their create time; below zero: in the future
+``padding``     the number of bytes to which each value is padded
+``codec``       compression of the set: 1 gzip, 2 snappy, 3 lz4
 ``format``      0: messages without timestamps
-``acks``        1: acknowledged by the leader alone, which promises nothing: its fate stays unknown
-``client``      ``regular``: the one that goes on, ``newcomer``: another, for this alone; a try that is never refused
-``lives``       the keys of this life of the topic, and of those that may follow: one of unknown fate may be in any
-``adrift``      true: sent while the topic was being deleted, or created again: its fate is unknown in any case
+``acks``        1: acknowledged by the leader alone, which promises nothing: the outcome stays unknown
+``client``      ``regular``: a long-lived client; ``newcomer``: a new one; a try that is never rejected
+``lives``       the keys of this life of the topic and of later ones, any of which an unknown send may reach
+``adrift``      true: sent while the topic was being deleted or recreated: the outcome is always unknown
 ==============  ===============================================================================================
 """
 
@@ -35,7 +35,7 @@ ALL: Final = -1
 
 
 def plain(values: Sequence[int]) -> Sequence[Record]:
-    """Messages of these values without keys."""
+    """Returns messages without keys."""
     return [(None, str(value).encode()) for value in values]
 
 
@@ -45,7 +45,7 @@ def values(argument: Any) -> Sequence[int]:
 
 
 def records(argument: Any, default: Callable[[Sequence[int]], Sequence[Record]] = plain) -> Sequence[Record]:
-    """The messages; ``default`` makes those of a list of values."""
+    """Returns the messages; ``default`` makes those for a plain list of values."""
     if not isinstance(argument, Mapping):
         return default(argument)
     numbers = values(argument)
@@ -61,19 +61,19 @@ def records(argument: Any, default: Callable[[Sequence[int]], Sequence[Record]] 
 
 
 def acks(argument: Any) -> int:
-    """Whose acknowledgement is waited for: the leader's, or that of all that are in sync."""
+    """Returns the required acknowledgements: 1 for the leader's, -1 for those of all in-sync replicas."""
     found: int = argument.get("acks", ALL) if isinstance(argument, Mapping) else ALL
     return found
 
 
 def client_of(argument: Any) -> str | None:
-    """Whose try it is, if it is one."""
+    """Returns the client kind of a try (``regular``, ``newcomer``), or None for other sends."""
     found: str | None = argument.get("client") if isinstance(argument, Mapping) else None
     return found
 
 
 def places(argument: Any, key: str, outcome: Outcome) -> tuple[Sequence[str], Outcome]:
-    """The keys under which the messages of a send to ``key`` may be, and what is known of each."""
+    """Returns the keys under which a send's messages may be, and the outcome for each of them."""
     if outcome is Outcome.OK and acks(argument) != ALL:
         return [key], Outcome.INFO
     if not isinstance(argument, Mapping) or outcome is Outcome.FAIL or "lives" not in argument:
@@ -88,7 +88,7 @@ def packing(argument: Any) -> Packing:
 
 
 def created_at(argument: Any, now: float) -> int | None:
-    """Milliseconds; None for messages that have no time. ``now``: seconds of the wall clock."""
+    """Returns the create time in milliseconds, or None without timestamps. ``now``: wall clock in seconds."""
     if packing(argument)[1] == 0:
         return None
     if isinstance(argument, Mapping) and argument.get("tombstones"):
@@ -98,13 +98,13 @@ def created_at(argument: Any, now: float) -> int | None:
 
 
 def size(record: Record, packed: Packing) -> int:
-    """At most so many bytes on the disk, uncompressed, with that of the set that it may be the only one in."""
+    """Returns the maximum uncompressed size on disk in bytes, including the overhead of a set of its own."""
     key, value = record
     return ENTRY_OVERHEAD * (2 if packed[0] else 1) + len(key or b"") + len(value or b"")
 
 
 def number(value: bytes | None) -> int | None:
-    """None for what none of our clients has written; the checks report it."""
+    """Returns None for a value that no client has written; the checks report it."""
     try:
         return None if value is None else int(value)
     except ValueError:
@@ -112,12 +112,12 @@ def number(value: bytes | None) -> int | None:
 
 
 def seen(message: Message) -> list[Any]:
-    """A record as the results of polls have it."""
+    """Returns a record in the form of a poll's result."""
     tombstone = message.value is None and message.key is not None
     value = message.timestamp if tombstone else number(message.value)
     return [message.offset, value, created(message), text(message.key)]
 
 
 def text(key: bytes | None) -> str | None:
-    """A message's key as the history has it."""
+    """Returns a message's key in the form of the history."""
     return None if key is None else key.decode(errors="replace")

@@ -1,6 +1,6 @@
-"""The operations on a log, their effects, and the generators that make them.
+"""The operations on a log, their effects, and their generators.
 
-Operations, by ``f``; results are what a client answers when the operation was ok:
+Operations, by ``f``, with the results of ok operations:
 
 ========  =============================================  ==========================================================
 f         argument                                       result
@@ -15,29 +15,27 @@ f         argument                                       result
 ``look-up`` ``{"age"}``                                  ``{"timestamp", "offset": null if there is none}``
 ========  =============================================  ==========================================================
 
-A record is ``[offset, value, timestamp?, key?]``: its create time, in milliseconds, and the message's key. A send whose
-outcome is unknown has a ``timestamp``, too, unless it took too long.
+A record is ``[offset, value, timestamp?, key?]``: its create time in milliseconds, and the message's key. A send of
+unknown outcome has a ``timestamp``, too, unless it timed out. Other forms of a send's argument are in
+``assay.workloads.broker.log_messages``.
 
-``assay.workloads.broker.log_messages`` says what else a send's argument may be.
+A **poll** reads on from its client's position in the partition. Without a position, or with ``seek``, it begins at
+``start`` (``earliest`` or ``latest``) and gets a new ``assignment``. The result then has ``sought``, and ``start`` is
+the reported log start. ``until`` is the sentinel's offset, in the drain. ``reader`` names another reader of the same
+client, with a position of its own.
 
-A poll reads on from its client's position in the partition. Where there is none, or with ``seek``, it begins at
-``start`` (``earliest`` or ``latest``), and that is a new ``assignment`` (``sought`` in the result; ``start`` there is
-the log start as it was reported). ``until`` is the sentinel's offset, in the drain. ``reader`` names another reader of
-the same client, with a position of its own.
+A **glance** is a short poll in the middle of the log, like that of a consumer that resumes at an old offset. It begins
+the given thousandths of the way from the log's start to its end, as far as the client knows the end. The client's own
+position stays. Glances are needed because sequential readers request only the beginning of a segment or the latest
+records, so the broker never has to look up a position. With ``steps`` a glance requests that many consecutive offsets,
+any of which a broker may cache.
 
-A glance is the poll of another reader: one that begins in the middle of the log, so many thousandths of the way from
-its start to its end as far as the client knows it, as a consumer does that goes on where it once was. It reads a few
-records, and the client's own position stays as it is. Readers that go from one end to the other ask a broker for the
-beginning of a segment or for what it has just appended, and never for a place that it must look up. With ``steps`` it
-asks for as many offsets in turn, as each of them may be one that a broker takes for known.
+A poll or glance whose answer cannot be decoded fails with the result ``{"illegible": requested offset}``.
 
-A poll or glance that was answered with what are no messages has failed with the result ``{"illegible": the offset asked
-for}``: what stands there is a record that cannot be decoded.
+A **look-up** asks for the first message that is at most ``age`` milliseconds old, by its create time.
 
-A look-up asks for the first message that is at most ``age`` milliseconds old, by its create time.
-
-Values are whole numbers, unique in the run, and are never derived from a clock or from who sends them: the generator
-counts. The values of sentinels, which end each partition after the last heal, are below zero.
+Values are integers, unique in the run. The generator counts them; they never depend on a clock or on the sender. The
+values of sentinels, which end each partition after the last heal, are below zero.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -59,13 +57,13 @@ LATEST: Final = "latest"
 
 LONGEST_SET: Final = 3
 TAIL_READERS: Final = 3
-"""Of four clients that start to read a partition, so many begin at its end; the others read all of it."""
+"""Out of four clients that start to read a partition, this many begin at its end; the others read all of it."""
 
 THOUSAND: Final = 1000
 
 
 def send(keys: Sequence[str], *, longest: int = LONGEST_SET) -> Generator:
-    """Message sets of one to ``longest`` fresh values to partitions by chance, for ever."""
+    """Message sets of one to ``longest`` fresh values to random partitions, for ever."""
 
     def step(following: int, context: Context) -> tuple[Operation, int]:
         count = 1 + context.below(longest, salt=1)
@@ -76,7 +74,7 @@ def send(keys: Sequence[str], *, longest: int = LONGEST_SET) -> Generator:
 
 
 def poll(keys: Sequence[str]) -> Generator:
-    """Reads on from the client's own position in partitions by chance, for ever."""
+    """Reads on from the client's own position in random partitions, for ever."""
 
     def read(context: Context) -> Operation:
         start = EARLIEST if context.below(TAIL_READERS + 1, salt=3) == 0 else LATEST
@@ -91,7 +89,7 @@ def end(keys: Sequence[str]) -> Generator:
 
 
 def glance(keys: Sequence[str], *, last: int = THOUSAND) -> Generator:
-    """Looks into the middle of partitions, anywhere in the ``last`` thousandths of them, for ever."""
+    """Glances at random positions in the ``last`` thousandths of partitions, for ever."""
 
     def look(context: Context) -> Operation:
         place = THOUSAND - last + context.below(last, salt=7)
@@ -101,7 +99,7 @@ def glance(keys: Sequence[str], *, last: int = THOUSAND) -> Generator:
 
 
 def walk(keys: Sequence[str], *, steps: int, last: int = THOUSAND) -> Generator:
-    """Looks at so many places after each other, anywhere in the ``last`` thousandths of partitions, for ever."""
+    """Glances at ``steps`` consecutive offsets, anywhere in the ``last`` thousandths of partitions, for ever."""
 
     def look(context: Context) -> Operation:
         argument = {"thousandths": THOUSAND - last + context.below(last, salt=7), "steps": steps}
@@ -111,7 +109,7 @@ def walk(keys: Sequence[str], *, steps: int, last: int = THOUSAND) -> Generator:
 
 
 def glances(keys: Sequence[str], *, each: int, seconds: float) -> Generator:
-    """Looks at so many places of each partition, evenly spread, for the end of a run; after ``seconds`` it gives up."""
+    """Glances at ``each`` evenly spread positions per partition in the end; gives up after ``seconds``."""
 
     def step(number: int, context: Context) -> tuple[Operation | None, int]:
         place, key = divmod(number, len(keys))
@@ -124,17 +122,17 @@ def glances(keys: Sequence[str], *, each: int, seconds: float) -> Generator:
 
 
 def traffic(keys: Sequence[str]) -> Generator:
-    """The usual mix: as many polls as sends, one look at the log end in twenty."""
+    """The usual mix: about as many polls as sends, and one end offset in twenty operations."""
     return mix(send(keys), poll(keys), end(keys), weights=(9, 10, 1))
 
 
 def effects(completed: Completed, default: Callable[[Sequence[int]], Sequence[Record]] = plain) -> Sequence[Effect]:
-    """The ``effects`` rows of one operation on a log, in order; ``assay.checkers.log.family`` says what they mean.
+    """Returns the ``effects`` rows of one operation on a log, in order; ``assay.checkers.log.family`` defines them.
 
-    ``default``: what is sent for a list of values.
+    ``default``: makes the messages for a plain list of values.
     """
     if completed.operation.f != SEND and (completed.operation.argument or {}).get("adrift"):
-        return ()  # it is not known of which life it speaks
+        return ()  # it is unknown which life the answer concerns
     match completed.operation.f:
         case "send":
             return list(_appends(completed, records(completed.operation.argument, default)))
@@ -145,11 +143,11 @@ def effects(completed: Completed, default: Callable[[Sequence[int]], Sequence[Re
         case "look-up":
             return list(_look_ups(completed))
         case other:
-            raise ValueError(f"a log knows no operation {other!r}")
+            raise ValueError(f"unknown operation on a log: {other!r}")
 
 
 def _appends(completed: Completed, sent: Sequence[Record]) -> Iterator[Effect]:
-    """One row per value, with every outcome: a value whose send failed must never be read."""
+    """A row per value, with every outcome: a value whose send failed must never be read."""
     result: Mapping[str, Any] = completed.completion.result or {}
     first = result.get("offset") if completed.completion.outcome is Outcome.OK else None
     argument = completed.operation.argument
@@ -166,7 +164,7 @@ def _appends(completed: Completed, sent: Sequence[Record]) -> Iterator[Effect]:
             node=result.get("node"),
             message_key=text(record[0]),
             tombstone=record[1] is None,
-            # a tombstone's is its number, also where the client did not live to say so
+            # a tombstone's timestamp is its number, even if the client did not live to report it
             timestamp=value if record[1] is None else result.get("timestamp"),
             size=size(record, packing(argument)),
         )
@@ -186,12 +184,12 @@ def _observations(completed: Completed) -> Iterator[Effect]:
 
 
 def refused(key: str, position: int, group: str | None = None) -> Effect:
-    """The answer itself is certain, whatever became of the operation."""
+    """The answer itself is certain, whatever the outcome of the operation."""
     return Effect("out-of-range", key, position=position, group=group, outcome=Outcome.OK)
 
 
 def observed(key: str, result: Mapping[str, Any], until: int | None = None) -> Iterator[Effect]:
-    """The rows of one poll; ``until``: the sentinel's offset."""
+    """Yields the rows of one poll; ``until``: the sentinel's offset."""
     node, assignment = result.get("node"), result["assignment"]
 
     def row(kind: str, position: int, **more: Any) -> Effect:
@@ -210,7 +208,7 @@ def observed(key: str, result: Mapping[str, Any], until: int | None = None) -> I
 
 
 def columns(more: Sequence[Any]) -> dict[str, Any]:
-    """What a record says besides its offset and value, as columns."""
+    """Returns a record's timestamp and key as columns."""
     return dict(zip(("timestamp", "message_key"), more, strict=False))
 
 

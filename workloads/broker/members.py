@@ -1,7 +1,8 @@
-"""What clients with members of groups have in common: what their members subscribe to, and how they go on.
+"""Common base of clients with group members: their subscriptions, and their members after an unknown outcome.
 
-After an unknown outcome the members of a client that keeps go on, too. The history counts one that goes on as another
-process. It reports what it holds once more, so that the checks know that a hold did not end with the process before.
+If a client keeps its connections after an unknown outcome, its members go on, too. The history counts such a client as
+a new process. Its members report their holds again, so that the checks know that no hold ended with the previous
+process.
 """
 
 from collections.abc import Mapping
@@ -13,11 +14,11 @@ from assay.workloads.broker.log_client import LogClient
 
 TOPIC: Final = "orders"
 TOPICS: Final = "topics"
-"""An option of clients: what their members subscribe to besides."""
+"""Client option: topics to which members subscribe in addition."""
 
 
 def topics_of(endpoint: Endpoint) -> list[str]:
-    """What a client's members subscribe to."""
+    """Returns the topics to which a client's members subscribe."""
     return [TOPIC, *endpoint.options.get(TOPICS, ())]
 
 
@@ -25,22 +26,22 @@ class GoesOn(Protocol):
     """A member, of either design."""
 
     def go_on(self) -> None:
-        """It is the next process of the history: what it holds and has reported is to be reported again."""
+        """Continues as the next process of the history: reports its present holds again."""
 
 
 class KeepingMembers:
-    """The base of clients that send with ``_log`` and have a member of each group in ``_members``."""
+    """Base of clients that send with ``_log`` and have a member of each group in ``_members``."""
 
     _log: LogClient
     _members: Mapping[str, GoesOn]
 
     @property
     def keeps(self) -> bool:
-        """As ``assay.harness.core.client`` has it."""
+        """Whether the client goes on after an unknown outcome; see ``assay.harness.core.client``."""
         return self._log.keeps
 
     async def open(self, endpoint: Endpoint, runtime: Any) -> None:
-        """A member takes part from its first poll on."""
+        """Opens the log client; a member joins with its first poll."""
         self._endpoint = endpoint
         self._runtime = runtime
         await self._log.open(endpoint, runtime)
@@ -57,5 +58,5 @@ class KeepingMembers:
         return completion
 
     async def carry_out(self, operation: Operation) -> Completion:
-        """One operation, whatever becomes of it."""
+        """Executes one operation."""
         raise NotImplementedError

@@ -1,13 +1,13 @@
-"""A live group that migrates: the generator of rolling steps, from ZooKeeper to the offsets topic and back, for ever.
+"""Generator of a live migration: a group moves its offsets in rolling steps, from ZooKeeper to the topic and back.
 
-In each step every worker's member in turn takes on the step's mode, with a poll. One worker at a time rolls; the others
-poll and commit in the mode that they are in. The next step begins only when no member is left in another mode than this
-one's, and every partition is held by a member in it: that is what an operator has to see to, for while both stores are
-written only those who write both may have owned a partition last. Now and then the operator thinks better of it
-half-way, and rolls back: members are in the same two modes as before.
+1. In each step the members switch to the step's mode one after another, each with a poll. The other members poll and
+   commit in their present mode.
+2. The next step begins when all members are in this step's mode, and a member in it holds every partition. An operator
+   must ensure this, because during dual writes only members that write both stores may have been the last owners.
+3. Sometimes the operator rolls back half-way: the members are in the same two modes as before.
 
-Few workers have a member: as many as there are partitions at first, so that each holds something, a step takes seconds
-only, and partitions pass between members of both modes. The others send.
+Few workers have a member: as many as there are partitions at first. So each member holds something, a step takes only
+seconds, and partitions pass between members of both modes. The other workers send.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ STEPS: Final = tuple(MODES)
 LEAVE_ONE_IN: Final = 20
 COMMIT_ONE_IN: Final = 3
 REPENT_ONE_IN: Final = 60
-"""Of the operations while members are rolled."""
+"""Probability of a rollback: one in this many operations while members are rolled."""
 MEMBERS: Final = 4
 LAST_POLLS: Final = 15
-"""Of each worker: they take some 0.2 s each, and a rebalance is over by then."""
+"""Polls of each worker: each takes about 0.2 s, so a rebalance ends within them."""
 
 
 class Rolled(msgspec.Struct, frozen=True):
-    """A worker's member, as far as it is known: its process, and the step whose mode it is in; None before any, and
-    from the call that has it take on another until that is answered: it is in one of the two.
+    """The known state of a worker's member: its process, and the step of its mode. ``step`` is None for a new member,
+    and while a poll that changes the mode is in flight.
     """
 
     process: int
@@ -54,8 +54,8 @@ class Rolled(msgspec.Struct, frozen=True):
 
 
 class Migration(Generator, frozen=True):
-    """``holders``: per partition the holds reported and not given up, as (process, assignment) -> step; ``before``: the
-    step that members come from.
+    """See the module. ``holders``: per partition the open holds, as (process, assignment) -> step. ``before``: the
+    previous step.
     """
 
     keys: tuple[str, ...]
@@ -91,7 +91,7 @@ class Migration(Generator, frozen=True):
         if event.completed is None:
             return self
         argument, completion = event.operation.argument, event.completed.completion
-        if completion.outcome is Outcome.INFO:  # the process is gone, with all that it held: the next one reports again
+        if completion.outcome is Outcome.INFO:  # the process is gone with its holds; the next process reports again
             return self._with(
                 members={worker: known for worker, known in self.members.items() if worker != event.worker},
                 holders={
@@ -100,7 +100,7 @@ class Migration(Generator, frozen=True):
                 },
             )
         if event.operation.f not in (POLL, COMMIT, LEAVE) or (argument or {}).get("group") != GROUP:
-            return self  # a send, or a reader without a group, of what a mix adds
+            return self  # an operation of a mix: a send, or a poll without a group
         members, holders = dict(self.members), {key: dict(held) for key, held in self.holders.items()}
         if completion.outcome is Outcome.OK and event.operation.f == POLL:
             members[event.worker] = Rolled(event.process, argument["step"])
@@ -119,7 +119,7 @@ class Migration(Generator, frozen=True):
         return True
 
     def _may_roll(self, context: Context, worker: int, step: int) -> bool:
-        """One after the other, in the workers' order; a new one begins in the present mode anyway."""
+        """Rolls workers one at a time, in their order; a new member begins in the present mode anyway."""
         if any(known.step is None and context.busy >> one & 1 for one, known in self.members.items()):
             return False
         behind = [one for one, known in sorted(self.members.items()) if known.step is not None and known.step != step]
@@ -129,7 +129,7 @@ class Migration(Generator, frozen=True):
         members = [self.members.get(worker) for worker in bits(context.workers)]
         if not all(known is not None and known.step == self.step for known in members):
             return False
-        # Those that were added to the topic count as soon as a member has held them, and may have committed there.
+        # Partitions added to the topic count once a member has held one, because it may have committed there.
         return all(set(self.holders.get(key, {}).values()) == {self.step} for key in {*self.keys, *self.holders})
 
     def _with(self, **changes: Any) -> Migration:
@@ -137,12 +137,12 @@ class Migration(Generator, frozen=True):
 
 
 def migration(keys: Sequence[str]) -> Generator:
-    """Members of the group ``migrants``, and their rolling steps, for ever."""
+    """Members of the group ``migrants`` and their rolling steps, for ever."""
     return Migration(tuple(keys))
 
 
 def farewell() -> Generator:
-    """All leave, and come back as members that read both stores: what each partition begins at is the last word."""
+    """All members leave and rejoin in a mode that reads both stores; a partition's final offset is its begin."""
     leave = Operation(LEAVE, argument={"group": GROUP}, phase=Phase.DRAIN)
     last = Operation(POLL, argument={"group": GROUP, "mode": TO_TOPIC, "step": 1}, phase=Phase.DRAIN)
     return each_process([leave, repeat(last, LAST_POLLS), leave])

@@ -1,7 +1,7 @@
 """Generators of operations that mixes add to a log's usual traffic.
 
-Their values lie far above those of the workload's own sends, each generator's in a range of its own: a value is sent
-once in a run.
+Their values are far above those of the workload's own sends. Each generator has a range of its own, because a value
+must be sent only once in a run.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ from assay.workloads.broker.multi_fetch_operations import LIST, SWEEP, WAIT, WAI
 from assay.workloads.broker.multi_partition_requests import WIDE
 
 RANGE: Final = 100_000_000
-"""Values of each generator; some are create times in milliseconds, all of them of January 1970."""
+"""Size of each generator's range of values. Some are create times in milliseconds, all in January 1970."""
 (
     STAMPED,
     PACKED,
@@ -43,48 +43,48 @@ RANGE: Final = 100_000_000
 
 OLDEST: Final = 2_000
 YOUNGEST: Final = -2_000
-"""Milliseconds of age of what is sent; below zero is in the future."""
+"""Age of sent messages in milliseconds; below zero is in the future."""
 LOOKED_BACK: Final = 16_000
-"""Milliseconds, from a time that no message has yet."""
+"""Milliseconds, starting from a time that no message has yet."""
 KEYS: Final = 6
-"""Of messages, in a compacted partition."""
+"""Number of message keys in a compacted partition."""
 BRIEF: Final = 6
-"""So many values make keys of their own, which are used no more soon after: their last value has to stay for good."""
+"""Number of values after which a short-lived key is replaced; its last value must then stay for good."""
 CODECS: Final = (0, 1, 2, 3)
 HASTY_CODECS: Final = (0, 0, 0, 1)
 LARGE: Final = 30_000
-"""Bytes of a value: with three of them a request is larger than what a broker reads at once."""
+"""Bytes of a value: three of them make a request larger than a broker's read buffer."""
 LARGE_MESSAGES: Final = 3
 LARGER_MESSAGES: Final = 6
-"""With half of them a request is larger than that, too."""
+"""Half of this number makes a request larger than that, too."""
 RESERVED: Final = 10
-"""Values for a large request, of which it has a few."""
+"""Range of values reserved for a large request, which uses a few of them."""
 BROKEN_AT: Final = (300, 500, 800, 800, 950, 950, 1000)
-"""Thousandths of a large request that are sent."""
+"""Thousandths of a large request that are sent before the client breaks off."""
 TRY_SECONDS: Final = 0.15
-"""Between two small ones, on average."""
+"""Average time between two small tries."""
 JAVA_HASHES: Final = {
     "a": 584102524, "ab": 316155434, "abc": 479470107, "abcd": 823834100, "order": 1818166172, "orders": 1117641372,
     "1234567": 1542273222, "customer": 1227902208, "customers": 1783848922,
 }  # fmt: skip
-"""What Java's producer makes of these keys: the rest by the number of partitions is where a message goes."""
+"""Hashes of these keys by Java's producer; the hash modulo the number of partitions selects the partition."""
 AWAITED_SECONDS: Final = 0.1
-"""Between two sends, on average: a partition has one within a wait, as often as not early in it."""
+"""Average time between two sends: a partition gets one within a wait, at a random time."""
 WIDEST: Final = 6
-"""Partitions in one request."""
+"""Maximum number of partitions in one request."""
 FORMATS: Final = (0, 1, 1)
 GUST: Final = 4
-"""Volleys to one partition, before it is left alone."""
+"""Number of volleys to one partition before it is left alone."""
 VOLLEY: Final = 3
-"""Messages of each."""
+"""Messages in a volley."""
 BULK_MESSAGES: Final = 30
-"""In a set, at most."""
+"""Maximum messages in a set."""
 SLOW: Final = "slow"
 """A client's reader that polls seldom."""
 
 
 def sends(keys: Sequence[str], first: int, shape: Callable[[Context], dict[str, Any]], longest: int = 3) -> Generator:
-    """Sets of fresh values from ``first`` on, with what ``shape`` says of each, for ever."""
+    """Sets of fresh values from ``first`` on, with the properties that ``shape`` returns for each, for ever."""
 
     def step(following: int, context: Context) -> tuple[Operation, int]:
         count = 1 + context.below(longest, salt=1)
@@ -105,7 +105,7 @@ def stamped(keys: Sequence[str]) -> Generator:
 
 
 def look_ups(keys: Sequence[str]) -> Generator:
-    """Look-ups by time, for ever; now and then of a time that no message has reached."""
+    """Look-ups by time, for ever, sometimes of a time that no message has reached."""
 
     def look_up(context: Context) -> Operation:
         age = 2 * YOUNGEST + context.below(LOOKED_BACK, salt=12)
@@ -115,7 +115,7 @@ def look_ups(keys: Sequence[str]) -> Generator:
 
 
 def loyal_sends(keys: Sequence[str], *, closing: bool = False) -> Generator:
-    """Each client sends to a partition of its own; every third message is a newcomer's, to any. For ever."""
+    """Sends of each client to a partition of its own, for ever; a third of them are newcomers', to any partition."""
 
     def ask(number: int, key: str, client: str) -> Operation:
         return Operation(SEND, key, {"values": [number], "client": client})
@@ -124,10 +124,10 @@ def loyal_sends(keys: Sequence[str], *, closing: bool = False) -> Generator:
 
 
 def loyal(keys: Sequence[str], ask: Callable[[int, str, str], Operation], *, closing: bool = False) -> Generator:
-    """What ``ask`` makes of a fresh number, a key and the client who asks, for ever. ``closing``: of other numbers.
+    """Operations that ``ask`` makes of a fresh number, a key and the client, for ever. ``closing``: uses other numbers.
 
-    Each worker has a key of its own, which it tries as a ``regular``; a ``newcomer`` shows meanwhile that it can be
-    done, of any key.
+    Each worker has a key of its own, which it tries as a ``regular`` client. A ``newcomer`` shows meanwhile, with any
+    key, that the operation is possible.
     """
 
     def regular(number: int, context: Context) -> tuple[Operation, int]:
@@ -141,7 +141,7 @@ def loyal(keys: Sequence[str], ask: Callable[[int, str, str], Operation], *, clo
 
 
 def backlog(key: str, sets: int, longest: int) -> Generator:
-    """So many sets of so many messages each to one partition, more than readers get through for a while."""
+    """A backlog of ``sets`` sets of ``longest`` messages each in one partition, which occupies readers for a while."""
 
     def step(number: int, context: Context) -> tuple[Operation | None, int]:
         first = LOADED + number * longest
@@ -151,7 +151,7 @@ def backlog(key: str, sets: int, longest: int) -> Generator:
 
 
 def slow_polls(keys: Sequence[str]) -> Generator:
-    """Polls of readers that begin at the start of a partition, one of each client, for ever."""
+    """Polls of one slow reader per client that begin at the start of a partition, for ever."""
 
     def read(context: Context) -> Operation:
         return Operation(POLL, keys[context.pick() % len(keys)], {"start": EARLIEST, "reader": SLOW})
@@ -173,9 +173,10 @@ def packed(keys: Sequence[str], paddings: Sequence[int]) -> Generator:
 
 
 def hasty(keys: Sequence[str], paddings: Sequence[int]) -> Generator:
-    """Sends of these sizes that only the leader acknowledges: one that is cut off takes more and more of them.
+    """Sends of these sizes that only the leader acknowledges, so an isolated leader accepts more and more of them.
 
-    Most have one message, so that a broker appends what its follower, cut and caught up, appends at once.
+    Most have one message, so that a leader appends one at a time. Its follower, after a truncation, appends them at
+    once.
     """
 
     def shape(context: Context) -> dict[str, Any]:
@@ -185,10 +186,10 @@ def hasty(keys: Sequence[str], paddings: Sequence[int]) -> Generator:
 
 
 def gusts(keys: Sequence[str], made: Operation) -> Generator:
-    """Volleys to one partition after the other: some to each, and then none until all others have had theirs.
+    """Volleys to one partition after another: several to each, then none until all others have had theirs.
 
-    The messages of a volley are sent at once, so that each comes while something is done for the one before. ``made``:
-    creates their topic; asked for more than once, as an answer may be lost.
+    The messages of a volley are sent at once, so that each arrives while the broker processes the one before. ``made``
+    creates the topic; it is repeated, because an answer may be lost.
     """
 
     def step(number: int, context: Context) -> tuple[Operation, int]:
@@ -261,8 +262,8 @@ def wide(keys: Sequence[str]) -> Generator:
 
 
 def broken_off(keys: Sequence[str], first: int) -> Generator:
-    """Large requests of fresh values from ``first`` on that their clients break off, one partition after the other, for
-    ever. Of some all bytes are sent.
+    """Large requests of fresh values from ``first`` on that their clients break off, to one partition after another,
+    for ever. Some are sent completely.
     """
 
     def step(following: int, context: Context) -> tuple[Operation, int]:
@@ -275,9 +276,9 @@ def broken_off(keys: Sequence[str], first: int) -> Generator:
 
 
 def bulky_tries(keys: Sequence[str], first: int) -> Generator:
-    """A worker for each partition sends large requests to it; newcomers send small messages to any. For ever.
+    """A worker for each partition sends large requests to it; newcomers send small messages to any partition. For ever.
 
-    More workers would have too few tries each to accuse a broker.
+    With more workers each would have too few tries to accuse a broker.
     """
 
     def bulky(number: int, context: Context) -> tuple[Operation, int]:
@@ -292,7 +293,7 @@ def bulky_tries(keys: Sequence[str], first: int) -> Generator:
 
 
 def _alone(key: str, fresh: Sequence[int], **more: Any) -> Operation:
-    """A large request about one partition."""
+    """A large request for one partition."""
     parts = [{"key": key, "values": fresh, "padding": LARGE}]
     argument = {"parts": parts, "acks": -1, "codec": 0, "version": 2, "strange": False, "astray": False}
     return Operation(WIDE, key, argument | more)
@@ -321,14 +322,14 @@ def sweeps(keys: Sequence[str]) -> Generator:
 
 
 def waits(keys: Sequence[str]) -> Generator:
-    """Fetches that wait at the ends of partitions, and sends that end their waiting, for ever. Not all workers wait."""
+    """Fetches that wait at the ends of partitions, and sends that complete them, for ever. Some workers do not wait."""
     wait = as_generator(lambda context: Operation(WAIT, context.choose(keys, salt=39), {"wait": WAIT_MS}))
     sent = sends(keys, AWAITED, lambda context: {})
     return mix(stagger(2 * AWAITED_SECONDS, wait), stagger(AWAITED_SECONDS, sent), weights=(1, 1))
 
 
 def ledger(keys: Sequence[str]) -> Generator:
-    """Traffic on compacted partitions: few keys again and again, keys that are soon done with, tombstones, readers."""
+    """Traffic on compacted partitions: a few recurring keys, short-lived keys, tombstones, and readers."""
 
     def packed(context: Context) -> dict[str, Any]:
         return {"codec": context.choose(CODECS, salt=19), "format": context.choose(FORMATS, salt=20)}
@@ -345,5 +346,5 @@ def ledger(keys: Sequence[str]) -> Generator:
 
 
 def usual(keys: Sequence[str], first: int) -> Generator:
-    """The usual traffic, on other topics, with values from ``first`` on."""
+    """The usual traffic on other topics, with values from ``first`` on."""
     return mix(sends(keys, first, lambda context: {}), poll(keys), end(keys), weights=(9, 10, 1))

@@ -1,4 +1,4 @@
-"""The mixes of the broker's workloads: ``--workload-mix`` chooses among them, docs/cookbook/mixes.md explains each."""
+"""The mixes of the broker's workloads, chosen by ``--workload-mix``; docs/cookbook/mixes.md has the purpose of each."""
 
 from random import Random
 from typing import Final
@@ -27,29 +27,29 @@ from assay.workloads.broker.topic_mixes import (
 )
 
 MOST_BYTES: Final = 1500
-"""Of a message, on the disk."""
+"""Maximum size of a message on disk."""
 LOADED_SETS: Final = 20
 LOADED_EACH: Final = 25
-"""Messages of each set: packed again as one, they are within the limit."""
+"""Messages of each set; repacked as one, they are within the size limit."""
 LOADING: Final = 60
-"""Weight of the backlog, which is there within seconds."""
+"""Weight of the backlog, so that it is complete within seconds."""
 SLOW_SECONDS: Final = 0.15
-"""Between two polls of slow readers, on average: each client's come seconds after each other."""
+"""Average time between two polls of slow readers; each client's polls are seconds apart."""
 LATELY: Final = 300
 """Thousandths of a log, from its end."""
 TAIL_PADDINGS: Final = (0, 0, 30, 90, 250)
 TAIL_STEPS: Final = 10
 TURN_SECONDS: Final = 0.3
-"""Between two orders to give a partition's lead on, which takes two."""
+"""Time between two requests to move a partition's leadership, which takes two requests."""
 BULK_PADDINGS: Final = (0, 60, 200)
 QUEUED_BYTES: Final = 1_500_000
-"""Memory of a broker for large requests: six of those that are broken off, if all bytes arrive, or sixteen others."""
+"""A broker's memory for large requests: six broken-off ones if all bytes arrive, or sixteen others."""
 BREAKING_SECONDS: Final = 2.0
-"""Between two requests that are broken off, on average: their clients are other ones from then on."""
+"""Average time between two broken-off requests; their clients reconnect as new processes."""
 BROKEN_EACH: Final = 24
 WAITING_SECONDS: Final = 4.0
 PURSUIT_SECONDS: Final = 9.0
-"""Longer than the contract's ``progress_deadline``, with what the changes take."""
+"""Longer than the contract's ``progress_deadline`` plus the changes."""
 
 
 def small_segments(system: System, settings: Settings) -> Shares:
@@ -63,7 +63,7 @@ def small_segments(system: System, settings: Settings) -> Shares:
 
 
 def loaded(system: System, settings: Settings) -> Generator:
-    """A backlog, in one of the partitions."""
+    """A backlog in one of the partitions."""
     keys = system.keys()
     return mixed_traffic.backlog(keys[settings.seed % len(keys)], LOADED_SETS, LOADED_EACH)
 
@@ -146,14 +146,14 @@ RETENTION: Final = WorkloadMix(
 
 
 def _pursuit(system: System, settings: Settings) -> Source:
-    """All leaders change once more, none of them dies, and clients have to follow them."""
+    """All leaders change once more without a fault, and clients have to follow them."""
     keys = system.keys()
     changes = topic_changes.changeover(keys, settings.nodes)
     return time_limit(PURSUIT_SECONDS, mix(changes, stagger(0.05, mixed_traffic.loyal_sends(keys, closing=True))))
 
 
 def progressing(contract: Contract, system: System) -> Contract:
-    """Clients that live on get what others get."""
+    """Adds the check that long-lived clients succeed if newcomers do."""
     return contract.need(*PROGRESS.anomalies)
 
 
@@ -185,7 +185,7 @@ TAILS: Final = WorkloadMix(
 
 
 def _habits(system: System, settings: Settings) -> Shares:
-    """A third of all habits in each run: a client of one of them has many connections."""
+    """Chooses a third of all habits for each run, because each habit costs a client many connections."""
     habits = Random(derive(settings.seed, "habits")).sample(sorted(HABITS), len(HABITS) // 3)
     keys = system.keys()
     return [
@@ -213,7 +213,7 @@ def _bulk(system: System, settings: Settings) -> Shares:
 
 
 def _largest(system: System, settings: Settings) -> Source:
-    """So many requests are broken off that their brokers could read no more, did they keep memory for one of them."""
+    """Breaks off so many requests that brokers could read no more if each request leaked its memory."""
     keys = system.keys()
     broken = limit(BROKEN_EACH * len(keys), mixed_traffic.broken_off(keys, BROKEN + RANGE // 4))
     tries = mixed_traffic.bulky_tries(keys, BROKEN + RANGE // 2)
@@ -234,6 +234,6 @@ LOG_MIXES: Final = (
     BACKLOGS, SETTINGS, HANDOVERS, TAILS, LOOK_UPS, RETENTION, LIVES, COMPACTION, STRICTNESS, CROWDED, GROWTH,
     CLINGING, HABITUAL, BULK, WRITTEN_SELDOM,
 )  # fmt: skip
-"""For workloads whose clients do what is done to a log."""
+"""For workloads whose clients support all operations on a log."""
 OLD_GROUP_MIXES: Final = tuple(one for one in LOG_MIXES if one is not RETENTION)
-"""A consumer of the old design does not say when its place was gone, and it began elsewhere."""
+"""Without ``RETENTION``: consumers of the old design do not report that a position was out of range and reset."""

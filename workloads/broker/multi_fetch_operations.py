@@ -1,16 +1,13 @@
-"""Reads of many partitions in one request, by brokers' oldest and newest versions of it, now and then from somewhere
-behind where the reader stood: in the middle of a compressed set as often as not.
+"""Fetch requests for many partitions, in the protocol's oldest and newest versions.
 
-``sweep``: the argument is ``{"keys": which, "back": {key: by how many offsets}, "version", "max_bytes", "min_bytes",
-"wait": seconds}``; the result is ``{"reads": [...]}``, each as that of a poll with its ``key``. The places are the
-reader's own; it has nothing to do with the polls of its client. ``refusals``: places of which it was said that they are
-not in the log.
-
-``wait``: a fetch at the log's end that waits for a record; the argument is ``{"wait": milliseconds}``, and the result
-that of a poll, with ``slept``, how many milliseconds it was until the answer.
-
-``list``: where segments begin and where the log ends, as the oldest version of the request has it. The argument is
-``{"count"}``; the result is that of an ``end``.
+- ``sweep`` reads several partitions. The argument is ``{"keys", "back": {key: number of offsets}, "version",
+  "max_bytes", "min_bytes", "wait": seconds}``. With ``back`` it reads again from before its position, often from the
+  middle of a compressed set. The result is ``{"reads": [...], "refusals"}``: a poll's result with its ``key`` for each
+  partition, and the positions that were out of range. A sweep has positions of its own, apart from its client's polls.
+- ``wait`` is a fetch at the log's end that waits for a record. The argument is ``{"wait": milliseconds}``. The result
+  is that of a poll, with ``slept``, the milliseconds until the answer.
+- ``list`` asks for the starts of segments and the log's end, in the request's oldest version. The argument is
+  ``{"count"}``, the result that of an ``end``.
 """
 
 import asyncio
@@ -29,18 +26,18 @@ SWEEP: Final = "sweep"
 LIST: Final = "list"
 WAIT: Final = "wait"
 WAIT_MS: Final = 1500
-"""Within the shortest time of an operation (2 s)."""
+"""Within the shortest operation timeout (2 s)."""
 PATIENT_SECONDS: Final = 3.2
-"""A consumer has its broker wait for no more than half of the time that it has itself."""
+"""A consumer lets its broker wait for no more than half of its own timeout."""
 NEWEST: Final = 3
-"""Version of the request to read."""
+"""Newest version of the fetch request."""
 SWEEP_SECONDS: Final = 1.6
 LARGEST: Final = 2**63 - 1
 """A damaged record may claim any offset, and positions are 64 bits wide."""
 
 
 class Sweeps:
-    """Those of one client. ``numbers`` are those of its assignments."""
+    """The fetches of one client. ``numbers`` are those of its assignments."""
 
     def __init__(self, endpoint: Endpoint, runtime: Any, numbers: Iterator[int]) -> None:
         self._bootstrap = list(endpoint.all)
@@ -58,7 +55,7 @@ class Sweeps:
                 await consumer.close()
 
     async def invoke(self, argument: Mapping[str, Any]) -> Completion:
-        """Raises ``ReadFailed``."""
+        """Executes a sweep. Raises ``ReadFailed``."""
         consumer = self._consumer(argument["version"])
         sought = [key for key in argument["keys"] if key not in self._places or key in argument["back"]]
         for key in sought:
@@ -85,12 +82,12 @@ class Sweeps:
         return Completion(Outcome.OK, {"reads": reads, "refusals": refusals})
 
     async def listed(self, key: str, count: int) -> Completion:
-        """Raises ``ReadFailed``."""
+        """Executes a list. Raises ``ReadFailed``."""
         found = await self._consumer(NEWEST).offsets_before(*split(key), LATEST, count)
         return Completion(Outcome.OK, {"offset": found[0]}) if found else Completion(Outcome.FAIL, error="empty")
 
     async def waited(self, key: str, milliseconds: int) -> Completion:
-        """Raises ``ReadFailed``."""
+        """Executes a wait. Raises ``ReadFailed``."""
         loop = asyncio.get_running_loop()
         if self._patient is None:
             self._patient = SimpleConsumer(
@@ -113,7 +110,9 @@ class Sweeps:
         return self._consumers[version]
 
     async def _seek(self, consumer: SimpleConsumer, key: str, back: int) -> None:
-        """Behind where it stood; to the log's start where it is not known, or no longer."""
+        """Moves ``back`` offsets before the position, or to the log's start if the position is unknown or was out of
+        range.
+        """
         if key not in self._places:
             self._starts[key] = await consumer.offsets(*split(key), EARLIEST)
         position = self._places[key][0] if key in self._places else self._starts[key]
@@ -126,7 +125,7 @@ class Sweeps:
 
 
 def seen_from(begin: int, fetched: Fetched, assignment: int) -> dict[str, Any]:
-    """What a poll from ``begin`` reports."""
+    """Returns the result of a poll from ``begin``."""
     return {
         "begin": begin,
         "records": [seen(message) for message in fetched.messages],
@@ -137,7 +136,7 @@ def seen_from(begin: int, fetched: Fetched, assignment: int) -> dict[str, Any]:
 
 
 def effects(completed: Completed) -> Sequence[Effect]:
-    """Those of a poll, for each partition that was read."""
+    """Returns the rows of a poll for each partition that was read."""
     result, key = completed.completion.result or {}, completed.operation.key
     if completed.operation.f == WAIT:
         assert key is not None

@@ -1,16 +1,17 @@
-"""Requests about many partitions at once, as no producer here makes them but those of others do: each partition has an
-outcome of its own, whatever becomes of its neighbours.
+"""Produce requests for many partitions, as only other clients' producers make them: each partition has its own outcome.
 
-``wide``: one Produce request to the leader of ``key``. The argument is ``{"parts": [{"key", "values", "padding"?,
-"damaged"?}, ...], "astray", "acks", "codec", "version", "strange"}``. Parts that are led elsewhere are not sent, but
-for the first of them where ``astray`` says so, which the broker must reject. ``damaged``: a byte of the set is not what
-its checksum says. ``strange``: between them are partitions that do not exist, and the topic of the groups' offsets, to
-which no one may send. The result is ``{"parts": [{"outcome", "offset", "node", "error"}, ...]}``.
+``wide`` is one Produce request to the leader of ``key``. The argument is ``{"parts": [{"key", "values", "padding"?,
+"damaged"?}, ...], "astray", "acks", "codec", "version", "strange"}``. The result is ``{"parts": [{"outcome", "offset",
+"node", "error"}, ...]}``.
 
-With a ``client`` it is a try, which succeeds with any answer: a broker may reject records, but not leave the request
-unread. With ``broken_off`` so many thousandths of the request go out, on a connection of its own. Then the client
-closes it, with ``silent`` a moment later, and waits for no answer: the fate of the records is unknown, unless there was
-no connection.
+- Parts with another leader are not sent. With ``astray`` the first of them is sent, and the broker must reject it.
+- ``damaged``: the set does not match its checksum.
+- ``strange``: the request also contains missing partitions, and the offsets topic, to which no client may send.
+- ``client``: the request is a try, which succeeds with any answer: a broker may reject records, but must read the
+  request.
+- ``broken_off``: only so many thousandths of the request are sent, on a connection of its own. The client closes the
+  connection, with ``silent`` a moment later, and waits for no answer. The outcome is unknown, unless there was no
+  connection.
 """
 
 import asyncio
@@ -36,20 +37,20 @@ from assay.workloads.broker.producer_profiles import SHORT_SECONDS
 WIDE: Final = "wide"
 NAME: Final = "assay-wide"
 ANSWER_SECONDS: Final = 1.2
-"""Within ``SHORT_SECONDS``, with a look for the leader before."""
+"""Within ``SHORT_SECONDS``, together with the preceding metadata request."""
 BROKER_MILLISECONDS: Final = 1000
 SILENT_SECONDS: Final = 0.5
 WHOLE: Final = 1000
-"""Thousandths."""
+"""In thousandths."""
 STRANGE: Final = (("orders", 4711), ("no-such-topic", 0), ("__consumer_offsets", 0))
 FROM_THE_END: Final = 3
-"""Where a damaged byte is: in the value of the last message."""
+"""Distance of the damaged byte from the end: in the value of the last message."""
 
 Part = Mapping[str, Any]
 
 
 class WideRequests:
-    """Those of one client."""
+    """The produce requests of one client."""
 
     def __init__(self, endpoint: Endpoint, runtime: Any) -> None:
         self._runtime = runtime
@@ -106,17 +107,17 @@ class WideRequests:
             if argument["silent"]:
                 await asyncio.sleep(SILENT_SECONDS)
             writer.close()
-            with contextlib.suppress(TimeoutError, OSError):  # what the broker has not taken yet is still to go out
+            with contextlib.suppress(TimeoutError, OSError):  # the remaining bytes still have to go out
                 async with asyncio.timeout(SILENT_SECONDS):
                     await writer.wait_closed()
                 closed = True
         finally:
-            if not closed:  # Python 3.11 fails on a socket that is closed with something written late
+            if not closed:  # Python 3.11 fails on a closed socket with a late write
                 writer.transport.abort()
         return Completion(Outcome.INFO, error="broken-off")
 
     def _sent(self, parts: Sequence[Part], broker: int, astray: bool) -> Sequence[Part]:
-        """Those that this broker leads, and at most one that it does not lead."""
+        """Returns the parts that this broker leads, and with ``astray`` one part that it does not lead."""
         leaders = [self._metadata.cached(*split(part["key"])) for part in parts]
         elsewhere = [part for part, node in zip(parts, leaders, strict=True) if node is None or node.id != broker]
         left_out = elsewhere[1:] if astray else elsewhere
@@ -159,7 +160,7 @@ def _judged(answer: messages.ProducePartitionResponse | None, node: str) -> dict
 
 
 def effects(completed: Completed) -> Sequence[Effect]:
-    """A row for each value of each part."""
+    """Returns a row for each value of each part."""
     argument, completion = completed.operation.argument, completed.completion
     nothing = {"outcome": completion.outcome, "offset": None, "node": None, "error": completion.error}
     parts: Sequence[Part] = argument["parts"]

@@ -1,26 +1,30 @@
-"""Drives a group's coordinator: members that come and go, commits in their generation and on purpose in an older one,
-and fetches. One client is one process of the history, and one member of the group ``members``; to the group ``tools``,
-which has none, any client may commit.
+"""Client of a group's coordinator: joins and leaves, commits in the current or an older generation, and fetches.
+
+Each client is a process of the history, and a member of the group ``members``. Any client may commit to the group
+``tools``, which has no members.
 
 ============  ========================  ======================================================================
 f             argument                  result
 ============  ========================  ======================================================================
 ``enter``     none                      ``{"generation", "owner", "partitions"}``
 ``leave``     none                      none
-``commit``    ``{"number", "offset",    ``{"generation", "owner"}``, null for one that is no member
+``commit``    ``{"number", "offset",    ``{"generation", "owner"}``, null for a client that is not a member
               "client"?}``
-``zombie``    the same                  as of a commit; it says to be in the generation before the present one
+``zombie``    the same                  as of a commit; it claims the generation before the present one
 ``stranger``  and ``{"guise"}``         as of a commit
-``fetch``     none                      ``{"number", "offset"}``, null and -1 where nothing is committed
+``fetch``     none                      ``{"number", "offset"}``, null and -1 if nothing is committed
 ============  ========================  ======================================================================
 
-``key`` is a group and a partition: ``members/orders-0``. A commit's number is unique and lies in its metadata, since
-offsets may repeat. A member that has to join again does so before it commits, in the same operation, so that the group
-is not kept waiting; if that fails the commit certainly did not happen. A stranger commits as no one at all
-(``no-one``), as a member that there is not (``unknown``), or in the group ``tools`` as a member of the other
-(``neighbour``). A commit with a ``client``, to the group ``tools``, is a try that is never refused, by the client that
-goes on (``regular``) or another, for this alone (``newcomer``). Besides these there are an administrator's operations,
-and those of ``assay.workloads.broker.expiring_groups``.
+``key`` is a group and a partition: ``members/orders-0``. A commit's number is unique and is its metadata, because
+offsets may repeat. A member that has to rejoin does so before it commits, in the same operation, so that the group need
+not wait. If the rejoin fails, the commit certainly did not happen.
+
+- A stranger's ``guise`` is ``no-one`` (no member), ``unknown`` (a member that does not exist), or ``neighbour`` (a
+  member of the other group, in the group ``tools``).
+- A commit with a ``client``, to the group ``tools``, is a try that is never rejected: by a long-lived client
+  (``regular``) or a new one (``newcomer``).
+
+An administrator's operations and those of ``assay.workloads.broker.expiring_groups`` are available, too.
 """
 
 from collections.abc import Sequence
@@ -52,16 +56,17 @@ TOOLS: Final = "tools"
 SESSION_SECONDS: Final = 1.5
 REBALANCE_SECONDS: Final = 1.5
 CALL_SECONDS: Final = 2.0
-"""Two of them, to join and to commit, fit into an operation's time (5 s). Longer than a session and a rebalance, so
-that a join is answered while the coordinator waits for members that have given up."""
+"""Two calls, a join and a commit, fit into an operation's time (5 s). A call is longer than a session and a rebalance,
+so that a join is answered while the coordinator waits for lost members.
+"""
 RETENTION: Final = "retention"
-"""Among the client's options: for how many seconds the group ``members`` has its offsets kept; else the brokers say."""
+"""Client option: the retention in seconds of the offsets of group ``members``; by default the brokers' setting."""
 TOOLS_RETENTION: Final = 24 * 3600.0
-"""Seconds: a group without members would be forgotten where brokers are set to keep offsets for a moment only."""
+"""Seconds: brokers with a short retention would otherwise expire the offsets of a group without members."""
 
 
 class OffsetsClient:
-    """Operations as above."""
+    """Client of offsets; operations as above."""
 
     async def open(self, endpoint: Endpoint, runtime: Any) -> None:
         bootstrap = list(endpoint.all)
@@ -133,7 +138,7 @@ class OffsetsClient:
                 not_done(error.outcome), {"generation": self._said, "entered": self._entered}, error=described(error)
             )
         raise ValueError(
-            f"a group knows {ENTER}, {LEAVE}, {COMMIT}, {ZOMBIE}, {STRANGER} and {FETCH}, not {operation.f!r}"
+            f"group operations are {ENTER}, {LEAVE}, {COMMIT}, {ZOMBIE}, {STRANGER} and {FETCH}, not {operation.f!r}"
         )
 
     async def _enter(self, member: Membership) -> dict[str, Any]:
@@ -146,7 +151,7 @@ class OffsetsClient:
         }
 
     def _note(self, generation: Generation) -> None:
-        """The one before the present is that of a zombie."""
+        """Remembers the previous generation for ``zombie`` commits."""
         if self._present is not None and self._present != generation:
             self._former = self._present
         self._present = generation
@@ -208,7 +213,7 @@ class OffsetsClient:
 
     @staticmethod
     def effects(completed: Completed) -> Sequence[Effect]:
-        """Those of an ``enter`` that a commit needed are its own."""
+        """The rows of an ``enter`` that a commit needed are part of the commit's."""
         operation, result = completed.operation, completed.completion.result or {}
         if operation.f in ADMIN:
             return topic_admin.effects(completed)
@@ -216,7 +221,7 @@ class OffsetsClient:
             return expiring_groups.effects(completed)
         rows: list[Effect] = []
         entered = result if operation.f == ENTER else result.get("entered")
-        if entered and completed.ret is not None:  # it was in, also if the commit failed
+        if entered and completed.ret is not None:  # the member had joined, even if the commit failed
             rows += _acquired(entered)
         if operation.f in (COMMIT, ZOMBIE, STRANGER):
             assert operation.key is not None
@@ -255,12 +260,12 @@ def _acquired(entered: dict[str, Any]) -> list[Effect]:
 
 
 def _register(operation: Operation) -> str:
-    """Which one a commit is of; a neighbour commits to its neighbours' group."""
+    """Returns the register of a commit; a ``neighbour`` commits to ``tools``."""
     key = operation.key or ""
     return f"{TOOLS}/{key.partition('/')[2]}" if (operation.argument or {}).get("guise") == "neighbour" else key
 
 
 def _named(key: str) -> tuple[str, tuple[str, int]]:
-    """``members/orders-3``: group, and topic with partition."""
+    """Splits ``members/orders-3`` into the group, and the topic with its partition."""
     group, _, partition = key.partition("/")
     return group, split(partition)

@@ -1,7 +1,7 @@
-"""The habits of those who send: settings of a producer that are apart from the usual ones.
+"""Producer profiles ("habits"): settings that differ from the usual ones.
 
-What a habit makes of an outcome: one that repeats what is unknown may append a message once for each try; one that
-waits for no replica, or for no answer at all, knows nothing of what becomes of a message, whatever it is answered.
+A producer that retries unknown outcomes may append a message once per try. A producer that waits for no replica, or for
+no answer, cannot know a message's outcome, whatever the answer.
 """
 
 from collections.abc import Mapping
@@ -11,11 +11,11 @@ from typing import Any, Final
 from assay.system_under_test.client.config import AsyncProducerConfig
 
 SEND_SECONDS: Final = 4.0
-"""Below the usual time limit of an operation (5 s)."""
+"""Below the usual operation timeout (5 s)."""
 SHORT_SECONDS: Final = 1.6
-"""Below that of one under ``--nemesis=mix`` (2 s): what fails in the end is known to have failed."""
+"""Below the operation timeout under ``--nemesis=mix`` (2 s), so that a final failure is known."""
 SINGLE: Final = "single"
-"""A message set for each message; none waits for company."""
+"""Each message is a set of its own, sent without delay."""
 
 HABITS: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
     {
@@ -40,7 +40,7 @@ HABITS: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
         "unheard": {"linger": 0.01, "acks": 0},
     }
 )
-"""By name: what differs from ``AsyncProducerConfig``, and ``timeout`` from ``SHORT_SECONDS``."""
+"""By name: differences from ``AsyncProducerConfig``; ``timeout`` defaults to ``SHORT_SECONDS``."""
 
 
 def config(habit: str) -> AsyncProducerConfig:
@@ -48,7 +48,7 @@ def config(habit: str) -> AsyncProducerConfig:
 
 
 def most_tries(habit: str) -> int:
-    """How often a message may be appended."""
+    """Returns the maximum number of times that a message may be appended."""
     settings = config(habit)
     return 1 + settings.retries if settings.repeat_unknown else 1
 

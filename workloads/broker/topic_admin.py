@@ -1,4 +1,4 @@
-"""What an administrator does to topics and partitions, and what a later look finds.
+"""An administrator's operations on topics and partitions, and what later looks find.
 
 ============  ======================================================  ==================================================
 f             argument                                                result
@@ -11,13 +11,13 @@ f             argument                                                result
 ``elect``     none                                                    none; ``key`` is ``topic-partition``
 ``describe``  none                                                    ``{"controller", "partitions": [{"leader",
                                                                       "replicas"}, ...], null without the topic}``
-``settings``  none                                                    ``{"settings"}``: those that the topic has of its
-                                                                      own; null without the topic
+``settings``  none                                                    ``{"settings"}``: the topic's own settings;
+                                                                      null without the topic
 ============  ======================================================  ==================================================
 
-``key`` is a topic, where nothing else is said. A topic that is deleted and created again has another key each time:
-``orders``, ``orders#2``, ``orders#3``, while the brokers know it by one name. A change that is rejected certainly did
-not happen; one whose outcome is unknown may come at any time later.
+``key`` is a topic unless stated otherwise. A topic that is deleted and recreated has another key each time (``orders``,
+``orders#2``, ``orders#3``), while the brokers know it by one name. A rejected change certainly did not happen; a change
+of unknown outcome may take effect at any later time.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -44,7 +44,7 @@ ADMIN_SECONDS: Final = 4.0
 
 
 class TopicAdmin:
-    """Operations as above."""
+    """Client for the operations above."""
 
     def __init__(self, bootstrap: Sequence[str], runtime: Any) -> None:
         self._admin = Admin(bootstrap, runtime=runtime, timeout=ADMIN_SECONDS)
@@ -81,7 +81,7 @@ class TopicAdmin:
                     return await self._settings(topic)
         except ReadFailed as error:
             return Completion(Outcome.FAIL, error=described(error))
-        raise ValueError(f"an administrator knows {', '.join(ADMIN)}, not {operation.f!r}")
+        raise ValueError(f"the operations of an administrator are {', '.join(ADMIN)}, not {operation.f!r}")
 
     async def _describe(self, topic: str) -> Completion:
         view = await self._admin.describe([topic])
@@ -107,7 +107,7 @@ class TopicAdmin:
 
 
 def effects(completed: Completed) -> Sequence[Effect]:
-    """The ``effects`` rows of one such operation; docs/reference/history.md has the kinds."""
+    """Returns the ``effects`` rows of an administrator's operation; docs/reference/history.md has the kinds."""
     key, argument = completed.operation.key, completed.operation.argument
     assert key is not None, f"operation {completed.index} on no topic"
     match completed.operation.f:
@@ -144,13 +144,13 @@ def _settings(topic: str, result: Mapping[str, Any] | None) -> Iterator[Effect]:
     if result["settings"] is None:
         yield Effect("topic-seen", topic)
         return
-    yield Effect("setting-seen", topic)  # these are all: any other is at its default
+    yield Effect("setting-seen", topic)  # the rows that follow are complete: any other setting has its default
     for name, value in sorted(result["settings"].items()):
         yield Effect("setting-seen", topic, name=name, value=_number(value))
 
 
 def changed(known: TopicOutcome) -> Completion:
-    """A rejection is ``fail``; where it is unknown, the change may come at any time later: ``info``."""
+    """A rejection is ``fail``. A change of unknown outcome is ``info``, because it may take effect later."""
     if known.outcome is Certainty.DONE:
         return Completion(Outcome.OK)
     named = "no-answer" if known.error is None else error_name(known.error)
@@ -167,5 +167,5 @@ def _list(replicas: Sequence[int]) -> str:
 
 
 def _number(value: str | None) -> int | None:
-    """Null for a setting that is no number, and for one that went back to its default."""
+    """Returns null for a setting that is not a number, or that was reset to its default."""
     return int(value) if value is not None and value.removeprefix("-").isdigit() else None

@@ -1,7 +1,7 @@
-"""Generators of an administrator's changes to topics that stay, while records come and go.
+"""Generators of an administrator's changes to permanent topics under load.
 
-What is changed is changed back soon, since a change in each direction has its own way to go wrong. Now and then
-something is asked for that must be rejected, and looked at afterwards.
+Each change is soon reverted, because each direction can fail in its own way. Sometimes an invalid change is requested,
+which must be rejected, and the settings are read afterwards.
 """
 
 from collections.abc import Sequence
@@ -32,9 +32,9 @@ CHANGES: Final = (
     ("flush.messages", ("1",)),
     ("flush.ms", ("0", "50")),
     ("preallocate", ("true",)),
-    ("max.message.bytes", ("100",)),  # into which a number fits, however it is packed
+    ("max.message.bytes", ("100",)),  # large enough for a number, however it is packed
 )
-"""None lets go of a record, or of a promise."""
+"""No value drops a record or weakens a promise."""
 INVALID: Final = (
     ("min.insync.replicas", "0"),
     ("retention.ms", "-2"),
@@ -50,14 +50,14 @@ CHANGE_SECONDS: Final = 0.15
 LOOKS: Final = 4
 LOOK_SECONDS: Final = 1.5
 TURN_LOOKS: Final = 32
-"""How often readers look into each partition in a turn."""
+"""Number of looks into each partition in a turn."""
 TURN_STEPS: Final = 25
-"""Offsets at which each of them looks."""
+"""Number of offsets that each look reads."""
 TURN_SECONDS: Final = 5.0
 
 
 def settings(topic: str) -> Generator:
-    """Settings of the topic changed and changed back to the brokers' default; wrong ones, and looks at all."""
+    """Changes settings of the topic and resets them to the default; also requests invalid ones, and reads all."""
 
     def step(turn: int, context: Context) -> tuple[Operation, int]:
         match turn % 6:
@@ -76,7 +76,7 @@ def settings(topic: str) -> Generator:
 
 
 def handovers(keys: Sequence[str], brokers: int) -> Generator:
-    """One partition after the other is given to other replicas, led by their first, and taken back at once."""
+    """Moves one partition after another to other replicas, elects the first of them, and reverts the move at once."""
 
     def step(turn: int, context: Context) -> tuple[Operation, int]:
         place = turn // 4 % len(keys)
@@ -92,9 +92,9 @@ def handovers(keys: Sequence[str], brokers: int) -> Generator:
 
 
 def changeover(keys: Sequence[str], brokers: int, *, back: bool = False) -> Generator:
-    """All partitions are led by another broker than usually, and with ``back`` as usually again: one of the two changes
-    the leader, whichever broker it is at first. Elections are asked for more than once, since a move takes a moment
-    before there is someone to elect.
+    """Gives all partitions another leader than usual, and with ``back`` the usual one again: at least one of the two
+    changes the leader. Elections are requested several times, because a move takes a moment before there is a
+    candidate.
     """
 
     def led(first: int) -> Generator:
@@ -108,7 +108,7 @@ def changeover(keys: Sequence[str], brokers: int, *, back: bool = False) -> Gene
 
 
 def rotations(keys: Sequence[str], brokers: int, replication: int) -> Generator:
-    """One partition after the other is given to its next replica to lead: who has led, or was cut, soon leads again."""
+    """Gives each partition in turn its next replica as leader, so a former or truncated leader soon leads again."""
     number = min(replication, brokers)
 
     def step(turn: int, context: Context) -> tuple[Operation, int]:
@@ -123,13 +123,13 @@ def rotations(keys: Sequence[str], brokers: int, replication: int) -> Generator:
 
 
 def keeping(topic: str) -> Generator:
-    """Retention ends, so that something is left to be read; asked for more than once, as an answer may be lost."""
+    """Ends retention, so that records remain to be read; repeated, because an answer may be lost."""
     ends = [Operation(ALTER, topic, {"name": name, "value": "-1"}, Phase.DRAIN) for name in LIMITS]
     return stagger(0.1, sequence(*ends * 3))
 
 
 def looks(*topics: str) -> Generator:
-    """What became of them, some seconds long, once everything is healed."""
+    """Looks at the topics for some seconds after the last heal."""
 
     def step(turn: int, context: Context) -> tuple[Operation, int]:
         f = (DESCRIBE, SETTINGS)[turn // len(topics) % 2]
@@ -139,8 +139,8 @@ def looks(*topics: str) -> Generator:
 
 
 def turns(keys: Sequence[str], brokers: int, replication: int) -> Generator:
-    """Each replica leads in turn, and readers look all over what it has: what only it has got wrong shows then, be it
-    in its files or in what its process remembers.
+    """Makes each replica leader in turn and reads all over its log. This exposes errors that only this replica has, in
+    its files or in its process's memory.
     """
     number = min(replication, brokers)
 

@@ -1,4 +1,4 @@
-"""A topic that grows while it is written to, read, and perhaps subscribed to: partitions that come in the middle."""
+"""A topic that grows under load: partitions that appear in the middle of a run."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ MOST_TRIES: Final = 20
 
 
 class Growth(Generator, frozen=True):
-    """Grows ``topic`` from ``first`` partitions to ``most``, with traffic on those that have come; ``closing``: does
-    only what is left of that, without traffic, and ends. After each growth it is asked to shrink, and must refuse.
+    """Grows ``topic`` from ``first`` to ``most`` partitions, with traffic on the new ones. After each growth it
+    requests fewer partitions, which must be rejected. ``closing``: completes the growth without traffic, and ends.
     """
 
     topic: str

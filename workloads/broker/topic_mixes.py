@@ -1,4 +1,4 @@
-"""Mixes that have topics of their own, or make the workload's larger; see ``assay.workloads.broker.mixes``."""
+"""Mixes that add topics or enlarge the workload's topic; see ``assay.workloads.broker.mixes``."""
 
 from dataclasses import replace
 from typing import Final
@@ -30,25 +30,25 @@ LEDGER: Final = FirstTopic(
         ("segment.bytes", "250"),
         ("file.delete.delay.ms", "100"),
         ("message.timestamp.type", "CreateTime"),  # a tombstone's number is its create time
-        ("message.format.version", "0.10.2"),  # before that there was none
+        ("message.format.version", "0.10.2"),  # earlier formats have no create time
     ),
 )
 STRICT: Final = FirstTopic("strict", 3)
 CROWD: Final = tuple(FirstTopic(f"crowd{number}", 1 + number % 3) for number in range(1, 9))
 CROWD_KEYS: Final = tuple(key for topic in CROWD for key in topic.partition_keys)
 SHARED: Final = CROWD[:4]
-"""Those that members of groups subscribe to, too, and drain."""
+"""Topics to which group members subscribe as well, and which they drain."""
 _SHARED_KEYS: Final = sum(topic.partitions for topic in SHARED)
 NEW_PARTITIONS: Final = 2
 LATE_PARTITIONS: Final = 2
-"""More of them, for a group that has settled."""
+"""Partitions added later, for a group that has settled."""
 DRAIN_SECONDS: Final = 30.0
 DAY_MS: Final = 24 * 3600 * 1000
 SELDOM: Final = FirstTopic("seldom", 20)
 GUST_SECONDS: Final = 0.25
-"""Between two volleys, on average."""
+"""Average time between two volleys."""
 EAGER: Final = 30
-"""Weight of what keeps to a pace of its own."""
+"""Weight of a generator that sets its own pace."""
 
 
 def broker_of(system: System) -> Broker:
@@ -139,7 +139,7 @@ CROWDED: Final = WorkloadMix(
 
 
 def _with_strict(system: System) -> System:
-    """Fewer than all replicas are never enough, so that each one that goes stays eligible (KIP-966)."""
+    """Requires all replicas in sync, so that each replica that leaves the set stays eligible (KIP-966)."""
     broker = broker_of(system)
     return broker.with_topic(replace(STRICT, configs=(("min.insync.replicas", str(broker.replication)),)))
 
@@ -154,12 +154,12 @@ STRICTNESS: Final = WorkloadMix(
 
 
 def _beyond(broker: Broker, first: int, count: int) -> tuple[str, ...]:
-    """So many partitions of the workload's topic, from the ``first`` that it has not got in the beginning."""
+    """Returns ``count`` partitions of the workload's topic, from the ``first`` one that it lacks in the beginning."""
     return tuple(f"{broker.topic}-{broker.partitions + first + more}" for more in range(count))
 
 
 def _growing(broker: Broker, first: int, count: int) -> Growth:
-    """As many more, at the end of a run."""
+    """Adds ``count`` partitions at the end of a run."""
     have = broker.partitions + first
     return Growth(broker.topic, have, have + count, closing=True, later=0)
 
@@ -184,7 +184,7 @@ GROWTH: Final = WorkloadMix(
 
 
 def growing_for(group: str) -> WorkloadMix:
-    """The same for a workload whose members of ``group`` poll: at last its topic grows when they have settled."""
+    """Returns ``GROWTH`` for workloads whose members of ``group`` poll: it also grows after they have settled."""
 
     def closes(system: System, settings: Settings) -> Source:
         broker = broker_of(system)
@@ -202,16 +202,16 @@ SHARED_CROWD: Final = replace(
     closes=lambda system, settings: drain(CROWD_KEYS[_SHARED_KEYS:], seconds=DRAIN_SECONDS),
     client={TOPICS: (tuple(topic.name for topic in SHARED),)},
 )
-"""The same for workloads with groups, whose members have some of the topics besides the workload's own."""
+"""``CROWDED`` for workloads with groups, whose members subscribe to some of the additional topics."""
 
 
 def subscribed(system: System, settings: Settings) -> list[str]:
-    """The partitions that groups share in such a run, from its beginning on."""
+    """Returns the partitions that groups share from the beginning of such a run."""
     return [*system.keys(), *(CROWD_KEYS[:_SHARED_KEYS] if CROWDED.name in settings.workload_mix else ())]
 
 
 def owned(system: System, settings: Settings) -> list[str]:
-    """The same, with those by which the workload's topic grows in the run: all that a member may ever commit."""
+    """Returns all partitions that a member may ever commit: :func:`subscribed` and the additions of ``GROWTH``."""
     grows = GROWTH.name in settings.workload_mix
     late = _beyond(broker_of(system), 0, NEW_PARTITIONS + LATE_PARTITIONS) if grows else ()
     return [*subscribed(system, settings), *late]

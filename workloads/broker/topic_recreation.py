@@ -1,13 +1,16 @@
-"""A topic that is deleted and created again under its name, all through a run, with traffic in each of its lives.
+"""A topic that is deleted and recreated under its name throughout a run, with traffic in each of its lives.
 
-The history keeps the lives apart: ``brief-0``, ``brief#2-0``, ``brief#3-0``. That is possible only where it is known
-which life an operation met. So before a deletion is asked for, all operations on this life have ended, and it is read
-once more; those of the time from then on until the next creation is acknowledged are *adrift*: brokers have to cope
-with them, and they say nothing of any life (a send may have reached each that follows). The same is true of a send
-whose outcome is unknown, which a broker may get late. And where a deletion or a creation had no answer at all, it may
-come at any time: then the name is given up, and another one begins its first life.
+The history keeps the lives apart: ``brief-0``, ``brief#2-0``, ``brief#3-0``. This requires knowing which life an
+operation met:
 
-Nothing of this topic is drained at the end: most of its lives are over by then.
+- Before a deletion is requested, all operations on this life must have ended, and the life is read once more.
+- Operations between then and the acknowledged creation of the next life are *adrift*. Brokers must cope with them, but
+  they prove nothing about any life: such a send may have reached any later life.
+- A send of unknown outcome may also reach a later life, because a broker may receive it late.
+- A deletion or creation without an answer may take effect at any time. Then the name is given up, and another name
+  begins its first life.
+
+This topic is not drained at the end, because most of its lives are over by then.
 """
 
 from __future__ import annotations
@@ -27,25 +30,29 @@ from assay.workloads.broker.topic_admin import CREATE, DELETE, GROW, SETTINGS
 NAME: Final = "brief"
 PARTITIONS: Final = 2
 LIVES: Final = 10
-"""A send that comes late may reach so many lives after its own."""
+"""Number of later lives that a late send may reach."""
 SHORTEST_LIFE: Final = NANOSECONDS
 PAUSE: Final = NANOSECONDS // 4
-"""Between two changes that are asked for, or two looks."""
+"""Time between two requested changes, or between two looks."""
 ADRIFT_PACE: Final = NANOSECONDS // 5
 MOST_ADRIFT: Final = 2
-"""At a time: without a topic they take long."""
+"""Maximum adrift operations at a time, because they take long without a topic."""
 UNANSWERED: Final = ("no-answer", "timeout")
 
 
 class Stage:
-    """What the topic is in. ``READING``: all operations have ended, and it is read once more."""
+    """Stage of a topic's life. ``READING``: all operations have ended, and the life is read once more."""
 
     CREATED, LIVING, ENDING, READING, DELETED, LOOKING = range(6)
 
 
 class TopicLives(Generator, frozen=True):
-    """See the module. ``asked``: this change has been answered before, without being done yet; ``open``: operations on
-    this life that have not ended; ``until``: when the present stage may end; ``later``: when something may come next.
+    """Generator of the lives; see the module.
+
+    - ``asked``: this change has been answered before, but was not done
+    - ``open``: number of unfinished operations on this life
+    - ``until``: time at which the present stage may end
+    - ``later``: time of the next operation
     """
 
     replication: int

@@ -1,4 +1,4 @@
-"""Workloads for any system, each a module to copy.
+"""Workloads for any system; each module is a template to copy.
 
 - ``registers``, ``sets``, ``queues``, ``locks``, ``unique_ids``, ``monotonic``
 - for systems with transactions: ``bank``, ``list_append``, ``long_fork``

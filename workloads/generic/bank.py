@@ -1,8 +1,10 @@
-"""Money moves between accounts and none comes or goes: for any system with transactions (Jepsen's bank test).
+"""Transfers between accounts with a constant total, for any system with transactions (Jepsen's bank test).
 
-A client answers three operations, each in a transaction of its own: ``open`` gives each account of ``ACCOUNTS`` the
-balance ``BALANCE``, ``transfer`` moves an amount (``[source, target, amount]``), ``read`` returns all balances by
-account. Its ``effects`` are those here.
+A client executes three operations, each in a transaction of its own. It uses this module's ``effects``.
+
+- ``open`` gives each account of ``ACCOUNTS`` the balance ``BALANCE``
+- ``transfer`` moves an amount (``[source, target, amount]``)
+- ``read`` returns all balances by account
 """
 
 from collections.abc import Sequence
@@ -39,7 +41,7 @@ def step(number: int, context: Context) -> tuple[Operation, int]:
 
 
 def traffic() -> Generator:
-    """Opens the accounts, then moves and looks; and looks again when all faults are healed."""
+    """Opens the accounts, then transfers and reads, and reads again after the last heal."""
     return phases(Operation(OPEN, BANK), unfold(step, 0)) | [Operation(READ, BANK, phase=Phase.DRAIN)] * 3
 
 
@@ -56,11 +58,11 @@ def effects(completed: Completed) -> Sequence[Effect]:
 
 
 def promised(level: str, *, may_stall: Sequence[str] = ()) -> Contract:
-    """By the level of isolation of transfers that look first and then write what they have worked out: one of
-    ``LEVELS``. ``may_stall``: the faults under which no one is served.
+    """Returns the contract of an isolation level (one of ``LEVELS``), for transfers that read balances and write new
+    ones. ``may_stall``: the faults under which no request is served. Raises ``ValueError`` for another level.
     """
     if level not in LEVELS:
-        raise ValueError(f"it is not known what {level} promises of a bank; known are {', '.join(LEVELS)}")
+        raise ValueError(f"unknown isolation level {level}; use one of {', '.join(LEVELS)}")
     contract = forbid(*BANK_ANOMALIES, may_stall=may_stall)
     if level != "read committed":
         return contract

@@ -1,8 +1,8 @@
-"""Transactions that append to lists and read them (Elle's list-append): for any system with transactions.
+"""Transactions that append to lists and read them (Elle's list-append), for any system with transactions.
 
-A client answers ``txn``, whose argument is a list of ``["append", key, value]`` and ``["r", key, null]``; its result is
-the same with the lists that were read. No transaction reads a key twice, so that levels of isolation which may show two
-states in one are not accused of it. Its ``effects`` are those of ``assay.harness.core.transactions``.
+A client executes ``txn``, whose argument is a list of ``["append", key, value]`` and ``["r", key, null]``. Its result
+is the argument with the lists that were read. No transaction reads a key twice, because weak isolation levels may show
+two states in one transaction. A client uses the ``effects`` of ``assay.harness.core.transactions``.
 """
 
 from collections.abc import Sequence
@@ -12,13 +12,13 @@ from assay import TRANSACTION_ANOMALIES, Context, Contract, Generator, Operation
 
 TXN: Final = "txn"
 AT_ONCE: Final = 3
-"""So many lists are in use at a time."""
+"""Number of lists in use at a time."""
 LONGEST: Final = 60
-"""Transactions until others take their place: reads show whole lists."""
+"""Number of transactions after which new lists replace the present ones, because reads show whole lists."""
 
 
 def step(number: int, context: Context) -> tuple[Operation, int]:
-    """One to three lists, each read or appended to; values are used once."""
+    """A transaction on one to three lists, each read or appended to; values are unique."""
     first = number // LONGEST
     micros: list[list[Any]] = []
     for place in range(AT_ONCE):
@@ -41,11 +41,11 @@ ALLOWED: Final = {
         "at read committed each statement sees what has been committed by then",
     ),
 }
-"""What each level of isolation lets happen (Adya, as in docs/reference/anomalies.md), and why."""
+"""Anomalies that each isolation level allows (Adya, as in docs/reference/anomalies.md), and the reason."""
 
 
 def promised(level: str, *, may_stall: Sequence[str] = ()) -> Contract:
-    """``may_stall``: the faults under which no one is served."""
+    """Returns the contract of an isolation level. ``may_stall``: the faults under which no request is served."""
     contract = forbid(*TRANSACTION_ANOMALIES, may_stall=may_stall)
     allowed, because = ALLOWED[level]
     return contract.tolerate(*allowed, because=because) if allowed else contract

@@ -1,16 +1,16 @@
-"""Locks that end by themselves when their holder is silent, and fencing tokens: for any system that has them.
+"""Locks that expire when their holder is silent, and fencing tokens, for any system that has them.
 
-There are two workloads, each with a client that a module of a system completes. Both clients block.
+There are two workloads, each with a blocking client that a system's module completes:
 
-- :class:`LockedSet`, with the traffic of ``sets``: a set is changed by reading and writing it under the lock, so two
-  holders at once undo what one of them did: ``forbid(*SET_ANOMALIES)``. ``fenced``: a holder writes only if it has the
-  lock still, which the system looks at in the same step; then it may sleep as long as it likes.
-- :class:`Leases`, with :func:`traffic`: who acquired the lock gets a token, which rises with each holder, and does
-  things under it: ``forbid("fencing-violation", "double-ownership")``. What is guarded must reject older tokens, and
-  need not know of a newer one before it was used: then the contract says ``fenced_by_requests``.
+- :class:`LockedSet`, with the traffic of ``sets``: a set is changed by read and write under the lock, so two concurrent
+  holders undo each other's changes: ``forbid(*SET_ANOMALIES)``. If ``fenced``, a holder's write is conditional on its
+  lock, checked by the system in the same step; then a paused holder does no harm.
+- :class:`Leases`, with :func:`traffic`: each holder gets a token, which rises with each acquisition, and acts under it:
+  ``forbid("fencing-violation", "double-ownership")``. The guarded resource must reject older tokens. If it learns of a
+  newer token only when that is used, the contract needs ``fenced_by_requests``.
 
-What they raise where no answer came, a subclass names in ``errors``. This module imports what is on a client node only
-(docs/guide/real_nodes.md): a holder that sleeps is what such a test is about.
+A subclass names in ``errors`` the exceptions that mean "no answer". This module imports only packages that client nodes
+have (docs/guide/real_nodes.md), because such a test pauses the holders.
 """
 
 import time
@@ -25,32 +25,33 @@ THINKS: Final = 0.05
 """Seconds between a holder's read and its write."""
 ACQUIRE, GUARDED, RELEASE = "acquire", "guarded", "release"
 HELD, STALE, NOT_HELD, HAS = "held", "stale-epoch", "not-held", "has-a-token"
-"""Why an operation failed: another has the lock, a newer token is known, the client has no token, or has one already.
+"""Reasons of a failed operation: another client holds the lock, a newer token is known, the client has no token, or has
+one already.
 
-Of a client that has a token it is not asked whether that is still good, so it has not acquired anything then.
+A client that has a token does not check whether the token is still valid, so its acquire fails.
 """
 
 
 class LockedSet(sets.SetClient):
-    """A subclass says how the lock is had, and where the set lies."""
+    """A subclass defines how the lock is acquired, and where the set is stored."""
 
     blocking = True
     errors: ClassVar[tuple[type[Exception], ...]]
     fenced: bool = False
 
     def acquire(self) -> Any:
-        """Waits for the lock; what the next methods are given."""
+        """Waits for the lock and returns it for the other methods."""
         raise NotImplementedError
 
     def release(self, lock: Any) -> None:
         raise NotImplementedError
 
     def load(self) -> list[int]:
-        """The set; empty where it was never stored."""
+        """Returns the set, empty if it was never stored."""
         raise NotImplementedError
 
     def store(self, elements: list[int], lock: Any) -> bool:
-        """Whether it was stored. Without a ``lock`` it is stored in any case."""
+        """Stores the set and returns whether it was stored. Without a ``lock`` the write is unconditional."""
         raise NotImplementedError
 
     def invoke(self, operation: Operation) -> Completion:
@@ -66,7 +67,7 @@ class LockedSet(sets.SetClient):
         else:
             completion = self._store(elements, lock)
             if completion.outcome is Outcome.INFO:
-                lock = None  # its write may arrive yet, so it does not give up the lock, which ends by itself
+                lock = None  # the write may still arrive, so the lock is not released and must expire
             return completion
         finally:
             if lock is not None:
@@ -82,7 +83,7 @@ class LockedSet(sets.SetClient):
 
 
 def traffic(name: str) -> Generator:
-    """Each process acquires the lock, does things under it and gives it up, at random; and so when all is healed."""
+    """Each process acquires, uses and releases the lock at random, and in this order after the last heal."""
 
     def step(number: int, context: Context) -> tuple[Operation, int]:
         f = context.choose((ACQUIRE, *[GUARDED] * 6, RELEASE), salt=1)
@@ -92,18 +93,18 @@ def traffic(name: str) -> Generator:
 
 
 class Leases:
-    """A subclass says how the lock is asked for, and what is done under it."""
+    """A subclass defines how the lock is acquired, and what a holder does."""
 
     blocking = True
     errors: ClassVar[tuple[type[Exception], ...]]
     token: int | None = None
 
     def acquire(self, name: str) -> int | None:
-        """The token, which is above all that others had before; None: another has the lock."""
+        """Returns a token above all earlier tokens, or None if another client holds the lock."""
         raise NotImplementedError
 
     def guarded(self, name: str, token: int, argument: Any) -> bool:
-        """Does something under the token. False: it was rejected, since there is a newer one."""
+        """Acts under the token. Returns False if the action was rejected because of a newer token."""
         raise NotImplementedError
 
     def release(self, name: str, token: int) -> None:
@@ -132,7 +133,7 @@ class Leases:
 
     @staticmethod
     def effects(completed: Completed) -> Sequence[Effect]:
-        """One that the harness gave up has no token, and is of no use to the checks."""
+        """An operation that the harness gave up has no token, and tells the checks nothing."""
         operation, completion = completed.operation, completed.completion
         token = (completion.result or {}).get("token")
         if token is None:

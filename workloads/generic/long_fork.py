@@ -1,11 +1,11 @@
-"""Single writes, and reads of a few keys together: for any system with transactions (Jepsen's long-fork).
+"""Single writes, and reads of a few keys together, for any system with transactions (Jepsen's long-fork).
 
-Each key is written once, in a transaction of its own; its group of ``GROUP`` keys is read soon after. Two reads that
-see two of these writes in opposite orders are a long fork, which parallel snapshot isolation lets happen, and snapshot
-isolation does not. It is found as ``G-nonadjacent``, whose claim then begins with its name.
+Each key is written once, in a transaction of its own; its group of ``GROUP`` keys is read soon after. A long fork is a
+pair of reads that see two of these writes in opposite orders. Parallel snapshot isolation allows it, snapshot isolation
+does not. The check reports it as ``G-nonadjacent``, with a claim that begins with "long fork".
 
-A client answers ``txn``, whose argument is a list of ``["w", key, value]`` and ``["r", key, null]``; its result is the
-same with what was read. Its ``effects`` are those of ``assay.harness.core.transactions``.
+A client executes ``txn``, whose argument is a list of ``["w", key, value]`` and ``["r", key, null]``. Its result is the
+argument with the values that were read. It uses the ``effects`` of ``assay.harness.core.transactions``.
 """
 
 from collections.abc import Sequence
@@ -16,20 +16,20 @@ from assay import TRANSACTION_ANOMALIES, Context, Contract, Generator, Operation
 TXN: Final = "txn"
 LEVELS: Final = ("serializable", "snapshot isolation", "parallel snapshot isolation")
 GROUP: Final = 3
-"""Keys that are read together."""
+"""Number of keys that are read together."""
 OF_LISTS: Final = ("duplicate-elements", "incompatible-order")
 LONG_FORK_ANOMALIES: Final = tuple(anomaly for anomaly in TRANSACTION_ANOMALIES if anomaly not in OF_LISTS)
-"""What transactions of registers can show."""
+"""Anomalies that transactions on registers can show."""
 
 
 def read(key: int) -> list[list[Any]]:
-    """All of the group of ``key``."""
+    """Reads the whole group of ``key``."""
     first = key - key % GROUP
     return [["r", one, None] for one in range(first, first + GROUP)]
 
 
 def step(number: int, context: Context) -> tuple[Operation, int]:
-    """As many reads as writes: of what was written last, or of the group before."""
+    """As many reads as writes; a read covers the group written last, or the group before."""
     if context.below(2, salt=1) or not number:
         return Operation(TXN, argument=[["w", number, 1]]), number + 1
     back = GROUP * context.below(2, salt=2)
@@ -41,9 +41,11 @@ def traffic() -> Generator:
 
 
 def promised(level: str, *, may_stall: Sequence[str] = ()) -> Contract:
-    """By the level of isolation, one of ``LEVELS``. ``may_stall``: the faults under which no one is served."""
+    """Returns the contract of an isolation level (one of ``LEVELS``). ``may_stall``: the faults under which no request
+    is served. Raises ``ValueError`` for another level.
+    """
     if level not in LEVELS:
-        raise ValueError(f"it is not known what {level} promises of long forks; known are {', '.join(LEVELS)}")
+        raise ValueError(f"unknown isolation level {level}; use one of {', '.join(LEVELS)}")
     contract = forbid(*LONG_FORK_ANOMALIES, may_stall=may_stall)
     if level != "parallel snapshot isolation":
         return contract

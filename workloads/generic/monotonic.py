@@ -1,8 +1,9 @@
-"""Counters that only grow, and are read together: for any system with increments (Jepsen's monotonic).
+"""Counters that only grow and are read together, for any system with increments (Jepsen's monotonic).
 
-A client answers two operations: ``add`` adds one to the counter ``operation.key`` and returns what it is then;
-``read`` returns what the counters are that its argument names, as a mapping, without those that are not there. Its
-``effects`` are those here.
+A client executes two operations, and uses this module's ``effects``:
+
+- ``add`` increments the counter ``operation.key`` and returns its new value
+- ``read`` returns a mapping of the counters named in its argument, without missing ones
 """
 
 from collections.abc import Sequence
@@ -37,7 +38,7 @@ def step(number: int, context: Context) -> tuple[Operation, int]:
 
 
 def traffic() -> Generator:
-    """And reads all when all faults are healed."""
+    """Adds and reads, then reads of all counters after the last heal."""
     return unfold(step, 0) | [Operation(READ, argument=list(KEYS), phase=Phase.DRAIN)] * 5
 
 
@@ -51,8 +52,8 @@ def effects(completed: Completed) -> Sequence[Effect]:
 
 
 def promised(*, real_time: bool = False, may_stall: Sequence[str] = ()) -> Contract:
-    """No process sees a counter fall, and no two reads contradict each other. ``real_time``: nor does any process see
-    less than another saw before. ``may_stall``: the faults under which no one is served.
+    """No process sees a counter fall, and no two reads contradict each other. ``real_time``: no process sees less than
+    another has seen before. ``may_stall``: the faults under which no request is served.
     """
     if not real_time:
         return forbid(*MONOTONIC_ANOMALIES, may_stall=may_stall)

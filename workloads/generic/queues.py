@@ -1,8 +1,12 @@
-"""Elements go through a queue, and those that were acknowledged come out of it: for any system with queues.
+"""Elements pass through a queue, and acknowledged ones come out of it; for any system with queues.
 
-A client answers three operations on the queue ``operation.key``: ``enqueue`` adds its argument, a number that is used
-once; ``dequeue`` takes one element, if there is any; ``drain`` takes all until it finds the end of the queue. Both
-return a list of what they took, also one that was broken off. It inherits from :class:`QueueClient`.
+A client inherits from :class:`QueueClient` and executes three operations on the queue ``operation.key``:
+
+- ``enqueue`` adds its argument, a unique number
+- ``dequeue`` takes one element, if there is any
+- ``drain`` takes elements until the queue is empty
+
+Dequeue and drain return a list of the elements that they took, also if they were interrupted.
 """
 
 from collections.abc import Sequence
@@ -28,11 +32,11 @@ from assay import (
 
 ENQUEUE, DEQUEUE, DRAIN = "enqueue", "dequeue", "drain"
 SETTLED: Final = 10.0
-"""Seconds after the last heal, in which a system takes back what clients held that are gone."""
+"""Seconds after the last heal in which a system requeues the elements that lost clients held."""
 
 
 def traffic(key: str) -> Generator:
-    """Puts in as much as it takes out; when all faults are healed, takes for ``SETTLED`` seconds, and then the rest."""
+    """As many enqueues as dequeues; after the last heal dequeues for ``SETTLED`` seconds, then drains."""
 
     def step(number: int, context: Context) -> tuple[Operation, int]:
         f = context.choose((ENQUEUE, DEQUEUE), salt=1)
@@ -46,19 +50,19 @@ def effects(completed: Completed) -> Sequence[Effect]:
     f, key, completion = completed.operation.f, str(completed.operation.key), completed.completion
     if f == ENQUEUE:
         return [Effect("queue-enqueue", key, value=completed.operation.argument)]
-    if completion.result is None:  # given up by the harness: one may be taken yet, and by a drain any number
+    if completion.result is None:  # given up by the harness: a dequeue may still take one element, a drain any number
         return [Effect("queue-drained" if f == DRAIN else "queue-dequeue", key)]
     taken = [Effect("queue-dequeue", key, value=value, outcome=Outcome.OK) for value in completion.result]
     if f == DRAIN and completion.outcome is Outcome.OK:
         return [*taken, Effect("queue-drained", key)]
-    if f == DRAIN and completion.outcome is Outcome.INFO:  # what was on its way may be given out again to no one
+    if f == DRAIN and completion.outcome is Outcome.INFO:  # an element in flight may be delivered to no client
         return [*taken, Effect("queue-dequeue", key)]
     nothing = Outcome.OK if completion.outcome is Outcome.OK else Outcome.FAIL
     return taken or [Effect("queue-dequeue", key, outcome=nothing)]
 
 
 class QueueClient:
-    """What clients of this workload inherit."""
+    """Base class of the clients of this workload."""
 
     @staticmethod
     def effects(completed: Completed) -> Sequence[Effect]:
@@ -66,6 +70,6 @@ class QueueClient:
 
 
 def at_least_once(*, may_stall: Sequence[str] = ()) -> Contract:
-    """``may_stall``: the faults under which no one is served."""
+    """Forbids all queue anomalies except duplicates. ``may_stall``: the faults under which no request is served."""
     because = "an element is given out again when its first taker does not say that it has it"
     return forbid(*QUEUE_ANOMALIES, may_stall=may_stall).tolerate("queue-duplicate", because=because)

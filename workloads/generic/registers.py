@@ -1,15 +1,15 @@
-"""Registers that are read, written, and replaced if they hold what is expected: for any system that stores values.
+"""Registers with read, write and compare-and-set, for any system that stores values.
 
-There are two kinds of traffic, each with a client that a module of a system completes:
+There are two kinds of traffic, each with a client that a system's module completes:
 
-- :func:`few_values` with :class:`Registers`: a compare-and-set says which value it expects, and values come again and
-  again. A model alone judges it: ``linearizable("cas-register")``.
-- :func:`unique_values` with :class:`VersionedRegisters`: each value is written once, and a compare-and-set reads first
-  and writes if the register has the same version still. The checks in SQL judge it, at any size, and name what is
-  wrong: ``forbid(*REGISTER_ANOMALIES)``.
+- :func:`few_values` with :class:`Registers`: a compare-and-set names the value it expects, and values recur. A model
+  alone judges it: ``linearizable("cas-register")``.
+- :func:`unique_values` with :class:`VersionedRegisters`: each value is written once. A compare-and-set reads first, and
+  writes if the register still has the same version. The SQL checks judge it, at any size, and name the anomaly:
+  ``forbid(*REGISTER_ANOMALIES)``.
 
-Both clients block. What they raise where no answer came, a subclass names in ``errors``: then a read did nothing, and
-of a change it is not known. One of ``refusals`` says that nothing was changed.
+Both clients block. A subclass names in ``errors`` the exceptions that mean "no answer": a read then had no effect, and
+the outcome of a change is unknown. Exceptions in ``refusals`` mean that nothing was changed.
 """
 
 from collections.abc import Sequence
@@ -20,11 +20,11 @@ from assay import BlockingClient, Completed, Completion, Context, Effect, Genera
 READ, WRITE, CAS = "read", "write", "cas"
 OFTEN: Final = (READ, READ, WRITE, CAS)
 VALUES: Final = 5
-"""That few values are drawn from."""
+"""Number of distinct values."""
 
 
 def few_values(keys: Sequence[str]) -> Generator:
-    """And looks at each register three times when all faults are healed."""
+    """Random operations, then three reads of each register after the last heal."""
 
     def step(number: int, context: Context) -> tuple[Operation, int]:
         f, key, value = context.choose(OFTEN, salt=1), context.choose(keys, salt=2), context.below(VALUES, salt=3)
@@ -35,7 +35,7 @@ def few_values(keys: Sequence[str]) -> Generator:
 
 
 def unique_values(keys: Sequence[str]) -> Generator:
-    """And looks at each register when all faults are healed."""
+    """Random operations, then a read of each register after the last heal."""
 
     def step(value: int, context: Context) -> tuple[Operation, int]:
         f = context.choose(OFTEN, salt=1)
@@ -45,21 +45,21 @@ def unique_values(keys: Sequence[str]) -> Generator:
 
 
 class Registers(BlockingClient):
-    """A subclass says how a register is asked."""
+    """A subclass defines how a register is accessed."""
 
     blocking = True
     errors: ClassVar[tuple[type[Exception], ...]]
     refusals: ClassVar[tuple[type[Exception], ...]] = ()
 
     def read(self, key: str) -> int | None:
-        """None: nothing was written yet."""
+        """Returns the value, or None if none was written yet."""
         raise NotImplementedError
 
     def write(self, key: str, value: int) -> None:
         raise NotImplementedError
 
     def cas(self, key: str, expected: int, new: int) -> bool:
-        """Whether it held what was expected, and holds ``new`` now."""
+        """Writes ``new`` if the register holds ``expected``, and returns whether it did."""
         raise NotImplementedError
 
     def invoke(self, operation: Operation) -> Completion:
@@ -77,20 +77,22 @@ class Registers(BlockingClient):
 
 
 class VersionedRegisters:
-    """A subclass says how a register is asked. Versions rise with each change of a register."""
+    """A subclass defines how a register is accessed. Versions rise with each change of a register."""
 
     blocking = True
     errors: ClassVar[tuple[type[Exception], ...]]
     refusals: ClassVar[tuple[type[Exception], ...]] = ()
     replacing: dict[str, Any] | None = None
-    """What a compare-and-set that is under way is to replace."""
+    """The expected value of a compare-and-set in progress."""
 
     def read(self, key: str) -> dict[str, Any]:
-        """``value``, null where none was written yet, and ``version``."""
+        """Returns ``value``, null if none was written yet, and ``version``."""
         raise NotImplementedError
 
     def write(self, key: str, value: int, version: int | None = None) -> dict[str, Any]:
-        """``value`` and its ``version``. If one is given, only where the register still has it: raises a refusal."""
+        """Returns ``value`` and its ``version``. If ``version`` is given and the register has another, raises a
+        refusal.
+        """
         raise NotImplementedError
 
     def invoke(self, operation: Operation) -> Completion:
@@ -101,7 +103,7 @@ class VersionedRegisters:
             if f == WRITE:
                 return Completion(Outcome.OK, self.write(key, operation.argument))
             seen = self.read(key)
-            self.replacing = {"expected": seen["value"]}  # also where no answer comes
+            self.replacing = {"expected": seen["value"]}  # known even if no answer arrives
             return Completion(Outcome.OK, self.write(key, operation.argument, seen["version"]) | self.replacing)
         except self.errors as error:  # a write may still arrive
             asked = f == WRITE or self.replacing is not None
@@ -113,7 +115,7 @@ class VersionedRegisters:
         operation, completion = completed.operation, completed.completion
         result, f = completion.result or {}, operation.f
         if f == CAS and completion.outcome is Outcome.INFO and "expected" not in result:
-            f = WRITE  # given up by the harness: what it has replaced, if anything, is unknown
+            f = WRITE  # given up by the harness: the expected value is unknown
         return [
             Effect(
                 f"register-{f}",

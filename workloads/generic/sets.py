@@ -1,8 +1,7 @@
-"""Elements are added to a set, and those that were acknowledged are in it in the end: for any system that stores.
+"""Elements are added to a set, and acknowledged ones are in it in the end; for any system that stores values.
 
-A client answers two operations on the set that is their key: ``add`` stores its argument, a number that is used once,
-and ``read`` returns all that are there. It inherits from :class:`SetClient`, and its contract is
-``forbid(*SET_ANOMALIES)``.
+A client inherits from :class:`SetClient` and executes two operations on the set ``operation.key``. ``add`` stores its
+argument, a unique number; ``read`` returns all elements. Its contract is ``forbid(*SET_ANOMALIES)``.
 """
 
 from collections.abc import Sequence
@@ -20,12 +19,12 @@ def step(number: int, context: Context, keys: Sequence[str] = (KEY,)) -> tuple[O
 
 
 def traffic(keys: Sequence[str] = (KEY,)) -> Generator:
-    """Adds one after the other, to each of these sets in turn, and reads when all faults are healed."""
+    """Adds unique elements to the sets in turn, and reads them after the last heal."""
     return unfold(partial(step, keys=keys), 0) | final_reads(keys)
 
 
 def final_reads(keys: Sequence[str] = (KEY,)) -> Generator:
-    """What is there in the end, asked for five times."""
+    """Reads each set five times."""
     return as_generator([Operation(READ, key, phase=Phase.DRAIN) for key in keys] * 5)
 
 
@@ -37,7 +36,7 @@ def effects(completed: Completed) -> Sequence[Effect]:
 
 
 class SetClient:
-    """What clients of this workload inherit."""
+    """Base class of the clients of this workload."""
 
     @staticmethod
     def effects(completed: Completed) -> Sequence[Effect]:

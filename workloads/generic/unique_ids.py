@@ -1,7 +1,7 @@
-"""Ids are generated, and each is handed out once: for any system that makes ids (Jepsen's unique-ids).
+"""Ids are generated, and each is issued once; for any system that makes ids (Jepsen's unique-ids).
 
-A client answers ``generate``, whose result is the new id: a number or a text. Its ``effects`` are those here, and its
-contract is ``forbid(*ID_ANOMALIES)``.
+A client executes ``generate``, whose result is the new id: a number or a text. It uses this module's ``effects``, and
+its contract is ``forbid(*ID_ANOMALIES)``.
 """
 
 from collections.abc import Sequence
@@ -12,11 +12,11 @@ from assay import Completed, Effect, Generator, Operation, Outcome, Phase, repea
 KEY: Final = "ids"
 GENERATE: Final = "generate"
 LARGEST: Final = 2**63 - 1
-"""That a history keeps as a number; what is larger, such as a UUID, is kept as text."""
+"""Largest number that a history can store; larger ids, such as UUIDs, are stored as text."""
 
 
 def traffic() -> Generator:
-    """Ids one after the other, and some when all faults are healed: a system that came back may begin again."""
+    """Generates ids, also after the last heal, because a restarted system may begin again."""
     return repeat(Operation(GENERATE, KEY)) | [Operation(GENERATE, KEY, phase=Phase.DRAIN)] * 50
 
 

@@ -1,6 +1,6 @@
-"""Other people's systems: how they start, and how clients connect.
+"""Third-party systems: how they start, and how clients connect.
 
-- ``etcd`` with ``etcd_gateway`` and ``etcd_lock_client``
+- ``etcd`` with ``etcd_gateway`` (its JSON API) and ``etcd_lock_client``
 - ``redis`` and ``redis_cluster``, with the protocol in ``resp``
 - ``postgresql``, ``patroni`` with ``postgresql_primary``, ``mariadb``, ``galera``; ``sql`` has the client
 - ``nats``, ``rabbitmq``

@@ -1,4 +1,4 @@
-"""etcd 3.4: how its members start, and who leads them. In Docker; nodes install it from Debian."""
+"""Deployment of etcd 3.4. In Docker; nodes install it from Debian."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ class Etcd(System):
     name: str = "etcd"
     roles: Sequence[str] = ("server",)
     failover: float = 1.5
-    """Seconds, by the time limit of an election below."""
+    """Seconds until a new leader serves, derived from the election timeout below."""
 
     def software(self, role: str) -> Software:
         return Software(packages=("etcd-server",))

@@ -1,4 +1,4 @@
-"""etcd, asked through the JSON gateway that its server has: the standard library is enough, on client nodes as well."""
+"""Client of etcd's JSON gateway. It needs the standard library only, also on client nodes."""
 
 import json
 from base64 import b64encode
@@ -8,22 +8,22 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 SECONDS: Final = 1.0
-"""For which a client waits for an answer."""
+"""Timeout of a request."""
 TROUBLE: Final = (OSError, HTTPException)
-"""What :func:`ask` raises: no connection, no answer in time, or a refusal."""
+"""Exceptions of :func:`ask`: no connection, no answer in time, or a rejection."""
 
 
 def ask(address: str, what: str, *, seconds: float = SECONDS, **request: Any) -> dict[str, Any]:
-    """One request, such as ``kv/range``, of the member at ``host:port``."""
+    """Sends one request, such as ``kv/range``, to the member at ``host:port``, and returns the answer."""
     asked = Request(f"http://{address}/v3/{what}", json.dumps(request).encode())
     try:
         with urlopen(asked, timeout=seconds) as answer:
             return dict(json.load(answer))
     except HTTPError as refusal:
-        refusal.close()  # it has a body, and so a socket
+        refusal.close()  # the error holds a response body, and so a socket
         raise
 
 
 def text(value: object) -> str:
-    """Keys and values travel in Base64."""
+    """Encodes a key or value in Base64, as the gateway requires."""
     return b64encode(str(value).encode()).decode()

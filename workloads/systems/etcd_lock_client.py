@@ -1,8 +1,10 @@
-"""A set that lies in one key of etcd, changed by reading and writing it under etcd's lock (its v3lock API).
+"""Client of a set in one etcd key, changed by read and write under etcd's lock (the v3lock API).
 
-The lock is held by a lease, which ends when its client has not been heard of for ``LEASE`` seconds. A client that
-sleeps meanwhile does not know, and writes, unless it is ``fenced``. The lease is taken before the wait for the lock and
-may end during it, and etcd 3.4 grants the lock all the same: so the client renews it first, and has the lock only then.
+The lock is held by a lease, which expires if its client is silent for ``LEASE`` seconds. A client that is paused
+meanwhile does not notice, and writes, unless it is ``fenced``.
+
+The lease is granted before the wait for the lock and may expire during the wait, but etcd 3.4 grants the lock all the
+same. The client therefore renews the lease first, and counts the lock as acquired only then.
 """
 
 import json
@@ -15,18 +17,18 @@ from assay.workloads.generic import locks, sets
 from assay.workloads.systems.etcd_gateway import TROUBLE, ask, text
 
 LEASE: Final = 2
-"""Seconds."""
+"""Time to live of a lease, in seconds."""
 PATIENCE: Final = 2.5
-"""Seconds for which a client waits for the lock."""
+"""Maximum wait for the lock."""
 FENCED: Final = "fenced"
 
 
 class LeaseEnded(OSError):
-    """During the wait for the lock: another may have it."""
+    """Raised if the lease expired during the wait for the lock: another client may hold it."""
 
 
 class LockedSet(locks.LockedSet):
-    """Asks its own member."""
+    """Client of the member on its endpoint."""
 
     errors = TROUBLE
 
@@ -35,7 +37,7 @@ class LockedSet(locks.LockedSet):
         self.load()
 
     def acquire(self) -> tuple[str, str]:
-        """The lease, and the key that etcd made for this holder, and deletes with the lease."""
+        """Returns the lease, and the key that etcd created for this holder and deletes with the lease."""
         lease = str(ask(self.address, "lease/grant", TTL=LEASE)["ID"])
         try:
             key = ask(self.address, "lock/lock", seconds=PATIENCE, name=text("lock"), lease=lease)["key"]
@@ -60,4 +62,4 @@ class LockedSet(locks.LockedSet):
         return bool(ask(self.address, "kv/txn", compare=there, success=[put]).get("succeeded", False))
 
     def close(self) -> None:
-        """Each request has a connection of its own."""
+        """Does nothing: each request has a connection of its own."""

@@ -1,7 +1,7 @@
-"""MariaDB Galera 10.11: how three servers become one cluster. In Docker; nodes install it from Debian.
+"""Deployment of MariaDB Galera 10.11 on three servers. In Docker; nodes install it from Debian.
 
-The first server begins the cluster when it has no data yet; the others, and it when it comes again, ask those that are
-there for what they lack.
+The first server bootstraps the cluster if it has no data yet. The other servers, and the first one after a restart,
+join and fetch missing data from running servers.
 """
 
 from collections.abc import Mapping, Sequence

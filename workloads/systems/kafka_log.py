@@ -1,8 +1,8 @@
 """The log workload through librdkafka, for any broker that speaks Kafka's protocol.
 
-Sends are of one record each. librdkafka does not say of a send that failed whether it may have been appended, so its
-fate is unknown. And it sends again by itself when the leader changes, however few retries it is given
-(https://github.com/confluentinc/librdkafka/blob/master/INTRODUCTION.md), so a record may stand in the log twice.
+Each send has one record. librdkafka does not say whether a failed send may have been appended, so its outcome is
+unknown. It also resends by itself when the leader changes, however few retries it is given
+(https://github.com/confluentinc/librdkafka/blob/master/INTRODUCTION.md), so a record may occur twice in the log.
 """
 
 import itertools
@@ -18,35 +18,35 @@ from assay.workloads.broker.log_drain import drain
 from assay.workloads.broker.log_operations import EARLIEST, END, SEND
 
 SECONDS: Final = 3.0
-"""For one request, and for a send until its outcome counts as unknown."""
+"""Timeout of a request, and of a send before its outcome counts as unknown."""
 POLL_SECONDS: Final = 0.1
 AT_ONCE: Final = 0.01
 AT_MOST: Final = 0.1
-"""Seconds of one wait for the report of a send."""
+"""Seconds of one wait for a delivery report."""
 MOST: Final = 500
-"""Records of one poll."""
+"""Maximum number of records of one poll."""
 
 
 def traffic(keys: Sequence[str], *, seconds: float) -> Generator:
-    """Sends and polls of all partitions, a look at the end now and then; then all is read, within ``seconds``."""
+    """Sends and polls on all partitions with occasional end offsets, then a drain within ``seconds``."""
     main = mix(log_operations.send(keys, longest=1), log_operations.poll(keys), log_operations.end(keys),
                weights=(9, 10, 1))  # fmt: skip
     return main | drain(keys, seconds=seconds)
 
 
 class KafkaLog:
-    """One producer and one consumer without a group; positions are its own."""
+    """Client with one producer and one consumer without a group; it keeps the positions itself."""
 
     blocking = True
     first_alone = False
-    """Whether all go to one and the same node: where nodes are no cluster."""
+    """Whether all clients use the same node, because the nodes do not form a cluster."""
 
     def __init__(self) -> None:
         self._assignments = itertools.count(1)
         self._positions: dict[str, tuple[int, int]] = {}
-        """By partition, the next offset and the number of the assignment."""
+        """Next offset and number of the assignment, by partition."""
         self._assigned: tuple[str, int] | None = None
-        """What librdkafka reads, and the offset that it gives next."""
+        """The partition that librdkafka reads, and the offset that it returns next."""
 
     def open(self, endpoint: Endpoint, runtime: object) -> None:
         brokers = sorted(endpoint.all)[:1] if self.first_alone else endpoint.all
@@ -108,9 +108,9 @@ class KafkaLog:
         begin, assignment = self._positions[key]
         if self._assigned != (key, begin):
             self._consumer.assign([_place(key, begin)])
-        self._assigned = None  # until it is known how far it is
+        self._assigned = None  # unknown until the records have arrived
         records: list[list[int]] = []
-        first = self._consumer.poll(POLL_SECONDS)  # the next ones are there already, or it is the last
+        first = self._consumer.poll(POLL_SECONDS)  # more records are buffered already, or there are none
         more = [] if first is None else self._consumer.consume(MOST, AT_ONCE)
         for message in [] if first is None else [first, *more]:
             if message.error() is not None:

@@ -1,4 +1,4 @@
-"""MariaDB 10.11 on one node: how it starts, and how a session connects. In Docker; nodes install it from Debian."""
+"""Deployment of MariaDB 10.11 on one node, and its sessions. In Docker; nodes install it from Debian."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,7 +10,7 @@ from assay import BANK_ANOMALIES, Cluster, Node, NodeCounts, Software, System
 
 PORT, DATA = 3306, "/var/lib/mysql/assay"
 SNAPSHOTS = "innodb_snapshot_isolation"
-"""Since 10.11.8; a server that is older does not start with it."""
+"""Available since 10.11.8; older servers do not start with this option."""
 VARIANTS = {SNAPSHOTS: ("OFF", "ON")}
 LOST_UPDATES = ("G-single", "G-nonadjacent", *BANK_ANOMALIES)
 START = f"""
@@ -45,7 +45,7 @@ class MariaDB(System):
 
     @property
     def rules_out(self) -> Sequence[str]:
-        """With snapshot isolation, what repeatable read lets happen without it."""
+        """The anomalies that repeatable read allows, if snapshot isolation is chosen."""
         values = [text.partition("=")[2].upper() for text in self.chosen if text.startswith(f"--{SNAPSHOTS}=")]
         return LOST_UPDATES if values[-1:] in (["ON"], ["1"]) else ()
 

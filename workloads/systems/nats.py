@@ -1,4 +1,4 @@
-"""NATS JetStream 2.9: how its servers start, who leads a stream, and how one is connected to. In Docker."""
+"""Deployment of NATS JetStream 2.9, its stream leader, and its connections. In Docker."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -18,16 +18,18 @@ TROUBLE = (NatsError, OSError, EOFError, TimeoutError)
 
 
 async def connect(address: str) -> Connection:
-    """Without the client's own reconnecting, which goes to other servers. Raises one of ``TROUBLE``."""
+    """Returns a connection that does not reconnect, because the client would choose other servers. Raises one of
+    ``TROUBLE``.
+    """
 
     async def unheard(error: Exception) -> None:
-        """What concerns an operation, the operation says as well."""
+        """Ignores the error, because each operation reports its own."""
 
     client = Connection()
     try:
         await client.connect(f"nats://{address}", connect_timeout=1, allow_reconnect=False, error_cb=unheard)
     except BaseException:
-        await client.close()  # or a server that accepted and did not answer keeps the socket
+        await client.close()  # a server that accepted and did not answer would keep the socket
         raise
     return client
 
@@ -46,7 +48,7 @@ class JetStream(System):
     name: str = "nats"
     roles: Sequence[str] = ("server",)
     failover: float = 9.0
-    """Seconds: the longest that its Raft waits for a leader, and it cannot be set."""
+    """Seconds: the longest election timeout of its Raft, which cannot be configured."""
 
     def software(self, role: str) -> Software:
         return Software(packages=("nats-server",))

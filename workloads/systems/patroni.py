@@ -1,7 +1,7 @@
-"""PostgreSQL 15 as a primary with replicas, kept by Patroni 3.0 with ZooKeeper. In Docker, from Debian.
+"""PostgreSQL 15 as a primary with replicas, managed by Patroni 3.0 with ZooKeeper. In Docker, from Debian.
 
-Patroni renews the primary's lease in ZooKeeper. When it cannot, it stops being the primary; when the lease is over, the
-replica that is furthest becomes the next one, and the old one is rewound to follow it.
+Patroni renews the primary's lease in ZooKeeper. If it cannot renew the lease, the primary is demoted. After the lease
+has expired, the most advanced replica is promoted, and the old primary is rewound to follow it.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from assay.workloads.systems.postgresql_primary import PORT, replicated
 REST, DATA, CONFIG = 8008, "/var/lib/postgresql/assay", "/etc/assay-patroni.yml"
 SYNCHRONOUS = "synchronous_mode"
 LEASE = 20
-"""Seconds, the least that Patroni takes."""
+"""Seconds, the minimum that Patroni accepts."""
 START = f"""
 install -d -o postgres -g postgres -m 700 {DATA} /var/run/postgresql
 cd / && exec setpriv --reuid=postgres --regid=postgres --init-groups patroni {CONFIG}"""

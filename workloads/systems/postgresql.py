@@ -1,4 +1,4 @@
-"""PostgreSQL 15 on one node: how it starts, and how a session connects. In Docker; nodes install it from Debian."""
+"""Deployment of PostgreSQL 15 on one node, and its sessions. In Docker; nodes install it from Debian."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -42,7 +42,7 @@ class PostgreSQL(System):
         return PORT
 
     def stop_signal(self, role: str) -> Signals:
-        return SIGINT  # SIGTERM would have it wait until all of its clients have left
+        return SIGINT  # after SIGTERM it would wait until all clients have disconnected
 
     def data_folder(self, node: Node) -> str:
         return DISK

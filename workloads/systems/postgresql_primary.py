@@ -1,4 +1,4 @@
-"""Several servers of PostgreSQL, of which one takes writes and the others follow it."""
+"""Several PostgreSQL servers: a primary that accepts writes, and replicas that follow it."""
 
 import asyncio
 from collections.abc import Sequence
@@ -14,12 +14,12 @@ STREAMING = "select count(*) from pg_stat_replication where state = 'streaming'"
 
 
 def connect(hosts: Sequence[str]) -> psycopg.Connection[Any]:
-    """To that of these servers which takes writes. Raises ``psycopg.Error``."""
+    """Connects to the server that accepts writes. Raises ``psycopg.Error``."""
     for host in hosts:
         with suppress(psycopg.OperationalError):
             session = psycopg.connect(
                 host=host, port=PORT, user="assay", dbname="postgres", connect_timeout=2, tcp_user_timeout=4000,
-                autocommit=True,  # else the first question would begin a transaction that no one commits
+                autocommit=True,  # otherwise the first query would begin a transaction that no one commits
             )  # fmt: skip
             if _takes_writes(session):
                 return session
@@ -36,7 +36,7 @@ def _takes_writes(session: psycopg.Connection[Any]) -> bool:
 
 
 async def replicated(hosts: Sequence[str], table: str) -> None:
-    """Makes the table once there is a primary, and waits until all others follow it. Raises ``DeploymentError``."""
+    """Creates the table once there is a primary, and waits until all others replicate. Raises ``DeploymentError``."""
     for _ in range(120):
         with suppress(psycopg.Error), connect(hosts) as session:
             session.execute(table)

@@ -1,4 +1,4 @@
-"""RabbitMQ 3.10: how its nodes start, who leads a queue, and how one is connected to. In Docker."""
+"""Deployment of RabbitMQ 3.10, its queue leaders, and its connections. In Docker."""
 
 import asyncio
 import json
@@ -14,7 +14,7 @@ from assay import Cluster, Node, Software, System
 
 PORT, HTTP, DATA, CONFIG, USER = 5672, 15672, "/var/lib/rabbitmq-assay", "/etc/assay-rabbitmq", ("assay", "assay")
 TROUBLE, SECONDS = (AMQPError, ChannelInvalidStateError, OSError, TimeoutError), 3.0
-"""For which a client waits for an answer; and what may come in its place."""
+"""The exceptions of an operation, and its timeout in seconds."""
 QUORUM, MIRRORED = "quorum", "mirrored"
 HANDLING = {"partition-handling": ("ignore", "pause_minority", "autoheal")}
 START = f"""
@@ -32,7 +32,7 @@ DEFINED = {
 
 
 async def connect(address: str) -> aiormq.abc.AbstractConnection:
-    """Raises one of ``TROUBLE``."""
+    """Connects to a server. Raises one of ``TROUBLE``."""
     async with asyncio.timeout(SECONDS):
         return await aiormq.connect(f"amqp://{':'.join(USER)}@{address}/?heartbeat=2")
 
@@ -42,7 +42,7 @@ class RabbitMQ(System):
     name: str = "rabbitmq"
     roles: Sequence[str] = ("server",)
     failover: float = 6.0
-    """Seconds: a node is away when it has not answered for ``net_ticktime``, and a quarter of it."""
+    """Seconds: a node counts as down after ``net_ticktime`` plus a quarter of it without an answer."""
     variants: Mapping[str, Sequence[str]] = field(default_factory=lambda: HANDLING)
     handling: str = "ignore"
 

@@ -1,4 +1,4 @@
-"""Redis with Sentinel: how both start, and who leads. In Docker, from Debian."""
+"""Deployment of Redis with Sentinel, and its current primary. In Docker, from Debian."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -63,7 +63,7 @@ class Redis(System):
 
 
 async def leader(sentinels: Sequence[str]) -> str:
-    """The primary's address, as the first sentinel that answers knows it. Raises ``OSError``."""
+    """Returns the primary's address according to the first sentinel that answers. Raises ``OSError``."""
     for sentinel in sentinels:
         try:
             return ":".join(await ask(sentinel, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", "main"))

@@ -1,7 +1,7 @@
-"""Redis Cluster: how nodes become one, and who has a key. In Docker, from Debian.
+"""Deployment of Redis Cluster, and the owners of its keys. In Docker, from Debian.
 
-Each ``server`` is a master at first, with a third of the slots where there are three, and each ``replica`` follows one.
-Later a node may be either: when a master has not answered for a node timeout, the other masters elect its replica.
+At first each ``server`` is a master with an equal share of the slots, and each ``replica`` follows one. The roles may
+change later: if a master has not answered for a node timeout, the other masters promote its replica.
 """
 
 import asyncio
@@ -17,13 +17,13 @@ from assay.workloads.systems.resp import ask
 
 PORT, DATA, CONFIG, SLOTS = 6379, "/var/lib/redis-assay", "/etc/assay-redis.conf", 16384
 KEYS = ("elements-0", "elements-1", "elements-2")
-"""Sets in slots of different masters, where there are three."""
+"""Sets in slots of different masters, if there are three."""
 TIMEOUT, MILLISECONDS = "cluster-node-timeout", 2000
 SETTINGS = VARIANTS | {TIMEOUT: ("1000", str(MILLISECONDS)), "appendfsync": ("everysec", "always")}
 
 
 async def owner(address: str, key: str) -> str | None:
-    """Who has the key's slot, as this node knows it; None where it does not say."""
+    """Returns the owner of the key's slot according to this node, or None if it does not say."""
     try:
         await ask(address, "SCARD", key, seconds=0.5)
     except ValueError as error:
@@ -34,9 +34,9 @@ async def owner(address: str, key: str) -> str | None:
 
 
 async def until(done: Callable[[], Awaitable[object]]) -> None:
-    """For as long as the harness lets a set-up take."""
+    """Repeats a call until its result is true. The harness limits the time."""
     while True:
-        with suppress(ValueError, OSError, EOFError):  # it does not know that node yet, or loads what it was sent
+        with suppress(ValueError, OSError, EOFError):  # the node does not know its peer yet, or loads a snapshot
             if await done():
                 return
         await asyncio.sleep(0.1)
@@ -48,7 +48,8 @@ class RedisCluster(Redis):
     roles: Sequence[str] = ("server", "replica")
     client_roles: Sequence[str] = ("server", "replica")
     failover: float = 6.0
-    """Seconds: a master is missed by all after at most two node timeouts, and an election takes one or two seconds."""
+    """Seconds: all masters detect a failure after at most two node timeouts, and an election takes one or two seconds.
+    """
     variants: Mapping[str, Sequence[str]] = field(default_factory=lambda: SETTINGS)
 
     def software(self, role: str) -> Software:
@@ -69,7 +70,9 @@ class RedisCluster(Redis):
         return {CONFIG: "\n".join(lines).encode() + b"\n"}
 
     async def ready(self, node: Node) -> bool:
-        """Before ``set_up`` it is alone; after it, it knows who has each slot, and has what its master has."""
+        """Before ``set_up`` a ready node is alone; afterwards it knows the owner of each slot and is in sync with its
+        master.
+        """
         said = await ask(f"{node.address}:{PORT}", "CLUSTER", "INFO")
         follows = await ask(f"{node.address}:{PORT}", "INFO", "replication")
         joined = "cluster_state:ok" in said and "master_link_status:down" not in follows
@@ -89,7 +92,7 @@ class RedisCluster(Redis):
             await until(partial(self.ready, node))
 
     async def find(self, cluster: Cluster, what: str, key: str | None = None) -> Node | None:
-        """Whom most nodes name: a master that is cut off names itself."""
+        """Returns the owner that most nodes name, because an isolated master names itself."""
         said = await asyncio.gather(*(owner(f"{node.address}:{PORT}", key or KEYS[0]) for node in cluster.nodes))
         most = Counter(filter(None, said)).most_common(1)
         return next((node for node in cluster.nodes if most and f"{node.address}:{PORT}" == most[0][0]), None)

@@ -1,4 +1,4 @@
-"""RESP, the protocol of Redis: commands, and what is answered to them."""
+"""RESP, the protocol of Redis: commands and replies."""
 
 import asyncio
 from collections.abc import Sequence
@@ -6,7 +6,9 @@ from typing import Any
 
 
 async def ask(address: str, *words: object, seconds: float = 1.0) -> Any:
-    """One command on a connection of its own. Raises ``OSError``, and ``ValueError`` for an error that it answers."""
+    """Sends one command on a connection of its own. Raises ``OSError``, ``EOFError``, or ``ValueError`` for an error
+    reply.
+    """
     (said,) = await converse(address, words, seconds=seconds)
     if isinstance(said, ValueError):
         raise said
@@ -14,8 +16,8 @@ async def ask(address: str, *words: object, seconds: float = 1.0) -> Any:
 
 
 async def converse(address: str, *commands: Sequence[object], seconds: float = 1.0) -> list[Any]:
-    """The answers to these commands, one after the other on a connection of their own; an error that is answered
-    stands there as a ``ValueError``. Raises ``OSError`` or ``EOFError`` when some answer does not come.
+    """Sends the commands on a connection of their own, and returns the replies in order; an error reply is a
+    ``ValueError`` in the list. Raises ``OSError`` or ``EOFError`` if a reply is missing.
     """
     async with asyncio.timeout(seconds):
         reader, writer = await asyncio.open_connection(*address.split(":"))
@@ -39,7 +41,7 @@ async def _answer_or_error(reader: asyncio.StreamReader) -> Any:
 
 
 async def _answer(reader: asyncio.StreamReader) -> Any:
-    """An integer, text, a list, or None. Raises ``ValueError`` for an error."""
+    """Returns an integer, text, a list, or None. Raises ``ValueError`` for an error reply."""
     line = (await reader.readuntil(b"\r\n"))[:-2].decode()
     kind, rest = line[0], line[1:]
     if kind == "-":

@@ -1,7 +1,7 @@
-"""A client of databases that speak SQL, for ``bank`` and ``list_append``: what a module of one adds is its own.
+"""Client of SQL databases, for ``bank`` and ``list_append``; a subclass adds the differences of one database.
 
-It blocks, as drivers after PEP 249 do, and each operation is a transaction. A transaction that the database has broken
-off certainly did nothing; of any other error it is not known.
+The client blocks, like all drivers after PEP 249. Each operation is a transaction. A transaction that the database has
+rolled back certainly had no effect; after any other error its outcome is unknown.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ from assay.workloads.generic import bank, list_append
 
 
 class InsufficientFunds(Exception):
-    """Nothing is moved."""
+    """Raised if the source account is too low; nothing is moved."""
 
 
 def unknown(error: Exception) -> Completion:
@@ -21,20 +21,20 @@ def unknown(error: Exception) -> Completion:
 
 
 class SqlClient:
-    """One session. A subclass says what is different here."""
+    """Client with one session. A subclass defines the attributes and the first three methods."""
 
     blocking = True
     level: ClassVar[str]
-    """Of isolation, in SQL."""
+    """Isolation level, in SQL."""
     isolate: ClassVar[str]
-    """Sets it for the session: ``{level}`` stands in it."""
+    """Statement that sets the level of the session, with ``{level}`` as its placeholder."""
     errors: ClassVar[tuple[type[Exception], ...]]
-    """What the driver raises; drivers have no error in common."""
+    """Exceptions of the driver; drivers share no base class."""
     append: ClassVar[str]
-    """Takes a key and an element, and adds it to the end of the key's list, which may be new."""
+    """Statement that takes a key and an element, and appends the element to the key's list, which may be new."""
 
     def connect(self, host: str) -> Any:
-        """A connection that does not commit by itself."""
+        """Returns a connection without autocommit."""
         raise NotImplementedError
 
     def broken_off(self, error: Exception) -> bool:
@@ -42,7 +42,7 @@ class SqlClient:
         raise NotImplementedError
 
     def elements(self, stored: Any) -> list[int]:
-        """A list as it is stored."""
+        """Decodes a stored list."""
         raise NotImplementedError
 
     def open(self, endpoint: Endpoint, runtime: Any) -> None:
@@ -67,7 +67,7 @@ class SqlClient:
             return self._undone("broken-off") if self.broken_off(error) else unknown(error)
 
     def _undone(self, why: str) -> Completion:
-        """A session that is gone must be followed by another one, so the outcome is then called unknown."""
+        """Rolls back. If the connection is lost, the outcome is unknown, so that the harness opens a new session."""
         try:
             self.session.rollback()
         except self.errors as error:
@@ -75,7 +75,7 @@ class SqlClient:
         return Completion(Outcome.FAIL, error=why)
 
     def ask(self, query: str, *given: Any) -> Sequence[Any]:
-        """The rows of the answer."""
+        """Executes a query and returns its rows."""
         with self.session.cursor() as cursor:
             cursor.execute(query, given)
             return list(cursor.fetchall()) if cursor.description else []
@@ -96,7 +96,7 @@ class SqlClient:
             self.ask("insert into accounts values (%s, %s)", account, bank.BALANCE)
 
     def _transfer(self, argument: Sequence[Any]) -> None:
-        """As an application does it that looks first, and then writes what it has worked out."""
+        """Moves money as an application would that reads first, and then writes the computed balances."""
         source, target, amount = argument
         there = self._balances(None)
         if there[source] < amount:

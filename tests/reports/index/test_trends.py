@@ -87,11 +87,11 @@ def test_a_file_of_trends_is_read_as_text_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (b"{", "makes it"),
-        (b"[]", "makes it"),
+        (b"{", "create it with"),
+        (b"[]", "create it with"),
         (msgspec.json.encode(msgspec.structs.replace(trends(), format=9)), "format 9"),
-        (msgspec.json.encode(msgspec.structs.replace(trends(), nights=("2026-11-01",))), "does not have"),
-        (msgspec.json.encode(trends()).replace(b"[0,", b"[-1,", 1), "does not have"),
+        (msgspec.json.encode(msgspec.structs.replace(trends(), nights=("2026-11-01",))), "missing night"),
+        (msgspec.json.encode(trends()).replace(b"[0,", b"[-1,", 1), "missing night"),
     ],
 )
 def test_a_file_that_is_none_is_an_error_that_names_it(
