@@ -167,7 +167,10 @@ class Runtime(Protocol):
     def storage(self) -> Storage: ...
 
     def read_file(self, path: str) -> bytes:
-        """A file of the node by absolute path; for the process's configuration only. ``FileNotFoundError``."""
+        """A file of the node by absolute path; for the process's configuration only.
+
+        Raises ``FileNotFoundError``, and ``OSError`` for what is no regular file.
+        """
 
     @property
     def host_name(self) -> str:
