@@ -19,11 +19,23 @@ OF_RUN: Final = ("run.json", "settings.json", "verdict.json", "schedule.json", F
 OF_NIGHT: Final = ("night.json", CELLS, SHRUNK)
 
 
+class SameStoreError(Exception):
+    """Runs cannot be carried from a store to itself: they would be marked as runs without a history."""
+
+
 def carry(source: Path, target: Path) -> tuple[int, int]:
-    """How many runs and nights were copied. Raises ``OSError``.
+    """How many runs and nights were copied. Raises ``OSError``, and :class:`SameStoreError` before anything is written.
 
     What ``target`` knows more of stays: a run with its history, a longer night.
     """
+    here, there = source.resolve(), target.resolve()
+    if here == there:
+        raise SameStoreError(f"{source} and {target} are the same folder; give another one")
+    if here.is_relative_to(there) or there.is_relative_to(here):
+        raise SameStoreError(f"of {source} and {target} one lies in the other; give a folder outside of it")
+    for run in store.runs(source):
+        if (place := target / run.relative_to(source)).exists() and place.samefile(run):
+            raise SameStoreError(f"{run} and {place} are the same folder, by a symbolic link; remove the link")
     runs = [run for run in store.runs(source) if not (target / run.relative_to(source) / "history").exists()]
     for run in runs:
         _copy((run / name for name in OF_RUN), target / run.relative_to(source))

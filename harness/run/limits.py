@@ -62,6 +62,8 @@ MOST_FAULTS: Final = 50_000
 """Injections of one run."""
 MOST_TESTS: Final = 50_000
 """Tests that one session collects: pytest needs some seconds and 100 MB for so many."""
+DATA_SET_LOCK: Final = 60.0
+"""Seconds that a command waits for another one that holds a data set of many nights."""
 MOST_NODES: Final = 240
 """Nodes of a run in all roles; the network of a run has 244 addresses, and some faults add nodes."""
 
