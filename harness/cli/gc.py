@@ -9,7 +9,8 @@ from typing import Any, Final
 from assay.harness.cli.command import Exit, InputError, confirmed, count, note, yes_option
 
 DESCRIPTION: Final = """\
-Deletes old runs: folders STORE/TEST/RUN that have a readable run.json of ours. Every other folder is named and kept.
+Deletes old runs: folders STORE/TEST/RUN that have a readable run.json of ours. Every other folder is named and kept,
+and so is a symbolic link, or a run that has other runs in it.
 The newest runs of each test, those that latest links point at, and those still going on are kept, too.
 """
 EPILOG: Final = """\
@@ -35,8 +36,8 @@ def run(arguments: argparse.Namespace) -> Exit:
         raise InputError(f"{arguments.store} is not a folder; give the store's path (default: ./store)")
     age = None if arguments.older_than is None else timedelta(days=arguments.older_than)
     paths = store.collectable(arguments.store, keep=arguments.keep, older_than=age, now=datetime.now(UTC))
-    for path in store.foreign(arguments.store):
-        note(f"kept: {path}, because no run.json of ours is at {path}")
+    for path, why in store.kept_by_gc(arguments.store):
+        note(f"kept: {path}, because {why}")
     for path in paths:
         print(path, flush=True)
     if arguments.dry_run or not paths:
