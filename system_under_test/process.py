@@ -47,9 +47,10 @@ class ProcessRuntime:
     def read_file(self, path: str) -> bytes:
         """Raises ``OSError`` also for a FIFO or a device, which would be waited for without end."""
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise OSError(errno.EINVAL, "this is no regular file, and it may never end; give a regular one", path)
         with open(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise OSError(errno.EINVAL, "this is no regular file, and it may never end; give a regular one", path)
             return file.read()
 
 

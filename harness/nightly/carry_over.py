@@ -36,7 +36,9 @@ def carry(source: Path, target: Path) -> tuple[int, int]:
     for run in store.runs(source):
         if (place := target / run.relative_to(source)).exists() and place.samefile(run):
             raise SameStoreError(f"{run} and {place} are the same folder, by a symbolic link; remove the link")
-    runs = [run for run in store.runs(source) if not (target / run.relative_to(source) / "history").exists()]
+    known = [run for run in store.runs(source) if not (target / run.relative_to(source) / "history").exists()]
+    # A link may lead to any folder of the machine, whose files are carried only if it is a run.
+    runs = [run for run in known if not _is_linked(run) or store.read_run(run) is not None]
     for run in runs:
         _copy((run / name for name in OF_RUN), target / run.relative_to(source))
         _mark(target / run.relative_to(source))
@@ -49,6 +51,10 @@ def carry(source: Path, target: Path) -> tuple[int, int]:
         nights += bool(longer)
     _copy((source / FOUND).glob("*.json"), target / FOUND)
     return len(runs), nights
+
+
+def _is_linked(run: Path) -> bool:
+    return run.is_symlink() or run.parent.is_symlink()
 
 
 def _copy(files: Iterable[Path], into: Path) -> None:

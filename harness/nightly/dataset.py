@@ -100,14 +100,14 @@ def _acquire(lock: int, path: Path, kind: int) -> None:
             pass
         waited = time.monotonic() - begun
         holders = f"process {', '.join(map(str, found))}" if (found := lock_holders(lock)) else "another process"
-        if waited >= DATA_SET_LOCK:
-            raise DataSetError(
-                f"{path} is held by {holders}, and {waited:.0f} s were not enough; try again when it has ended"
-            )
         if waited >= SILENT and not said:
             said = True
             print(f"assay: waiting for {holders}, which holds {path}, for at most {DATA_SET_LOCK:.0f} s",
                   file=sys.stderr, flush=True)  # fmt: skip
+        if waited >= DATA_SET_LOCK:
+            raise DataSetError(
+                f"{path} is held by {holders}, and {waited:.0f} s were not enough; try again when it has ended"
+            )
         time.sleep(POLL)
 
 

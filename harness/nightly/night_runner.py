@@ -269,10 +269,11 @@ class Nightly:
         except SpecialFileError as error:
             raise NightError(str(error)) from error
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise NightError(f"the night {self.night.night} goes on in another process") from None
             yield
-        except BlockingIOError:
-            raise NightError(f"the night {self.night.night} goes on in another process") from None
         finally:
             os.close(lock)
 

@@ -35,6 +35,7 @@ NIGHTS: Final = "nights"
 CARRIED: Final = "carried"
 """A file in the folder of a run of which only the small files are there (``assay carry``)."""
 NAME_LIMIT: Final = 120
+SCHEDULE_LIMIT: Final = 200
 STAMP: Final = re.compile(r"\d{8}T\d{6}\.\d{3}Z(-\d+)?")
 """The name of a run's folder."""
 FILES: Final = ("run.json", "verdict.json", "history")
@@ -270,9 +271,9 @@ def schedule_name(run: str, anomalies: Iterable[str]) -> str:
     """
     whole = f"{run}-{'+'.join(sorted(anomalies))}"
     safe = re.sub(r"[^A-Za-z0-9._+-]", "_", whole).lstrip(".-")
-    if safe != whole or len(safe) > NAME_LIMIT:
+    if safe != whole or len(safe) > SCHEDULE_LIMIT:
         digest = hashlib.sha256(whole.encode(errors="surrogatepass")).hexdigest()[:16]
-        safe = f"{safe[: NAME_LIMIT - 17]}-{digest}"
+        safe = f"{safe[: SCHEDULE_LIMIT - 17]}-{digest}"
     return f"{safe}.json"
 
 

@@ -32,7 +32,7 @@ from assay.system_under_test.runtime import ZooKeeper
 TIMEOUT = 1.0
 """Seconds of a session that expires in a test: the shortest that ``tickTime=500`` grants."""
 LASTING = 10.0
-"""Seconds of all other sessions: the longest that ``tickTime=500`` grants, because a busy machine stalls for seconds."""
+"""Seconds of other sessions: the longest that ``tickTime=500`` grants, because a busy machine stalls for seconds."""
 PATIENCE = 10.0
 
 

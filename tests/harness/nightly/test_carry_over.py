@@ -157,6 +157,15 @@ def test_links_out_of_a_store_are_not_followed(tmp_path: Path) -> None:
     (path / "verdict.json").symlink_to(tmp_path / "secret")
     carry(store, past)
     assert not (past / path.relative_to(store) / "verdict.json").exists()
+    (tmp_path / "private").mkdir()
+    (tmp_path / "private" / "settings.json").write_text("secret")
+    (path.parent / "private").symlink_to(tmp_path / "private")
+    carry(store, past)
+    assert not (past / path.parent.name / "private").exists()
+    run = write(tmp_path / "elsewhere", Made())
+    (path.parent / "linked").symlink_to(run)
+    carry(store, past)
+    assert (past / path.parent.name / "linked" / "run.json").is_file()
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
