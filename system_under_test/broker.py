@@ -128,6 +128,8 @@ class BrokerProcess:
             return self._runtime.read_file(self.config.hold_file).decode().splitlines()
         except FileNotFoundError:
             return ()
+        except OSError as error:
+            raise BrokerError(f"hold_file {self.config.hold_file}: {error.strerror or error}") from error
 
     def _fail(self, error: BaseException) -> None:
         if not self._failed.done():

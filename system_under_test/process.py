@@ -1,12 +1,14 @@
 """The broker as a process of a real machine: its :class:`~assay.system_under_test.runtime.Runtime`, log and signals."""
 
 import asyncio
+import errno
 import logging
 import os
 import random
 import resource
 import signal
 import socket
+import stat
 import time
 from collections.abc import Coroutine
 from pathlib import Path
@@ -51,7 +53,13 @@ class ProcessRuntime:
         os.kill(os.getpid(), signal.SIGSTOP)
 
     def read_file(self, path: str) -> bytes:
-        return Path(path).read_bytes()
+        """Raises ``OSError`` also for a FIFO or a device, which would be waited for without end."""
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise OSError(errno.EINVAL, "this is no regular file, and it may never end; give a regular one", path)
+        with open(descriptor, "rb") as file:
+            return file.read()
 
 
 def run(entry: Coroutine[Any, Any, int]) -> int:

@@ -169,7 +169,10 @@ class Runtime(Protocol):
     def storage(self) -> Storage: ...
 
     def read_file(self, path: str) -> bytes:
-        """Reads a node's file by absolute path; for the process's configuration only. Raises ``FileNotFoundError``."""
+        """Reads a node's file by absolute path; for the process's configuration only.
+
+        Raises ``FileNotFoundError``, and ``OSError`` for a file that is not regular.
+        """
 
     @property
     def host_name(self) -> str:

@@ -25,15 +25,17 @@ def add(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Exit:
-    from assay.harness.nightly.carry_over import carry
+    from assay.harness.nightly.carry_over import SameStoreError, carry
 
     if arguments.store.exists() and not arguments.store.is_dir():
         raise InputError(f"{arguments.store} is not a folder; give the store's path")
     try:
-        arguments.into.mkdir(parents=True, exist_ok=True)
         runs, nights = carry(
             arguments.store, arguments.into, lambda path: note(f"not carried: {path} is a link or a special file")
         )
+        arguments.into.mkdir(parents=True, exist_ok=True)
+    except SameStoreError as error:
+        raise InputError(str(error)) from error
     except OSError as error:
         raise InputError(f"{arguments.into}: {error}") from error
     print(f"{runs} runs and {nights} nights carried to {arguments.into}")

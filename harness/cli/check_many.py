@@ -73,12 +73,13 @@ def _plain(arguments: argparse.Namespace) -> None:
 
 def runs_of(paths: Sequence[Path]) -> list[Path]:
     """Each run or history folder once, in the order given, with all runs of a store or of the folder of a test in it;
-    what is none is passed over, and said.
+    what is none is passed over, and said. What is left of a run is no pass: its judgement says what is missing.
 
     Raises ``InputError`` for a path that does not exist, and where there is no run at all.
     """
     found: dict[Path, Path] = {}
     others = []
+    carried = []
     for path in paths:
         if not path.exists() and not path.is_symlink():
             raise InputError(f"{path} does not exist")
@@ -86,7 +87,12 @@ def runs_of(paths: Sequence[Path]) -> list[Path]:
             try:
                 found.setdefault(store.resolve(one), one)
             except FileNotFoundError:
-                others.append(str(one))
+                if store.is_carried(one):
+                    carried.append(str(one))
+                elif store.looks_like_run(one) and not store.goes_on(one):
+                    found.setdefault(one.resolve(), one)
+                else:
+                    others.append(str(one))
             except OSError:  # its judgement says why it cannot be read, and the others are judged
                 found.setdefault(one.resolve(), one)
     if not found:
@@ -95,6 +101,8 @@ def runs_of(paths: Sequence[Path]) -> list[Path]:
         )
     if others:
         note(f"neither runs nor history folders, passed over: {_some(others)}")
+    if carried:
+        note(f"carried from another store without their histories, and not judged: {_some(carried)}")
     return list(found.values())
 
 

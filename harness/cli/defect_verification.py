@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 
 from assay.cluster.system import Defect
-from assay.harness.cli.sessions import Session, SessionEnd, perform
+from assay.harness.cli.sessions import PATIENCE, Session, SessionEnd, perform
 from assay.harness.cli.time_estimate import rounded
 from assay.harness.run import store
 from assay.harness.run.settings import SIM
@@ -172,7 +172,11 @@ def verify(
             f"{what}{found}, {end.cpu_seconds:.0f} s of CPU, {end.seconds:.0f} s{why}"
         )
 
-    complete = perform(sessions, jobs, limit, ended, lambda under_way: note(f"stopping; under way: {under_way}"))
+    complete = perform(
+        sessions, jobs, limit, ended,
+        lambda under_way: note(f"stopping; under way: {under_way}; they heal and check, {sum(PATIENCE):.0f} s at most"),
+        lambda under_way, left: note(f"waiting for {under_way} to heal and check, for {left:.0f} s at most"),
+    )  # fmt: skip
     if not complete:
         for session in sessions:
             if session.folder.exists() and not any(str(session.folder) == run.kept for run in _all(results)):

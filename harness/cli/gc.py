@@ -10,7 +10,8 @@ from assay.harness.cli.command import Exit, InputError, confirmed, count, note, 
 
 DESCRIPTION: Final = """\
 Deletes old runs: folders STORE/TEST/RUN that have a readable run.json of ours. Every other folder is named and kept,
-and so is a run with a FIFO, a socket, a device or a link to a folder elsewhere in it.
+and so is a symbolic link, a run that has other runs in it, and a run with a FIFO, a socket, a device or a link to a
+folder elsewhere in it.
 The newest runs of each test, those that latest links point at, and those still going on are kept, too.
 """
 EPILOG: Final = """\
@@ -38,8 +39,8 @@ def run(arguments: argparse.Namespace) -> Exit:
     paths = store.collectable(arguments.store, keep=arguments.keep, older_than=age, now=datetime.now(UTC))
     for special in store.with_special_files(arguments.store):
         note(f"kept: the run of {special}")
-    for path in store.foreign(arguments.store):
-        note(f"kept: {path}, because no run.json of ours is at {path}")
+    for path, why in store.kept_by_gc(arguments.store):
+        note(f"kept: {path}, because {why}")
     for path in paths:
         print(path, flush=True)
     if arguments.dry_run or not paths:

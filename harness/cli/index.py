@@ -19,7 +19,7 @@ and of its nights.
 
   assay index store                                  the page
   assay index store --trends=trends.json             with what `assay nights trends` says of many nights
-  assay index store --check --known=known.toml       1: a failure that no mark of the file covers
+  assay index store --check --known=known.toml       1: a failure that no mark of the file covers; 2: a damaged run
 """
 
 
@@ -27,7 +27,8 @@ def add(commands: Any) -> None:
     parser = commands.add_parser("index", help="one page over all runs of a store", description=DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     options(parser)
-    parser.add_argument("--check", action="store_true", help="exit 1 when a failure is unmarked, or its mark expired")
+    parser.add_argument("--check", action="store_true",
+        help="exit 1 when a failure is unmarked, or its mark expired; 2 when a run or a record is damaged")  # fmt: skip
     parser.set_defaults(run=run)
 
 
@@ -50,7 +51,11 @@ def run(arguments: argparse.Namespace) -> Exit:
     for failure in made.counting if arguments.check else ():
         mark = f"marked until {failure.mark.expires}, which is over" if failure.mark else "not marked"
         note(f"{failure.system}, {failure.workload}: {', '.join(failure.anomalies) or 'failed'}: {mark}")
-    return Exit.FAIL if arguments.check and made.counting else Exit.PASS
+    for damaged in made.damaged if arguments.check else ():
+        note(f"cannot be read, and may have failed: {damaged}")
+    if not arguments.check:
+        return Exit.PASS
+    return Exit.FAIL if made.counting else Exit.UNKNOWN if made.damaged else Exit.PASS
 
 
 def maker(arguments: argparse.Namespace) -> "Callable[[bool], Page]":

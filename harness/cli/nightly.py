@@ -190,6 +190,8 @@ def _print(found: "Account") -> None:
     planned = sum(len(night.cells) for night in found.nights)
     if idle := [cell.name for cell in found.idle]:
         print(f"{len(idle)} of {planned} cells were not begun: {', '.join(idle[:5])}{' ...' * (len(idle) > 5)}")
+    for line in found.lost:
+        print(f"an outcome is lost: {line}")
     for cell in found.cells:
         outcomes = [result.outcome for result in cell.results]
         for result in (one for one in cell.results if troubled(outcomes) and troubled([one.outcome])):

@@ -11,6 +11,8 @@ from assay.harness.run.systems import described_defects
 if TYPE_CHECKING:
     from rich.console import Console
 
+NAMED: Final = 5
+"""Runs that are named in one line; the rest is counted."""
 DESCRIPTION: Final = """\
 Keeps the results of the runs of many nights in one partitioned data set (night=2026-11-21/<run>.parquet), and computes
 tables over it, by Spark.
@@ -87,7 +89,11 @@ def add_runs(arguments: argparse.Namespace) -> Exit:
         if run.verdict is None:
             note(f"{run.folder} has no verdict ({run.status}): {run.problem}")
 
-    number = reading(lambda: add(arguments.stores, arguments.into, arguments.night, added))
+    left_out: list[Path] = []
+    number = reading(lambda: add(arguments.stores, arguments.into, arguments.night, added, left_out.append))
+    if left_out:
+        names = ", ".join(map(str, left_out[:NAMED])) + f" and {len(left_out) - NAMED} more" * (len(left_out) > NAMED)
+        note(f"left out, because they are marked as carried from another store: {names}")
     print(f"{number} run{'s' * (number != 1)} added to {arguments.into}")
     return Exit.PASS
 
@@ -134,13 +140,19 @@ def show_trends(arguments: argparse.Namespace) -> Exit:
 
 
 def pack_runs(arguments: argparse.Namespace) -> Exit:
-    from assay.harness.nightly.dataset import held, pack, parts
+    from assay.harness.nightly.dataset import parts
 
     reading(lambda: parts(arguments.dataset))
-    with held(arguments.dataset, alone=True):
-        reading(lambda: pack(arguments.dataset))
-        print(f"{len(parts(arguments.dataset))} files in {arguments.dataset}")
+    print(f"{reading(lambda: _packed(arguments.dataset))} files in {arguments.dataset}")
     return Exit.PASS
+
+
+def _packed(dataset: Path) -> int:
+    from assay.harness.nightly.dataset import held, pack, parts
+
+    with held(dataset, alone=True):
+        pack(dataset)
+        return len(parts(dataset))
 
 
 def _zoo(arguments: argparse.Namespace) -> dict[str, tuple[str, ...]]:

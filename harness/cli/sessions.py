@@ -21,6 +21,8 @@ from assay.harness.run.process_group import signal_group, start
 OUTPUT: Final = "output.txt"
 PATIENCE: Final = (80.0, 5.0)
 """Seconds that a session has after the first Ctrl-C, to heal and to clear up, and after the second, which ends it."""
+SILENT: Final = 10.0
+"""Seconds of waiting for sessions that are to end, after which a line says so."""
 
 
 @dataclass(frozen=True)
@@ -61,11 +63,13 @@ def perform(
     limit: float,
     ended: Callable[[Session, SessionEnd], None],
     stopping: Callable[[int], None],
+    waiting_for: Callable[[int, float], None] = lambda under_way, seconds: None,
 ) -> bool:
     """Runs them in their order, ``jobs`` at a time, each for ``limit`` seconds at most.
 
     False: a signal came first. ``stopping`` was called then with the number of those under way, and these have been
-    stopped; ``ended`` was not called for them.
+    stopped; ``ended`` was not called for them. Every ``SILENT`` seconds until they had ended, ``waiting_for`` was
+    called with their number, and the seconds that they had left at most.
     """
     waiting, running = deque(sessions), dict[int, _Running]()
     with _signals() as woken:
@@ -85,7 +89,7 @@ def perform(
                     session = running[descriptor].session
                     ended(session, _reaped(descriptor, running, killed=True))
         finally:
-            _stop(running)
+            _stop(running, waiting_for)
     return True
 
 
@@ -123,13 +127,18 @@ def _reaped(descriptor: int, running: dict[int, _Running], *, killed: bool = Fal
     return SessionEnd(code, time.monotonic() - one.began, used.ru_utime + used.ru_stime)
 
 
-def _stop(running: dict[int, _Running]) -> None:
+def _stop(running: dict[int, _Running], waiting_for: Callable[[int, float], None]) -> None:
+    begun = said = time.monotonic()
     for patience in PATIENCE:
         for one in running.values():
             signal_group(one.pid, signal.SIGINT)
         deadline = time.monotonic() + patience
         while running and (left := deadline - time.monotonic()) > 0:
-            for descriptor in select.select(list(running), [], [], left)[0]:
+            for descriptor in select.select(list(running), [], [], min(left, SILENT))[0]:
                 _reaped(descriptor, running)
+            now = time.monotonic()
+            if running and now - said >= SILENT:
+                said = now
+                waiting_for(len(running), max(0.0, begun + sum(PATIENCE) - now))
     for descriptor in list(running):
         _reaped(descriptor, running, killed=True)

@@ -21,9 +21,8 @@ SPECIAL: Final = {
 class SpecialFileError(OSError):
     """A FIFO, a socket or a device was found instead of a file: reading it may never end."""
 
-    def __init__(self, path: Path, kind: str) -> None:
-        said = f"this is {kind}, and reading it may never end: put a regular file there"
-        super().__init__(errno.EINVAL, said, str(path))
+    def __init__(self, path: Path, kind: str, why: str = "reading it may never end") -> None:
+        super().__init__(errno.EINVAL, f"this is {kind}, and {why}: put a regular file there", str(path))
 
     def __str__(self) -> str:
         return f"{self.filename}: {self.strerror}"
@@ -79,6 +78,39 @@ def require_regular_below(folder: Path) -> None:
             path = Path(place) / name
             if path.exists():  # a link may be broken, and a file may have been deleted meanwhile
                 require_regular(path)
+
+
+def open_lock(path: Path) -> int:
+    """Opens a file for ``flock``, made if it is not there; its content stays.
+
+    Raises ``OSError``; :class:`SpecialFileError` for a symbolic link, or for what is no regular file.
+    """
+    require_own(path)
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # a FIFO is not waited for
+    return os.open(path, flags, 0o666)
+
+
+def require_own(path: Path) -> None:
+    """Raises :class:`SpecialFileError` for a symbolic link, a FIFO, a socket or a device.
+
+    A writer would write elsewhere, or wait without end. It is no error if nothing is there.
+    """
+    if path.is_symlink():
+        raise SpecialFileError(path, "a symbolic link", "what is written would go elsewhere")
+    if path.exists():
+        require_regular(path)
+
+
+def lock_holders(descriptor: int) -> list[int]:
+    """The processes that hold a ``flock`` of an open file, if the kernel tells."""
+    about = os.fstat(descriptor)
+    inode = f"{os.major(about.st_dev):02x}:{os.minor(about.st_dev):02x}:{about.st_ino}"
+    try:
+        lines = Path("/proc/locks").read_text().splitlines()
+    except OSError:
+        return []
+    words = [line.split() for line in lines if "->" not in line]
+    return sorted({int(one[4]) for one in words if len(one) > 5 and one[1] == "FLOCK" and one[5] == inode})
 
 
 def write_atomically(path: Path, data: bytes) -> None:

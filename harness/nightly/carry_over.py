@@ -3,8 +3,8 @@
 A machine that begins with an empty store every night would else take each failure for a new one. Histories, logs and
 pages stay where they are, so what is carried is small, and no run is played or judged from it.
 
-No symbolic link of the source is followed, because it may lead to files that are no part of the store. Special files
-are left out, too, because a reader may wait for them for ever.
+No symbolic link of the source is followed unless it leads to a run, because it may lead to files that are no part of
+the store. Special files are left out, too, because a reader may wait for them for ever.
 """
 
 import os
@@ -22,12 +22,28 @@ OF_RUN: Final = ("run.json", "settings.json", "verdict.json", "schedule.json", F
 OF_NIGHT: Final = ("night.json", CELLS, SHRUNK)
 
 
+class SameStoreError(Exception):
+    """Runs cannot be carried from a store to itself: they would be marked as runs without a history."""
+
+
 def carry(source: Path, target: Path, skipped: Callable[[Path], None] = lambda path: None) -> tuple[int, int]:
-    """Returns how many runs and nights were copied. Raises ``OSError``.
+    """Returns the numbers of copied runs and nights.
+
+    A run with its history and a longer night stay in ``target``. ``skipped`` is called with each link and each special
+    file that was left out. A link to a run is followed. Raises ``OSError``, and :class:`SameStoreError` before anything
+    is written.
 
     What ``target`` knows more of stays: a run with its history, a longer night. ``skipped`` is called with each link
     and each special file that was left out.
     """
+    here, there = source.resolve(), target.resolve()
+    if here == there:
+        raise SameStoreError(f"{source} and {target} are the same folder; give another one")
+    if here.is_relative_to(there) or there.is_relative_to(here):
+        raise SameStoreError(f"of {source} and {target} one lies in the other; give a folder outside of it")
+    for run in store.runs(source):
+        if (place := target / run.relative_to(source)).exists() and place.samefile(run):
+            raise SameStoreError(f"{run} and {place} are the same folder, by a symbolic link; remove the link")
 
     def copy(files: Iterable[Path], into: Path) -> None:
         for file in files:
@@ -42,13 +58,22 @@ def carry(source: Path, target: Path, skipped: Callable[[Path], None] = lambda p
             return False
         return file.is_file()
 
+    def is_link_elsewhere(run: Path) -> bool:
+        """A link may lead to any folder of the machine, so it is followed only if a run is there."""
+        linked = run.is_symlink() or run.parent.is_symlink()
+        if linked and store.read_info(run) is None:
+            skipped(run)
+            return True
+        return False
+
     def is_folder(folder: Path) -> bool:
         if folder.is_symlink():
             skipped(folder)
             return False
         return folder.is_dir()
 
-    runs = [run for run in store.runs(source) if not (target / run.relative_to(source) / "history").exists()]
+    known = [run for run in store.runs(source) if not (target / run.relative_to(source) / "history").exists()]
+    runs = [run for run in known if not is_link_elsewhere(run)]
     for run in runs:
         copy((run / name for name in OF_RUN), target / run.relative_to(source))
         _mark(target / run.relative_to(source))

@@ -10,6 +10,8 @@ reads keeps others from packing meanwhile.
 
 import fcntl
 import os
+import sys
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -20,13 +22,18 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from assay.harness.core.files import SpecialFileError, lock_holders, open_lock
 from assay.harness.nightly.rows import SCHEMAS, Run, modern, table
 from assay.harness.nightly.run_row import began, record
 from assay.harness.run import store
+from assay.harness.run.limits import DATA_SET_LOCK
 
 PARTITION: Final = "night="
 LOCK: Final = ".lock"
 PACKED: Final = "packed.parquet"
+SILENT: Final = 1.0
+"""Seconds of waiting for a lock before a line says so."""
+POLL: Final = 0.05
 MANY: Final = 1_000
 """Files of one run each, above which adding packs them."""
 
@@ -35,14 +42,21 @@ class DataSetError(Exception):
     """A store or a data set is not what it was given as; the message says which, and what to do."""
 
 
-def add(stores: Sequence[Path], into: Path, night: date | None, added: Callable[[Run], None]) -> int:
+def add(
+    stores: Sequence[Path],
+    into: Path,
+    night: date | None,
+    added: Callable[[Run], None],
+    left_out: Callable[[Path], None] = lambda run: None,
+) -> int:
     """Every run of these stores, ``added`` is called with each once it is there; returns how many.
 
-    Runs that were carried from another store were added from there, with what only their histories say.
+    Runs that were carried from another store were added from there, with what only their histories say; ``left_out``
+    is called with each.
     ``night``: of all of them; None: the day, in UTC, on which each began. Raises :class:`DataSetError` before anything
     is written.
     """
-    found = [_runs(path) for path in stores]
+    found = [_runs(path, left_out) for path in stores]
     _ours(into)
     into.mkdir(parents=True, exist_ok=True)
     with held(into, alone=True):
@@ -58,18 +72,43 @@ def add(stores: Sequence[Path], into: Path, night: date | None, added: Callable[
 @contextmanager
 def held(dataset: Path, *, alone: bool) -> Iterator[None]:
     """Waits until no one else writes; ``alone``: and no one reads. A data set that is read-only is never written."""
+    path = dataset / LOCK
     try:
-        lock = os.open(dataset / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        lock = open_lock(path)
+    except SpecialFileError:
+        raise
     except OSError:
         if alone:
             raise
         yield
         return
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        _acquire(lock, path, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
         yield
     finally:
         os.close(lock)
+
+
+def _acquire(lock: int, path: Path, kind: int) -> None:
+    """Takes the lock, and says who is waited for. Raises :class:`DataSetError` after ``DATA_SET_LOCK`` seconds."""
+    begun, said = time.monotonic(), False
+    while True:
+        try:
+            fcntl.flock(lock, kind | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            pass
+        waited = time.monotonic() - begun
+        holders = f"process {', '.join(map(str, found))}" if (found := lock_holders(lock)) else "another process"
+        if waited >= SILENT and not said:
+            said = True
+            print(f"assay: waiting for {holders}, which holds {path}, for at most {DATA_SET_LOCK:.0f} s",
+                  file=sys.stderr, flush=True)  # fmt: skip
+        if waited >= DATA_SET_LOCK:
+            raise DataSetError(
+                f"{path} is held by {holders}, and {waited:.0f} s were not enough; try again when it has ended"
+            )
+        time.sleep(POLL)
 
 
 def singles(dataset: Path) -> list[str]:
@@ -145,11 +184,14 @@ def _damaged(part: Path, why: str) -> DataSetError:
     return DataSetError(f"{part}: {why}; delete it, and add its run again")
 
 
-def _runs(path: Path) -> list[Path]:
+def _runs(path: Path, left_out: Callable[[Path], None]) -> list[Path]:
     folders = store.runs(path)
     if not folders:
         raise DataSetError(f"{path} is no store with runs in it: give the folder that has <test>/<time>/ in it")
-    return [folder for folder in folders if not (folder / store.CARRIED).exists()]
+    for folder in folders:
+        if store.is_carried(folder):
+            left_out(folder)
+    return [folder for folder in folders if not store.is_carried(folder)]
 
 
 def _ours(into: Path) -> None:

@@ -16,6 +16,7 @@ from typing import Final
 
 from assay.cluster import owner
 from assay.harness.nightly.night_record import (
+    SHRINKING,
     AttemptOutcome,
     Cell,
     Kind,
@@ -41,8 +42,6 @@ REPLAYS: Final = 4
 """Runs that estimate how often it fails, before and after."""
 KINDS: Final = (Kind.RUN, Kind.SCHEDULE)
 """A search makes small by itself what it finds, and a canary is to fail."""
-PLACE: Final = "shrinking"
-"""The folder of a night in which the stores are while it goes on."""
 PAGES: Final = "shrunk"
 REPLAY: Final = re.compile(r"^replay: (.+)$", re.MULTILINE)
 REPORT: Final = re.compile(r"^report: (.+)$", re.MULTILINE)
@@ -66,7 +65,7 @@ class Shrinker:
 
     def due(self) -> list[tuple[Failure, Entry]]:
         """The failures of this night that no one has tried to make small, and the run to do it with."""
-        tried = {key(one) for folder, _ in nights(self.store) for one in folder.shrunk() if not one.interrupted}
+        tried = {key(one) for folder, _ in nights(self.store) for one in _tried(folder) if not one.interrupted}
         cells = {cell.name: cell for cell in self.night.cells}
         found = failures(read(self.store, {}), Known())
         return due(found, plain(self.night.name), {plain(name): cell for name, cell in cells.items()}, tried)
@@ -74,7 +73,7 @@ class Shrinker:
     def shrink(self, failure: Failure, entry: Entry, left: float) -> Small:
         """``left``: seconds of the night. Raises ``OSError`` for a disk that is full."""
         began, clock = datetime.now(UTC).isoformat(), time.monotonic()
-        own = self.path.path / PLACE / entry.name.rpartition("/")[2]
+        own = self.path.path / SHRINKING / entry.name.rpartition("/")[2]
         log = f"logs/shrinking-{runs_of.safe_name(entry.name)}.log"
         # It looks at its budget between runs, and plays some more at the end; what takes much longer hangs.
         budget = max(1.0, min(self.night.shrink_seconds, left / 3))
@@ -144,9 +143,17 @@ def key(one: Failure | Small) -> Key:
     return one.system, one.workload, one.anomalies
 
 
+def _tried(folder: NightFolder) -> list[Small]:
+    """Nothing if the record cannot be read, such as for a FIFO: an old night must not end this one."""
+    try:
+        return folder.shrunk()
+    except OSError:
+        return []
+
+
 def tidy(path: NightFolder) -> None:
     """Deletes the runs of what goes on, or was killed."""
-    shutil.rmtree(path.path / PLACE, ignore_errors=True)
+    shutil.rmtree(path.path / SHRINKING, ignore_errors=True)
 
 
 def _why(ended: AttemptEnd, printed: str) -> str:

@@ -30,6 +30,11 @@ def junit(night: Account) -> bytes:
     for part in night.missing:
         one = ET.SubElement(suite, "testcase", classname="night", name=f"part {part} of {night.parts}", time="0")
         ET.SubElement(one, "error", message="it has left no record")
+    for line in night.lost:
+        one = ET.SubElement(
+            suite, "testcase", classname="night", name=plain(f"line {line.number} of the record"), time="0"
+        )
+        ET.SubElement(one, "error", message=plain(str(line)))
     counts = {"tests": len(suite.findall("testcase")), **{
         f"{kind}s" if kind != "skipped" else kind: len(suite.findall(f"testcase/{kind}"))
         for kind in ("failure", "error", "skipped")

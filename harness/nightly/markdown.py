@@ -44,6 +44,9 @@ def _blocks(night: Account) -> Iterator[str]:
     if night.missing:
         parts = ", ".join(map(str, night.missing))
         yield f"**No record of part {parts} of {night.parts}:** what it had to do is not known."
+    if night.lost:
+        lines = "\n".join(f"- {text(str(one))}" for one in night.lost[:MOST])
+        yield f"### Outcomes that are lost\n\nThe record is damaged, so this night is no pass:\n\n{lines}"
     counting = [one for one in night.failures if one.counts]
     yield from _failures("New failures", [one for one in counting if one.new])
     yield from _failures("Open failures", [one for one in counting if not one.new])
@@ -55,7 +58,8 @@ def _blocks(night: Account) -> Iterator[str]:
     yield from _failures("Known failures", [one for one in night.failures if not one.counts])
     if night.idle:
         names = _some([text(one.name) for one in night.idle])
-        yield f"### Not begun\n\n{len(night.idle)} cells, for want of time: {names}"
+        why = "for want of time" if not night.lost else "for want of time, or with an outcome that is lost"
+        yield f"### Not begun\n\n{len(night.idle)} cells, {why}: {names}"
     if night.problems:
         yield "### Not readable\n\n" + "\n".join(f"- {text(one)}" for one in night.problems[:MOST])
 

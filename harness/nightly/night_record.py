@@ -3,12 +3,14 @@
 ``night.json`` is the night with all its cells, written when it begins and again when it ends. ``cells.jsonl`` has one
 line for each attempt that has ended, appended and flushed to the disk at once. ``running.json`` is the attempt that
 goes on, as it will be recorded if nothing more comes of it. ``shrunk.jsonl`` has a line for each failure that was made
-small, or could not be. A process that dies can leave half a line behind: it is
-skipped, and the next one begins on a line of its own. Readers of another version find more keys, never others.
+small, or could not be. A process that dies can leave half a line behind, and the next one begins on a line of its own.
+A line that cannot be decoded is named: the outcome of an attempt is lost with it, so its night is no pass. Readers of
+another version find more keys, never others.
 """
 
 import os
-from collections.abc import Collection, Iterable, Iterator
+import re
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -16,12 +18,24 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from assay.harness.core.files import decode_json, read_json, write_atomically
+from assay.harness.core.files import (
+    SpecialFileError,
+    decode_json,
+    read_file,
+    read_json,
+    require_own,
+    write_atomically,
+)
 from assay.harness.run.store import NIGHTS
 
 FORMAT: Final = 1
 CELLS: Final = "cells.jsonl"
 SHRUNK: Final = "shrunk.jsonl"
+SHRINKING: Final = "shrinking"
+"""The folder of a night in which the stores are while a failure is made small."""
+NAME: Final = re.compile(r"\w[\w.-]*")
+STARTED: Final = re.compile(rb'"started":"([^"]+)"')
+CELL: Final = re.compile(rb'^\{"cell":("(?:[^"\\]|\\.)*")')
 Line = TypeVar("Line", bound=msgspec.Struct)
 
 
@@ -99,6 +113,8 @@ class Night(msgspec.Struct, frozen=True, kw_only=True):
     folder: str = "."
     """Where pytest was started: that of the matrix."""
     ended: str | msgspec.UnsetType = msgspec.UNSET
+    attempts: int = 0
+    """Lines of ``cells.jsonl`` when it ended: with fewer of them, outcomes are lost."""
     whole: str = ""
     """Of a part of a night: the name of the night."""
     part: int = 1
@@ -163,21 +179,57 @@ class Small(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True)
+class DamagedLine:
+    """A line of a night's record that cannot be decoded, or is missing, and was not written again."""
+
+    path: Path
+    number: int
+    """From 1."""
+    what: str
+    cell: str = ""
+    """Whose attempt it was about, if its beginning still says so."""
+
+    def __str__(self) -> str:
+        place = f"{self.path.parent.name}/{self.path.name}, line {self.number}"
+        return f"{place}{f', of cell {self.cell}' * bool(self.cell)}: {self.what}"
+
+
+@dataclass(frozen=True)
 class NightFolder:
     """One night on disk."""
 
     path: Path
 
     def read(self) -> Night:
-        """Raises :class:`NightError`."""
+        """Raises :class:`NightError`, also for a record that gives another name than that of its folder."""
         path = self.path / "night.json"
+        if not NAME.fullmatch(self.path.name):
+            raise NightError(f"{self.path.name!r} is no name for a night: letters, digits, dots, - and _ are")
         try:
             night = read_json(path, Night)
         except (OSError, msgspec.MsgspecError) as error:
             raise NightError(f"{path} is not the record of a night: {error}") from error
         if night.format != FORMAT:
             raise NightError(f"{path} has format {night.format}, and this version reads {FORMAT}")
+        if night.night != self.path.name:
+            raise NightError(f"{path} is the record of a night {night.night!r}, and lies in the folder of another")
         return night
+
+    def require_own(self) -> None:
+        """Raises :class:`NightError` for a symbolic link, a FIFO or a device in the folder.
+
+        The stores of shrunk failures are left out: they have links of their own, and are deleted.
+        """
+        if self.path.is_symlink():
+            raise NightError(f"{self.path} is a symbolic link: a night is written in the store itself")
+        for place, folders, files in os.walk(self.path):
+            for name in (*folders, *files):
+                try:
+                    require_own(Path(place) / name)
+                except SpecialFileError as error:
+                    raise NightError(str(error)) from error
+            if Path(place) == self.path and SHRINKING in folders:
+                folders.remove(SHRINKING)
 
     def write(self, night: Night) -> None:
         self.path.mkdir(parents=True, exist_ok=True)
@@ -185,7 +237,22 @@ class NightFolder:
 
     def results(self) -> list[Result]:
         """Of all attempts that have ended, in that order. After an interrupted one its number can come again."""
-        return list(_readable(self.path / CELLS, Result))
+        return [one for _, one in _lines(self.path / CELLS, Result)[0]]
+
+    def lost(self, night: Night) -> list[DamagedLine]:
+        """Lines of attempts whose outcome is not known, because they are damaged or missing. Raises ``OSError``."""
+        path = self.path / CELLS
+        results, damaged = _lines(path, Result)
+        names = {cell.name for cell in night.cells}
+        damaged += [
+            DamagedLine(path, number, "the night has no such cell", one.cell)
+            for number, one in results
+            if one.cell not in names
+        ]
+        if (there := len(results) + len(damaged)) < night.attempts:
+            what = f"{night.attempts} attempts had ended, and {there} are recorded"
+            damaged.append(DamagedLine(path, there + 1, what))
+        return damaged
 
     def append(self, result: Result) -> None:
         """It is on the disk when this returns. Raises ``OSError``."""
@@ -193,7 +260,11 @@ class NightFolder:
 
     def shrunk(self) -> list[Small]:
         """What was tried to be made small. Raises ``OSError``."""
-        return list(_readable(self.path / SHRUNK, Small))
+        return [one for _, one in _lines(self.path / SHRUNK, Small)[0]]
+
+    def damaged(self) -> list[DamagedLine]:
+        """Lines about failures that were tried to be made small. Raises ``OSError``."""
+        return _lines(self.path / SHRUNK, Small)[1]
 
     def append_shrunk(self, small: Small) -> None:
         """Raises ``OSError``."""
@@ -274,18 +345,41 @@ def _append(path: Path, line: msgspec.Struct) -> None:
         end = file.seek(0, os.SEEK_END)
         file.seek(max(0, end - 1))
         torn = file.read(1) not in (b"", b"\n")
-        file.write(b"\n" * torn + msgspec.json.encode(line) + b"\n")
-        file.flush()
+        try:
+            file.write(b"\n" * torn + msgspec.json.encode(line) + b"\n")
+            file.flush()
+        except OSError:
+            os.ftruncate(file.fileno(), end)  # half a line would count as an outcome that is lost
+            raise
         os.fsync(file.fileno())
 
 
-def _readable(path: Path, kind: type[Line]) -> Iterator[Line]:
+def _lines(path: Path, kind: type[Line]) -> tuple[list[tuple[int, Line]], list[DamagedLine]]:
+    """The lines of a file with their numbers, and those that are damaged and that no later line repeats."""
     try:
-        lines = path.read_bytes().splitlines()
+        content = read_file(path)
     except FileNotFoundError:
-        return
-    for line in lines:
+        return [], []
+    found: list[tuple[int, Line]] = []
+    damaged: list[tuple[DamagedLine, bytes]] = []
+    lines = content.split(b"\n")
+    for number, line in enumerate(lines, 1):
+        if not line:
+            continue
         try:
-            yield decode_json(line, kind)
-        except msgspec.MsgspecError:
-            continue  # half a line
+            found.append((number, decode_json(line, kind)))
+        except msgspec.MsgspecError as error:
+            half = number == len(lines) and not isinstance(error, msgspec.ValidationError)
+            what = "half a line, whose end is lost" if half else f"damaged: {error}"
+            damaged.append((DamagedLine(path, number, what, _cell_of(line)), line))
+    # A night that goes on records the attempt that it was killed at, which may be the one of half a line.
+    again = {str(getattr(one, "started", "")).encode() for _, one in found}
+    return found, [one for one, line in damaged if not (begun := STARTED.search(line)) or begun[1] not in again]
+
+
+def _cell_of(line: bytes) -> str:
+    begun = CELL.match(line)
+    try:
+        return "" if begun is None else decode_json(begun[1], str)
+    except msgspec.MsgspecError:
+        return ""

@@ -13,7 +13,6 @@ still has room for the record.
 import fcntl
 import math
 import os
-import re
 import shlex
 import signal
 import socket
@@ -29,10 +28,12 @@ from typing import Final
 import msgspec
 
 from assay.cluster import owner
+from assay.harness.core.files import SpecialFileError, open_lock, require_regular
 from assay.harness.nightly.cell_order import ordered, past
 from assay.harness.nightly.failure_shrinking import PROGRAM, Shrinker, tidy
 from assay.harness.nightly.git_versions import commits
 from assay.harness.nightly.night_record import (
+    NAME,
     AttemptOutcome,
     Cell,
     Night,
@@ -44,6 +45,7 @@ from assay.harness.nightly.night_record import (
     folder,
     nights,
     part_name,
+    unreadable,
 )
 from assay.harness.nightly.outcome import Machine, outcome, seen
 from assay.harness.nightly.subprocess_runner import GRACE, AttemptEnd, Limits, perform
@@ -63,7 +65,9 @@ PROBE: Final = 1024 * 1024
 """A disk without so many bytes is full."""
 TAIL: Final = 4 * 1024 * 1024
 """Bytes of a log that are read; one that fills the disk is not."""
-NAME: Final = re.compile(r"\w[\w.-]*")
+MOST_REPEATS: Final = 100_000
+LONGEST: Final = 1e9
+"""Seconds."""
 
 
 @dataclass
@@ -98,7 +102,7 @@ class Nightly:
         with self._alone(), self.interrupt.listening():
             self._recover()
             results = self.path.results()
-            earlier = past(one.results() for one, night in nights(self.store) if night.night != self.night.night)
+            earlier = past(_earlier(one) for one, night in nights(self.store) if night.night != self.night.night)
             self._reserve.keep(RESERVE)
             end = time.monotonic() + self.budget
             todo = self._todo(ordered(self.night.cells, earlier), results)
@@ -188,6 +192,7 @@ class Nightly:
             self.shrank(small)
 
     def _named(self, cell: Cell, ended: AttemptEnd, log: Path, new: Sequence[Path]) -> tuple[AttemptOutcome, str]:
+        require_regular(log)
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - TAIL))
             printed = file.read().decode(errors="replace")
@@ -248,7 +253,8 @@ class Nightly:
             raise NightError(f"the disk of {self.path.path} is full, not recorded are: {ends}; make room and --resume")
         self._reserve.give_up()
         with suppress(OSError):  # without it the night counts as one that did not end; its results are there
-            self.path.write(msgspec.structs.replace(self.night, ended=datetime.now(UTC).isoformat()))
+            attempts = len(self.path.results())
+            self.path.write(msgspec.structs.replace(self.night, ended=datetime.now(UTC).isoformat(), attempts=attempts))
 
     @property
     def _reserve(self) -> Reserve:
@@ -257,12 +263,19 @@ class Nightly:
     @contextmanager
     def _alone(self) -> Iterator[None]:
         """The lock goes with the process, however it ends."""
-        with (self.path.path / "lock").open("w") as lock:
+        self.path.require_own()
+        try:
+            lock = open_lock(self.path.path / "lock")
+        except SpecialFileError as error:
+            raise NightError(str(error)) from error
+        try:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise NightError(f"the night {self.night.night} goes on in another process") from None
             yield
+        finally:
+            os.close(lock)
 
 
 def begin(
@@ -318,11 +331,39 @@ def resumed(store: Path, name: str | None, share: tuple[int, int] = (1, 1)) -> N
     """That one, or the newest of those that were divided in the same way. Raises :class:`NightError`."""
     part, parts = share
     if name is not None:
-        return folder(store, part_name(name, part, parts)).read()
+        if not NAME.fullmatch(name):
+            raise NightError(f"--night={name} is no name for a folder: letters, digits, dots, - and _ are")
+        return _sound(folder(store, part_name(name, part, parts)).read())
     known = [one for _, one in nights(store) if parts == 1 or (one.part, one.parts) == share]
     if not known:
-        raise NightError(f"there is no night in {store} to go on with")
-    return known[-1]
+        reasons = "".join(f"; {reason}" for reason in unreadable(store)[:1])
+        raise NightError(f"there is no night in {store} to go on with{reasons}")
+    return _sound(known[-1])
+
+
+def _sound(night: Night) -> Night:
+    """The night. Raises :class:`NightError` for a record that no matrix makes."""
+    where = f"the record of night {night.night}"
+    if not night.cells:
+        raise NightError(f"{where} has no cells, so there is nothing to go on with")
+    if len({cell.name for cell in night.cells}) < len(night.cells):
+        raise NightError(f"{where} has two cells of one name")
+    for cell in night.cells:
+        if not 1 <= cell.repeat <= MOST_REPEATS or not 0 < cell.timeout <= LONGEST:
+            raise NightError(f"{where}: cell {cell.name} has repeat {cell.repeat} and timeout {cell.timeout:g}")
+    if not 0 <= night.budget_seconds <= LONGEST or not 0 <= night.shrink_seconds <= LONGEST:
+        raise NightError(
+            f"{where} has a budget of {night.budget_seconds:g} s, and {night.shrink_seconds:g} s to shrink"
+        )
+    return night
+
+
+def _earlier(path: NightFolder) -> list[Result]:
+    """Nothing if the record cannot be read, such as for a FIFO: an old night must not end this one."""
+    try:
+        return path.results()
+    except OSError:
+        return []
 
 
 def _made_by(run: Path, pids: Sequence[int], since: str = "") -> bool:

@@ -11,6 +11,7 @@ from assay.checkers.judging.verdict import Verdict
 from assay.harness.nightly.night_record import (
     AttemptOutcome,
     Cell,
+    DamagedLine,
     Kind,
     Night,
     NightError,
@@ -72,6 +73,8 @@ class Account:
     idle: tuple[Cell, ...]
     failures: tuple[Failure, ...]
     problems: tuple[str, ...]
+    lost: tuple[DamagedLine, ...] = ()
+    """Lines of attempts whose outcome is not known."""
 
     @property
     def parts(self) -> int:
@@ -88,10 +91,15 @@ class Account:
 
     @property
     def verdict(self) -> Verdict:
-        """Nothing that passed, and a part that is missing, are no pass."""
+        """Nothing that passed, a part that is missing, and an outcome that is lost, are no pass."""
         if any(cell.failed for cell in self.cells):
             return Verdict.FAIL
-        if self.missing or any(cell.troubled for cell in self.cells) or not any(cell.green for cell in self.cells):
+        if (
+            self.missing
+            or self.lost
+            or any(cell.troubled for cell in self.cells)
+            or not any(cell.green for cell in self.cells)
+        ):
             return Verdict.UNKNOWN
         return Verdict.PASS
 
@@ -112,7 +120,8 @@ def account(store: Path, name: str | None, known: Known, part: int | None = None
     stored = _until(read(store, {}), plain(name))
     found = failures(stored, known)
     cells = [ended for folder, night in parts for ended in _ended(folder, night, stored, found)]
-    begun = {one.cell.name for one in cells}
+    lost = [line for folder, night in parts for line in folder.lost(night)]
+    begun = {one.cell.name for one in cells}.union(line.cell for line in lost)
     count = max(night.parts for _, night in parts)
     there = {night.part for _, night in parts}
     return Account(
@@ -123,6 +132,7 @@ def account(store: Path, name: str | None, known: Known, part: int | None = None
         idle=tuple(cell for _, night in parts for cell in night.cells if cell.name not in begun),
         failures=tuple(_seen(found, {entry for one in cells for some in one.entries.values() for entry in some})),
         problems=stored.problems,
+        lost=tuple(lost),
     )
 
 

@@ -94,6 +94,8 @@ def judgement_of(folder: Path, info: RunInfo) -> Judgement | None:
     """None: it was not judged. Raises ``HistoryError`` for what speaks against trusting ``verdict.json``."""
     path = folder / "verdict.json"
     if not path.exists():
+        if info.verdict is not None:
+            raise HistoryError(f"{path} is missing, and run.json says {info.verdict}")
         return None
     try:
         judgement = read_json(path, Judgement)
@@ -247,7 +249,7 @@ def _stamp(folder: Path) -> datetime:
     try:
         return datetime.strptime(folder.name.partition(".")[0], STAMP).replace(tzinfo=UTC)
     except ValueError:
-        return datetime.fromtimestamp(folder.stat().st_mtime, UTC)
+        return datetime.fromtimestamp(folder.lstat().st_mtime, UTC)
 
 
 def _place(folder: Path) -> str:

@@ -6,9 +6,10 @@ Nothing that lies in a store raises: what is damaged, foreign or half written is
 import os
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -18,7 +19,7 @@ from assay.checkers.times import NANOSECONDS
 from assay.cluster import owner
 from assay.harness.core.history import HistoryError
 from assay.harness.nightly import night_record as record
-from assay.harness.nightly.night_record import AttemptOutcome, Line, NightError, NightFolder, Result
+from assay.harness.nightly.night_record import AttemptOutcome, NightError, NightFolder, Result
 from assay.harness.nightly.rows import DAMAGED, NONE, UNKNOWN
 from assay.harness.nightly.run_row import UNJUDGED, judgement_of, measured, outline, said
 from assay.harness.run import store
@@ -44,6 +45,7 @@ STANDINGS: Final = {
 GONE: Final = "its run is no longer in the store"
 UNREADABLE: Final = (OSError, ValueError, OverflowError, RecursionError, HistoryError)
 
+T = TypeVar("T")
 Zoo = Mapping[str, tuple[str, ...]]
 """Defect -> the anomalies of which one must be reported."""
 
@@ -67,6 +69,8 @@ def read(root: Path, zoo: Zoo) -> Stored:
     results: list[tuple[NightEntry, Result, record.Cell | None, Path]] = []
     for folder, planned in _recorded(root, problems):
         done, shrunk = _lines(folder.results, folder, problems), _lines(folder.shrunk, folder, problems)
+        lost = [*_lines(partial(folder.lost, planned), folder, []), *_lines(folder.damaged, folder, [])]
+        problems += map(str, lost)
         small |= {one.run: one for one in shrunk if one.schedule and (root / one.schedule).is_file()}
         night = _night(folder, planned, done)
         parts.setdefault(planned.name, []).append((planned, night))
@@ -75,6 +79,7 @@ def read(root: Path, zoo: Zoo) -> Stored:
         for result in done:
             results.append((night, result, cells.get(result.cell), folder.path))
             of_run |= dict.fromkeys(result.runs, (night, result))
+    damaged = list(problems)
     nights = [_whole(some, problems) for some in parts.values()]
     entries = []
     for path in store.runs(root):
@@ -86,11 +91,12 @@ def read(root: Path, zoo: Zoo) -> Stored:
         for night, result, cell, home in results
         if not any(_says(by_name.get(name), result) for name in result.runs)
     ]
+    damaged += [f"{one.name}: {one.reason}" for one in entries if one.status == DAMAGED]
     entries.sort(key=lambda one: (one.started, one.name))
     nights += _days(entries, {night.name for night in nights})
     nights.sort(key=lambda night: night.started)
     return Stored(name=plain(root.name or str(root)), entries=tuple(entries), nights=tuple(nights),
-                  problems=tuple(map(plain, problems)))  # fmt: skip
+                  problems=tuple(map(plain, problems)), damaged=tuple(map(plain, damaged)))  # fmt: skip
 
 
 def _recorded(root: Path, problems: list[str]) -> Iterator[tuple[NightFolder, record.Night]]:
@@ -104,7 +110,7 @@ def _recorded(root: Path, problems: list[str]) -> Iterator[tuple[NightFolder, re
                 problems.append(str(error))
 
 
-def _lines(read: Callable[[], list[Line]], folder: NightFolder, problems: list[str]) -> list[Line]:
+def _lines(read: Callable[[], list[T]], folder: NightFolder, problems: list[str]) -> list[T]:
     try:
         return read()
     except OSError as error:
@@ -300,7 +306,7 @@ def _shape(
         return (), ()
     home = folder.parent.parent / FOUND
     played = Path(said(settings, "settings", "replay") or "")
-    mine = f"{folder.name}-{'+'.join(sorted(_hits(judgement, None)))}.json"
+    mine = store.schedule_name(folder.name, _hits(judgement, None))
     name = played.name if played.parent.name == FOUND else mine
     source = home / name if (home / name).is_file() else folder / "schedule.json" if name != mine else None
     if source is None:

@@ -113,12 +113,15 @@ class SessionSignals:
         with contextlib.suppress(Exception):  # the process ends now in any case
             if self.signals.last_words is not None:
                 self.signals.last_words(number)
+        if self._runs is not None:
+            shutil.rmtree(self._runs, ignore_errors=True)
         self._print(f"assay: a second signal, {number.name}: ended at once; {left_behind()}")
         os._exit(128 + number)
 
     def _pass_on(self, number: signal.Signals) -> bool:
         """Signals the workers with experiments. Returns False if there are none."""
-        workers = [] if self._runs is None else [int(file.name) for file in self._runs.iterdir()]
+        there = self._runs is not None and self._runs.is_dir()
+        workers = [int(file.name) for file in self._runs.iterdir()] if there and self._runs is not None else []
         for process in workers:
             with contextlib.suppress(OSError):
                 os.kill(process, number)

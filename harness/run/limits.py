@@ -62,6 +62,8 @@ MOST_FAULTS: Final = 50_000
 """Injections of one run."""
 MOST_TESTS: Final = 50_000
 """Tests that one session collects. pytest needs some seconds and 100 MB for this many."""
+DATA_SET_LOCK: Final = 60.0
+"""Seconds for which a command waits for another one that holds a data set of many nights."""
 MOST_NODES: Final = 240
 """Nodes of a run in all roles. The network of a run has 244 addresses, and some faults add nodes."""
 

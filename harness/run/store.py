@@ -40,6 +40,14 @@ NIGHTS: Final = "nights"
 CARRIED: Final = "carried"
 """A file that marks a run's folder with only its small files copied (``assay carry``)."""
 NAME_LIMIT: Final = 120
+SCHEDULE_LIMIT: Final = 200
+STAMP: Final = re.compile(r"\d{8}T\d{6}\.\d{3}Z(-\d+)?")
+"""The name of a run's folder."""
+FILES: Final = ("run.json", "verdict.json", "history")
+"""Of which any run has at least one."""
+FOREIGN: Final = "no run.json of ours is at {}"
+LINK: Final = "it is a symbolic link"
+NESTED: Final = "there are other runs in it"
 RESERVE: Final = 64 << 10
 """Bytes."""
 RUNNING: Final = "running"
@@ -233,22 +241,82 @@ def swap_link(link: Path, target: Path) -> None:
 
 
 def runs(root: Path) -> list[Path]:
-    """Returns every run folder of a store, by test, the oldest of a test first.
+    """Returns every run folder of a store, by test, the oldest of a test first. Symbolic links are followed.
 
-    A copy of a store may have folders instead of links: ``latest`` is never a run. ``nights`` is no test.
+    A copy of a store may have folders instead of links: ``latest`` is never a run. ``nights`` is no test. A link to a
+    run or a test that the store contains anyway is left out. A broken link stands for what is lost.
     """
     if not root.is_dir():
         return []
-    return [run for test in _folders(root) if test.name != NIGHTS for run in _folders(test)]
+    tests = _without_doubles((test for test in _folders(root, links=True) if test.name != NIGHTS), root)
+    return _without_doubles((run for test in tests for run in _of_test(test)), root)
 
 
 def runs_below(path: Path) -> list[Path]:
-    """Returns the runs of a store, or of the folder of one test in it; empty for any other folder."""
-    return [run for run in (*runs(path), *(_folders(path) if path.is_dir() else ())) if (run / "run.json").is_file()]
+    """Returns the runs of a store, or of the folder of one test in it; empty for any other folder and for a run.
+
+    A folder that looks like a run without its ``run.json`` is included, so that it is not overlooked.
+    """
+    if not path.is_dir() or (path / "ops").is_dir() or looks_like_run(path):
+        return []
+    every = dict.fromkeys((*runs(path), *_folders(path, links=True)))
+    return _without_doubles(filter(looks_like_run, every), path)
 
 
-def _folders(path: Path) -> list[Path]:
-    return sorted(one for one in path.iterdir() if one.is_dir() and not one.is_symlink() and one.name != LATEST)
+def looks_like_run(folder: Path) -> bool:
+    """Whether this is a run or what is left of one: it has a file of a run, a time as its name, or a broken link."""
+    if not folder.exists():
+        return folder.is_symlink()
+    return bool(STAMP.fullmatch(folder.name)) or any((folder / name).exists() for name in FILES)
+
+
+def is_carried(run: Path) -> bool:
+    """Whether only the small files of a run are there, because it was carried from another store."""
+    return (run / CARRIED).exists() and not (run / "history").exists()
+
+
+def schedule_name(run: str, anomalies: Iterable[str]) -> str:
+    """The name of the file that has the shrunk schedule of a run: one component of a path, however it is called.
+
+    Characters that do not belong into a file name are replaced, and a long name is cut; a hash keeps such names apart.
+    """
+    whole = f"{run}-{'+'.join(sorted(anomalies))}"
+    safe = re.sub(r"[^A-Za-z0-9._+-]", "_", whole).lstrip(".-")
+    if safe != whole or len(safe) > SCHEDULE_LIMIT:
+        digest = hashlib.sha256(whole.encode(errors="surrogatepass")).hexdigest()[:16]
+        safe = f"{safe[: SCHEDULE_LIMIT - 17]}-{digest}"
+    return f"{safe}.json"
+
+
+def _of_test(test: Path) -> list[Path]:
+    """The runs of a test; a link in place of a test may lead to one run, or nowhere."""
+    return [test] if test.is_symlink() and looks_like_run(test) else _folders(test, links=True)
+
+
+def _folders(path: Path, *, links: bool) -> list[Path]:
+    """``links``: with symbolic links, other than those that a store makes by itself."""
+    return sorted(
+        one
+        for one in path.iterdir()
+        if one.name != LATEST and (links and not one.name.startswith(".") and _leads_to_folder(one)
+                                   if one.is_symlink() else one.is_dir())
+    )  # fmt: skip
+
+
+def _leads_to_folder(link: Path) -> bool:
+    """Also a link that leads nowhere: there was something."""
+    return link.is_dir() or not link.exists()
+
+
+def _without_doubles(folders: Iterable[Path], root: Path) -> list[Path]:
+    """Without links to folders that are there anyway, or to one that has all of this in it."""
+    listed = list(folders)
+    if not any(one.is_symlink() or one.parent.is_symlink() for one in listed):
+        return listed
+    whole = root.resolve()
+    known = {one.resolve(): one for one in reversed(listed)}
+    known |= {one.resolve(): one for one in reversed(listed) if not one.is_symlink() and not one.parent.is_symlink()}
+    return [one for one in listed if known[place := one.resolve()] == one and not whole.is_relative_to(place)]
 
 
 def collectable(root: Path, *, keep: int, older_than: timedelta | None, now: datetime) -> list[Path]:
@@ -259,15 +327,21 @@ def collectable(root: Path, *, keep: int, older_than: timedelta | None, now: dat
     """
     latest = {link.resolve() for link in (root / LATEST, *root.glob(f"*/{LATEST}")) if link.is_symlink()}
     by_test: dict[Path, list[Path]] = {}
-    for run in runs(root):
-        if is_run(run):
-            by_test.setdefault(run.parent, []).append(run)
+    for test in _tests(root):
+        for run in _folders(test, links=False):
+            if is_run(run):
+                by_test.setdefault(test, []).append(run)
     return [
         run
         for folder in by_test.values()
         for run in folder[: max(0, len(folder) - keep)]
-        if run.resolve() not in latest and not goes_on(run) and _old(run, older_than, now)
+        if run.resolve() not in latest and not goes_on(run) and _old(run, older_than, now) and not holds_runs(run)
     ]
+
+
+def _tests(root: Path) -> list[Path]:
+    """The folders of tests that lie in the store itself."""
+    return [test for test in _folders(root, links=False) if test.name != NIGHTS] if root.is_dir() else []
 
 
 def is_run(folder: Path) -> bool:
@@ -294,18 +368,34 @@ def with_special_files(root: Path) -> list[SpecialFileError]:
     return [error for run in runs(root) if (error := special_file(run)) is not None]
 
 
-def foreign(root: Path) -> list[Path]:
-    """Returns folders at STORE/TEST/RUN that are no runs of ours. A test folder without runs stands for its content.
+def holds_runs(run: Path) -> bool:
+    """Returns whether the folder of a run contains other runs, for example a store that was created in it."""
+    return any("run.json" in names for place, _, names in os.walk(run) if Path(place) != run)
 
-    Runs with special files are not included: see :func:`with_special_files`.
+
+def kept_by_gc(root: Path) -> list[tuple[Path, str]]:
+    """Returns folders at STORE/TEST/RUN that ``gc`` never deletes, with the reasons.
+
+    These are folders that are no runs of ours, symbolic links, and runs that contain other runs. A test folder without
+    runs stands for its content. Runs with special files are not included: see :func:`with_special_files`.
     """
-    found: list[Path] = []
-    for test in _folders(root):
-        if test.name == NIGHTS or not (inside := _folders(test)):
-            continue
-        others = [folder for folder in inside if not is_run(folder) and special_file(folder) is None]
-        found += [test] if others == inside else others
-    return found
+    found: list[tuple[Path, str]] = []
+    for test in _folders(root, links=True):
+        if test.is_symlink():
+            found.append((test, LINK))
+        elif test.name != NIGHTS and (inside := _folders(test, links=True)):
+            reasons = [(folder, why) for folder in inside if (why := _why_kept(folder))]
+            foreign = len(reasons) == len(inside) and all(why == FOREIGN for _, why in reasons)
+            found += [(test, FOREIGN)] if foreign else reasons
+    return [(path, why.format(path)) for path, why in found]
+
+
+def _why_kept(folder: Path) -> str:
+    if folder.is_symlink():
+        return LINK
+    if special_file(folder) is not None:
+        return ""
+    return FOREIGN if not is_run(folder) else NESTED if holds_runs(folder) else ""
 
 
 def _started(info: RunInfo) -> datetime | None:
@@ -334,7 +424,7 @@ def _old(run: Path, older_than: timedelta | None, now: datetime) -> bool:
 def delete(paths: Iterable[Path]) -> None:
     """Deletes runs. Folders that are no runs of ours, or whose run is active by now, are left alone."""
     for path in paths:
-        if is_run(path) and not goes_on(path):
+        if is_run(path) and not goes_on(path) and not holds_runs(path) and not path.parent.is_symlink():
             shutil.rmtree(path)
 
 

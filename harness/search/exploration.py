@@ -29,6 +29,7 @@ from assay.harness.run.interrupt import Interrupt
 from assay.harness.run.progress import Progress
 from assay.harness.run.registry import Registry
 from assay.harness.run.settings import AUTO, Budget, Settings, derive
+from assay.harness.run.store import schedule_name
 from assay.harness.search.code_coverage.counter_selection import countable
 from assay.harness.search.code_coverage.coverage_file import reached as reached_code
 from assay.harness.search.code_coverage.source import Module
@@ -176,7 +177,8 @@ class Exploration:
         No two schedules have one name: what is made small has seed 0 more often than not, in each test and each store.
         """
         digest = hashlib.sha256(encode(example.schedule)).hexdigest()
-        schedule = self.settings.store / FOUND / f"{example.seed}-{what}-{digest[:8]}.json"
+        name = schedule_name(str(example.seed), [what]).removesuffix(".json")
+        schedule = self.settings.store / FOUND / f"{name}-{digest[:8]}.json"
         schedule.parent.mkdir(parents=True, exist_ok=True)
         return schedule, example.settings(self.settings, schedule)
 

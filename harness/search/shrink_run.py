@@ -105,7 +105,7 @@ def shrink(
         )
     small, finished = minimise(example, rate.repetitions(), runner.reproduce)
     last = runner.rate(small, replays, unlimited=True)
-    schedule = root / "found" / f"{first.name}-{'+'.join(sorted(wanted))}.json"
+    schedule = root / "found" / store.schedule_name(first.name, wanted)
     schedule.parent.mkdir(parents=True, exist_ok=True)
     repeated = repeat_command(runner.test, small.settings(settings, schedule))
     assert runner.failing is not None, "it failed as it was"

@@ -4,9 +4,10 @@ A stored run may come from elsewhere. pytest imports the test file that it is gi
 project; and a recorded command may hold options that load other code. So:
 
 1. ``settings.json`` is read into ``Settings``, and each option is made of one field.
-2. The test's file must exist below the current folder, and not in the store that the run lies in.
+2. The test's file must exist below the current folder, and not in the store that the run lies in, nor in another one.
 3. Files that options name must lie below the current folder, or in that store.
-4. A recorded command with any other option is refused, because the run was not made by this version, or was changed.
+4. Paths are compared with all symbolic links followed, because a link of the project may lead to a store.
+5. A recorded command with any other option is refused, because the run was not made by this version, or was changed.
 """
 
 import os
@@ -21,7 +22,7 @@ from assay.harness.core.history import HistoryError
 from assay.harness.core.printable import printable
 from assay.harness.run.command_line import REPEATABLE, repeat_command
 from assay.harness.run.settings import Settings
-from assay.harness.run.store import RunInfo
+from assay.harness.run.store import LATEST, RunInfo
 
 COMPOSE: Final = "compose:"
 
@@ -46,12 +47,15 @@ def find_test(run: Path, info: RunInfo) -> str:
     """The id of the run's test, without its parameters. Raises ``HistoryError`` unless it is one of this project."""
     test = info.test.partition("[")[0]
     file, colons, _ = test.partition("::")
-    here, path = Path.cwd(), Path(os.path.normpath(Path.cwd() / file))
+    here = Path.cwd().resolve()
+    path = _whole(here / file)
     if not colons or test.startswith(("-", "@")) or path.suffix != ".py":
         raise HistoryError(f"{run}: {printable(info.test)} is no test that could be done again")
     if not path.is_relative_to(here):
         raise HistoryError(f"{run}: its test {printable(file)} lies outside of this project, {here}")
-    if any(path.is_relative_to(place) for place in (run, *_store_within(run, here))):
+    if any(path.is_relative_to(place) for place in (run.resolve(), *_store_within(run, here))) or _is_stored(
+        path, here
+    ):
         raise HistoryError(f"{run}: its test {printable(file)} lies among stored runs, and is no test of this project")
     if not path.is_file():
         raise HistoryError(f"{run}: there is no file {printable(file)} in {here}: go to the folder of its tests")
@@ -83,16 +87,30 @@ def _refuse_other_options(run: Path, info: RunInfo, test: str) -> None:
 
 
 def _refuse_other_files(run: Path, settings: Settings) -> None:
-    here = Path.cwd()
-    allowed = (here, run, run.parent.parent)
+    here = Path.cwd().resolve()
+    allowed = (here, run.resolve(), run.resolve().parent.parent)
     for option, path in (("--replay", settings.replay), ("--hosts", settings.hosts)):
         if path is None or (option == "--hosts" and str(path).startswith(COMPOSE)):
             continue
-        if not any(Path(os.path.normpath(here / path)).is_relative_to(place) for place in allowed):
+        if not any(_whole(here / path).is_relative_to(place) for place in allowed):
             raise HistoryError(f"{run}: {option}={printable(str(path))} lies outside of this project, {here}")
 
 
 def _store_within(run: Path, here: Path) -> list[Path]:
     """The store that the run lies in, if it is a part of the project and not all of it."""
-    root = run.parent.parent
+    root = run.resolve().parent.parent
     return [root] if root != here and root.is_relative_to(here) else []
+
+
+def _is_stored(path: Path, here: Path) -> bool:
+    """Whether a file of the project lies in a run, or in a store, which has a link or a folder of its latest run."""
+    above = [folder for folder in path.parents if folder != here and folder.is_relative_to(here)]
+    return any((folder / "run.json").exists() or os.path.lexists(folder / LATEST) for folder in above)
+
+
+def _whole(path: Path) -> Path:
+    """Where the path leads. Raises ``HistoryError`` for a loop of links, or a path that the system cannot take."""
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError, ValueError) as error:
+        raise HistoryError(f"{printable(str(path))} leads nowhere: {error}") from error

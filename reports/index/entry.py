@@ -124,6 +124,8 @@ class Stored:
     entries: tuple[Entry, ...]
     nights: tuple[NightEntry, ...]
     problems: tuple[str, ...] = ()
+    damaged: tuple[str, ...] = ()
+    """Runs and records of nights that cannot be read, in sentences: each may have been a failure."""
 
     @property
     def tonight(self) -> NightEntry | None:

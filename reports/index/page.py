@@ -29,10 +29,11 @@ JAVASCRIPT_LIMIT: Final = 2**53
 
 @dataclass(frozen=True)
 class Page:
-    """``counting``: the failures without a mark, or with an expired one."""
+    """``counting``: the failures without a mark, or with an expired one. ``damaged``: runs that may have failed."""
 
     html: str
     counting: tuple[Failure, ...]
+    damaged: tuple[str, ...] = ()
 
 
 def page(store: Stored, known: Known, trends: Trends | None = None, *, live: bool = False) -> Page:
@@ -74,7 +75,7 @@ def page(store: Stored, known: Known, trends: Trends | None = None, *, live: boo
         data=data,
         **html.shell(scripts, html.source("style.css") + html.source("index/index.css"), "'self'" if live else ""),
     )
-    return Page(text, tuple(one for one in found if one.counts))
+    return Page(text, tuple(one for one in found if one.counts), store.damaged)
 
 
 def _sections(found: Sequence[Failure]) -> list[tuple[str, str, list[Failure]]]:

@@ -23,6 +23,7 @@ import errno
 import fcntl
 import os
 import shutil
+import stat
 
 from assay.system_under_test.storage.atomic import TEMPORARY_SUFFIX
 from assay.system_under_test.storage.sendfile import send_range
@@ -250,7 +251,7 @@ class LocalStorage:
 
     def lock(self, path: str) -> None:
         absolute = self._absolute(path)
-        descriptor = os.open(absolute, OPEN_FLAGS, 0o644)
+        descriptor = _open_lock(absolute)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -272,6 +273,22 @@ class LocalStorage:
     async def _fsync(self, absolute: str, flags: int) -> None:
         self._fsyncs.check(absolute)
         await self._fsyncs.run(os.open(absolute, flags | os.O_CLOEXEC))
+
+
+def _open_lock(path: str) -> int:
+    """Opens the file of a lock, whose content is replaced: so it must be a regular file, and in its own place."""
+    try:
+        descriptor = os.open(path, OPEN_FLAGS | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
+    except OSError as error:
+        if os.path.islink(path):
+            raise OSError(
+                errno.ELOOP, "this is a symbolic link, and a lock is a regular file: remove it", path
+            ) from error
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "a lock is a regular file, and this is none: remove it", path)
+    return descriptor
 
 
 def held_by(holder: str, path: str) -> BlockingIOError:

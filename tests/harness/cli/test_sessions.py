@@ -141,3 +141,19 @@ def test_one_that_does_not_listen_is_killed(tmp_path: Path, monkeypatch: pytest.
     assert not complete
     assert not (deaf / "asked").exists()
     assert not left(started(deaf, asking))
+
+
+def test_while_sessions_are_waited_for_a_line_now_and_then_says_for_how_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions, "PATIENCE", (1.0, 0.5))
+    monkeypatch.setattr(sessions, "SILENT", 0.2)
+    deaf, said = tmp_path / "deaf", list[tuple[int, float]]()
+    first = "signal.signal(signal.SIGINT, signal.SIG_IGN)"
+    one = session(deaf, CHILD.format(here=str(deaf), first=first, then=TO_US.format("TERM")))
+    assert not perform([one], 1, LIMIT, lambda *_: None, lambda _: None, lambda *about: said.append(about))
+    assert len(said) >= 2
+    assert {under_way for under_way, _ in said} == {1}
+    left_at_most = [seconds for _, seconds in said]
+    assert left_at_most == sorted(left_at_most, reverse=True)
+    assert all(0 <= seconds <= 1.5 for seconds in left_at_most)

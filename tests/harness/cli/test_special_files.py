@@ -27,6 +27,8 @@ from assay.harness.core.history import HistoryWriter
 from assay.harness.run import store
 from assay.harness.stored.live_check import going_on
 
+from helpers.night_cells import cell, recorded
+
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
@@ -146,6 +148,32 @@ def test_a_page_over_a_store_lists_such_a_run_as_damaged(run: Path) -> None:
     root = run.parents[1]
     assert main(["index", str(root)]) == 0
     assert "this is a FIFO" in (root / "index.html").read_text()
+
+
+@pytest.mark.parametrize(("name", "commands"), [("cells.jsonl", ("summary", "index")), ("shrunk.jsonl", ("index",))])
+def test_a_record_of_a_night_names_it(
+    tmp_path: Path, name: str, commands: Sequence[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    recorded(tmp_path, "2026-11-21", [], cells=(cell("pass"),))
+    fifo(tmp_path / "nights" / "2026-11-21" / name)
+    for command in commands:
+        assert main([command, str(tmp_path)]) == (64 if command == "summary" else 0)
+        page = (tmp_path / "index.html").read_text() if command == "index" else ""
+        assert f"{name}: this is a FIFO" in capsys.readouterr().err + page
+
+
+@pytest.mark.parametrize("kind", ["FIFO", "symbolic link"])
+def test_a_lock_of_a_data_set_is_a_file_of_its_own(run: Path, kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    into, target = run.parents[2] / "nights", run.parents[2] / "target"
+    into.mkdir()
+    target.write_text("precious")
+    if kind == "FIFO":
+        fifo(into / ".lock")
+    else:
+        (into / ".lock").symlink_to(target)
+    assert main(["nights", "add", str(run.parents[1]), f"--into={into}"]) == 64
+    assert f".lock: this is a {kind}" in capsys.readouterr().err
+    assert target.read_text() == "precious"
 
 
 def test_a_history_alone_names_it(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

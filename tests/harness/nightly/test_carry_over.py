@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from datetime import timedelta
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 
 from assay.harness.cli.command import Exit
 from assay.harness.cli.main import main
-from assay.harness.nightly.carry_over import carry
+from assay.harness.nightly.carry_over import SameStoreError, carry
 from assay.harness.nightly.dataset import add
 from assay.harness.nightly.night_record import AttemptOutcome as Outcome
 from assay.harness.nightly.night_record import NightFolder, Small
@@ -112,6 +113,43 @@ def test_the_data_set_takes_runs_from_their_own_store_alone(tmp_path: Path) -> N
     assert [run.started[:10] for run in added] == ["2026-11-24"]
 
 
+@pytest.mark.parametrize("link", [False, True])
+def test_a_store_is_not_carried_into_itself_and_nothing_is_marked(
+    tmp_path: Path, link: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = tmp_path / "store"
+    run = write(store, Made())
+    (tmp_path / "link").symlink_to(store)
+    assert main(["carry", str(store), f"--into={tmp_path / 'link' if link else store}"]) == Exit.USAGE
+    assert "are the same folder" in capsys.readouterr().err
+    assert not (run / "carried").exists()
+
+
+def test_a_run_that_is_reached_through_a_link_of_the_target_is_not_marked(tmp_path: Path) -> None:
+    store, past = tmp_path / "store", tmp_path / "past"
+    run = write(store, Made())
+    shutil.rmtree(run / "history")
+    past.mkdir()
+    (past / run.parent.name).symlink_to(run.parent)
+    with pytest.raises(SameStoreError, match="are the same folder, by a symbolic link"):
+        carry(store, past)
+    assert not (run / "carried").exists()
+
+
+def test_the_data_set_names_what_it_leaves_out_and_takes_a_run_with_its_history(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store, past = tmp_path / "store", tmp_path / "past"
+    run = write(store, Made())
+    carry(store, past)
+    (run / "carried").touch()
+    assert main(["nights", "add", str(store), str(past), f"--into={tmp_path / 'nights'}"]) == Exit.PASS
+    said = capsys.readouterr()
+    assert said.out.startswith("1 run added")
+    left = past / run.relative_to(store)
+    assert f"left out, because they are marked as carried from another store: {left}" in said.err
+
+
 def test_links_out_of_a_store_are_not_followed(tmp_path: Path) -> None:
     store, past = tmp_path / "store", tmp_path / "past"
     path = write(store, Made())
@@ -122,6 +160,15 @@ def test_links_out_of_a_store_are_not_followed(tmp_path: Path) -> None:
     carry(store, past, skipped.append)
     assert not (past / path.relative_to(store) / "verdict.json").exists()
     assert skipped == [path / "verdict.json"]
+    (tmp_path / "private").mkdir()
+    (tmp_path / "private" / "settings.json").write_text("secret")
+    (path.parent / "private").symlink_to(tmp_path / "private")
+    carry(store, past)
+    assert not (past / path.parent.name / "private").exists()
+    run = write(tmp_path / "elsewhere", Made())
+    (path.parent / "linked").symlink_to(run)
+    carry(store, past)
+    assert (past / path.parent.name / "linked" / "run.json").is_file()
 
 
 @pytest.mark.parametrize("inner", ["nights", "nights/20260101T000000Z", "found"])
@@ -159,7 +206,8 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     one_night(store, 0)
     assert main(["carry", str(store), f"--into={past}"]) == Exit.PASS
     assert "1 runs and 1 nights" in capsys.readouterr().out
-    assert main(["carry", str(store), f"--into={store / 'found' / 'x.json'}"]) == Exit.PASS
+    assert main(["carry", str(store), f"--into={store / 'found' / 'x.json'}"]) == Exit.USAGE
+    assert "one lies in the other" in capsys.readouterr().err
     (tmp_path / "file").touch()
     assert main(["carry", str(tmp_path / "file"), f"--into={past}"]) == Exit.USAGE
     assert main(["carry", str(store), f"--into={tmp_path / 'file'}"]) == Exit.USAGE

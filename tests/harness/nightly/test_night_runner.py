@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import json
+import os
 import re
 import shlex
 import signal
@@ -278,6 +280,82 @@ def test_a_resumed_night_runs_cells_of_the_matrix_and_asks_for_all_others(
     assert outcomes(results()) == ["pass"]
     begun(tmp_path / "store", [cell("pass")], "o")
     assert main([*resume, "--yes"]) == Exit.PASS, "there is no matrix at all, and the user agrees"
+
+
+def hostile(store: Path, **changes: object) -> Path:
+    """A night whose record was changed by someone."""
+    begun(store, [cell("pass")], "n")
+    record = store / "nights" / "n" / "night.json"
+    record.write_text(json.dumps({**json.loads(record.read_text()), **changes}))
+    return record.parent
+
+
+CELL = msgspec.to_builtins(cell("pass"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"night": "../../../victim"}, "lies in the folder of another"),
+        ({"night": "o"}, "lies in the folder of another"),
+        ({"cells": []}, "has no cells"),
+        ({"cells": [CELL, CELL]}, "two cells of one name"),
+        ({"cells": [{**CELL, "repeat": 0}]}, "repeat 0"),
+        ({"cells": [{**CELL, "repeat": 10**12}]}, "repeat 1000000000000"),
+        ({"cells": [{**CELL, "timeout": -1}]}, "timeout -1"),
+        ({"budget_seconds": -1}, "budget of -1 s"),
+    ],
+)
+def test_a_record_that_no_matrix_makes_is_not_gone_on_with(
+    tmp_path: Path, changes: dict[str, object], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store, victim = tmp_path / "a" / "store", tmp_path / "victim"
+    hostile(store, **changes)
+    victim.mkdir()
+    for name in ("lock", "reserve"):
+        (victim / name).write_text("precious")
+    for name in ([], ["--night=n"]):
+        assert main(["nightly", "--resume", f"--store={store}", "--budget=1s", "--yes", *name]) == Exit.USAGE
+        printed = capsys.readouterr().err
+        assert said in printed
+        assert len(printed.splitlines()) == 1
+    assert {one.name: one.read_text() for one in victim.iterdir()} == {"lock": "precious", "reserve": "precious"}
+
+
+@pytest.mark.parametrize("name", ["../../victim", "/tmp/victim", "..", "a/b", ""])
+def test_a_night_that_is_named_is_a_folder_of_the_store(
+    tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    (victim / "night.json").write_bytes((hostile(tmp_path / "store") / "night.json").read_bytes())
+    arguments = ["nightly", "--resume", f"--store={tmp_path / 'store'}", "--budget=1s", "--yes", f"--night={name}"]
+    assert main(arguments) == Exit.USAGE
+    assert "is no name for a folder" in capsys.readouterr().err
+    assert [one.name for one in victim.iterdir()] == ["night.json"]
+
+
+@pytest.mark.parametrize("name", ["lock", "reserve", "cells.jsonl", "logs/0001-pass.log"])
+@pytest.mark.parametrize("kind", ["link", "fifo"])
+def test_a_link_or_a_fifo_in_the_folder_of_a_night_is_named_and_nothing_is_written(
+    tmp_path: Path, name: str, kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store, target = tmp_path / "store", tmp_path / "target"
+    target.write_text("precious")
+    place = hostile(store) / name
+    place.parent.mkdir(exist_ok=True)
+    if kind == "link":
+        place.symlink_to(target)
+    else:
+        os.mkfifo(place)
+    assert main(["nightly", "--resume", f"--store={store}", "--budget=1s", "--yes"]) == Exit.USAGE
+    assert f"{place}: this is a" in capsys.readouterr().err
+    assert target.read_text() == "precious"
+
+
+def test_a_night_beside_one_with_a_fifo_goes_its_way(tmp_path: Path) -> None:
+    os.mkfifo(hostile(tmp_path / "store") / "cells.jsonl")
+    assert outcomes(performed(tmp_path / "store", [cell("pass")], "o")) == ["pass"]
 
 
 def test_a_night_has_a_name_of_its_own(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -85,6 +85,75 @@ def test_a_part_has_the_seeds_of_the_whole_night(tmp_path: Path) -> None:
         seeds.append(sorted((one.cell, one.seed) for path, _ in night_record.nights(store) for one in path.results()))
     assert seeds[0] == seeds[1]
     assert len(seeds[0]) == 4
+
+
+def damage_last(content: bytes) -> bytes:
+    return content[:-40]
+
+
+def damage_middle(content: bytes) -> bytes:
+    lines = content.splitlines(keepends=True)
+    lines[1] = lines[1][:-60] + b"\n"
+    return b"".join(lines)
+
+
+def overwrite_middle(content: bytes) -> bytes:
+    lines = content.splitlines(keepends=True)
+    lines[1] = bytes(len(lines[1]) - 1) + b"\n"
+    return b"".join(lines)
+
+
+def rename_cell(content: bytes) -> bytes:
+    return content.replace(b'{"cell":"b"', b'{"cell":"x"')
+
+
+def cut_a_whole_line(content: bytes) -> bytes:
+    return b"".join(content.splitlines(keepends=True)[:-1])
+
+
+@pytest.mark.parametrize(
+    ("names", "damage", "said"),
+    [
+        ("ab", damage_last, "n/cells.jsonl, line 2, of cell b: half a line"),
+        ("abc", damage_middle, "n/cells.jsonl, line 2, of cell b: damaged"),
+        ("abc", overwrite_middle, "n/cells.jsonl, line 2: damaged"),
+        ("abc", rename_cell, "n/cells.jsonl, line 2, of cell x: the night has no such cell"),
+        ("ab", cut_a_whole_line, "n/cells.jsonl, line 2: 2 attempts had ended, and 1 are recorded"),
+    ],
+    ids=["half", "middle", "overwritten", "renamed", "whole line"],
+)
+def test_a_lost_outcome_is_no_pass_and_its_line_is_named(
+    tmp_path: Path, names: str, damage: Callable[[bytes], bytes], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    performed(tmp_path, [cell("exit=1" if name == "b" else "pass", name=name) for name in names])
+    lines = tmp_path / "nights" / "n" / "cells.jsonl"
+    lines.write_bytes(damage(lines.read_bytes()))
+    capsys.readouterr()
+    assert main(["summary", str(tmp_path), f"--junit={tmp_path / 'junit.xml'}"]) == Exit.UNKNOWN
+    printed = capsys.readouterr().out
+    assert text(said) in printed
+    assert "for want of time: b" not in printed
+    found = of_night(tmp_path)
+    assert any(said in str(one) for one in found.lost)
+    assert any(said in error.get("message", "") for error in ET.parse(tmp_path / "junit.xml").findall(".//error"))
+    assert any(said in one for one in read(tmp_path, {}).problems)
+
+
+def test_a_failure_counts_beside_a_lost_outcome(tmp_path: Path) -> None:
+    performed(tmp_path, [cell("fail", "exit=1", name="a"), cell("pass", name="b")])
+    lines = tmp_path / "nights" / "n" / "cells.jsonl"
+    lines.write_bytes(damage_last(lines.read_bytes()))
+    found = of_night(tmp_path)
+    assert (found.verdict, [one.cell for one in found.lost]) == (Verdict.FAIL, ["b"])
+
+
+def test_half_a_line_whose_attempt_was_recorded_again_is_not_lost(tmp_path: Path) -> None:
+    performed(tmp_path, [cell("pass", name="a"), cell("pass", name="b")])
+    lines = tmp_path / "nights" / "n" / "cells.jsonl"
+    whole = lines.read_bytes()
+    lines.write_bytes(damage_last(whole) + b"\n" + whole.splitlines()[1] + b"\n")
+    found = of_night(tmp_path)
+    assert (found.verdict, found.lost) == (Verdict.PASS, ())
 
 
 def test_more_parts_than_cells_are_an_error(tmp_path: Path) -> None:

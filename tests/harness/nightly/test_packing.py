@@ -126,6 +126,26 @@ def test_a_damaged_part_is_named_and_nothing_is_lost(tmp_path: Path) -> None:
     assert len(parts(tmp_path)) == 2
 
 
+def test_who_waits_says_for_whom_and_gives_up_in_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(dataset, "SILENT", 0.0)
+    monkeypatch.setattr(dataset, "DATA_SET_LOCK", 0.4)
+    with held(tmp_path, alone=True):
+        for alone in (True, False):
+            with (
+                pytest.raises(
+                    DataSetError, match=rf"\.lock is held by process {os.getpid()}, and \d+ s were not enough"
+                ),
+                held(tmp_path, alone=alone),
+            ):
+                raise AssertionError("two have it")
+            assert capsys.readouterr().err.startswith(f"assay: waiting for process {os.getpid()}, which holds")
+    with held(tmp_path, alone=True):
+        pass
+    assert capsys.readouterr().err == ""
+
+
 def test_who_packs_waits_for_who_reads(tmp_path: Path) -> None:
     keep(tmp_path, FIRST, RUNS[0])
     with held(tmp_path, alone=False), held(tmp_path, alone=False):

@@ -251,6 +251,28 @@ def test_workers_end_their_runs_when_the_controller_is_asked(toy_project: pytest
     assert 1 <= len(runs) <= 2
 
 
+def test_a_second_signal_leaves_no_folder_of_the_workers(
+    toy_project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("xdist")
+    temporary = toy_project.path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    monkeypatch.setenv("XDG_STATE_HOME", str(toy_project.path / "state"))
+    twice = ASK_CONTROLLER.replace(
+        "    while not asked():", "        send(signal.SIGHUP, os.getppid())\n    while True:"
+    )
+    # The controller imports this file as its workers do.
+    with_conftest(
+        toy_project,
+        "from assay.harness.run import interrupt\ninterrupt.TOGETHER = 0.0\n" + twice.format(name="SIGTERM"),
+    )
+    at_operation(toy_project, "conftest.ask_controller()")
+    result = toy_project.runpytest_subprocess(*SIM, "--repeat=8", "-n2")
+    result.stderr.fnmatch_lines(["*a second signal, SIG*: ended at once; nothing is left behind*"])
+    assert not list(temporary.glob("assay-workers-*"))
+
+
 def test_a_worker_that_is_asked_itself_ends_the_session(toy_project: pytest.Pytester) -> None:
     pytest.importorskip("xdist")
     with_conftest(toy_project)

@@ -48,6 +48,26 @@ def test_a_name_is_a_single_path_component_whatever_the_id(test_id: str) -> None
     assert name == store.safe_name(test_id)
 
 
+@given(st.text(max_size=100), st.sets(st.text(max_size=300), max_size=40))
+def test_the_name_of_a_schedule_is_a_single_path_component_whatever_the_anomalies(
+    run: str, anomalies: set[str]
+) -> None:
+    name = store.schedule_name(run, anomalies)
+    assert "/" not in name
+    assert len(name.encode()) <= 255
+    assert name.endswith(".json")
+    assert not name.startswith(".")
+    assert name == store.schedule_name(run, sorted(anomalies))
+
+
+def test_the_name_of_a_schedule_says_what_it_is_of() -> None:
+    assert (
+        store.schedule_name("20260101T000000.000Z", {"lost-write", "gap"}) == "20260101T000000.000Z-gap+lost-write.json"
+    )
+    long = [f"anomaly-{number}" for number in range(40)]
+    assert store.schedule_name("r", long) != store.schedule_name("r", long[1:])
+
+
 @given(st.text(max_size=30), st.text(max_size=30))
 def test_ids_that_differ_in_replaced_characters_keep_apart(one: str, other: str) -> None:
     prefix = "a::t[ü"
@@ -171,7 +191,8 @@ def test_a_folder_that_is_no_run_of_ours_is_never_deleted(tmp_path: Path, conten
         (theirs / "run.json").write_text(content, errors="surrogateescape")
     assert store.collectable(tmp_path, keep=0, older_than=None, now=NOW) == []
     assert store.collectable(tmp_path, keep=0, older_than=timedelta(0), now=NOW + timedelta(days=9)) == []
-    assert store.foreign(tmp_path) == [tmp_path / "thesis"]
+    kept = (tmp_path / "thesis", f"no run.json of ours is at {tmp_path / 'thesis'}")
+    assert store.kept_by_gc(tmp_path) == [kept]
     store.delete([theirs])
     assert theirs.is_dir()
 
@@ -183,7 +204,7 @@ def test_a_foreign_folder_among_runs_is_named_and_does_not_count_as_a_newer_run(
     notes.mkdir()
     assert store.collectable(tmp_path, keep=1, older_than=None, now=NOW) == []
     assert store.collectable(tmp_path, keep=0, older_than=None, now=NOW) == [run.path]
-    assert store.foreign(tmp_path) == [notes]
+    assert store.kept_by_gc(tmp_path) == [(notes, f"no run.json of ours is at {notes}")]
 
 
 def test_a_run_of_a_test_is_not_taken_for_a_test_of_runs(tmp_path: Path) -> None:

@@ -252,7 +252,7 @@ def test_a_store_and_the_folder_of_a_test_stand_for_their_runs(
         said = capsys.readouterr()
         return [line.split()[1] for line in said.out.splitlines()[:-1]], said.err
 
-    assert check(store) == (list(map(str, runs)), f"assay: neither runs nor history folders, passed over: {died}\n")
+    assert check(store) == ([*map(str, runs), str(died)], "")
     assert check(store / "test_a") == (list(map(str, runs[:2])), "")
     spaced = store / "test c"
     (store / "test_b").rename(spaced)
@@ -261,7 +261,7 @@ def test_a_store_and_the_folder_of_a_test_stand_for_their_runs(
     assert ends.endswith(f"all that is said of one: assay check '{spaced / '1'}' --plugin=helpers.extension")
     spaced.rename(store / "test_b")
     each, _ = check(*sorted(store.iterdir()))
-    assert sorted(each) == sorted([str(store / "latest"), *map(str, runs[:2])])
+    assert sorted(each) == sorted([str(store / "latest"), *map(str, runs[:2]), str(died)])
     assert main(["check", str(store), "--model=kv"]) == Exit.USAGE
     assert f"--model is for one history, and {store} is a folder of runs" in capsys.readouterr().err
 

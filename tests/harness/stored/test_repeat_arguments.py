@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import shlex
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -107,6 +109,67 @@ def test_a_test_that_is_not_of_this_project_is_refused(project: Path, test: str,
     info = store.read_run(run)
     assert info is not None
     with pytest.raises(HistoryError, match=said):
+        find_test(run, info)
+
+
+def linked_store(project: Path, run: Path) -> str:
+    """A link of the project leads to the store that the run lies in."""
+    (run / "evil.py").write_text("")
+    (project / "link").symlink_to(project / "store")
+    return f"link/{run.parent.name}/{run.name}/evil.py"
+
+
+def linked_foreign_store(project: Path, run: Path) -> str:
+    (place := project.parent / "foreign" / "t" / "r").mkdir(parents=True)
+    (place / "evil.py").write_text("")
+    (project / "link").symlink_to(project.parent / "foreign")
+    return "link/t/r/evil.py"
+
+
+def other_store(project: Path, run: Path) -> str:
+    (place := project / "other" / "t" / "r").mkdir(parents=True)
+    (place / "run.json").write_text("{}")
+    (place / "evil.py").write_text("")
+    return "other/t/r/evil.py"
+
+
+def root_of_another_store(project: Path, run: Path) -> str:
+    (project / "other").mkdir()
+    (project / "other" / "latest").symlink_to("gone")
+    (project / "other" / "evil.py").write_text("")
+    return "other/evil.py"
+
+
+def linked_file(project: Path, run: Path) -> str:
+    (run / "evil.py").write_text("")
+    (project / "tests" / "test_link.py").symlink_to(run / "evil.py")
+    return "tests/test_link.py"
+
+
+@pytest.mark.parametrize("place", [linked_store, linked_foreign_store, other_store, root_of_another_store, linked_file])
+def test_a_test_that_a_link_takes_among_stored_runs_is_refused(
+    project: Path, place: Callable[[Path, Path], str]
+) -> None:
+    run = stored(project)
+    test = f"{place(project, run)}::test_it"
+    shutil.rmtree(run)
+    run = stored(project, test)
+    if not (project / test.partition("::")[0]).exists():
+        (run / "evil.py").write_text("")
+    info = store.read_run(run)
+    assert info is not None
+    with pytest.raises(HistoryError, match=r"among stored runs|outside of this project"):
+        find_test(run, info)
+
+
+def test_a_store_that_is_named_by_a_link_is_a_store_all_the_same(project: Path) -> None:
+    stored(project, "store/evil.py::test_it")
+    (project / "store" / "evil.py").write_text("")
+    (project / "link").symlink_to(project / "store")
+    run = project / "link" / "t" / "20260101T000000.000Z"
+    info = store.read_run(run)
+    assert info is not None
+    with pytest.raises(HistoryError, match="among stored runs"):
         find_test(run, info)
 
 

@@ -70,6 +70,21 @@ def test_a_second_process_is_refused_with_the_holder_named_and_changes_nothing(f
     assert state(folder) == before
 
 
+@pytest.mark.parametrize("kind", ["symbolic link", "FIFO", "link to nowhere"])
+def test_a_lock_that_is_no_regular_file_is_refused_and_nothing_is_written(folder: Path, kind: str) -> None:
+    target, lock = folder / "target", folder / "data" / ".lock"
+    if kind == "FIFO":
+        os.mkfifo(lock)
+    else:
+        lock.symlink_to(target)
+    if kind == "symbolic link":
+        target.write_text("precious")
+    with pytest.raises(OSError, match=r"a lock is a regular file.*\.lock"):
+        LocalStorage(str(folder)).lock("data/.lock")
+    assert target.exists() is (kind == "symbolic link")
+    assert kind != "symbolic link" or target.read_text() == "precious"
+
+
 def test_a_killed_process_releases_the_lock(folder: Path, holder: Holder) -> None:
     holder.end()
     LocalStorage(str(folder)).lock("data/.lock")
