@@ -17,10 +17,10 @@ from assay.harness.cli.main import main
 from assay.harness.run import store
 
 from helpers.morning_store import Made, write
+from helpers.stored_runs import FIXTURES
 
-FIXTURES = Path(__file__).parents[2] / "fixtures"
 PASSED = FIXTURES / "format_4" / "log-pass-strict"
-FAILED = FIXTURES / "format_3" / "log-lost-write"
+FAILED = FIXTURES / "format_7" / "log-lost-write-3"
 TIMES = ("20260101T000000.000Z", "20260102T000000.000Z")
 
 
