@@ -10,8 +10,8 @@ from assay.harness.cli.command import Exit, InputError, confirmed, count, note, 
 
 DESCRIPTION: Final = """\
 Deletes old runs: folders STORE/TEST/RUN that have a readable run.json of ours. Every other folder is named and kept,
-and so is a run with a FIFO, a socket, a device or a link to a folder elsewhere in it.
-The newest runs of each test, those that latest links point at, and those still going on are kept, too.
+and so is a run that contains a FIFO, a socket, a device or a link to a folder elsewhere.
+The newest runs of each test, the targets of latest links, and running runs are kept as well.
 """
 EPILOG: Final = """\
 exit codes: 0 done, or nothing to do; 2 nothing was deleted, because it was not confirmed; 64 wrong usage
@@ -24,7 +24,7 @@ def add(commands: Any) -> None:
     parser.add_argument("store", nargs="?", type=Path, default=Path("store"), metavar="STORE", help="default: store")
     parser.add_argument("--keep", type=count, default=10, metavar="N", help="newest runs to keep of each test (10)")
     parser.add_argument("--older-than", type=count, metavar="DAYS", help="only runs that began longer ago")
-    parser.add_argument("--dry-run", action="store_true", help="only list what would go")
+    parser.add_argument("--dry-run", action="store_true", help="only list the runs that would be deleted")
     yes_option(parser)
     parser.set_defaults(run=run)
 

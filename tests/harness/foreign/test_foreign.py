@@ -369,7 +369,7 @@ def test_a_pipe_is_not_looked_at_before_it_is_read(tmp_path: Path) -> None:
         file.write(f"{CALL}}}".encode())
         file.close()
         pipe = Path(f"/dev/fd/{reading}")
-        with pytest.raises(MalformedError, match=r"no regular file, .* say which it is with --format=edn"):
+        with pytest.raises(MalformedError, match=r"no regular file, .* name the format with --format=edn"):
             recognise(pipe)
         assert read(pipe, Format.EDN, MODEL).ops.num_rows == 1
 
