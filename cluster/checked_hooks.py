@@ -1,6 +1,6 @@
-"""What a user's system is asked for before its processes serve: an error of theirs names the method and the node.
+"""Calls the methods of a user's system and turns their errors into errors that name the method and the node.
 
-Such an error is a slip in the user's own code, and they see it without a traceback through this project.
+Such an error is a mistake in the user's own code, so they see it without a traceback through this project.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from assay.cluster.system import (
 )
 
 NO_REQUESTS: Final = (Signals.SIGKILL, Signals.SIGSTOP, Signals.SIGCONT)
-"""Signals that no process ends by itself for."""
+"""Signals that a process does not handle as a request to end."""
 
 
 @contextmanager
 def asked(method: str, node: Node | None = None) -> Iterator[None]:
-    """Whatever a method of the system raises becomes a :class:`DeploymentError` that names it; ``NodeError`` stays."""
+    """Turns any error of a system's method into a :class:`DeploymentError` that names it; ``NodeError`` passes."""
     try:
         yield
     except (NodeError, DeploymentError):
@@ -37,7 +37,7 @@ def asked(method: str, node: Node | None = None) -> Iterator[None]:
 
 
 def command(system: System, node: Node) -> list[str]:
-    """The command of a node's process. Raises :class:`DeploymentError`."""
+    """Returns the command of a node's process. Raises :class:`DeploymentError`."""
     with asked("argv", node):
         found = system.argv(node)
     if not is_command(found):
@@ -46,33 +46,33 @@ def command(system: System, node: Node) -> list[str]:
 
 
 def is_command(argv: object) -> bool:
-    """A list of text that is not empty?"""
+    """Returns whether ``argv`` is a non-empty list of text."""
     return isinstance(argv, Sequence) and not isinstance(argv, str) and bool(argv) and all(map(_is_text, argv))
 
 
 def stop_signal(system: System, role: str) -> Signals:
-    """By which a node's main process is asked to end. Raises :class:`DeploymentError`."""
+    """Returns the signal that asks a node's main process to end. Raises :class:`DeploymentError`."""
     if role in (ZOOKEEPER_ROLE, CLIENT_ROLE) or not isinstance(system, SupportsStopSignal):
         return Signals.SIGTERM
     with asked("stop_signal"):
         found = system.stop_signal(role)
     if not isinstance(found, Signals) or found in NO_REQUESTS:
         raise DeploymentError(
-            f"stop_signal({role!r}) returned {found!r}: it takes a signal for which a process ends by itself, such as "
+            f"stop_signal({role!r}) returned {found!r}: it takes a signal that asks a process to end, such as "
             "signal.SIGINT"
         )
     return found
 
 
 def provided(system: System, node: Node, cluster: Cluster) -> Mapping[str, bytes]:
-    """The files of a node. Raises :class:`DeploymentError`."""
+    """Returns the files of a node. Raises :class:`DeploymentError`."""
     with asked("files", node):
         found = system.files(node, cluster)
     if not isinstance(found, Mapping):
         raise DeploymentError(f"{_called('files', node)} returned {found!r}: it takes a dict from path to bytes")
     for path, data in found.items():
         if not _is_text(path) or not path.startswith("/"):
-            raise DeploymentError(f"{_called('files', node)}: {path!r} is no absolute path")
+            raise DeploymentError(f"{_called('files', node)}: {path!r} is not an absolute path")
         if not isinstance(data, bytes | bytearray):
             raise DeploymentError(
                 f"{_called('files', node)} has {type(data).__name__} for {path}: it takes bytes, such as text.encode()"
@@ -81,10 +81,10 @@ def provided(system: System, node: Node, cluster: Cluster) -> Mapping[str, bytes
 
 
 def written(system: System, node: Node) -> list[str]:
-    """The paths that a process writes: its data's folder (with a ``/`` at the end) and its logs.
+    """Returns the paths that a process writes: its data folder (with a ``/`` at the end) and its logs.
 
-    Before each start the folders are made where they are missing; a user that is not root gets them.
-    Raises :class:`DeploymentError`.
+    Missing folders are created before each start, and are given to the process's user if that is not root. Raises
+    :class:`DeploymentError`.
     """
     events = system.event_log(node)
     data = (
@@ -93,7 +93,8 @@ def written(system: System, node: Node) -> list[str]:
         else []
     )
     logs = [*([] if events is None else [events]), *_logs(system, node)]
-    return [*data, *(log for log in logs if not log.startswith(tuple(data)))]  # in there it makes what it needs
+    # the process itself creates what it needs inside its data folder
+    return [*data, *(log for log in logs if not log.startswith(tuple(data)))]
 
 
 def _logs(system: System, node: Node) -> Sequence[str]:
@@ -105,11 +106,11 @@ def _logs(system: System, node: Node) -> Sequence[str]:
 
 
 def _data_folder(system: SupportsDataFolder, node: Node) -> str:
-    """In the one form in which a node's kernel names it, too: by that a mount and the files in there are known."""
+    """Returns the folder in normal form. The kernel uses that form in mounts and paths, which are compared with it."""
     found = system.data_folder(node)
     if not _is_text(found) or found == "/" or "/" + posixpath.normpath(found).lstrip("/") != found:
         raise DeploymentError(
-            f"{_called('data_folder', node)} returned {found!r}: it takes an absolute path in its plain form, such as "
+            f"{_called('data_folder', node)} returned {found!r}: it takes a normalized absolute path, such as "
             "/var/lib/mine"
         )
     return found

@@ -1,4 +1,4 @@
-"""Commands that a system, a fault or a workload of the user's runs on a node."""
+"""Commands that a user's system, fault or workload runs on a node."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Protocol
 
 @dataclass(frozen=True)
 class CommandResult:
-    """How a command on a node ended: its exit status, standard output and standard error."""
+    """Exit status, standard output and standard error of a command on a node."""
 
     status: int
     output: str
@@ -28,10 +28,10 @@ class SupportsCommands(Protocol):
         changes: bool = False,
         undo: str | Sequence[str] | None = None,
     ) -> CommandResult:
-        """Runs a command as root: text for the shell, or a program with its arguments. Any exit status is an answer.
+        """Runs a command as root: text for the shell, or a program with its arguments. Any exit status is a result.
 
-        ``changes``: the command changes something, and the run's logs list it. ``undo``: the command that takes the
-        change back, noted before the change. It runs when the cluster is closed, or by ``assay heal``, and must do no
-        harm where there is nothing to take back. ``NodeError`` after ``timeout`` seconds, and in the simulation, which
-        has no programs.
+        ``changes``: the command changes something, and the run's logs list it. ``undo``: the command that reverts the
+        change, noted before the change. It runs when the cluster is closed, or by ``assay heal``, and must do no harm
+        if there is nothing to revert. Raises ``NodeError`` after ``timeout`` seconds, and in the simulation, which has
+        no programs.
         """

@@ -1,6 +1,7 @@
 """Brings a system up on a cluster whose nodes exist: role by role, each ready before the next, then its set-up.
 
-The same in every world; what ready means is the system's to say, and for ZooKeeper ``assay.cluster.zookeeper``'s.
+It is the same in every kind of cluster. The system decides when a node is ready; for ZooKeeper,
+``assay.cluster.zookeeper`` does.
 """
 
 import asyncio
@@ -14,14 +15,14 @@ from assay.cluster.node import Cluster, Node, NodeError, ProcessState, SupportsP
 from assay.cluster.system import ZOOKEEPER_ROLE, DeploymentError, System
 
 MISTAKES = (AttributeError, ImportError, NameError)
-"""Errors of code, which no later answer of a node mends."""
+"""Errors in the user's code. No later answer of a node can repair them."""
 POLL = 0.1
-"""Seconds between two questions."""
+"""Seconds between two readiness checks."""
 
 
 @dataclass(frozen=True)
 class _Waiting:
-    """Until when nodes are waited for, on the loop's clock; ``patience``: how long that is, in seconds."""
+    """Deadline for readiness, on the loop's clock; ``patience``: its length in seconds."""
 
     end: float
     patience: float
@@ -31,7 +32,7 @@ class _Waiting:
 async def start_system(system: System, cluster: Cluster, deadline: float, progress: Callable[[str], None]) -> None:
     """Starts every node of the system's roles, in their order, and sets the system up.
 
-    ``deadline``: seconds for all of it. ``progress`` is called for each role. Raises :class:`DeploymentError`.
+    ``deadline``: seconds for everything. ``progress`` is called for each role. Raises :class:`DeploymentError`.
     """
     end = asyncio.get_running_loop().time() + deadline
     waiting = _Waiting(end, deadline, progress)
@@ -77,7 +78,7 @@ async def _until_ready(system: System, cluster: Cluster, waiting: _Waiting, node
             raise
         except MISTAKES as error:
             raise DeploymentError(f"ready() of {node.name} raised {type(error).__name__}: {error}") from error
-        except Exception as error:  # noqa: BLE001 - half of an answer may break the user's parser; asked again, and said
+        except Exception as error:  # noqa: BLE001 - an incomplete answer may break the user's parser: report, then ask again
             if cause is None or str(cause) != str(error):
                 waiting.progress(f"ready() of {node.name} raised {type(error).__name__}: {error}; it is asked again")
             seen, cause = f"ready() raised {type(error).__name__}: {error}", error
@@ -97,7 +98,7 @@ async def _ready(system: System, node: Node) -> bool:
 
 
 def _ended(cluster: Cluster, node: Node) -> DeploymentError:
-    """Of a process that is dead: what a simulated node knows of its end; a real one's is in its log."""
+    """Returns the error for a dead process. A simulated node adds its traceback; a real one's is in its log."""
     crash = next((crash for crash in reversed(getattr(cluster, "crashes", ())) if crash.node == node.name), None)
     if crash is not None and isinstance(crash.error, DeploymentError):
         return crash.error

@@ -1,7 +1,7 @@
-"""What this machine can do, and what to install for the rest. Nothing is installed or built here, and nothing stays.
+"""Finds out what this machine can do, and what to install for the rest. It installs, builds and leaves nothing.
 
-Rendering is the ``assay doctor`` command's. A finding that is not ``good`` and not ``required`` costs a feature, which
-its ``enables`` names; the simulation needs none of them.
+The ``assay doctor`` command renders the findings. A finding that is not ``good`` and not ``required`` disables the
+feature in its ``enables``. The simulation needs none of these features.
 """
 
 import os
@@ -21,13 +21,13 @@ from assay.cluster.ssh import power
 
 GIB = 2**30
 DISK_NEEDED = 3 * GIB
-"""The image (0.5 GiB), what building it takes, and some runs."""
+"""The image (0.5 GiB), its build, and some runs."""
 MEMORY_NEEDED = 2 * GIB
 """Three brokers, a ZooKeeper, the harness and its checkers."""
 
 
 def diagnose() -> list[Finding]:
-    """In the order in which to repair. Takes some seconds: two checks start a container."""
+    """Returns the findings in the order in which to repair them. Takes some seconds: two checks start a container."""
     findings = [_python(), _root(), _memory(), _disk(), _engine()]
     if findings[-1].good:
         findings += [_image(), _iptables(), _power_loss(), _preloads()]
@@ -35,7 +35,10 @@ def diagnose() -> list[Finding]:
 
 
 def engine_available() -> bool:
-    """Can a Docker cluster be had: an engine answers, and the node image is there or can be built. Within seconds."""
+    """Returns within seconds whether a Docker cluster can start.
+
+    It needs an engine that answers, and a node image that exists or can be built.
+    """
     try:
         return answers() and image.can_build()
     except ImageError:
@@ -62,7 +65,7 @@ def _memory() -> Finding:
 
 
 def _mem_available() -> int:
-    """Bytes, as the kernel estimates them: free memory and what caches would give back."""
+    """Returns the kernel's estimate in bytes: free memory and reclaimable caches."""
     lines = Path("/proc/meminfo").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
 
@@ -106,7 +109,7 @@ def _image() -> Finding:
 
 
 def _iptables() -> Finding:
-    """In a container of the node image, where it matters: the host's own iptables says nothing about that."""
+    """Checks iptables inside a container of the node image, because the host's own iptables proves nothing about it."""
     enables = "partition and every other fault of the network"
     try:
         if not image.exists():
@@ -128,7 +131,7 @@ def _iptables() -> Finding:
 
 
 def _power_loss() -> Finding:
-    """Cuts the power of a disk, in a container of the node image: what was fsynced must be there, the rest gone."""
+    """Cuts the power of a disk in a container of the node image: only fsynced data may survive."""
     name, enables = "power loss in a node", "--nemesis=power-loss with --cluster=docker; the simulation's needs nothing"
     try:
         if not image.exists():
@@ -143,7 +146,7 @@ def _power_loss() -> Finding:
 
 
 def _cut_power() -> None:
-    """Raises ``OSError`` or :class:`EngineError`. What is left by a crash the next session sweeps away."""
+    """Raises ``OSError`` or :class:`EngineError`. After a crash, the next session's sweep removes the image."""
     path = disk.image_path(state_folder(), owner.current(), "doctor", "disk")
     try:
         device = disk.make(path)
@@ -204,5 +207,5 @@ def _first_line(error: Exception) -> str:
 
 
 def _last_line(error: Exception) -> str:
-    """Of what a container printed; before it the engine quotes the whole command."""
+    """Returns the end of a container's output. The engine quotes the whole command before it."""
     return str(error).strip().rpartition("\n")[2][-300:]

@@ -1,11 +1,14 @@
-"""One thing that was looked at on a machine, and what to do about it."""
+"""Result of one check of ``assay doctor``."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Finding:
-    """``remedy`` is empty when ``good``. One that is not ``good`` and not ``required`` costs what ``enables`` names."""
+    """An examined property of a machine, and how to fix it.
+
+    ``remedy`` is empty if ``good``. A bad finding that is not ``required`` only disables what ``enables`` names.
+    """
 
     name: str
     good: bool

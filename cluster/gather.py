@@ -1,4 +1,4 @@
-"""Steps side by side, of which none is left under way when one has failed."""
+"""Runs steps concurrently and leaves none running after a failure."""
 
 import asyncio
 from collections.abc import Awaitable, Iterable
@@ -8,7 +8,10 @@ T = TypeVar("T")
 
 
 async def all_of(calls: Iterable[Awaitable[T]]) -> list[T]:
-    """All of them to their ends, then the first error: nothing of a failed start may still go on when it is undone."""
+    """Awaits all calls to their end, then raises the first error.
+
+    No step of a failed start may still run when the start is undone.
+    """
     results = await asyncio.gather(*calls, return_exceptions=True)
     done: list[T] = []
     for result in results:

@@ -1,7 +1,4 @@
-"""What a system may let be seen of itself: at rest, at the instant of an acknowledgement, at each event of a log.
-
-Protocols that a system satisfies in addition to ``System``, as it likes.
-"""
+"""Optional protocols by which a system shows its state: at rest, at an acknowledgement, and at each logged event."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
@@ -9,62 +6,71 @@ from typing import Any, Protocol, runtime_checkable
 from assay.cluster.node import Cluster
 
 SeenAtRest = Mapping[str, Any]
-"""One thing that was seen of a system at rest: a row of the history's data set ``looks``, column to value, with
-``what`` it is; ``look``, ``time`` and ``ended`` are added. ``zxid`` distinguishes one life of it from another.
+"""An observation of a system at rest: a row of the history's data set ``looks``, column to value.
+
+``what`` names the observed object. ``look``, ``time`` and ``ended`` are added. ``zxid`` distinguishes two incarnations.
 """
 
 
 @runtime_checkable
 class SupportsSnapshots(Protocol):
-    """A system that can be looked at once it is at rest: has everything that was begun come to its end?"""
+    """A system whose state can be read at rest, to see whether everything that was begun has come to its end."""
 
     async def look(self, cluster: Cluster, runtime: Any) -> Sequence[SeenAtRest]:
-        """Everything there is, or ``OSError``; ``runtime`` is a client's."""
+        """Returns the complete state, or raises ``OSError``. ``runtime`` is a client's runtime."""
         ...
 
     def unsettled(self, seen: Sequence[SeenAtRest], wall_ms: int) -> int:
-        """How much of that has not come to its end; ``wall_ms``: milliseconds since 1970. 0 ends the looking."""
+        """Returns how many of the rows have not come to their end; 0 ends the looks.
+
+        ``wall_ms``: milliseconds since 1970.
+        """
         ...
 
 
 class Inspector(Protocol):
-    """Sees what the servers have at this very instant, without asking them."""
+    """Reads the servers' state at this very instant, without requests to them."""
 
     def acknowledged(self, key: str, position: int) -> Sequence[SeenAtRest]:
-        """What contradicts that a send to a partition was acknowledged, up to this offset, just now."""
+        """Returns everything that contradicts the acknowledgement of a send, up to this offset, that just happened."""
 
     def looked_at(self) -> Sequence[SeenAtRest]:
-        """How much was, so that it is known that nothing was found rather than looked for."""
+        """Returns how much was examined, so that "nothing found" can be told apart from "nothing examined"."""
 
 
 @runtime_checkable
 class SupportsInspection(Protocol):
-    """A system whose servers can be seen into."""
+    """A system whose servers can be inspected at an instant."""
 
     def inspector(self, cluster: Cluster) -> Inspector | None:
-        """None where the cluster's nodes cannot be seen into at an instant: anywhere but in the simulation."""
+        """Returns None if the cluster's nodes cannot be inspected at an instant. Only simulated nodes can."""
 
 
 class Invariants(Protocol):
-    """Looks at each event as it is written, and at whatever can be seen at that instant: does all hold that must?"""
+    """Checks the system's invariants at each event, on everything that is visible at that instant."""
 
     def event(self, node: str, line: str) -> Sequence[SeenAtRest]:
-        """What does not, now that a node has written this line into its event log: rows with the name of the
-        ``invariant``, a sentence (``claim``) and what it is about. It may neither change nor await anything.
+        """Returns the invariants violated now that ``node`` has written ``line`` into its event log.
+
+        Each row has the name of the ``invariant``, a sentence (``claim``) and its subject. The method may neither
+        change nor await anything.
         """
 
     def acknowledged(self, key: str, position: int, found: Sequence[SeenAtRest]) -> Sequence[SeenAtRest]:
-        """The same, now that a client has learned that its send to a partition was acknowledged, up to this offset;
-        ``found``: by the system's :class:`Inspector`.
+        """Returns the invariants violated now that a client has received an acknowledgement up to this offset.
+
+        ``found``: the rows of the system's :class:`Inspector`.
         """
 
     def asserted(self) -> Mapping[str, int]:
-        """How often each was looked at, by name."""
+        """Returns how often each invariant was checked, by name."""
 
 
 @runtime_checkable
 class SupportsInvariants(Protocol):
-    """A system that says what must hold at every instant."""
+    """A system that declares what must hold at every instant."""
 
     def invariants(self, cluster: Cluster) -> Invariants | None:
-        """Of one run. None where nothing can be seen at an instant: anywhere but in the simulation."""
+        """Returns the invariants of one run; None outside the simulation, because only there state is visible at an
+        instant.
+        """

@@ -1,8 +1,8 @@
-"""The undo journal: how to take back what a run does to machines, written down before it is done.
+"""Undo journal: how to revert each change to machines, written before the change is made.
 
-One file per run, JSON lines, each fsynced before the deed: an ``undo`` entry says how, a ``done`` entry that it has
-been undone. Replay (``cluster/leftovers.py``) goes backwards over what is not done, and every action may be repeated,
-so a crash at any point, replay included, costs nothing.
+There is one file per run with JSON lines. Each line is fsynced before the action that it undoes. An ``undo`` entry says
+how to undo it, and a ``done`` entry that it has been undone. Replay (``cluster/leftovers.py``) goes backwards over the
+entries that are not done. Every action may be repeated, so a crash at any point, even during replay, is harmless.
 """
 
 import os
@@ -35,13 +35,13 @@ class RunInContainer(msgspec.Struct, frozen=True, tag="run-in-container"):
 
 
 class Unpause(msgspec.Struct, frozen=True, tag="unpause"):
-    """A container that was frozen; void once it is gone."""
+    """Unpauses a frozen container; void once it is gone."""
 
     container: str
 
 
 class RunOnHost(msgspec.Struct, frozen=True, tag="run-on-host"):
-    """Undoes something on a machine of the user's own. ``what``: in words, if it is more than its command."""
+    """Undoes something on a user's machine. ``what``: a description, if the command does not say enough."""
 
     host: Reach
     argv: tuple[str, ...]
@@ -49,13 +49,13 @@ class RunOnHost(msgspec.Struct, frozen=True, tag="run-on-host"):
 
 
 class RemoveFile(msgspec.Struct, frozen=True, tag="remove-file"):
-    """On the harness's own machine."""
+    """Removes a file on the harness's own machine."""
 
     path: str
 
 
 class RemoveDisk(msgspec.Struct, frozen=True, tag="remove-disk"):
-    """The image of a node's disk, and its loop device; after the container that has it."""
+    """Removes the image of a node's disk and its loop device, after the container that uses it."""
 
     image: str
 
@@ -64,7 +64,7 @@ Action = RemoveContainer | RemoveNetwork | RunInContainer | RunOnHost | Unpause 
 
 
 class Header(msgspec.Struct, frozen=True, tag="journal"):
-    """The first line. ``machine``: as of :func:`assay.cluster.owner.machine`."""
+    """The first line. ``machine``: see :func:`assay.cluster.owner.machine`."""
 
     owner: str
     run_id: str
@@ -81,18 +81,18 @@ class Done(msgspec.Struct, frozen=True, tag="done"):
 
 
 class Kept(msgspec.Struct, frozen=True, tag="kept"):
-    """The user wants to look at the cluster: a later session's sweep leaves it, ``assay heal`` does not."""
+    """Marks a cluster that the user wants to look at. Sweeps of later sessions leave it, ``assay heal`` does not."""
 
 
 _LINE = msgspec.json.Decoder(Header | Undo | Done | Kept)
 
 
 class JournalError(Exception):
-    """A journal cannot be read; the message names the file."""
+    """A journal cannot be read. The message names the file."""
 
 
 class Journal:
-    """The journal of a run that goes on. Thread-safe."""
+    """The journal of a running run. Thread-safe."""
 
     def __init__(self, state: Path, run_id: str, mine: owner.Owner | None = None) -> None:
         mine = mine or owner.current()
@@ -107,7 +107,10 @@ class Journal:
         _fsync_folder(folder)
 
     def append(self, action: Action) -> int:
-        """Durable when it returns: call it *before* what ``action`` undoes. The number is for :meth:`done`."""
+        """Writes an action durably.
+
+        Call it *before* the change that ``action`` undoes. The number is for :meth:`done`.
+        """
         with self._lock:
             entry = self._next
             self._next += 1
@@ -119,12 +122,12 @@ class Journal:
             self._write(Done(entry))
 
     def keep(self) -> None:
-        """From now on :func:`sweep` passes this run by; :func:`heal` removes it once its owner is gone."""
+        """Makes :func:`sweep` skip this run from now on. :func:`heal` removes it once its owner is gone."""
         with self._lock:
             self._write(Kept())
 
     def close(self, *, finished: bool) -> None:
-        """``finished``: all is undone, the file goes. Idempotent."""
+        """Closes the journal. ``finished``: everything is undone, so the file is deleted. Idempotent."""
         with self._lock:
             if self._closed:
                 return
@@ -142,13 +145,14 @@ class Journal:
                 rest = rest[os.write(self._file, rest) :]
             os.fsync(self._file)
         except OSError:
-            os.ftruncate(self._file, end)  # the next line would follow half of this one, and none could be read
+            # otherwise the next line would follow half of this one, and neither could be read
+            os.ftruncate(self._file, end)
             raise
 
 
 @dataclass(frozen=True)
 class Pending:
-    """A journal as read back: what is still to be undone, the latest deed first."""
+    """A journal as read from disk: the actions not yet undone, the latest first."""
 
     path: Path
     owner: owner.Owner
@@ -158,19 +162,25 @@ class Pending:
     machine: str = ""
 
     def elsewhere(self) -> bool:
-        """Another machine's, which shares this folder: whether its owner lives cannot be known from here."""
+        """Returns whether the journal is of another machine that shares this folder.
+
+        Its owner cannot be judged here.
+        """
         here = owner.machine()
         return bool(here and self.machine) and here != self.machine
 
 
 def state_folder() -> Path:
-    """Where this user's journals and locks are: ``$XDG_STATE_HOME/assay``, else ``~/.local/state/assay``."""
+    """Returns this user's folder for journals and locks: ``$XDG_STATE_HOME/assay``, else ``~/.local/state/assay``."""
     base = os.environ.get("XDG_STATE_HOME")
     return (Path(base) if base else Path.home() / ".local" / "state") / "assay"
 
 
 def read(path: Path) -> Pending:
-    """A last line cut short by a crash counts as unwritten: its deed was not begun. Raises :class:`JournalError`."""
+    """Returns a journal. Raises :class:`JournalError`.
+
+    A last line that a crash cut short is ignored, because its action was not begun.
+    """
     *lines, _cut = path.read_bytes().split(b"\n")
     header: Header | None = None
     actions: dict[int, Action] = {}
@@ -189,7 +199,7 @@ def read(path: Path) -> Pending:
         else:
             kept = True
     if header is None:
-        # Not even the first line was written, hence nothing was done; the name still says whose it is.
+        # Without the first line nothing was done. The file name still tells the owner.
         return Pending(path, owner.parse(".".join(path.name.split(".")[:4])), "?", ())
     return Pending(
         path, owner.parse(header.owner), header.run_id, tuple(reversed(actions.items())), kept, header.machine
@@ -197,21 +207,21 @@ def read(path: Path) -> Pending:
 
 
 def pending(state: Path) -> tuple[list[Pending], list[str]]:
-    """Every journal there is, by name; and what is wrong with those that cannot be read."""
+    """Returns every journal, by name, and the errors of those that cannot be read."""
     found: list[Pending] = []
     broken: list[str] = []
     for path in sorted((state / JOURNALS).glob("*.jsonl"), key=lambda path: path.name):
         try:
             found.append(read(path))
         except FileNotFoundError:
-            continue  # that run has just ended
+            continue  # its run has just ended
         except (JournalError, ValueError) as error:
             broken.append(f"{path}: left alone: {error}")
     return found, broken
 
 
 def outstanding(state: Path, mine: owner.Owner) -> list[str]:
-    """Describes what a process has made and not taken away. A fault inside a container that is listed goes with it."""
+    """Describes what a process has created and not removed. Faults in a listed container are omitted."""
     found, _ = pending(state)
     actions = [action for journal in found if journal.owner == mine for _, action in journal.actions]
     gone = {action.name for action in actions if isinstance(action, RemoveContainer)}

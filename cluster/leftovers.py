@@ -1,9 +1,8 @@
-"""Taking back what runs have left: replay of undo journals, and removal of containers and networks of dead owners.
+"""Undoes what runs have left behind: replays undo journals, and removes containers and networks of dead owners.
 
-Called at a session's start (:func:`sweep`) and by ``assay heal`` (:func:`heal`); a run's own end does the same for its
-own journal (``DockerCluster.close``). Containers and networks carry their owner as a label as well, images of disks in
-their names, so they are found even if the journal is lost. What others made has no such label and is never
-touched.
+:func:`sweep` runs at a session's start and :func:`heal` by ``assay heal``. A run's own end replays its own journal
+(``DockerCluster.close``). Containers and networks carry their owner as a label, and disk images in their names, so they
+are found even if the journal is lost. Containers and networks without that label are never touched.
 """
 
 from collections.abc import Callable
@@ -37,19 +36,22 @@ __all__ = ["Report", "heal", "state_folder", "sweep"]
 
 @dataclass
 class Report:
-    """What a sweep did: a line each. ``failed`` stays in its journal and is tried again next time."""
+    """Log of a sweep, one line per action. A journal with a ``failed`` action is kept and tried again next time."""
 
     undone: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
 
 
 def sweep(state: Path | None = None) -> Report:
-    """Removes what dead owners have left, unless it was kept on purpose. Needs no engine when there is nothing."""
+    """Undoes what dead owners have left, unless it was kept on purpose. Needs no engine if there is nothing to undo."""
     return _heal(state, _dead)
 
 
 def heal(everything: bool = False, state: Path | None = None) -> Report:
-    """As :func:`sweep`, plus what was kept and what this very process has left; ``everything``: live sessions', too."""
+    """Does the same as :func:`sweep`, for kept runs and this process's own runs too.
+
+    ``everything`` adds live sessions.
+    """
     mine = owner.current()
     return _heal(
         state,
@@ -74,7 +76,7 @@ def _heal(
     for journal in [one for one in journals if _of_hosts(one)]:
         journals.remove(journal)
         with locked((state or state_folder()) / "hosts.lock"):
-            if journal.path.exists():  # or another session has done it meanwhile
+            if journal.path.exists():  # Another session may have replayed it meanwhile.
                 _replay(partial(_on_host, Undoing()), journal, report)
     if not docker_engine.answers():
         for journal in journals:
@@ -93,12 +95,15 @@ def _heal(
 
 
 def _dead(one: owner.Owner, running: bool) -> bool:
-    """What runs although its owner is of another boot is some other machine's on the same engine: hands off."""
+    """Returns whether an owner is dead.
+
+    A running container whose owner is of another boot belongs to another machine that uses the same engine.
+    """
     return not one.alive() and (one.of_this_boot() or not running)
 
 
 def _of_hosts(journal: Pending) -> bool:
-    """Its cluster is one of the user's machines, and no engine is needed."""
+    """Returns whether the journal is of a cluster of the user's machines, which needs no engine."""
     return any(isinstance(action, RunOnHost) for _, action in journal.actions)
 
 

@@ -1,4 +1,4 @@
-"""What a system says of servers that leave the cluster and come back, for the faults that have them do so."""
+"""Protocols for systems whose servers leave the cluster and come back. Faults on membership use them."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
@@ -8,32 +8,32 @@ from assay.cluster.node import Cluster
 
 @runtime_checkable
 class SupportsHandover(Protocol):
-    """A system whose processes have others lead before they end, and say so."""
+    """A system whose processes hand over their leadership before they end, and log that they did."""
 
     def handed_over(self, line: Mapping[str, Any]) -> tuple[int, Mapping[str, str]] | None:
-        """How many keys a process led when it was asked to end, and those that it still leads, each with the reason.
+        """Returns how many keys a process led when it was asked to end, and the keys it still leads with the reasons.
 
-        None for every line of its event log but the one that says that it has done what it could.
+        Returns None for every other line of the event log.
         """
 
 
 class MembershipState(Protocol):
-    """The servers that are members of the cluster, and which of them have what; each by its index."""
+    """The servers that are members of the cluster, and which servers hold each key. Servers are given by index."""
 
     @property
     def members(self) -> Collection[int]: ...
     @property
     def replicas(self) -> Mapping[str, Sequence[int]]:
-        """Of every key that does not move, also of those that the system keeps for itself."""
+        """Replicas of every key that is not being moved, including the system's internal keys."""
 
     @property
     def moving(self) -> Mapping[str, Collection[int]]:
-        """Of every key that moves: all that have, get or give up a replica."""
+        """For each key that is being moved: all servers that hold, receive or give up a replica."""
 
 
 @runtime_checkable
 class SupportsMembership(Protocol):
-    """A system whose servers come and go while it runs."""
+    """A system whose servers can join and leave while it runs."""
 
     async def standing(self, cluster: Cluster) -> MembershipState | None:
-        """As the system says at present; None when it does not say."""
+        """Returns the membership as the system reports it now; None if it does not answer."""

@@ -1,4 +1,4 @@
-"""How the nodes of a cluster are called, the same in every kind of cluster, so that a schedule fits all of them."""
+"""Names of a cluster's nodes. They are equal in every kind of cluster, so that a schedule fits all of them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,10 @@ from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE
 
 @dataclass(frozen=True)
 class PlannedNode:
-    """A node before it exists. ``index``: from 1, within its role; ``number``: from 0, of all."""
+    """Name and numbers of a node that does not exist yet.
+
+    ``index`` counts from 1 within the role; ``number`` counts from 0 over all nodes.
+    """
 
     name: str
     role: str
@@ -17,21 +20,21 @@ class PlannedNode:
 
 
 def node_name(roles: Sequence[str], role: str, index: int) -> str:
-    """``n1, n2, ...`` for the main role, ``zk1, ...`` for ZooKeeper, the role's name and a number for others."""
+    """Returns ``n1, n2, ...`` for the main role, ``zk1, ...`` for ZooKeeper, role name plus index for other roles."""
     if role == ZOOKEEPER_ROLE:
         return f"zk{index}"
     return f"n{index}" if role == main_role(roles) else f"{role}{index}"
 
 
 def main_role(roles: Sequence[str]) -> str | None:
-    """The first that is neither ZooKeeper's nor the clients'."""
+    """Returns the first role that is neither ZooKeeper's nor the clients'."""
     return next((name for name in roles if name not in (ZOOKEEPER_ROLE, CLIENT_ROLE)), None)
 
 
 def planned(roles: Sequence[str], counts: Mapping[str, int], spares: int = 0) -> list[PlannedNode]:
-    """Names and numbers, in the order of the roles, the spares last.
+    """Returns the nodes in the order of the roles, the spares last.
 
-    Raises ``ValueError`` for a count of a role that there is not.
+    Raises ``ValueError`` if ``counts`` names a role that the system does not have.
     """
     unknown = sorted(set(counts) - set(roles))
     if unknown:

@@ -1,7 +1,7 @@
-"""What clusters whose nodes are reached by SSH have in common: how they begin, and how they end.
+"""Base of the clusters whose nodes are reached by SSH: their start and their end.
 
-Blocking libraries (the Docker SDK, paramiko) run in threads of the cluster's own, which end with it. All that is made
-stands in the undo journal before it is made.
+Blocking libraries (the Docker SDK, paramiko) run in the cluster's own threads, which end with it. Everything is written
+to the undo journal before it is created.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ WORKERS = 48
 
 
 class SshCluster(ABC):
-    """See :class:`assay.cluster.node.Cluster`. A kind of cluster says how it is set up, and how it is taken away."""
+    """See :class:`assay.cluster.node.Cluster`. A subclass defines how a cluster is set up and removed."""
 
     kind: str
 
@@ -41,7 +41,7 @@ class SshCluster(ABC):
         self._journal: undo.Journal | None = None
         self._made: list[SshNode] = []
         self._files: dict[str, Sequence[str]] = {}
-        """Paths of those that each node was given."""
+        """Paths of the files that each node was given."""
         self._closed = False
         self.description: dict[str, str] = {}
 
@@ -51,33 +51,35 @@ class SshCluster(ABC):
 
     @property
     def spares(self) -> Sequence[SshNode]:
-        """None, unless a kind of cluster has some."""
+        """Empty, unless a kind of cluster has spares."""
         return ()
 
     @abstractmethod
     async def _set_up(self) -> None:
-        """Makes the nodes and, first of all that is to be undone, the journal."""
+        """Creates the journal first, then the nodes."""
 
     @abstractmethod
     def _undo(self, actions: Sequence[undo.Action]) -> list[str]:
-        """Takes away what the journal lists. Returns what went wrong."""
+        """Undoes the journal's actions. Returns the errors."""
 
     async def start(self) -> None:
-        """Raises what setting it up raises, and then has taken away all that it had made; what could not be is a line
-        of the progress.
+        """Sets the cluster up. After an error it removes what exists already, and raises the error again.
+
+        Failures of that removal are reported as progress.
         """
         try:
             await self._set_up()
         except BaseException:
             try:
                 await self.close()
-            except Exception as left:  # noqa: BLE001 - why it did not start is what a user has to know first
+            except Exception as left:  # noqa: BLE001 - users must first see why the cluster did not start
                 self._progress(str(left))
             raise
 
     async def close(self) -> None:
-        """Takes away what was made. What could not be stays in the journal and is reported, by an error of the
-        kind's own.
+        """Removes everything that was created.
+
+        Failed removals stay in the journal and are raised as an error of the subclass.
         """
         if self._closed:
             return
@@ -86,7 +88,7 @@ class SshCluster(ABC):
         try:
             await self._disconnect()
         finally:
-            await asyncio.to_thread(self._executor.shutdown)  # what is under way must not outlive what undoes it
+            await asyncio.to_thread(self._executor.shutdown)  # running calls must end before the undo begins
             if (journal := self._journal) is not None:
                 actions = [action for _, action in undo.read(journal.path).actions]
                 failed = await asyncio.to_thread(self._undo, actions)
@@ -96,10 +98,10 @@ class SshCluster(ABC):
 
     @abstractmethod
     def _left(self, what: str) -> Exception:
-        """The error that says what was not taken away."""
+        """Returns the error that lists what was not removed."""
 
     async def keep(self) -> None:
-        """Instead of :meth:`close`: leaves nodes and processes for the user to look at, until ``assay heal``."""
+        """Replaces :meth:`close`: leaves nodes and processes for the user to look at, until ``assay heal``."""
         if self._closed:
             return
         self._closed = True
@@ -110,11 +112,11 @@ class SshCluster(ABC):
         await asyncio.to_thread(self._executor.shutdown)
 
     async def collect_logs(self, folder: Path) -> list[str]:
-        """Each node's process, system and event logs, as ``folder/NODE/NAME``. Returns what is not available."""
+        """Copies each node's process, system and event logs to ``folder/NODE/NAME``. Returns the unavailable ones."""
         return await logs.collect(self._system, self._made, folder)
 
     def _provided(self, node: SshNode) -> Mapping[str, bytes]:
-        """The files that a node is to have, by path."""
+        """Returns the files that a node needs, by path."""
         return zookeeper.files(node, self) if node.role == ZOOKEEPER_ROLE else provided(self._system, node, self)
 
     async def _write(self, node: SshNode, files: Mapping[str, bytes]) -> None:

@@ -1,9 +1,9 @@
-"""Who a container, a network or a journal belongs to: one process of one boot of one machine.
+"""Owner of a container, a network or a journal: one process of one boot of one machine.
 
-A process id alone is reused, so an owner is a process id with its start time (clock ticks since boot, field 22 of
-``/proc/PID/stat``) and the boot's id. The pid namespace comes along because two harnesses in two containers may share
-one Docker engine: ids of another namespace say nothing here, and an owner that cannot be judged counts as alive. An
-orphan that stays is a nuisance, a cluster taken away under someone's running test is damage.
+Process ids are reused, so an owner is a process id with its start time (clock ticks since boot, field 22 of
+``/proc/PID/stat``) and the boot's id. The pid namespace is included because two harnesses in two containers may share
+one Docker engine, and process ids of another namespace mean nothing here. An owner that cannot be judged counts as
+alive: a leftover container is a nuisance, but removing the cluster of a running test is damage.
 """
 
 import os
@@ -16,7 +16,10 @@ MACHINE = Path("/etc/machine-id")
 
 @dataclass(frozen=True)
 class Owner:
-    """``str(owner)`` and :func:`parse` are inverse; the text goes into labels and file names (digits, hex, ``.-``)."""
+    """Identity of a process.
+
+    ``str(owner)`` and :func:`parse` are inverse. The text goes into labels and file names (digits, hex, ``.-``).
+    """
 
     pid: int
     started: int
@@ -27,11 +30,11 @@ class Owner:
         return f"{self.pid}.{self.started}.{self.boot}.{self.namespace}"
 
     def of_this_boot(self) -> bool:
-        """False for what an earlier boot (or another machine on the same engine) has left."""
+        """Returns False if the owner is of an earlier boot, or of another machine on the same engine."""
         return self.boot == _boot()
 
     def alive(self) -> bool:
-        """Does the very process still run? True when that cannot be known from here."""
+        """Returns whether this very process still runs; True if that cannot be known from here."""
         if not self.of_this_boot():
             return False
         if self.namespace != _namespace():
@@ -39,11 +42,11 @@ class Owner:
         started = _start_time(self.pid)
         if started is not None:
             return started == self.started
-        return _exists(self.pid)  # /proc hides others' processes when mounted with hidepid
+        return _exists(self.pid)  # a /proc mounted with hidepid hides others' processes
 
 
 def current() -> Owner:
-    """The calling process."""
+    """Returns the calling process."""
     mine = of(os.getpid())
     if mine is None:
         raise OSError("/proc/self/stat cannot be read; mount /proc")
@@ -51,13 +54,13 @@ def current() -> Owner:
 
 
 def of(pid: int) -> Owner | None:
-    """A process of this namespace; None when there is no such process."""
+    """Returns a process of this namespace; None if there is no such process."""
     started = _start_time(pid)
     return None if started is None else Owner(pid, started, _boot(), _namespace())
 
 
 def parse(text: str) -> Owner:
-    """Raises ``ValueError`` when ``text`` is not an owner's."""
+    """Returns the owner that ``text`` denotes. Raises ``ValueError`` if it denotes none."""
     parts = text.split(".")
     if len(parts) != 4 or not parts[0].isdigit() or not parts[1].isdigit():
         raise ValueError(f"not an owner (pid.start.boot.namespace): {text!r}")
@@ -65,7 +68,7 @@ def parse(text: str) -> Owner:
 
 
 def machine() -> str:
-    """What distinguishes this machine from others, over its reboots; empty where it has nothing that does."""
+    """Returns the id that distinguishes this machine from others, stable over reboots; empty if it has none."""
     try:
         return MACHINE.read_text().strip()
     except OSError:
@@ -79,12 +82,12 @@ def _boot() -> str:
 def _namespace() -> str:
     try:
         return os.readlink(PROC / "self/ns/pid").removeprefix("pid:[").removesuffix("]")
-    except FileNotFoundError:  # a kernel without pid namespaces has just the one
+    except FileNotFoundError:  # a kernel without pid namespaces has only one
         return "0"
 
 
 def _start_time(pid: int) -> int | None:
-    """Clock ticks since boot; None when there is no such process, or only its zombie."""
+    """Returns the start in clock ticks since boot; None if there is no such process, or only its zombie."""
     try:
         text = (PROC / str(pid) / "stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
@@ -95,7 +98,7 @@ def _start_time(pid: int) -> int | None:
 
 def _exists(pid: int) -> bool:
     if (PROC / str(pid)).exists():
-        return False  # visible, so its stat was, too: a zombie, or gone in between
+        return False  # visible, so its stat was readable too: it is a zombie, or has just ended
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -1,6 +1,6 @@
-"""All chance of one run, in one place: sources by label, which can be made to begin again from another seed.
+"""All randomness of one run: labelled sources that can be reseeded together.
 
-What draws keeps its source, and methods of it, for as long as it likes: :meth:`Chance.reseed` resets it in place.
+A caller may keep its source, and bound methods of the source: :meth:`Chance.reseed` resets it in place.
 """
 
 import weakref
@@ -9,7 +9,7 @@ from random import Random
 
 
 class Chance:
-    """The sources of one run. A label names one use; it has the run's seed in it, where there is one."""
+    """The random sources of one run. A label names one use and contains the run's seed if there is one."""
 
     def __init__(self) -> None:
         self._seed: int | None = None
@@ -18,7 +18,7 @@ class Chance:
         self._made = 0
 
     def source(self, label: str, seed: int | None = None) -> Random:
-        """A source for this use. Until chance is reseeded it draws as ``Random(label)`` does, or ``Random(seed)``."""
+        """Returns a source for one use. Until the first reseed it draws like ``Random(label)``, or ``Random(seed)``."""
         first = label if seed is None else seed
         made = Random(first if self._seed is None else self._label(label))
         number = self._made
@@ -27,11 +27,11 @@ class Chance:
         return made
 
     def listen(self, label: str, reseed: Callable[[int], None]) -> None:
-        """For what draws from a number and not from a source: it is called with another, of 63 bits, at each reseed."""
+        """Registers a consumer that needs a number, not a source. Each reseed calls it with a new 63-bit number."""
         self._listeners[label] = reseed
 
     def reseed(self, seed: int) -> None:
-        """From now on all chance is drawn from ``seed``: by the sources that there are, and by those to come."""
+        """Reseeds all existing sources, and all sources created later, from ``seed``."""
         self._seed = seed
         for source, label in list(self._sources.values()):
             alive = source()

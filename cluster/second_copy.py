@@ -20,7 +20,12 @@ class SecondStatus:
     alive: bool
     exit_status: int | None = None
     changes: int | None = None
-    """How many changes the copy has made to files on its node; None if the node cannot say."""
+    """How many changes the copy has made to files; None if the node cannot say.
+
+    A real node counts changes of the data folder, and a simulated one changes of its whole disk.
+    """
+    not_proved: str | None = None
+    """Why the copy may have made changes that are not counted."""
 
 
 @runtime_checkable
@@ -30,8 +35,11 @@ class SupportsSecondCopy(Protocol):
     def second_unavailable(self) -> str | None:
         """Why not, and the remedy; None if it can. Changes nothing."""
 
-    async def start_second(self) -> None:
-        """Starts the copy. ``NodeError`` while another copy is alive."""
+    async def start_second(self, data: str | None = None) -> None:
+        """Starts the copy. ``NodeError`` while another copy is alive.
+
+        ``data``: the folder whose changes are counted. None: the system does not say where its data are.
+        """
 
     async def second(self) -> SecondStatus:
         """``NodeError`` if none was started."""

@@ -1,6 +1,7 @@
-"""Processes beside a node's main one: an agent, a proxy, an exporter. Each has a name, a log, and may have a user.
+"""Sidecars: named processes that run on a node in addition to its main process, such as an agent or a proxy.
 
-What is done to a node is done to all of its processes, unless one is named; the main one is called ``main``.
+Each has its own log and may have its own user. Actions on a node affect all of its processes, unless one is named. The
+main process is called ``main``.
 """
 
 from __future__ import annotations
@@ -17,15 +18,17 @@ from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, DeploymentError, S
 
 NAME = re.compile(r"[a-z][a-z0-9-]*")
 USER = re.compile(r"([a-z_][a-z0-9_-]*|[0-9]+)(:([a-z_][a-z0-9_-]*|[0-9]+))?")
-"""Whom a process runs as: ``name``, ``name:group`` or numbers."""
+"""User of a process: ``name``, ``name:group`` or numbers."""
 TAKEN = ("main", "process", "packets", SECOND)
-"""Names that something else on a node has."""
+"""Names that are already used for something else on a node."""
 
 
 @dataclass(frozen=True)
 class Sidecar:
-    """``argv``: its command, which must stay in the foreground. ``environment`` is in addition to the main process's.
-    ``user``: as in ``Software``; None: as the main process.
+    """Command and settings of a sidecar.
+
+    ``argv`` must stay in the foreground. ``environment`` is added to the main process's. ``user``: as in ``Software``;
+    None means the main process's user.
     """
 
     argv: Sequence[str]
@@ -35,14 +38,20 @@ class Sidecar:
 
 @runtime_checkable
 class SupportsSidecars(Protocol):
-    """A system with nodes that run more than one process. Real nodes alone do; such a system is not simulated."""
+    """A system with nodes that run more than one process.
+
+    Such a system runs on real nodes only, not in the simulation.
+    """
 
     def sidecars(self, node: Node) -> Mapping[str, Sidecar]:
-        """What runs beside the node's main process, by name, in the order in which it is started, before that one."""
+        """Returns the sidecars of a node by name. They start in this order, before the main process."""
 
 
 def sidecars(system: System, node: Node) -> Mapping[str, Sidecar]:
-    """Of a node; none where the system has none. Raises :class:`DeploymentError` for what is none."""
+    """Returns the sidecars of a node, empty if the system has none.
+
+    Raises :class:`DeploymentError` if one is invalid.
+    """
     if node.role in (ZOOKEEPER_ROLE, CLIENT_ROLE) or not isinstance(system, SupportsSidecars):
         return {}
     with asked("sidecars", node):
@@ -50,8 +59,8 @@ def sidecars(system: System, node: Node) -> Mapping[str, Sidecar]:
     for name, sidecar in found.items():
         if not NAME.fullmatch(name) or name in TAKEN:
             raise DeploymentError(
-                f"sidecars() of {node.name}: {name!r} is no name of a process: small letters, digits and hyphens, and "
-                f"not {', '.join(TAKEN)}"
+                f"sidecars() of {node.name}: {name!r} is not a valid process name: use small letters, digits and "
+                f"hyphens, but not {', '.join(TAKEN)}"
             )
         if not isinstance(sidecar, Sidecar) or not is_command(sidecar.argv):
             raise DeploymentError(
@@ -60,6 +69,6 @@ def sidecars(system: System, node: Node) -> Mapping[str, Sidecar]:
             )
         if sidecar.user is not None and not USER.fullmatch(sidecar.user):
             raise DeploymentError(
-                f"sidecars() of {node.name}: {sidecar.user!r}, the user of {name}, is no name, or name:group"
+                f"sidecars() of {node.name}: {sidecar.user!r}, the user of {name}, is neither a name nor name:group"
             )
     return found

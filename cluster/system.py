@@ -1,7 +1,7 @@
-"""What a user writes down about the system they test: how its processes start, are found ready, and who leads.
+"""Protocols that describe a system under test: how its processes start, when they are ready, and which node leads.
 
-Your class inherits from :class:`System` and overrides what it needs. (The broker's, in
-``system_under_test/deployment.py``, only has the same attributes: the broker imports nothing of the tester.)
+Your class inherits from :class:`System` and overrides what it needs. The broker's class in
+``system_under_test/deployment.py`` only has equal attributes, because the broker imports nothing of the tester.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -17,18 +17,21 @@ from assay.cluster.runtime import Runtime
 ZOOKEEPER_ROLE = "zookeeper"
 ZOOKEEPER_PORT = 2181
 CLIENT_ROLE = "client"
-"""Of nodes on which nothing of the system runs, but clients of it."""
+"""Role of nodes on which only clients of the system run."""
 
 
 class DeploymentError(Exception):
-    """The system did not come up or cannot be asked; the message names the node, the last thing seen, the remedy."""
+    """The system did not start or cannot be queried.
+
+    The message names the node, the last observation and the remedy.
+    """
 
 
 class System(Protocol):
     """The system under test as the cluster, the trial and the nemesis see it.
 
-    What has a body here is what a class gets that inherits from it and says nothing else. The first part every system
-    must say for itself.
+    Methods with a body are defaults that a subclass inherits. The first methods have none: every system must define
+    them.
     """
 
     @property
@@ -36,19 +39,19 @@ class System(Protocol):
 
     @property
     def roles(self) -> Sequence[str]:
-        """In the order in which they start. ``zookeeper`` is provided by the cluster itself."""
+        """The roles in the order in which they start. The cluster itself provides ``zookeeper``."""
 
     def port(self, role: str) -> int:
-        """Where a node of that role serves its clients."""
+        """Returns the port on which a node of that role serves its clients."""
 
     def argv(self, node: Node) -> Sequence[str]:
-        """The command of a node's main process."""
+        """Returns the command of a node's main process."""
 
     def files(self, node: Node, cluster: Cluster) -> Mapping[str, bytes]:
-        """What must be on the node before its process starts; absolute path to content."""
+        """Returns the files that must exist before the node's process starts: absolute path to content."""
 
     async def ready(self, node: Node) -> bool:
-        """Does it serve? Asked again and again until it does or the deadline is over."""
+        """Returns whether the node serves. Called repeatedly until it does, or the deadline has passed."""
 
     @property
     def defects(self) -> Sequence[str]:
@@ -61,64 +64,65 @@ class System(Protocol):
         return ()
 
     def event_log(self, node: Node) -> str | None:
-        """Absolute path of the file into which a real process writes its event log; None for one that writes none."""
+        """Returns the absolute path of the event log of a real process; None if it writes none."""
         return None
 
     def logs(self, node: Node) -> Sequence[str]:
-        """Absolute paths of text logs worth keeping after a run."""
+        """Returns absolute paths of text logs worth keeping after a run."""
         return ()
 
     async def entry(self, runtime: Runtime, argv: Sequence[str]) -> int:
-        """The process itself as a coroutine, for the simulation; returns its exit code.
+        """Runs the process as a coroutine, for the simulation; returns its exit code.
 
-        ``argv`` is what ``argv()`` returned, ``runtime`` its disk, clock and chance (``cluster/runtime.py``).
+        ``argv`` is the result of ``argv()``. ``runtime`` has its disk, clock and random source
+        (``cluster/runtime.py``).
         """
         raise DeploymentError(f"{self.name} cannot be simulated: it has no entry; run it with --cluster=docker")
 
     async def set_up(self, cluster: Cluster) -> None:
-        """Once all nodes are ready: creates what the workload needs (topics, keys)."""
+        """Creates what the workload needs (topics, keys). Called once all nodes are ready."""
         return None
 
     async def find(self, cluster: Cluster, what: str, key: str | None = None) -> Node | None:
-        """Who is ``leader`` (of a key), ``coordinator`` (of a group) or ``controller`` now; None: none is known."""
+        """Returns the present ``leader`` (of a key), group ``coordinator`` or ``controller``; None if unknown."""
         return None
 
     def keys(self) -> Sequence[str]:
-        """The keys that ``find`` takes for ``leader`` and that operations carry: ``orders-0``, ``orders-1``, ..."""
+        """Returns the keys of operations, which ``find`` takes for ``leader``: ``orders-0``, ``orders-1``, ..."""
         return ()
 
 
 @dataclass(frozen=True)
 class Software:
-    """What a role's nodes have: of an image of ours with Python and a JRE, or of one of the user's.
+    """Software of a role's nodes: additions to the project's image (Python and a JRE) or to an image of the user.
 
-    ``packages`` are names of the image's distribution (Debian, if it is ours), ``python`` those of Python's
-    (``redis-server``, ``nats-py==2.9.0``); ``environment`` has variables of their processes. A package of Python that
-    has only a source distribution is built into a wheel on this machine first.
+    ``packages`` are packages of the image's distribution (Debian for the project's image). ``python`` has Python
+    packages (``redis-server``, ``nats-py==2.9.0``). ``environment`` has variables of their processes. A Python package
+    that has only a source distribution is first built into a wheel on this machine.
     """
 
     packages: Sequence[str] = ()
     python: Sequence[str] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     image: str | None = None
-    """``name:tag`` of an image that is on this machine's engine, or in a registry; what the harness needs is added."""
+    """``name:tag`` of an image on this machine's engine or in a registry. The harness's own needs are added to it."""
     dockerfile: Path | None = None
-    """The same for one that is built first; the folder that the file is in is the context. Not with ``image``."""
+    """Builds the image from this file, with its folder as the context. Not allowed with ``image``."""
     user: str | None = None
-    """Whom the processes run as: ``name``, ``name:group`` or numbers. Without: the image's ``USER``, else root."""
+    """User of the processes: ``name``, ``name:group`` or numbers. Default: the image's ``USER``, else root."""
 
 
 @runtime_checkable
 class SupportsSoftware(Protocol):
-    """A system that says what its nodes need."""
+    """A system that declares the software of its nodes."""
 
     def software(self, role: str) -> Software:
-        """Of the nodes of this role."""
+        """Returns the software of this role's nodes."""
 
 
 @runtime_checkable
 class SupportsClientSoftware(Protocol):
-    """A system with nodes for its clients, and that says what those need."""
+    """A system that declares the software of its client nodes."""
 
     @property
     def client_software(self) -> Software: ...
@@ -126,11 +130,11 @@ class SupportsClientSoftware(Protocol):
 
 @runtime_checkable
 class SupportsClientRoles(Protocol):
-    """A system whose clients do not talk to nodes of every role: to a server, but not to what watches over it."""
+    """A system whose clients only talk to some roles: to servers, for example, but not to their monitors."""
 
     @property
     def client_roles(self) -> Sequence[str]:
-        """The roles whose nodes clients belong to."""
+        """The roles whose nodes clients connect to."""
 
 
 @runtime_checkable
@@ -138,31 +142,34 @@ class SupportsDefects(Protocol):
     """A system with built-in defects."""
 
     def with_defect(self, name: str) -> System:
-        """The same system with this defect switched on."""
+        """Returns the same system with this defect switched on."""
 
 
 class Defect(Protocol):
-    """One built-in defect, as ``assay defects`` lists it; its ``--verify``, and ``assay nights``, want it caught."""
+    """A built-in defect, as ``assay defects`` lists it.
+
+    ``assay defects --verify`` and ``assay nights`` expect it caught.
+    """
 
     @property
     def name(self) -> str: ...
     @property
     def summary(self) -> str:
-        """What goes wrong."""
+        """A sentence about what goes wrong."""
 
     @property
     def fault(self) -> str:
-        """What shows it."""
+        """The fault that reveals it."""
 
     @property
     def anomalies(self) -> Sequence[str]:
-        """Of these one must be reported, or it was not caught."""
+        """The defect counts as caught if at least one of these is reported."""
 
     @property
     def reference(self) -> str: ...
     @property
     def run(self) -> str:
-        """What to give to pytest, in addition to ``--defect``, for a run that catches it."""
+        """Arguments for pytest, in addition to ``--defect``, for a run that catches it."""
 
 
 @runtime_checkable
@@ -178,21 +185,21 @@ class SupportsStandalone(Protocol):
     """A system that other programs can use: ``assay up`` starts it."""
 
     def standalone(self, partitions: int) -> System:
-        """The same with nothing of a workload on it; ``partitions``: of a topic that is first asked for."""
+        """Returns the system without the workload's objects. ``partitions``: of each topic created on first use."""
 
 
 @runtime_checkable
 class SupportsStrikePoints(Protocol):
-    """A system that names events of its event logs at which a fault is worth trying (``--nemesis-list`` lists them)."""
+    """A system that names logged events at which a fault is worth trying (``--nemesis-list`` lists them)."""
 
     @property
     def strike_points(self) -> Mapping[str, str]:
-        """Event to what has happened by then."""
+        """Maps each event to what has happened by then."""
 
 
 @runtime_checkable
 class SupportsZooKeeperClient(Protocol):
-    """A system that brings the ZooKeeper client that its own clients get from their runtime on real machines."""
+    """A system with its own ZooKeeper client, which its clients get from their runtime on real machines."""
 
     @property
     def zookeeper_client(self) -> str:
@@ -201,46 +208,46 @@ class SupportsZooKeeperClient(Protocol):
 
 @runtime_checkable
 class SupportsSettings(Protocol):
-    """A system with settings of its own that a run, or a search, may vary."""
+    """A system with settings that a run, or a search, may vary."""
 
     @property
     def variants(self) -> Mapping[str, Sequence[str]]:
-        """Settings and values of them under which the contract holds: what a search, or a mix, draws from.
+        """Settings and their values under which the contract holds. Searches and mixes draw from them.
 
         ``"1000..4000"`` is every whole number from 1000 to 4000.
         """
 
     def with_setting(self, name: str, value: str) -> System:
-        """The same system with this setting. Raises ``ValueError`` that says what there is to be set, and to what."""
+        """Returns the system with this setting. Raises ``ValueError`` that lists the settings and their values."""
 
 
 @runtime_checkable
 class SupportsCodePackages(Protocol):
-    """A system that says which Python code is its own; else that is the package that its class lies in."""
+    """A system that declares its own Python code. The default is the package that contains its class."""
 
     @property
     def code_packages(self) -> Sequence[str]:
-        """Packages and modules, as they are imported, in which a search counts the lines and branches that it reaches.
+        """Importable packages and modules whose covered lines and branches a search counts.
 
-        Only what runs in the process of the simulation can be counted.
+        Only code in the process of the simulation can be counted.
         """
 
 
 @runtime_checkable
 class SupportsStopSignal(Protocol):
-    """A system that says by which signal a process of it is asked to end; else that is SIGTERM."""
+    """A system that declares the signal that asks its processes to end. The default is SIGTERM."""
 
     def stop_signal(self, role: str) -> Signals:
-        """Of the main process of nodes of this role, such as ``signal.SIGINT``."""
+        """Returns the signal for the main process of this role's nodes, such as ``signal.SIGINT``."""
 
 
 @runtime_checkable
 class SupportsRetention(Protocol):
-    """A system whose logs delete what is old, and what is too much: its contract then knows the limits."""
+    """A system whose logs have retention limits, so that its contract knows them."""
 
     @property
     def retention_ms(self) -> int:
-        """Of the workload's topics at first; -1: no limit."""
+        """Initial retention time of the workload's topics; -1: no limit."""
 
     @property
     def retention_bytes(self) -> int: ...
@@ -248,112 +255,116 @@ class SupportsRetention(Protocol):
 
 @runtime_checkable
 class SupportsFailover(Protocol):
-    """A system in which others take over from a server that is gone: its contract then knows how soon."""
+    """A system whose servers fail over, so that its contract knows how soon."""
 
     @property
     def failover(self) -> float:
-        """Seconds, at most, until they begin to: in which a server that is silent is not missed yet."""
+        """Seconds until a failover begins, at most. During this time a silent server is not considered failed."""
 
 
 @runtime_checkable
 class SupportsStrongerPromises(Protocol):
-    """A system that with some of its settings promises more than its contracts say."""
+    """A system that promises more than its contracts with some of its settings."""
 
     @property
     def rules_out(self) -> Sequence[str]:
-        """Anomalies that must not happen with the settings that it has, also where a contract tolerates them."""
+        """Anomalies that its current settings exclude, even if a contract tolerates them."""
 
 
 @runtime_checkable
 class SupportsTurningPoints(Protocol):
-    """A system that says which events of its event logs are turning points."""
+    """A system that declares which events of its event logs are turning points."""
 
     @property
     def turning_points(self) -> Sequence[str]:
-        """Events in which a process says that another is in charge from now on, or that some other state has changed.
+        """Events that report a new leader, coordinator or controller, or another change of state.
 
-        A search strikes there more often than at others: what is handed over is easily dropped.
+        A search strikes there more often than elsewhere, because a handover easily drops state.
         """
 
 
 StoredRecord = Mapping[str, Any]
-"""One record of one replica, as it lies on a node's disk, or the end of its log: a row of the history's data set
-``replicas``, column to value. Columns that may be null may be left out; any other name is an error.
+"""A record of one replica on a node's disk, or the end of its log: a row of the history's data set ``replicas``.
+
+The keys are columns. Columns that may be null can be left out; any other name is an error.
 """
 
 
 @runtime_checkable
 class SupportsReplicas(Protocol):
-    """A system whose replicas can be read off its nodes' disks, and compared."""
+    """A system whose replicas can be read from its nodes' disks and compared."""
 
     async def replicas(self, cluster: Cluster) -> Sequence[StoredRecord]:
-        """All records of all replicas, once the replicas have rejoined, or have not for so long as the system knows.
+        """Returns all records of all replicas, once the replicas have rejoined or the system's time for that is over.
 
-        Asked after the run, with every fault healed. Raises :class:`DeploymentError`, :class:`NodeError` or ``OSError``
-        when a node's disk cannot be read.
+        Called after the run, with every fault healed. Raises :class:`DeploymentError`, :class:`NodeError` or
+        ``OSError`` if a node's disk cannot be read.
         """
 
 
 @runtime_checkable
 class SupportsDataFolder(Protocol):
-    """A system that says where its data are as a whole; a real node needs that to have its power cut."""
+    """A system that declares its data folder. A real node needs it for power loss."""
 
     def data_folder(self, node: Node) -> str:
-        """Absolute path of the folder that is to be a disk of its own. The event log must not lie in there.
+        """Returns the absolute path of the folder that becomes a separate disk. The event log must not be inside it.
 
-        The folder is there at each start of a process, in every kind of cluster, and is empty at the first.
+        The folder exists at each start of a process, in every kind of cluster, and is empty at the first.
         """
 
 
 @runtime_checkable
 class SupportsLockFiles(Protocol):
-    """A system whose processes lock files in its data folder, so that no second one uses it."""
+    """A system whose processes lock files in its data folder, so that no second process uses it."""
 
     def lock_files(self, node: Node) -> Sequence[str]:
-        """Absolute paths. No fault removes, restores or changes these files, because a lock belongs to a file and not
-        to its name.
+        """Returns absolute paths.
+
+        No fault removes, restores or changes these files, because a lock belongs to a file and not to its name.
         """
 
 
 @runtime_checkable
 class SupportsSoleReplica(Protocol):
-    """A system that knows which of its servers have all of something; faults that take a server's data ask, and others
-    until that one serves again.
+    """A system that knows which of its servers hold the only complete replica of a key.
+
+    Faults that destroy a server's data ask first. Other faults ask until that server serves again.
     """
 
     async def alone_with(self, cluster: Cluster, node: Node, away: Collection[Node]) -> str | None:
-        """A key of which no server but this one is known to have everything acknowledged, those not counted that are
-        ``away``, as other faults keep them from the rest; None: there is none.
+        """Returns a key whose acknowledged data are known to be complete on this server only; None if there is none.
+
+        Servers in ``away``, which other faults keep from the cluster, do not count as holders.
         """
 
 
 @runtime_checkable
 class SupportsDataFiles(Protocol):
-    """A system that says where its data are; the faults that damage files need it."""
+    """A system that declares its data files, for the faults that damage files."""
 
     def data_files(self, node: Node) -> Sequence[str]:
-        """Patterns of append-only files, absolute; in each folder the last by name is the one appended to."""
+        """Returns absolute patterns of append-only files. The last file by name in each folder is being appended to."""
 
     async def durable_size(self, node: Node, path: str) -> int:
-        """How many of the file's first bytes the system takes for durable, by what it wrote down itself.
+        """Returns the length in bytes of the file's prefix that the system considers durable by its own records.
 
-        Damage beyond is what an unclean stop may leave, and must be survived. Damage below is another matter, with a
-        promise of its own. Asked while the node's process is dead.
+        Damage beyond it can result from an unclean stop and must be survived. Damage below has a promise of its own.
+        Called while the node's process is dead.
         """
 
 
 @runtime_checkable
 class SupportsGroups(Protocol):
-    """A system whose clients form groups; ``find(cluster, "coordinator", group)`` says who coordinates one."""
+    """A system whose clients form groups. ``find(cluster, "coordinator", group)`` returns a group's coordinator."""
 
     @property
     def groups(self) -> Sequence[str]:
-        """Those that the workload uses; empty when it uses none."""
+        """Groups that the workload uses; empty if it uses none."""
 
 
 @runtime_checkable
 class SupportsClientSessions(Protocol):
-    """A system whose clients, on nodes of their own, hold sessions at ZooKeeper themselves."""
+    """A system whose clients, on their own nodes, hold ZooKeeper sessions themselves."""
 
     @property
     def client_sessions(self) -> bool: ...
@@ -368,9 +379,9 @@ class SupportsHold(Protocol):
         """Events that every start of a process goes through."""
 
     def hold_file(self, node: Node) -> str:
-        """Absolute path of the file that a process looks into at each event.
+        """Returns the absolute path of the file that a process reads at each event.
 
-        One line per order: ``event``, or ``event key`` with a blank between. No file and an empty one mean none.
+        Each line is an order: ``event``, or ``event key`` with a blank between. A missing or empty file means none.
         """
 
 
@@ -379,19 +390,19 @@ class SupportsMove(Protocol):
     """A system whose replicas can be moved from node to node while it runs."""
 
     async def replicas_of(self, cluster: Cluster, key: str) -> Sequence[Node] | None:
-        """The nodes that have the key's replicas, as the system says; None while they move, or when it is not known."""
+        """Returns the nodes with the key's replicas; None while they move, or if the system does not know."""
 
     async def move(self, cluster: Cluster, key: str, nodes: Sequence[Node]) -> str | None:
-        """Has the replicas move to these nodes. None when that was accepted, else why not; then it is asked again."""
+        """Requests a move of the replicas to these nodes. Returns None if accepted, else the reason; retried then."""
 
     def moved(self, line: Mapping[str, Any]) -> tuple[str, Sequence[int]] | None:
-        """The key, and the indexes of the nodes that have its replicas now, where this line of an event log says that a
-        move has ended; None for every other line, and always where event logs do not say that.
+        """Returns the key and the indexes of the nodes with its replicas, if this line of an event log ends a move.
 
-        Where others move replicas too, a move may be undone as soon as it has ended, and be seen by this alone.
+        Returns None for every other line, and always if event logs do not report moves. If other actors move replicas
+        too, a finished move may be reverted at once. Only this line shows it then.
         """
 
 
 def zookeeper_servers(cluster: Cluster) -> str:
-    """``address:port,...`` of every ZooKeeper node, as a client takes it."""
+    """Returns ``address:port,...`` of every ZooKeeper node, in the form that a client takes."""
     return ",".join(at(node.address, ZOOKEEPER_PORT) for node in by_role(cluster, ZOOKEEPER_ROLE))

@@ -1,7 +1,7 @@
-"""A real ZooKeeper server as a node's main process: its files, its command, and how to see that it serves.
+"""A real ZooKeeper server as a node's main process: its files, its command, and its readiness.
 
-The timings are those of a test: with ``tickTime`` 500 ms a session may last from 1 to 10 s, so faults of seconds show.
-``forceSync`` stays on: a ZooKeeper that loses acknowledged writes on power loss would be a defect of ours.
+The timings suit tests: with ``tickTime`` 500 ms a session lasts from 1 to 10 s, so faults of seconds have an effect.
+``forceSync`` stays on: a ZooKeeper that loses acknowledged writes on power loss would be a defect of the test setup.
 """
 
 import asyncio
@@ -25,7 +25,10 @@ MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 
 
 def argv(heap: int = 128, config: str = CONFIG) -> list[str]:
-    """``heap`` in MiB. One garbage collector thread and one compiler level: half a second from exec to serving."""
+    """Returns the command. ``heap`` is in MiB.
+
+    A single garbage collector thread and one compiler level make the server serve half a second after exec.
+    """
     return [
         "java",
         f"-Xmx{heap}m",
@@ -43,11 +46,11 @@ def argv(heap: int = 128, config: str = CONFIG) -> list[str]:
 def configuration(
     servers: Mapping[int, str], *, data: str = DATA, port: int = ZOOKEEPER_PORT, extra: Mapping[str, str] | None = None
 ) -> str:
-    """zoo.cfg; ``servers`` goes from id (the node's index) to address. One server alone runs without a quorum."""
+    """Returns the text of zoo.cfg. ``servers`` maps id (the node's index) to address; a single server has no quorum."""
     settings = {
         "tickTime": str(TICK),
-        # With faults of seconds an ensemble must have a new leader before they are over. One that cannot get its
-        # followers in sync at first holds on for initLimit, and none serves until then.
+        # With faults of seconds, an ensemble must elect a new leader before they are over. A new leader whose followers
+        # do not get in sync waits for initLimit, and no server serves until then.
         "initLimit": "4",  # ticks to connect to the leader and to copy its state: 2 s
         "syncLimit": "2",  # ticks a follower may be behind: 1 s
         "dataDir": data,
@@ -65,26 +68,26 @@ def configuration(
 
 
 def files(node: Node, cluster: Cluster) -> dict[str, bytes]:
-    """What must be on ``node`` before :func:`argv` starts; absolute path to content.
+    """Returns the files that must be on ``node`` before :func:`argv` starts: absolute path to content.
 
-    Its ensemble is all nodes of its role, whatever its name in a system.
+    The ensemble consists of all nodes of the node's role, whatever name the role has in the system.
     """
     servers = {peer.index: peer.address for peer in by_role(cluster, node.role)}
     return {CONFIG: configuration(servers).encode(), f"{DATA}/myid": f"{node.index}\n".encode()}
 
 
 async def ready(node: Node) -> bool:
-    """Does it serve: ``srvr`` reports a mode (standalone, leader, follower), not "not currently serving requests"."""
+    """Returns whether ``srvr`` reports a mode (standalone, leader, follower), not "not currently serving requests"."""
     return await serves(node.address, ZOOKEEPER_PORT)
 
 
 async def serves(host: str, port: int, timeout: float = 2.0) -> bool:
-    """As :func:`ready`, by address; ``timeout`` in seconds."""
+    """Does the same as :func:`ready`, by address; ``timeout`` is in seconds."""
     return await mode(host, port, timeout) is not None
 
 
 async def mode(host: str, port: int, timeout: float = 2.0) -> str | None:
-    """``standalone``, ``leader`` or ``follower``; None when it does not serve, or not within ``timeout`` seconds."""
+    """Returns ``standalone``, ``leader`` or ``follower``; None if it does not serve within ``timeout`` seconds."""
     try:
         async with asyncio.timeout(timeout):
             answer = await four_letters(host, port, b"srvr")
@@ -94,9 +97,9 @@ async def mode(host: str, port: int, timeout: float = 2.0) -> str | None:
 
 
 async def connected(nodes: Sequence[Node], timeout: float = 2.0) -> dict[int, tuple[str, float]]:
-    """Sessions with a connection to one of these servers: by number the client's address and its timeout in seconds.
+    """Returns the sessions connected to these servers: session id to client address and session timeout in seconds.
 
-    A server that does not answer within ``timeout`` seconds says nothing.
+    A server that does not answer within ``timeout`` seconds is skipped.
     """
     answers = await _asked(nodes, b"cons", timeout)
     found = [match for text in answers for match in _CONNECTION.finditer(text)]
@@ -107,8 +110,9 @@ async def connected(nodes: Sequence[Node], timeout: float = 2.0) -> dict[int, tu
 
 
 async def sessions(nodes: Sequence[Node], timeout: float = 2.0) -> set[int] | None:
-    """All sessions that these servers know; None when none of them says so within ``timeout`` seconds."""
-    # Connections, of which some outlive their sessions by a moment, stand last; without their heading it broke off.
+    """Returns all sessions that these servers know; None if no server answers within ``timeout`` seconds."""
+    # The section of connections comes last and is ignored, because some connections briefly outlive their sessions. A
+    # dump without that heading is incomplete.
     dumps = [text.partition("Connections dump") for text in await _asked(nodes, b"dump", timeout)]
     known = [before for before, whole, _ in dumps if whole and before.startswith(_TRACKER)]
     return {int(word, 16) for text in known for word in _SESSION.findall(text)} if known else None
@@ -134,7 +138,10 @@ async def _asked(nodes: Sequence[Node], word: bytes, timeout: float) -> list[str
 
 
 async def four_letters(host: str, port: int, word: bytes, *, long: bool = False) -> str:
-    """The answer to one of ZooKeeper's four-letter words. ``long``: it may come in pieces. Raises ``OSError``."""
+    """Returns the answer to one of ZooKeeper's four-letter words.
+
+    ``long``: it may arrive in pieces. Raises ``OSError``.
+    """
     reader, writer = await asyncio.open_connection(host, port)
     try:
         writer.write(word)
@@ -144,7 +151,7 @@ async def four_letters(host: str, port: int, word: bytes, *, long: bool = False)
 
 
 async def leader(nodes: Sequence[Node], timeout: float = 0.5) -> Node | None:
-    """The one that says it leads; None when none does within ``timeout`` seconds, or two do."""
+    """Returns the node that reports to be the leader; None if no node or two nodes do within ``timeout`` seconds."""
     modes = await asyncio.gather(*(mode(node.address, ZOOKEEPER_PORT, timeout) for node in nodes))
     leaders = [node for node, found in zip(nodes, modes, strict=True) if found == "leader"]
     return leaders[0] if len(leaders) == 1 else None

@@ -7,7 +7,7 @@ from assay.system_under_test.process import ProcessRuntime, run
 
 
 def main() -> int:
-    """Returns the exit code of the process."""
+    """Returns the exit code of the process; prints one line if it cannot start."""
     runtime = ProcessRuntime(arguments(sys.argv[1:]).event_log)
     return run(entry(runtime, sys.argv[1:], runtime.open_event_log))
 

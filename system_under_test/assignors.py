@@ -1,6 +1,6 @@
-"""Who of a group gets which partitions: what the member that leads works out, or in the draft the coordinator.
+"""Assignors: which member of a group gets which partitions, as Kafka's assignors of these names.
 
-As Kafka's assignors of these names.
+The leading member runs them; in the draft, the coordinator does.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -8,11 +8,11 @@ from typing import Final
 
 Partition = tuple[str, int]
 Assignor = Callable[[Mapping[str, Sequence[str]], Mapping[str, int]], dict[str, list[Partition]]]
-"""From each member's topics and each topic's number of partitions to each member's partitions."""
+"""Maps each member's topics and each topic's number of partitions to each member's partitions."""
 
 
 def by_topic(partitions: Iterable[Partition]) -> dict[str, list[int]]:
-    """The numbers of each topic's partitions, in their order."""
+    """Groups partition numbers by topic, in their order."""
     found: dict[str, list[int]] = {}
     for topic, index in partitions:
         found.setdefault(topic, []).append(index)
@@ -22,7 +22,7 @@ def by_topic(partitions: Iterable[Partition]) -> dict[str, list[int]]:
 def assign_range(
     subscriptions: Mapping[str, Sequence[str]], partitions: Mapping[str, int]
 ) -> dict[str, list[Partition]]:
-    """Of each topic a contiguous range to each member, in the order of their ids; the first get one more."""
+    """Assigns each member a contiguous range of each topic, in the order of their ids; the first get one more."""
     given: dict[str, list[Partition]] = {member: [] for member in subscriptions}
     for topic in sorted(partitions):
         members = sorted(member for member, topics in subscriptions.items() if topic in topics)
@@ -40,7 +40,7 @@ def assign_range(
 def assign_round_robin(
     subscriptions: Mapping[str, Sequence[str]], partitions: Mapping[str, int]
 ) -> dict[str, list[Partition]]:
-    """All partitions of all topics one after the other to the members in turn, in the order of their ids."""
+    """Assigns all partitions of all topics to the members in turn, in the order of their ids."""
     given: dict[str, list[Partition]] = {member: [] for member in subscriptions}
     members = sorted(subscriptions)
     turn = 0

@@ -1,7 +1,15 @@
-"""One broker: puts the parts together, from the configuration to the listener, and takes them down again.
+"""One broker: assembles its parts, from the configuration to the listener, and shuts them down again.
 
-Order of a start: the lock of the data directory, the event log, ZooKeeper, topics' settings, logs (recovered when the
-last stop was not clean), registration, listener, controller.
+It starts in this order:
+
+1. the lock of the data directory
+2. the event log
+3. ZooKeeper
+4. topics' settings
+5. logs, which are recovered if the last stop was not clean
+6. registration
+7. listener
+8. controller
 """
 
 import argparse
@@ -41,9 +49,9 @@ _log = logging.getLogger("assay.broker")
 
 
 class BrokerProcess:
-    """See the module. ``run`` is its whole life; cancelling it is a clean shutdown.
+    """One broker. ``run`` is its whole life; cancelling it is a clean shutdown.
 
-    A historic defect is built in here: each layer gets its traits.
+    Each layer gets its traits here, so this is where historic defects are built in.
     """
 
     def __init__(self, config: BrokerConfig, runtime: Runtime) -> None:
@@ -113,7 +121,7 @@ class BrokerProcess:
         self._controller.configure(topic, settings)
 
     def _hold_orders(self) -> Sequence[str]:
-        """Read again each time: a tester gives and withdraws them while this process runs."""
+        """Reads the hold file each time, because a tester changes it while this process runs."""
         if self.config.hold_file is None:
             return ()
         try:
@@ -127,7 +135,7 @@ class BrokerProcess:
             self._failed.set_result(error)
 
     async def run(self) -> None:
-        """Raises ``BrokerError``; otherwise ends only by cancellation, cleanly."""
+        """Runs the broker. Raises ``BrokerError``; otherwise ends only by cancellation, cleanly."""
         started = False
         try:
             await self._start()
@@ -138,10 +146,10 @@ class BrokerProcess:
             raise BrokerError(f"broker {self.config.broker_id} stopped: {error!r}") from error
         except Exception as error:
             if not self._failed.done():
-                self._failed.set_result(error)  # a start that failed: what fails as it is taken down is not the reason
+                self._failed.set_result(error)  # the start failed: errors of the shutdown are not the reason
             raise
         finally:
-            # in a task of its own: this one was cancelled, and asyncio.timeout (3.11) does not end anything in it
+            # in a separate task: this one was cancelled, and asyncio.timeout (3.11) cannot end anything in it
             await asyncio.get_running_loop().create_task(self._stop(started=started))
 
     async def _start(self) -> None:
@@ -173,20 +181,19 @@ class BrokerProcess:
         _log.info("broker %d serves at %s:%d", config.broker_id, config.host, config.port)
 
     async def _in_spite_of_hiccups(self, step: Callable[[], Awaitable[None]]) -> None:
-        """A step of the start that may be done twice, again until it gets through. A broker that runs waits for
-        ZooKeeper as well, for as long as it takes.
-        """
+        """Repeats an idempotent step of the start until it succeeds: ZooKeeper may be unavailable for any time."""
         while True:
             try:
                 await step()
                 return
             except HICCUPS as error:
-                _log.info("starting: %r; again", error)
+                _log.info("starting: %r; it is tried again", error)
                 await asyncio.sleep(BACK_OFF)
 
     async def _stop(self, *, started: bool) -> None:
-        """Others lead, the logs are on the disk, the sockets close, and last the session ends. Raises ``BrokerError``
-        when the disk fails at that; one that stops for a failure already stops for that one.
+        """Hands over leadership, flushes the logs, closes the sockets, and last ends the session.
+
+        Raises ``BrokerError`` if the disk fails meanwhile, unless the broker stops for an earlier failure.
         """
         flushed = False
         try:
@@ -198,10 +205,10 @@ class BrokerProcess:
                 elif not self._failed.done():
                     self._departure.leave_early()
             finally:
-                # what could not be flushed once may be lost, although the next fsync succeeds
+                # records whose flush failed once may be lost, although the next fsync succeeds
                 await self._close(clean=flushed and not self._failed.done())
         except OSError as error:
-            _log.error("broker %d: what it stored is not all on the disk: %s", self.config.broker_id, error)
+            _log.error("broker %d: not all of its records are on disk: %s", self.config.broker_id, error)
             if not self._failed.done():
                 raise BrokerError(f"broker {self.config.broker_id} could not stop cleanly: {error}") from error
 
@@ -227,7 +234,7 @@ def reserve_directory(config: BrokerConfig, runtime: Runtime) -> None:
 
 
 def arguments(argv: Sequence[str]) -> argparse.Namespace:
-    """``broker --config FILE [--event-log FILE]``; exits with 2 and a usage line otherwise."""
+    """Parses ``broker --config FILE [--event-log FILE]``; exits with 2 and a usage line if that fails."""
     parser = argparse.ArgumentParser(prog="python -m assay.system_under_test", description=__doc__)
     roles = parser.add_subparsers(dest="role", required=True)
     broker = roles.add_parser("broker", help="run one broker until it gets SIGTERM")
@@ -237,14 +244,14 @@ def arguments(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def _is_ready() -> None:
-    """The world has nothing to open."""
+    """Opens nothing, in a world without an event log to open."""
 
 
 async def entry(runtime: Runtime, argv: Sequence[str], reserved: Callable[[], None] = _is_ready) -> int:
-    """The process itself, in every world. Its exit code: 0 after a clean stop, 1 after one clear line.
+    """Runs the process in any world. Returns its exit code: 0 after a clean stop, 1 after one clear line.
 
-    ``reserved`` opens the event log, and is called once the data directory is this process's: a second process must
-    leave the log of the first one as it is, wherever the log lies. May raise ``OSError``.
+    ``reserved`` opens the event log. It is called once this process holds the data directory, because a second process
+    must leave the log of the first one as it is, wherever the log lies. It may raise ``OSError``.
     """
     options = arguments(argv)
     try:

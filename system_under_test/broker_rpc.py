@@ -1,4 +1,4 @@
-"""One request to one broker over a connection of its own, for a tester."""
+"""Requests of a tester to one broker, each over a new connection."""
 
 import asyncio
 from collections import Counter
@@ -17,11 +17,11 @@ from assay.system_under_test.protocol.schema import Request
 R = TypeVar("R")
 
 ASK_TIMEOUT = 1.0
-"""Seconds; a node that does not answer so soon is left out."""
+"""Seconds; a node that takes longer to answer is ignored."""
 VOTE_SECONDS = 0.5
-"""How long brokers are waited for when several are asked the same; one that lives answers within some milliseconds."""
+"""Seconds to wait when several brokers are asked the same; a live one answers within some milliseconds."""
 PATIENCE = 2.0
-"""Seconds for the answer of a controller that is to do something."""
+"""Seconds to wait for a controller that has to do something."""
 VERSION = 0
 METADATA_VERSION = 1
 LIST_OFFSETS_VERSION = 1
@@ -30,7 +30,10 @@ LIST_OFFSETS_VERSION = 1
 async def ask(
     host: str, port: int, request: Request[R], version: int, timeout: float, *, connect_timeout: float | None = None
 ) -> R:
-    """The answer. Times in seconds; without ``connect_timeout`` that is ``timeout``, too. Raises ``CallError``."""
+    """Sends a request and returns the answer. Raises ``CallError``.
+
+    Times are in seconds; ``connect_timeout`` defaults to ``timeout``.
+    """
     connection = await Connection.open(host, port, timeout if connect_timeout is None else connect_timeout)
     try:
         return await connection.call(request, version, timeout)
@@ -39,7 +42,7 @@ async def ask(
 
 
 async def answered(host: str, port: int, request: Request[R], version: int, timeout: float) -> R | None:
-    """As :func:`ask`; None where there is no answer."""
+    """Returns the answer as :func:`ask` does, or None if there is none."""
     try:
         return await ask(host, port, request, version, timeout)
     except CallError:
@@ -47,7 +50,7 @@ async def answered(host: str, port: int, request: Request[R], version: int, time
 
 
 async def replicas(host: str, port: int, topic: str, index: int) -> list[int] | None:
-    """The brokers that it is assigned to; None while it moves, or when this controller does not say."""
+    """Returns the brokers of a partition; None during a reassignment, or if this controller does not answer."""
     named = [control.PartitionName(topic=topic, partition=index)]
     request = topics.DescribeReassignmentsRequest(partitions=named, timeout_ms=int(PATIENCE * 1000))
     answer = await answered(host, port, request, VERSION, PATIENCE)
@@ -56,7 +59,7 @@ async def replicas(host: str, port: int, topic: str, index: int) -> list[int] | 
 
 
 async def move(host: str, port: int, topic: str, index: int, brokers: Sequence[int]) -> str | None:
-    """What is wrong; None when it has been written down."""
+    """Requests a reassignment; returns the problem, or None once the request is stored."""
     wanted = [topics.NewAssignment(topic=topic, partition=index, replicas=list(brokers))]
     request = topics.ReassignRequest(partitions=wanted, timeout_ms=int(PATIENCE * 1000))
     try:
@@ -71,7 +74,7 @@ async def move(host: str, port: int, topic: str, index: int, brokers: Sequence[i
 
 @dataclass(frozen=True)
 class Standing:
-    """The brokers that are registered, and which of them have, or get, or give up, what."""
+    """The registered brokers, and which of them have, get or give up replicas."""
 
     members: Collection[int]
     replicas: Mapping[str, Sequence[int]]
@@ -79,7 +82,7 @@ class Standing:
 
 
 async def standing(host: str, port: int) -> Standing | None:
-    """As this controller says; None when it does not."""
+    """Returns this controller's answer; None if it has none."""
     known = await metadata(host, port)
     if known is None or known.controller_id not in {broker.node_id for broker in known.brokers}:
         return None
@@ -98,18 +101,18 @@ async def standing(host: str, port: int) -> Standing | None:
 
 
 async def metadata(host: str, port: int) -> MetadataResponse | None:
-    """What this broker knows of the cluster; None when it does not answer."""
+    """Returns this broker's metadata of the cluster; None if it does not answer."""
     return await answered(host, port, MetadataRequest(topics=None), METADATA_VERSION, ASK_TIMEOUT)
 
 
 async def controller(host: str, port: int) -> int:
-    """As this broker knows it; -1 when it does not say."""
+    """Returns the controller known to this broker; -1 if it does not answer."""
     answer = await metadata(host, port)
     return -1 if answer is None else answer.controller_id
 
 
 async def leader(host: str, port: int, key: str) -> int:
-    """Of the partition ``key``, as this broker knows it; -1 when there is none, or it does not say."""
+    """Returns the leader of the partition ``key`` known to this broker; -1 if there is none or no answer."""
     answer = await metadata(host, port)
     if answer is None:
         return -1
@@ -122,16 +125,16 @@ async def leader(host: str, port: int, key: str) -> int:
 
 
 async def coordinator(host: str, port: int, group: str) -> int:
-    """Who coordinates this group, as this broker knows it; -1 when it does not say."""
+    """Returns the group's coordinator known to this broker; -1 if it does not answer."""
     answer = await answered(host, port, GroupCoordinatorRequest(group_id=group), VERSION, ASK_TIMEOUT)
     return -1 if answer is None else answer.coordinator_id
 
 
 async def most(answers: Sequence[Coroutine[Any, Any, int]]) -> int | None:
-    """What most of these say, of which -1 is nothing; None when they say nothing or disagree evenly.
+    """Returns the most common answer, ignoring -1; None if there is none or a tie.
 
-    Once more than half say the same the others are not waited for, and no one for more than ``VOTE_SECONDS``: a broker
-    that stands still answers no one, and who asks has other things to do.
+    Waits until more than half agree, and for ``VOTE_SECONDS`` at most: a paused broker never answers, and the caller
+    has other work.
     """
     loop = asyncio.get_running_loop()
     asked = {loop.create_task(answer) for answer in answers}
@@ -153,8 +156,9 @@ async def most(answers: Sequence[Coroutine[Any, Any, int]]) -> int | None:
 
 
 async def high_watermarks(host: str, port: int, wanted: Sequence[tuple[str, int]]) -> dict[tuple[str, int], int]:
-    """What consumers may read up to in each of these partitions; -1 where this broker does not say, nothing when it
-    does not answer.
+    """Returns the end of what consumers may read in each partition, or -1 if this broker does not know.
+
+    The result is empty if the broker does not answer.
     """
     named = [
         ListOffsetsTopic(topic=topic, partitions=[ListOffsetsPartition(partition=index, timestamp=LATEST)])

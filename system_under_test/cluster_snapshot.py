@@ -1,7 +1,7 @@
-"""What a cluster looks like at one time, from outside: in ZooKeeper, on the brokers' disks, and by their own account.
+"""A snapshot of a cluster from outside: of ZooKeeper, the brokers' disks, and the brokers' own answers.
 
-For testers, who look when all faults are healed and no client works any more: what was begun must come to its end then.
-Nothing is concluded here about how long that may take.
+Testers take it when all faults are healed and no client works any more, so that everything begun must end. How long
+that may take is not decided here.
 """
 
 import itertools
@@ -28,40 +28,40 @@ from assay.system_under_test.zookeeper import paths, znodes
 from assay.system_under_test.zookeeper.znodes import Moves, PartitionState
 
 PATIENCE: Final = 2.0
-"""Seconds for an answer."""
+"""Seconds to wait for an answer."""
 SESSION: Final = 3.0
 LONG_MS: Final = 3_600_000
-"""Retention that is longer than any run: then it is not asked how old the segments are."""
+"""Retention longer than any run, with which the ages of segments do not matter."""
 LOG_SUFFIX: Final = ".log"
 UNLIMITED: Final = -1
 STATELESS: Final = PartitionState(controller_epoch=-1, leader=znodes.NO_LEADER, leader_epoch=-1, isr=[])
 
 
 class NotSeen(OSError):
-    """The cluster could not be looked at; the message says where it stopped."""
+    """The snapshot failed; the message says where."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """One thing; ``what`` says which, and which of the others it has:
+    """One row of a snapshot. ``what`` is its kind, which determines the other columns:
 
-    - ``broker`` (registered): ``node``, ``broker`` its id, ``zxid`` of its registration. ``answer``: ``node`` answered,
-      registered or not; what follows is of those alone that are.
-    - ``topic``: ``key``, ``zxid`` of its creation, a fingerprint of its ``settings``, and what applies to it of
-      ``retention_...``.
-    - ``partition``: ``key``, its topic's ``zxid``, leader ``epoch``, ``leader``'s id (-1: none), ``replicas`` assigned,
-      ``members`` of the in-sync set.
-    - ``move`` under way: ``key``, ``replicas`` that it shall have, those that it is ``removing``.
-    - ``deletion`` that was asked for, ``settings`` in ZooKeeper, ``known`` (to ``node``): ``key`` is a topic.
-    - ``routed``: where ``node`` sends clients of ``key``: ``leader``'s id, ``replicas``, ``members`` in sync.
-    - ``role`` of a replica by its own account: ``node``, ``key``, leader ``epoch``, ``high_watermark``, ``log_end``, a
-      fingerprint of the ``settings`` in force.
-    - ``flushed`` of a replica that is not damaged: ``node``, ``key``, ``flushed`` up to where it is on the disk by its
-      own account, ``log_end``, ``flush_ms`` in force; ``unsynced``: how many bytes of its segments a loss of power now
-      could take, where the node's disk can say it.
-    - ``folder`` of a replica on a disk: ``node``, ``key``, the ``zxid`` of the topic that it was made for.
+    - ``broker`` (registered): ``node``, ``broker`` id, ``zxid`` of its registration
+    - ``answer``: ``node`` answered, registered or not; the rows that follow are of registered nodes only
+    - ``topic``: ``key``, ``zxid`` of its creation, a fingerprint of its ``settings``, and its effective
+      ``retention_...``
+    - ``partition``: ``key``, its topic's ``zxid``, leader ``epoch``, ``leader`` id (-1: none), assigned ``replicas``,
+      in-sync ``members``
+    - ``move`` in progress: ``key``, target ``replicas``, replicas it is ``removing``
+    - ``deletion`` requested, ``settings`` in ZooKeeper, ``known`` to ``node``: ``key`` is a topic
+    - ``routed``: where ``node`` sends clients of ``key``: ``leader`` id, ``replicas``, in-sync ``members``
+    - ``role`` of a replica by its own answer: ``node``, ``key``, leader ``epoch``, ``high_watermark``, ``log_end``, a
+      fingerprint of the effective ``settings``
+    - ``flushed`` of an undamaged replica: ``node``, ``key``, ``flushed`` offset by its own answer, ``log_end``,
+      effective ``flush_ms``; ``unsynced``: bytes of its segments that a power loss now could take, if the node's disk
+      can tell
+    - ``folder`` of a replica on a disk: ``node``, ``key``, the ``zxid`` of the topic for which it was created
     - ``segment``: ``node``, ``key``, ``base_offset``, ``end_offset`` after its last, greatest ``timestamp``, ``size``
-      in bytes.
+      in bytes
     """
 
     what: str
@@ -93,7 +93,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class Place:
-    """Where to look. ``nodes`` are those of brokers; ``data`` is the folder of their logs."""
+    """The parts of a cluster to read. ``nodes`` are those of brokers; ``data`` is the folder of their logs."""
 
     nodes: Sequence[Any]
     zookeepers: str
@@ -103,7 +103,7 @@ class Place:
 
 
 async def look(place: Place, runtime: Any) -> list[Seen]:
-    """Raises ``NotSeen``."""
+    """Takes a snapshot. Raises ``NotSeen``."""
     try:
         configs = {node.name: parse(await node.read_file(place.config_file), node.name) for node in place.nodes}
         zookeeper: ZooKeeper = runtime.zookeeper(place.zookeepers, SESSION)
@@ -121,12 +121,12 @@ async def look(place: Place, runtime: Any) -> list[Seen]:
             elif await answered(node.address, place.port, RolesRequest(), 0, PATIENCE) is not None:
                 found.append(Seen("answer", node=node.name))
     except (KazooException, znodes.ZnodeError, OSError) as error:
-        raise NotSeen(f"the cluster was not looked at: {error!r}") from error
+        raise NotSeen(f"no snapshot of the cluster: {error!r}") from error
     return found
 
 
 def _is_short(topic: Seen) -> bool:
-    """May its retention be over within a run?"""
+    """Returns whether the topic's retention may expire within a run."""
     return topic.retention_bytes != UNLIMITED or 0 <= _number(topic.retention_ms) < LONG_MS
 
 
@@ -138,7 +138,7 @@ async def _in_zookeeper(zookeeper: ZooKeeper, place: Place, config: BrokerConfig
         try:
             topic = await cluster_state.read_topic(zookeeper, name)
         except NoNodeError:
-            continue  # gone in between
+            continue  # deleted meanwhile
         found.append(_topic(name, topic, config))
         for index, replicas in topic.assignment.items():
             key = directory.directory_name(name, index)
@@ -177,7 +177,7 @@ def _topic(name: str, topic: Topic, config: BrokerConfig) -> Seen:
 
 
 async def _unsynced(node: Any, data: str) -> Mapping[str, int] | None:
-    """How many bytes of the segments in each folder are not on the disk; None where that cannot be known."""
+    """Returns the bytes of the segments in each folder that are not on disk; None if that cannot be known."""
     if not hasattr(node, "unsynced"):
         return None
     found: dict[str, int] = defaultdict(int)
@@ -187,7 +187,7 @@ async def _unsynced(node: Any, data: str) -> Mapping[str, int] | None:
 
 
 async def _by_its_account(node: Any, port: int, unsynced: Mapping[str, int] | None) -> list[Seen]:
-    """Nothing of one that does not answer. ``unsynced``: what its disk says, by folder."""
+    """Returns the rows of a node's own answers; none if it does not answer. ``unsynced``: by folder, from its disk."""
     try:
         roles = await ask(node.address, port, RolesRequest(), 0, PATIENCE)
         metadata = await ask(node.address, port, MetadataRequest(topics=None), 1, PATIENCE)
@@ -219,7 +219,7 @@ async def _by_its_account(node: Any, port: int, unsynced: Mapping[str, int] | No
 
 
 async def _on_disk(node: Any, data: str, aged: Collection[str | None]) -> list[Seen]:
-    """Folders that stand under a partition's name; segments of these topics alone."""
+    """Returns the rows of folders with a partition's name; segments only of the ``aged`` topics."""
     found = []
     for path in await node.find_files(f"{data}/*/{directory.INCARNATION}"):
         key = path.split("/")[-2]
@@ -230,14 +230,16 @@ async def _on_disk(node: Any, data: str, aged: Collection[str | None]) -> list[S
             made_for = directory.parse_incarnation(path, await node.read_file(path))
             segments = await _segments(node, f"{data}/{key}", key) if named[0] in aged else []
         except FileNotFoundError:
-            continue  # gone in between
+            continue  # deleted meanwhile
         found += [Seen("folder", key=key, node=node.name, zxid=made_for), *segments]
     return found
 
 
 async def _segments(node: Any, folder: str, key: str) -> list[Seen]:
-    """Of the last one, which may be preallocated, what was written counts. An empty file before the end of another is
-    none: a roll that failed may have left it, after which the segment before went on.
+    """Returns the segments of a log.
+
+    The last one may be preallocated, so only its entries count. An empty file before the end of another is ignored: a
+    failed roll may have left it, after which the segment before continued.
     """
     files = await node.find_files(f"{folder}/*")
     sizes = {path: size for path, size in files.items() if path.endswith(LOG_SUFFIX)}
@@ -270,12 +272,12 @@ async def _segments(node: Any, folder: str, key: str) -> list[Seen]:
 
 
 async def _entries(node: Any, path: str) -> list[tuple[int, int, int]]:
-    """Of each: the newest timestamp, the last offset, and where it ends in the file."""
+    """Returns, for each entry, its newest timestamp, its last offset, and its end position in the file."""
     return list(message_set.timestamps(written(await node.read_file(path))))
 
 
 def unsettled(seen: Sequence[Seen], wall_ms: int) -> int:
-    """How many things have not come to their end, as far as one look can say."""
+    """Counts the things that have not settled, as far as one snapshot shows."""
     by: dict[str, list[Seen]] = defaultdict(list)
     for one in seen:
         by[one.what].append(one)
@@ -314,7 +316,7 @@ def _is_unflushed(replica: Seen) -> bool:
 
 
 def _due(segments: Sequence[Seen], topics: Mapping[str | None, Seen], wall_ms: int) -> int:
-    """How many logs have an oldest segment that retention does not cover."""
+    """Counts the logs whose oldest segment has outlived its retention."""
     logs: dict[tuple[str | None, str | None], list[Seen]] = defaultdict(list)
     for segment in segments:
         logs[segment.node, segment.key].append(segment)

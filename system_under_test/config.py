@@ -1,7 +1,7 @@
-"""The settings of one broker and of topics, and the rules that make a wrong configuration one clear line.
+"""The settings of one broker and of topics, and the checks that turn a wrong configuration into one clear line.
 
-Times are milliseconds, as in the configuration files of brokers of this kind. The defaults are those of a test
-cluster (faults of seconds must show), not of a production one. docs/running_the_broker.md describes each setting.
+Times are milliseconds, as in the configuration files of brokers of this kind. The defaults are those of a test cluster
+(faults of seconds must show), not of a production one. docs/running_the_broker.md describes each setting.
 """
 
 from __future__ import annotations
@@ -18,92 +18,90 @@ import msgspec
 from assay.system_under_test.defects import DEFECTS
 
 MAX_BUFFERED_REQUEST_BYTES = 256 * 1024 * 1024
-"""Of large requests being received or handled, over all connections: one that is larger could never be received."""
+"""Limit of large requests being received or handled, over all connections: a larger one could never be received."""
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 OFFSETS_TOPIC_PARTITIONS: Final = 8
-"""Where a broker's configuration does not say it."""
-"""Where the coordinators of groups keep them."""
+"""The topic in which coordinators keep groups, and its number of partitions unless configured otherwise."""
 INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC})
-"""Topics that brokers alone write."""
+"""Topics that only brokers write."""
 
 
 class ConfigError(Exception):
-    """The configuration cannot be used; the message names the file, the field and what it may be."""
+    """The configuration is invalid; the message names the file, the field and its allowed values."""
 
 
 DELETE, COMPACT = "delete", "compact"
 POLICIES = (DELETE, COMPACT)
-"""Of which ``cleanup.policy`` is a list."""
+"""The values that ``cleanup.policy`` may list."""
 
 PRODUCER = "producer"
 CODECS: Final[Mapping[str, int | None]] = {PRODUCER: None, "uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3}
-"""What ``compression.type`` may be, and its number in a message's attributes."""
+"""The values of ``compression.type``, and their numbers in a message's attributes."""
 _MAGICS = {"0.8.0": 0, "0.8.1": 0, "0.8.2": 0, "0.9.0": 0, "0.10.0": 1, "0.10.1": 1, "0.10.2": 1}
-"""The format of messages of each version; what follows, as in ``0.10.0-IV1`` or ``0.9.0.1``, makes no difference."""
+"""The message format of each version; a suffix, as in ``0.10.0-IV1`` or ``0.9.0.1``, is ignored."""
 
 MAXIMUM = 2**63 - 1
-"""Of every number."""
+"""The maximum of every number."""
 
 
 class TimestampType(StrEnum):
-    """Whose time a message has: its producer's, or that of its append (KIP-32)."""
+    """Whether a message has its producer's time or that of its append (KIP-32)."""
 
     CREATE = "CreateTime"
     APPEND = "LogAppendTime"
 
 
 class TopicConfig(msgspec.Struct, frozen=True):
-    """What a topic may set for itself; names as on the wire with dots for underscores (``min.insync.replicas``)."""
+    """A topic's settings; the wire names have dots instead of underscores (``min.insync.replicas``)."""
 
     min_insync_replicas: int = 1
     unclean_leader_election_enable: bool = False
     segment_bytes: int = 64 * 1024 * 1024
     segment_ms: int = 7 * 24 * 3600 * 1000
     segment_jitter_ms: int = 0
-    """By up to so much earlier a segment is rolled, each by its own share, so that not all logs roll at once."""
+    """Each segment is rolled earlier by its own share of this, so that not all logs roll at once."""
     segment_index_bytes: int = 10 * 1024 * 1024
     index_interval_bytes: int = 4096
     retention_ms: int = 7 * 24 * 3600 * 1000
-    """How old a segment's youngest message may become; -1: of any age."""
+    """The maximum age of a segment's youngest message; -1: unlimited."""
     retention_bytes: int = -1
-    """How many bytes of a partition are kept at least, a segment more or less; -1: all."""
+    """The bytes of a partition that are kept at least, a segment more or less; -1: all."""
     preallocate: bool = False
-    """Has a new segment's file its whole size on the disk at once?"""
+    """Whether a new segment's file takes up its whole size on disk at once."""
     file_delete_delay_ms: int = 60_000
-    """For readers that are still in a segment that retention has taken out of the log."""
+    """Time for readers of a segment that retention has removed from the log."""
     max_message_bytes: int = 1_000_012
     flush_messages: int = 10_000
     flush_ms: int = 1_000
-    """How long what was appended may wait for its fsync; 0: it does not wait."""
+    """How long an append may wait for its fsync; 0: not at all."""
     compression_type: str = PRODUCER
-    """The codec of what is stored; ``producer``: that which each producer has chosen."""
+    """The codec of stored messages; ``producer``: that chosen by each producer."""
     message_format_version: str = "0.10.2"
     """Below 0.10, messages are stored in format 0, which has no timestamps."""
     message_timestamp_type: TimestampType = TimestampType.CREATE
     message_timestamp_difference_max_ms: int = MAXIMUM
-    """How far the time that a producer gives may lie from the leader's."""
+    """The maximum difference between a producer's time and the leader's."""
     cleanup_policy: str = DELETE
-    """``delete`` what is too old or too much, ``compact`` to the last value of each key, both, with a comma, or none.
-    """
+    """``delete`` by age or size, ``compact`` to the last value of each key, both with a comma, or empty for neither."""
     min_cleanable_dirty_ratio: float = 0.5
-    """Compaction waits until more than this part of the bytes that it may touch are new since the last one."""
+    """Compaction waits until more than this share of the eligible bytes is new since the last one."""
     min_compaction_lag_ms: int = 0
     """A message stays at least this long, even if a later one has its key."""
     leader_replication_throttled_replicas: str = ""
-    """Replicas (``partition:broker,...``, or ``*``) that send others no more than their brokers' rate."""
+    """Replicas (``partition:broker,...``, or ``*``) that send to others at most at their brokers' rate."""
     follower_replication_throttled_replicas: str = ""
-    """Those that copy no more than that."""
+    """Replicas that copy at most at that rate."""
     delete_retention_ms: int = 24 * 3600 * 1000
-    """How much time compaction leaves readers to see a key's null value once it has taken the values before it."""
+    """How long a key's null value stays readable after compaction has removed the values before it."""
 
     @property
     def magic(self) -> int:
-        """The format of the messages that are stored."""
+        """The format of stored messages."""
         return _MAGICS[self._format]
 
     @property
     def codec(self) -> int | None:
-        """The number of the codec of what is stored; None: the producer's."""
+        """The number of the codec of stored messages; None: the producer's."""
         return CODECS[self.compression_type]
 
     @property
@@ -112,12 +110,12 @@ class TopicConfig(msgspec.Struct, frozen=True):
 
     @property
     def append_time(self) -> bool:
-        """Does the log give messages their time?"""
+        """Whether the log gives messages their time."""
         return self.message_timestamp_type is TimestampType.APPEND and self.magic > 0
 
     @property
     def deletes(self) -> bool:
-        """Does retention apply?"""
+        """Whether retention applies."""
         return DELETE in _words(self.cleanup_policy)
 
     @property
@@ -126,11 +124,11 @@ class TopicConfig(msgspec.Struct, frozen=True):
 
     @property
     def fingerprint(self) -> int:
-        """The same for the same settings, in every process."""
+        """A hash of the settings that is equal in every process."""
         return zlib.crc32(msgspec.json.encode(self))
 
     def override(self, settings: Mapping[str, str]) -> TopicConfig:
-        """These settings on top of mine. Raises ``ConfigError`` for an unknown name or a wrong value."""
+        """Returns a copy with these settings. Raises ``ConfigError`` for an unknown name or a wrong value."""
         known = {name.replace("_", "."): name for name in self.__struct_fields__}
         changes: dict[str, object] = {}
         for name, value in settings.items():
@@ -163,7 +161,7 @@ class TopicConfig(msgspec.Struct, frozen=True):
 
 
 def _parsed(text: str, present: object) -> object:
-    """A value of the type of the ``present`` one, as Kafka's ``ConfigDef`` reads it; the text where that is none."""
+    """Parses a value to the type of ``present``, as Kafka's ``ConfigDef`` does; returns the text if that fails."""
     text = text.strip()
     match present:
         case bool() if text.lower() in ("true", "false"):
@@ -177,12 +175,12 @@ def _parsed(text: str, present: object) -> object:
 
 
 def _words(text: str) -> list[str]:
-    """Of a list; none of an empty one."""
+    """Splits a list; an empty text has no words."""
     return re.split(r"\s*,\s*", text) if text else []
 
 
 def is_replicas(text: str) -> bool:
-    """Is it the text of a setting that names throttled replicas?"""
+    """Returns whether the text is valid for a setting that names throttled replicas."""
     words = [word.strip().split(":") for word in text.split(",")]
     return text.strip() in ("", "*") or all(len(pair) == 2 and all(one.isdigit() for one in pair) for pair in words)
 
@@ -205,7 +203,7 @@ _LIMITS = {
     "min_compaction_lag_ms": (0, _LONG),
     "delete_retention_ms": (0, _LONG),
 }
-"""Kafka's, where a value outside would also be of no use."""
+"""Kafka's limits, if a value outside them would also be useless here."""
 
 
 class BrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -214,9 +212,9 @@ class BrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     zookeeper: str
     """``host:port,host:port``."""
     host: str
-    """The address that is registered, where peers and clients reach this broker."""
+    """The registered address, at which peers and clients reach this broker."""
     broker_id: int = -1
-    """-1: the one of the data directory, else one is generated."""
+    """-1: the id of the data directory, or else a generated one."""
     reserved_broker_max_id: int = 1000
     """Generated ids are greater, configured ones are not."""
     port: int = 9092
@@ -230,37 +228,36 @@ class BrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     checkpoint_interval_ms: int = 1_000
     retention_check_interval_ms: int = 60_000
     controlled_shutdown_max_ms: int = 5_000
-    """How long a broker that is to stop tries to have others lead what it leads; 0: it does not try."""
+    """How long a stopping broker tries to hand over its leadership; 0: it does not try."""
     cleaner_backoff_ms: int = 1_000
-    """How often logs are looked at for one that is due to be compacted."""
+    """The interval at which logs that are due for compaction are looked for."""
     cleaner_max_keys: int = 500_000
-    """How many keys one pass over a log looks at, which bounds its memory (some 200 bytes each)."""
+    """The number of keys in one pass over a log, which bounds its memory (some 200 bytes each)."""
     default_partitions: int = 1
     default_replication: int = 1
     connections_max_idle_ms: int = 600_000
-    """A connection that brings no whole request, or does not take its response, is closed after this time."""
+    """A connection that sends no complete request, or does not take its response, is closed after this time."""
     max_connections: int = 2_000
-    """Of all addresses together; beyond it the one that was idle for longest is closed."""
+    """Limit over all addresses; beyond it the connection that was idle for longest is closed."""
     max_connections_per_ip: int = 2**31 - 1
-    """Further ones from the same address are rejected."""
+    """Further connections from the same address are rejected."""
     socket_request_max_bytes: int = 100 * 1024 * 1024
     """A connection that announces a larger request is closed."""
     queued_max_request_bytes: int = MAX_BUFFERED_REQUEST_BYTES
-    """Bytes of large requests being received or handled, over all connections. A request that is larger than all of
-    them is too large."""
+    """Bytes of large requests being received or handled, over all connections. A larger request is rejected."""
     auto_leader_rebalance_enable: bool = True
-    """Does the controller give the lead back, at intervals, to the replicas that are first in the assignment?"""
+    """Whether the controller periodically returns leadership to the first replicas of the assignment."""
     leader_imbalance_per_broker_percentage: int = 10
-    """Percentage of the partitions that a broker should lead that may be led by others."""
+    """Percentage of a broker's preferred partitions that others may lead."""
     leader_imbalance_check_interval_seconds: int = 300
     auto_create_topics_enable: bool = False
-    """Does a question about a topic that does not exist create it, with the defaults above?"""
+    """Whether a request for the metadata of a missing topic creates it, with the defaults above."""
     offsets_topic_partitions: int = OFFSETS_TOPIC_PARTITIONS
     offsets_topic_replication_factor: int = 3
-    """The offsets topic is made when a client first asks for a coordinator and so many brokers live."""
+    """The offsets topic is created when a client first asks for a coordinator and this many brokers live."""
     offsets_commit_timeout_ms: int = 5_000
     offsets_retention_ms: int = 24 * 3600 * 1000
-    """How long an offset of a group without members is kept, unless its committer says."""
+    """How long offsets of a group without members are kept, unless the committer sets it."""
     offsets_retention_check_interval_ms: int = 600_000
     offset_metadata_max_bytes: int = 4096
     group_min_session_timeout_ms: int = 500
@@ -269,7 +266,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     hold: list[str] = []
     """Events after which the process stops itself (SIGSTOP), so that a tester decides what happens next."""
     hold_file: str | None = None
-    """A file with more of them, which is read after each event: a line each, ``event`` or ``event key``."""
+    """A file with more such events, read after each event: one ``event`` or ``event key`` per line."""
     defects: list[str] = []
     """Historic defects to switch on, by name; see ``assay.system_under_test.defects``."""
 
@@ -281,7 +278,7 @@ _POSITIVE = {
     "socket_request_max_bytes": MAX_BUFFERED_REQUEST_BYTES,
     "queued_max_request_bytes": 2**63 - 1,
 }
-"""Up to which value each may go."""
+"""The maximum of each."""
 
 _ONE_OR_MORE = (
     "leader_imbalance_check_interval_seconds",
@@ -293,14 +290,14 @@ _ONE_OR_MORE = (
 
 
 def parse(data: bytes, source: str) -> BrokerConfig:
-    """Raises ``ConfigError`` naming ``source`` and the field."""
+    """Parses a configuration. Raises ``ConfigError`` naming ``source`` and the field."""
     try:
         config = msgspec.json.decode(data, type=BrokerConfig)
     except msgspec.MsgspecError as error:
         raise ConfigError(f"configuration {source}: {error}") from error
     for problem in _problems(config):
         raise ConfigError(f"configuration {source}: {problem}")
-    return msgspec.structs.replace(config, data_dir=config.data_dir.lstrip("/"))  # storage begins at the root
+    return msgspec.structs.replace(config, data_dir=config.data_dir.lstrip("/"))  # relative to the storage's root
 
 
 def _problems(config: BrokerConfig) -> Iterator[str]:

@@ -1,8 +1,8 @@
 """Historic defects of brokers of this kind, each behind a switch, off by default.
 
-A defect is one value of the traits of its layer (``log.traits``, ``replication.traits``, ``controller.traits``,
-``groups.traits``, ``client.traits``), chosen when the broker or the client is built, so that the correct build never
-tests a flag while it works.
+A defect is a value of the traits of its layer: ``log.traits``, ``replication.traits``, ``controller.traits``,
+``groups.traits`` or ``client.traits``. It is chosen when the broker or the client is built, so the correct build never
+tests a flag while it runs.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 @dataclass(frozen=True)
 class Defect:
-    """What goes wrong, what shows it, and where it was described."""
+    """A defect: what goes wrong, what shows it, and where it was described."""
 
     name: str
     summary: str
@@ -20,7 +20,7 @@ class Defect:
     anomalies: tuple[str, ...]
     reference: str
     run: str
-    """The arguments of pytest, in addition to ``--defect``, of a run that catches it."""
+    """The pytest arguments, in addition to ``--defect``, of a run that catches it."""
 
 
 _ALL = (
@@ -271,4 +271,4 @@ _ALL = (
 )
 
 DEFECTS: Mapping[str, Defect] = MappingProxyType({defect.name: defect for defect in _ALL})
-"""By name."""
+"""The defects by name."""

@@ -1,6 +1,6 @@
 """How a tester runs this broker: satisfies ``assay.cluster.system.System`` structurally, without importing it.
 
-It asks the brokers over connections of its own (``questions``); the workloads use ``client``.
+It queries the brokers over its own connections (``broker_rpc``); the workloads use ``client``.
 """
 
 from __future__ import annotations
@@ -61,19 +61,19 @@ BROKER_SETTINGS: Mapping[str, str] = MappingProxyType(
         "log.cleaner.backoff.ms": "cleaner_backoff_ms",
     }
 )
-"""Settings of the brokers themselves, and the field here and in their configuration."""
+"""Settings of the brokers themselves: the field name here and in their configuration."""
 
 
 _TOPIC_DEFAULTS = TopicConfig()
 
 
 class SetUpError(Exception):
-    """The topic could not be made; the message says what the last broker answered."""
+    """The topic could not be created; the message has the last broker's answer."""
 
 
 @dataclass(frozen=True)
 class Broker:
-    """The broker of this package as a system under test, with one topic for the workload; none of 0 partitions."""
+    """The broker of this package as a system under test, with one topic for the workload; none with 0 partitions."""
 
     partitions: int = 4
     replication: int = 3
@@ -83,7 +83,7 @@ class Broker:
     active_defects: tuple[str, ...] = ()
     auto_create_topics: bool = False
     auto_create_partitions: int = 1
-    """Of a topic that is made because a client asked for it."""
+    """Partitions of a topic that is created because a client asked for it."""
     session_timeout_ms: int = 3_000
     """ZooKeeper grants from 1 to 10 s."""
     request_timeout_ms: int = 2_000
@@ -111,7 +111,7 @@ class Broker:
         return tuple(DEFECTS)
 
     def with_defect(self, name: str) -> Broker:
-        """The same system with one historic defect switched on."""
+        """Returns the same system with one historic defect switched on."""
         return replace(self, active_defects=(name,))
 
     @property
@@ -119,18 +119,21 @@ class Broker:
         return tuple(DEFECTS.values())
 
     def standalone(self, partitions: int) -> Broker:
-        """The same without the workload's topic; topics are made when they are first asked for."""
+        """Returns the same system without the workload's topic; topics are created on demand."""
         return replace(self, partitions=0, auto_create_topics=True, auto_create_partitions=partitions)
 
     @property
     def variants(self) -> Mapping[str, Sequence[str]]:
-        """What the workload has set itself stays as it is: its contract may be about that."""
+        """The values that a run may vary.
+
+        Settings changed by the workload are left out: its contract may depend on them.
+        """
         values = {
             "flush.messages": ("1", "10", "2..1000"),
             "flush.ms": ("0", "50..3000"),
             "segment.bytes": ("2048", "65536", "1024..262144"),
             "index.interval.bytes": ("64..8192",),
-            # Failovers twice or three times as fast, and several in a short run.
+            # Makes failovers two or three times as fast, so that a short run has several.
             SESSION_TIMEOUT: ("1000", "1000..2000"),
             "replica.lag.time.max.ms": ("1000..3000",),
             "request.timeout.ms": ("1000..3000",),
@@ -147,7 +150,7 @@ class Broker:
         return getattr(self.topic_config, name.replace(".", "_"))
 
     def with_setting(self, name: str, value: str) -> Broker:
-        """A setting of the workload's topic, by the name that Kafka gives it, or one of ``BROKER_SETTINGS``."""
+        """Returns a copy with a setting: of the workload's topic, by Kafka's name, or one of ``BROKER_SETTINGS``."""
         if name in BROKER_SETTINGS:
             if not value.isascii() or not value.isdigit() or not int(value):
                 raise ValueError(
@@ -167,7 +170,7 @@ class Broker:
 
     @property
     def retention_ms(self) -> int:
-        """Of the workload's topic when it is made."""
+        """The initial retention of the workload's topic."""
         return self.topic_config.retention_ms
 
     @property
@@ -176,14 +179,14 @@ class Broker:
 
     @property
     def failover(self) -> float:
-        """Until the session of a server that is gone is over, for which ZooKeeper looks once in each tick.
+        """Seconds until a dead server's session expires; ZooKeeper checks once per tick.
 
-        A follower that is waited for may hold up sends for longer (``replica.lag.time.max.ms``); reads go on meanwhile.
+        A slow follower may delay sends for longer (``replica.lag.time.max.ms``); reads continue meanwhile.
         """
         return (self.session_timeout_ms + ZOOKEEPER_TICK_MS) / 1000
 
     def with_topic(self, topic: FirstTopic) -> Broker:
-        """The same system with one topic more, made when it is set up. Raises ``ValueError`` for its settings."""
+        """Returns the same system with one more topic at set-up. Raises ``ValueError`` for its settings."""
         try:
             self.topic_config.override(dict(topic.configs))
         except ConfigError as error:
@@ -253,19 +256,23 @@ class Broker:
         return [f"{DATA}/{LOCK}"]
 
     def data_files(self, node: Node) -> Sequence[str]:
-        """The logs that the workload writes, its groups' among them: the last file by name in a partition's folder is
-        the active segment.
+        """Returns the logs that the workload writes, including its groups'.
+
+        The last file by name in a partition's folder is the active segment.
         """
         topic = [f"{self.topic}-{index}" for index in range(self.partitions)]
         groups = {f"{OFFSETS_TOPIC}-{partition_of(group, OFFSETS_TOPIC_PARTITIONS)}" for group in self.groups}
         return [f"{DATA}/{partition}/*.log" for partition in (*topic, *sorted(groups))]
 
     async def durable_size(self, node: Any, path: str) -> int:
-        """What is fsynced and not yet noted counts as not durable: an unclean start scans and may cut it."""
+        """Records fsynced but not checkpointed count as not durable: an unclean start scans and may truncate them."""
         return await disk_inspection.durable_size(node, path)
 
     async def alone_with(self, cluster: Cluster, node: Node, away: Collection[Node]) -> str | None:
-        """As the leaders say who is in sync; of a partition without one that answers nothing is known."""
+        """Returns a partition whose in-sync members are all on ``node`` or ``away``, if any.
+
+        The leaders report who is in sync; a partition without an answering leader is unknown.
+        """
         led = await disk_inspection.led(possible_brokers(cluster), PORT, marks=False)
         mine = {key: one for key, one in sorted(led.items()) if node.index in one.assigned}
         lost = {node.index, *(one.index for one in away)}
@@ -293,7 +300,7 @@ class Broker:
         return cluster_snapshot.unsettled([cluster_snapshot.Seen(**one) for one in seen], wall_ms)
 
     async def replicas_of(self, cluster: Cluster, key: str) -> Sequence[Any] | None:
-        """As the controller says; None while they move, or when no controller answers."""
+        """Returns the controller's answer; None during a reassignment, or if no controller answers."""
         controller = await self.find(cluster, "controller")
         topic, _, index = key.rpartition("-")
         found = None if controller is None else await broker_rpc.replicas(controller.address, PORT, topic, int(index))
@@ -301,7 +308,7 @@ class Broker:
         return None if found is None else [nodes[broker] for broker in found]
 
     async def move(self, cluster: Cluster, key: str, nodes: Sequence[Node]) -> str | None:
-        """Has the controller reassign the partition; None when it is written down, else why not."""
+        """Makes the controller reassign the partition; returns None once the request is stored, else the problem."""
         controller = await self.find(cluster, "controller")
         if controller is None:
             return "no controller is known"
@@ -309,7 +316,7 @@ class Broker:
         return await broker_rpc.move(controller.address, PORT, topic, int(index), [node.index for node in nodes])
 
     def moved(self, line: Mapping[str, Any]) -> tuple[str, Sequence[int]] | None:
-        """As the controller says that has done its last step."""
+        """Recognizes the event of the controller that has done the last step of a reassignment."""
         return (line["key"], line["replicas"]) if line.get("event") == "reassignment-ended" else None
 
     async def standing(self, cluster: Cluster) -> broker_rpc.Standing | None:
@@ -317,7 +324,7 @@ class Broker:
         return None if controller is None else await broker_rpc.standing(controller.address, PORT)
 
     def handed_over(self, line: Mapping[str, Any]) -> tuple[int, Mapping[str, str]] | None:
-        """As the broker says before it closes its sockets."""
+        """Recognizes the event that a broker emits before it closes its sockets."""
         if line.get("event") != "shutdown-handed-over":
             return None
         return line["detail"]["led"], line["detail"]["kept"]
@@ -325,12 +332,12 @@ class Broker:
     # -- questions to the running system ---------------------------------------------------------------------------
 
     async def ready(self, node: Node) -> bool:
-        """Does it answer, and know a controller?"""
+        """Returns whether the broker answers, and knows a controller."""
         metadata = await broker_rpc.metadata(node.address, PORT)
         return metadata is not None and metadata.controller_id >= 0 and bool(metadata.brokers)
 
     async def set_up(self, cluster: Cluster) -> None:
-        """Makes the topic, and waits until every broker knows a leader for each partition."""
+        """Creates the topics, and waits until every broker knows a leader for each partition."""
         brokers = members(cluster)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + SET_UP_TIMEOUT
@@ -365,7 +372,7 @@ class Broker:
         return await create(chosen[0].address, PORT, self._topics, self.replication, broker_rpc.ASK_TIMEOUT)
 
     async def find(self, cluster: Cluster, what: str, key: str | None = None) -> Any | None:
-        """What most brokers say; None when they say nothing or disagree evenly."""
+        """Returns the majority's answer; None if there is none or a tie."""
         brokers = members(cluster)
         match what:
             case "coordinator":

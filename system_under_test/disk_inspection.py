@@ -1,6 +1,6 @@
-"""What lies on a broker's disk, read from outside the process: how much of a file counts as durable, and the records.
+"""Reads a broker's disk from outside the process: how much of a file is durable, and the records.
 
-For testers. Files are read as they are, while the broker runs or is dead; a damaged log counts up to its damage.
+For testers. Files are read as they are, whether the broker runs or not; a damaged log counts up to its damage.
 """
 
 import asyncio
@@ -29,12 +29,14 @@ REJOIN_TIMEOUT = 10.0
 
 @dataclass(frozen=True)
 class StoredRecord:
-    """One record of a replica's log. ``value``: the workload's number, None for anything else; ``crc``: as stored, or
-    what it would be outside of the compressed set that holds it, since each replica rebuilds such sets in compaction;
-    ``epoch``: the leader's, by the replica's own history, and ``epoch_start``, where that begins.
+    """One record of a replica's log.
 
-    The last of each replica is no record but its log's end, with ``log_start`` and the ``high_watermark`` that it had
-    noted.
+    - ``value``: the workload's number, None for anything else
+    - ``crc``: as stored; in a compressed set, what it would be outside of it, because compaction rebuilds such sets
+    - ``epoch``: the leader epoch by the replica's own history, which begins at ``epoch_start``
+
+    The last row of each replica is not a record but its log end, with ``log_start`` and the checkpointed
+    ``high_watermark``.
     """
 
     node: str
@@ -52,7 +54,7 @@ class StoredRecord:
 
 @dataclass(frozen=True)
 class Led:
-    """A partition as its leader has it; no in-sync set and -1 where there is none that answers."""
+    """A partition as its leader reports it; an empty in-sync set and -1 if no leader answers."""
 
     assigned: Sequence[int]
     in_sync: Sequence[int] = ()
@@ -60,12 +62,12 @@ class Led:
 
 
 async def replicas(nodes: Sequence[Any], port: int) -> list[StoredRecord]:
-    """All records of all replicas of every topic that any of these brokers knows.
+    """Returns all records of all replicas of every topic that any of these brokers knows.
 
-    Waits for full in-sync sets, but not for ever: a replica that stays out is compared as one that is out. The topic of
-    the groups' offsets is one of them: that its replicas hold the same is judged like that of any other. What its
-    records say is not, since none is a number of the workload's; clients ask for that. Nor has a compacted log, which
-    it is, a start from which on nothing may be missing.
+    Waits for full in-sync sets, but not forever: a replica that stays out of sync is compared as such. The offsets
+    topic is included, to check that its replicas hold the same. The content of its records is not judged, because none
+    is a number of the workload; clients ask for it. Because it is compacted, it also has no start after which nothing
+    may be missing.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + REJOIN_TIMEOUT
@@ -80,8 +82,9 @@ async def replicas(nodes: Sequence[Any], port: int) -> list[StoredRecord]:
 
 
 async def led(nodes: Sequence[Any], port: int, *, marks: bool = True) -> dict[str, Led]:
-    """Each partition that any of these brokers knows. ``marks``: with its high watermark, for which a leader may need
-    ZooKeeper.
+    """Returns each partition that any of these brokers knows.
+
+    ``marks``: includes its high watermark, for which a leader may need ZooKeeper.
     """
     known: dict[str, Led] = {}
     for node in nodes:
@@ -107,7 +110,7 @@ async def _of_node(node: Any, partitions: Mapping[str, Led]) -> list[StoredRecor
 
 
 async def durable_size(node: Any, path: str) -> int:
-    """The bytes below the recovery point that the broker has noted for the partition of this log file."""
+    """Returns the bytes of this log file below the recovery point that the broker has stored for its partition."""
     folder, _, name = path.rpartition("/")
     points = await _checkpoint(node, RECOVERY_POINTS)
     point = points.get(folder.rpartition("/")[2], 0)
@@ -123,9 +126,10 @@ async def durable_size(node: Any, path: str) -> int:
 
 
 async def replica(node: Any, key: str, partition: Led, noted: int) -> list[StoredRecord]:
-    """A replica's records, and the end of its log. What counts of them ends at the leader's high watermark for a member
-    of the in-sync set, and at the last one that it has ``noted`` itself for any other replica. Raises what reading the
-    node's files raises.
+    """Returns a replica's records, and the end of its log. Raises what reading the node's files raises.
+
+    Records count as committed below a high watermark: the leader's for a member of the in-sync set, the replica's own
+    ``noted`` one for any other replica.
     """
     in_isr = node.index in partition.in_sync
     mark = partition.high_watermark if in_isr else noted
@@ -137,7 +141,7 @@ async def replica(node: Any, key: str, partition: Led, noted: int) -> list[Store
     for base, data in segments:
         following = records[-1].position + 1 if records else base
         if base < following and not data:
-            continue  # left by a roll that failed, after which the segment before went on
+            continue  # left by a failed roll, after which the segment before continued
         if base < following or (base > following and not compacted):
             break
         for position, value, crc in _records(data, base, compacted):
@@ -151,8 +155,9 @@ async def replica(node: Any, key: str, partition: Led, noted: int) -> list[Store
 
 
 async def _segments(node: Any, folder: str) -> list[tuple[int, bytes]]:
-    """Base offset and content of each segment. A broker that runs may merge some while they are read; then they are
-    read again.
+    """Returns base offset and content of each segment.
+
+    Reads again if a running broker has merged some meanwhile.
     """
     while True:
         paths = sorted(await node.find_files(f"{folder}/*{LOG_SUFFIX}"))
@@ -165,7 +170,7 @@ async def _segments(node: Any, folder: str) -> list[tuple[int, bytes]]:
 
 
 def _records(data: bytes, base: int, compacted: bool) -> Iterator[tuple[int, int | None, int]]:
-    """Offset, value and CRC of each record of a segment, as far as it is good."""
+    """Yields offset, value and CRC of each record in the good prefix of a segment."""
     good = data[: message_set.check(data, base, gaps=compacted, highest=base + MAXIMUM).size]
     for message in message_set.messages(good):
         crc = crc32(memoryview(encode(message._replace(attributes=message.attributes & ~CODEC_MASK)))[CRC_START:])
@@ -180,7 +185,7 @@ def _number(value: bytes | None) -> int | None:
 
 
 async def _checkpoint(node: Any, name: str) -> Mapping[str, int]:
-    """``topic-partition`` to offset; empty when the broker has written none yet."""
+    """Returns ``topic-partition`` to offset; empty if the broker has written no checkpoint yet."""
     return {f"{topic}-{index}": int(offset) for topic, index, offset in await _rows(node, f"{DATA}/{name}")}
 
 

@@ -1,7 +1,7 @@
-"""The broker's event log: every state change that a checker or a fault may want, one JSON line each.
+"""The broker's event log: every state change that a checker or a fault may need, one JSON line each.
 
-Lines carry the node's monotonic time and a sequence number within this incarnation of the process; the order of events
-of different nodes is not known and must not be concluded from the times.
+Lines carry the node's monotonic time and a sequence number within this incarnation of the process. The order of events
+of different nodes is unknown and must not be inferred from the times.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -13,10 +13,14 @@ _ENCODER = msgspec.json.Encoder()
 
 
 class Columns(TypedDict, total=False):
-    """What a line may say, in addition to its ``event`` and to ``time`` (seconds of the loop's clock), ``broker``,
-    ``incarnation`` (differs between any two lives of a broker) and ``seq``. ``topic_zxid``: which of the topics that
-    bear the name of ``key``, one after the other, it is (its znode's czxid); ``isr`` and ``elr`` are those of the
-    ``version`` of its state; ``detail`` is whatever a reader may want besides.
+    """The optional columns of a line.
+
+    Each line also has ``event``, ``time`` (seconds of the loop's clock), ``broker``, ``incarnation`` (differs between
+    any two lives of a broker) and ``seq``.
+
+    - ``topic_zxid``: the czxid of the topic's znode, which identifies one of several topics with the name in ``key``
+    - ``isr``, ``elr``: those of the ``version`` of the state
+    - ``detail``: anything else that a reader needs
     """
 
     key: str | None
@@ -45,10 +49,10 @@ class Columns(TypedDict, total=False):
 
 
 class EventLog:
-    """Writes events; stops the process after one at which it is to be held.
+    """Writes events; stops the process after an event at which it must be held.
 
-    ``hold_at`` are the events given at the start; ``orders`` returns the lines of those that came since, each
-    ``event`` or ``event key``. Events are changes of state, some per second at most, so that this costs little.
+    ``hold_at`` holds the events given at the start. ``orders`` returns the lines added since, each ``event`` or ``event
+    key``. Reading them is cheap enough, because there are only a few events per second.
     """
 
     def __init__(
@@ -70,10 +74,10 @@ class EventLog:
         self.incarnation = incarnation
         self._seq = 0
         self.lives: dict[str, int] = {}
-        """Of partitions whose log is here, the czxid of the topic: their events bear it."""
+        """By partition whose log is here, the czxid of its topic, which its events carry."""
 
     def emit(self, event: str, **columns: Unpack[Columns]) -> None:
-        """Visible to an observer when this returns; returns late if it is held at this event."""
+        """Writes an event, visible to observers when this returns; returns late if the process is held at it."""
         self._seq += 1
         key = columns.get("key")
         if columns.get("topic_zxid") is None:

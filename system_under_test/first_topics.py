@@ -1,4 +1,4 @@
-"""The topics that a cluster is given when it is set up."""
+"""The topics that a cluster gets at set-up."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ MADE = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
 
 @dataclass(frozen=True)
 class FirstTopic:
-    """``configs`` are its own settings."""
+    """A topic to create. ``configs`` are its own settings."""
 
     name: str
     partitions: int
@@ -28,7 +28,7 @@ class FirstTopic:
 
 
 def led(answer: MetadataResponse, topics: Sequence[FirstTopic]) -> bool:
-    """Does this broker know a leader for each partition of them?"""
+    """Returns whether this broker knows a leader for each partition of the topics."""
     known = {topic.topic: [partition.error_code for partition in topic.partitions] for topic in answer.topics}
     return all(known.get(topic.name) == [ErrorCode.NONE] * topic.partitions for topic in topics)
 
@@ -36,7 +36,7 @@ def led(answer: MetadataResponse, topics: Sequence[FirstTopic]) -> bool:
 async def create(
     host: str, port: int, topics: Sequence[FirstTopic], replication: int, connect_timeout: float
 ) -> tuple[bool, str]:
-    """Has this broker, the controller, make them; are they made, and what it said."""
+    """Asks this broker, the controller, to create the topics; returns whether they exist, and its errors."""
     request = CreateTopicsRequest(
         topics=[
             CreatableTopic(

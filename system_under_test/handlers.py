@@ -1,4 +1,4 @@
-"""Which part of the broker answers which request."""
+"""The table of request handlers: which part of the broker answers which request."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def handlers(
     metadata: MetadataRequests,
     public_control: PublicControl,
 ) -> Mapping[int, Handler]:
-    """By the request's key."""
+    """Returns the handlers by the request's key."""
     found: dict[type[Request[Any]], Handler] = {
         internal.LeaderAndIsrRequest: lambda request, _: manager.leader_and_isr(request),
         internal.StopReplicaRequest: lambda request, _: manager.stop_replica(request),
@@ -72,7 +72,7 @@ def handlers(
 
 @dataclass(eq=False)
 class MetadataRequests:
-    """Answers questions about the cluster, and makes a topic that is asked for where that is configured."""
+    """Answers metadata requests, and creates missing topics if that is configured."""
 
     config: BrokerConfig
     runtime: Runtime
@@ -97,7 +97,7 @@ class MetadataRequests:
         return response
 
     async def make_offsets_topic(self) -> None:
-        """Once enough brokers live; until then there are no groups."""
+        """Creates the offsets topic once enough brokers live; until then there are no groups."""
         brokers = [broker.broker_id for broker in self.cache.brokers()]
         if len(brokers) >= self.config.offsets_topic_replication_factor:
             wanted = offsets_topic(OFFSETS_TOPIC, self.config)

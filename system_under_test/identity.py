@@ -1,8 +1,7 @@
-"""Which id a broker has: the one in its configuration, else the one of its data directory, else one that is generated.
+"""The broker's id: from its configuration, else from its data directory, else generated.
 
-Generated ids lie above ``reserved_broker_max_id``, as in Kafka: each is that number plus the version which a write to
-``/brokers/seqid`` has made, so no two brokers get the same. A number whose owner was killed before its data directory
-had it is lost.
+Generated ids lie above ``reserved_broker_max_id``, as in Kafka. Each is that number plus the version created by a write
+to ``/brokers/seqid``, so all are distinct. A number is lost if its owner is killed before its data directory has it.
 """
 
 import asyncio
@@ -26,17 +25,17 @@ from assay.system_under_test.zookeeper import paths
 _log = logging.getLogger("assay.broker")
 
 HICCUPS = (ConnectionLoss, SessionExpiredError, OperationTimeoutError)
-"""What a start waits out: recovery can outlast a session, and ZooKeeper may go away at any time."""
+"""ZooKeeper errors after which a start retries: recovery can outlast a session, and ZooKeeper may fail at any time."""
 BACK_OFF = 0.1
-"""Seconds between tries of what ZooKeeper did not let through."""
+"""Seconds between attempts to reach ZooKeeper."""
 
 
 class BrokerError(Exception):
-    """The broker cannot start or go on; the message is one line for the user who started it."""
+    """The broker cannot start or continue; the message is one line for the user who started it."""
 
 
 async def with_id(config: BrokerConfig, runtime: Runtime) -> BrokerConfig:
-    """The configuration with the id that the broker has. Raises ``BrokerError``."""
+    """Returns the configuration with the broker's id filled in. Raises ``BrokerError``."""
     if config.broker_id >= 0:
         return config
     try:
@@ -58,7 +57,7 @@ async def _generated(config: BrokerConfig, runtime: Runtime) -> int:
                 broker_id = config.reserved_broker_max_id + await _next(zookeeper)
                 break
             except HICCUPS as error:
-                _log.info("asking for a broker id: %r; again", error)
+                _log.info("generating a broker id: %r; it is tried again", error)
                 await asyncio.sleep(BACK_OFF)
     finally:
         await zookeeper.close()
@@ -75,4 +74,4 @@ async def _next(zookeeper: ZooKeeper) -> int:
             try:
                 await zookeeper.create(paths.BROKER_SEQUENCE, makepath=True)
             except NodeExistsError:
-                _log.debug("another broker made %s", paths.BROKER_SEQUENCE)
+                _log.debug("another broker created %s", paths.BROKER_SEQUENCE)

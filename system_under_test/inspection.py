@@ -1,14 +1,16 @@
-"""What brokers have at the instant at which a client learns that its send was acknowledged: seen from outside, at once.
+"""Inspects the brokers at the instant at which a client learns that its send was acknowledged.
 
 For testers, in the simulation, where disks and ZooKeeper's tree can be read while no time passes. An acknowledgement
-with acks=all means that every member of the in-sync set has the record; with ``flush.messages=1``, that each has it
-durably. A client that reads finds out that this was not so only if just those members are lost. Here it shows at once.
+with acks=all means that every in-sync member has the record; with ``flush.messages=1``, that each has it durably. A
+reading client notices a violation only if just those members are lost. This inspection shows it at once.
 
-Which members count: those of the set that ZooKeeper has, each under the registration by which it was admitted, if that
-is in force and was made by the process that is alive: a broker that was started again may have lost what it had in
-memory, and counts when it has caught up. That is safe at any instant after the acknowledgement, and not only at the
-leader's: who joins the set later has caught up with the high watermark; who leads later was a member; and no member
-cuts below the high watermark.
+Members of the set in ZooKeeper count under two conditions. Their admitting registration must be in force, and the live
+process must have made it: a restarted broker may have lost what it had in memory, and counts once it has caught up.
+This is valid at any instant after the acknowledgement, not only the leader's:
+
+- A replica that joins the set later has caught up with the high watermark.
+- A later leader was a member.
+- No member truncates below the high watermark.
 """
 
 import struct
@@ -29,7 +31,7 @@ FLUSH_MESSAGES: Final = "flush.messages"
 
 @dataclass
 class _Ends:
-    """Of one log file: where the entries end that were walked so far, and the offset after the last."""
+    """The bytes of one log file that were walked so far, and the offset after the last entry in them."""
 
     life: object
     size: int
@@ -38,8 +40,10 @@ class _Ends:
 
 @dataclass
 class Inspection:
-    """Of one cluster's disks and its tree in ZooKeeper. ``epoch``: the wall clock, in seconds, when the loop's was 0;
-    ``flushes``: brokers have ``flush.messages=1`` by default.
+    """One cluster's disks and its tree in ZooKeeper.
+
+    ``epoch``: the wall clock, in seconds, when the loop's was 0; ``flushes``: whether brokers have ``flush.messages=1``
+    by default.
     """
 
     brokers: Mapping[int, Any]
@@ -52,8 +56,10 @@ class Inspection:
     _held: dict[tuple[int, str], object] = field(default_factory=dict)
 
     def acknowledged(self, key: str, position: int) -> Sequence[Mapping[str, Any]]:
-        """``lacking`` for a member whose log ends at or below ``position``, ``undurable`` for one that has it, where a
-        loss of power may take it: ``log_end`` is where it ends, or ends for sure. ``key`` is the history's.
+        """Returns the members that violate the acknowledgement of ``position``. ``key`` is the history's.
+
+        - ``lacking``: the member's log ends at or below it; ``log_end`` is its end
+        - ``undurable``: the member has it, but a power loss may take it; ``log_end`` is its durable end
         """
         topic, _, index = key.rpartition("-")
         topic = topic.partition("#")[0]
@@ -70,7 +76,7 @@ class Inspection:
             node = self.brokers[member]
             sure = self.end(node, f"{topic}-{index}", durably=durably)
             if sure > position:
-                continue  # what is durable is seen, too
+                continue  # a durable record is also present
             end = self.end(node, f"{topic}-{index}", durably=False)
             if end <= position:
                 found.append(Seen("lacking", key, node.name, position=position, log_end=end))
@@ -79,17 +85,19 @@ class Inspection:
         return [vars(one) for one in found]
 
     def looked_at(self) -> Sequence[Mapping[str, Any]]:
-        """One row, ``inspected``: how many ``acknowledgements``."""
+        """Returns one row, ``inspected``: the number of ``acknowledgements``."""
         return (vars(Seen("inspected", acknowledgements=self.looks)),)
 
     def read(self, kind: Any, path: str) -> tuple[Any, Any]:
-        """What the znode says, and its stat."""
+        """Returns the znode's value and its stat."""
         data, stat = self.tree.get(path)
         return znodes.decode(kind, path, data), stat
 
     def flushed(self, topic: str) -> bool:
-        """Has the topic flushed every message since it was made? Not known once its settings were changed: brokers
-        learn of a change one after the other, and what was taken before then is flushed as it was.
+        """Returns whether the topic has flushed every message since its creation.
+
+        False if its settings were changed: brokers learn of a change one after the other, and earlier records were
+        flushed under the former settings.
         """
         if not self.flushes:
             return False
@@ -109,11 +117,11 @@ class Inspection:
                 yield member
 
     def end(self, node: Any, partition: str, *, durably: bool) -> int:
-        """The log end offset of what is seen, or of what is durable; -1 where there is no log.
+        """Returns the log end offset, or the durable one; -1 if there is no log.
 
-        Only the last file is walked, and of it what was added since: sealed ones do not change, and are durable
-        before the next one's name is. One that has nothing yet says nothing: a roll that failed may have left it, and
-        the file before it went on. Below one that is alone, retention has taken all.
+        Only the last file is walked, from where the last walk ended. Sealed files do not change, and are durable before
+        the next one's name is. An empty file is skipped: a failed roll may have left it, after which the file before
+        continued. If it is the only one, retention has removed everything below.
         """
         end = -1
         folder = f"{self.data}/{partition}"
@@ -134,7 +142,7 @@ class Inspection:
 
 
 def _walk(known: _Ends, data: bytes) -> None:
-    """Goes over the whole entries of what follows."""
+    """Walks over the whole entries at the beginning of ``data``."""
     position = 0
     while position + ENTRY_HEADER.size <= len(data):
         offset, size = ENTRY_HEADER.unpack_from(data, position)

@@ -1,4 +1,4 @@
-"""A process of a real machine: its :class:`~assay.system_under_test.runtime.Runtime`, its log and its signals."""
+"""The broker as a process of a real machine: its :class:`~assay.system_under_test.runtime.Runtime`, log and signals."""
 
 import asyncio
 import logging
@@ -45,7 +45,7 @@ class ProcessRuntime:
 
     def event_log(self, line: str) -> None:
         if self._event_log is not None:
-            os.write(self._event_log, line.encode() + b"\n")  # one write, so that lines of a killed process are whole
+            os.write(self._event_log, line.encode() + b"\n")  # one write: a killed process leaves complete lines
 
     def hold(self) -> None:
         os.kill(os.getpid(), signal.SIGSTOP)
@@ -55,7 +55,7 @@ class ProcessRuntime:
 
 
 def run(entry: Coroutine[Any, Any, int]) -> int:
-    """Runs the process to its end and returns its exit code; SIGTERM and SIGINT cancel it. It logs to stderr."""
+    """Runs the process to its end and returns its exit code; SIGTERM and SIGINT cancel it. Logs to stderr."""
     logging.Formatter.converter = time.gmtime
     logging.basicConfig(
         level=logging.INFO,
@@ -76,8 +76,9 @@ async def _until_signalled(entry: Coroutine[Any, Any, int]) -> int:
 
 
 def _allow_open_files() -> None:
-    """As many open files as there may be: a login shell's 1,024 are fewer than connections alone may take, and a broker
-    that cannot open a file of its own any more ends.
+    """Raises the limit of open files to its maximum.
+
+    A login shell's 1,024 are fewer than connections alone may need, and a broker that cannot open a file ends.
     """
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -1,6 +1,4 @@
-"""How a broker joins its cluster: prepares ZooKeeper, claims its data directory, registers, and registers again with
-each new session.
-"""
+"""The registrar: prepares ZooKeeper, claims the data directory, and registers the broker in each new session."""
 
 import asyncio
 import logging
@@ -26,19 +24,18 @@ from assay.system_under_test.zookeeper import paths, znodes
 _log = logging.getLogger("assay.broker")
 
 MOST_LIVES = 100
-"""So many of its clean lives a broker remembers; who was admitted in an older one counts as having come back uncleanly.
-"""
+"""Clean lives that a broker remembers; a member admitted in an older one counts as having come back uncleanly."""
 REMEDY = (
     "correct the setting zookeeper, or give this broker a directory of its own. If ZooKeeper has lost its data: "
     "docs/running_the_broker.md, After ZooKeeper lost its data"
 )
-"""For the directory of another cluster."""
+"""Advice for a directory of another cluster."""
 _ID_ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
 
 @dataclass
 class Registrar:
-    """See the module. ``on_registered`` is called after each registration."""
+    """The registrar of one broker. ``on_registered`` is called after each registration."""
 
     config: BrokerConfig
     runtime: Runtime
@@ -50,20 +47,20 @@ class Registrar:
     on_registered: Callable[[], None]
     recognises: Recognises = by_session
     stays_registered: bool = True
-    """Does it register again when someone has deleted its registration?"""
+    """Whether it registers again after another process deleted its registration."""
     _registering: asyncio.Lock = field(default_factory=asyncio.Lock)
     _doubt: asyncio.Event = field(default_factory=asyncio.Event)
-    """Whether the registration has to be looked at."""
+    """Set when the registration must be checked."""
     _registered_in: int = 0
-    """The session."""
+    """The session of the registration."""
     _clean_lives: tuple[int, ...] = ()
-    """The registrations of the unbroken row of lives that all stopped cleanly; of the last ``MOST_LIVES``."""
+    """The registrations of the unbroken series of cleanly stopped lives, ``MOST_LIVES`` at most."""
 
     async def prepare_zookeeper(self) -> None:
-        """Makes the folders that all brokers use, and the cluster's id.
+        """Creates the folders that all brokers use, and the cluster's id.
 
-        Raises ``BrokerError`` if the directory names a cluster and ZooKeeper has none, which stays as it is: an id made
-        here would refuse this very directory.
+        Raises ``BrokerError`` if the directory names a cluster and ZooKeeper has none; both stay unchanged. An id
+        created here would make this very directory unusable.
         """
         found = directory.read_meta_properties(self.runtime.storage, self.config.data_dir)
         if found is not None and found.cluster_id is not None:
@@ -84,14 +81,14 @@ class Registrar:
             try:
                 await self.zookeeper.create(paths.CLUSTER_ID, znodes.encode(znodes.ClusterId(made)))
             except NodeExistsError:
-                _log.debug("another broker made the cluster id")
+                _log.debug("another broker created the cluster id")
         data, _ = await self.zookeeper.get(paths.CLUSTER_ID)
         self.cache.cluster_id = znodes.decode(znodes.ClusterId, paths.CLUSTER_ID, data).id
 
     async def claim_directory(self) -> bool:
-        """Makes the data directory this broker's own. Did the last process that used it stop cleanly?
+        """Claims the data directory for this broker; returns whether the last process that used it stopped cleanly.
 
-        Raises ``BrokerError`` for the directory of another broker or another cluster, which stays as it is.
+        Raises ``BrokerError`` for the directory of another broker or another cluster, which stays unchanged.
         """
         storage, where = self.runtime.storage, self.config.data_dir
         await directory.make_root(storage, where)
@@ -113,12 +110,13 @@ class Registrar:
         return bool(self._clean_lives)
 
     async def set_strays_aside(self) -> None:
-        """Logs of topics that are no more, and of partitions that are on others. A dead broker's are waited for before
-        a topic is forgotten or a move has ended, so an older copy of this disk was put back, and no one will ask that
-        they be deleted again.
+        """Sets aside logs of deleted topics, and of partitions that only other brokers have.
 
-        Not those of partitions that are being moved away: the controller may still wait for this broker to delete
-        them. Never in a directory that names no cluster.
+        The controller waits for dead brokers before it forgets a topic or ends a reassignment. So such a log means that
+        an older copy of this disk was restored, and no one will ask for its deletion again.
+
+        Logs of partitions being reassigned are kept: the controller may still wait for this broker to delete them.
+        Nothing is set aside in a directory that names no cluster.
         """
         storage, where = self.runtime.storage, self.config.data_dir
         claimed = directory.read_meta_properties(storage, where)
@@ -131,10 +129,10 @@ class Registrar:
             path = f"{where}/{directory.directory_name(topic, index)}"
             if await self._is_stray(path, topic, index):
                 aside = await directory.set_aside(storage, path)
-                _log.warning("%s-%d is no more, or on others only: set aside as %s", topic, index, aside)
+                _log.warning("%s-%d was deleted or moved to other brokers: set aside as %s", topic, index, aside)
 
     async def _is_stray(self, path: str, topic: str, index: int) -> bool:
-        """By the note of which creation of the topic it belongs to; without one nothing is known."""
+        """Decides by the note of the topic's incarnation; without one nothing is known."""
         try:
             made_for = directory.read_incarnation(self.runtime.storage, path)
             if made_for is None:
@@ -147,24 +145,26 @@ class Registrar:
         return made_for != int(stat.czxid) or await self._is_elsewhere(topic, index, data)
 
     async def _is_elsewhere(self, topic: str, index: int, data: bytes) -> bool:
-        """Whether others have this partition, and no move of it is under way. The assignment was read before: of a move
-        that ends it is written first.
+        """Returns whether only others have this partition, and no reassignment of it is in progress.
+
+        The assignment was read before, because a reassignment that ends writes it first.
         """
         try:
             replicas = parse_assignment(paths.topic(topic), data).get(index)
             moves = await znodes.read(self.zookeeper, znodes.Moves, paths.REASSIGNMENTS)
         except znodes.ZnodeError:
-            return False  # what is meant is not known
+            return False  # the assignment is unknown
         moving = () if moves is None else moves[0].partitions
         under_way = any((move.topic, move.partition) == (topic, index) for move in moving)
         return replicas is not None and self.config.broker_id not in replicas and not under_way
 
     async def leave_directory(self) -> None:
-        """After a clean stop: every log is closed and every checkpoint written. With a log that lost something the row
-        of clean stops is broken, also if it was about to register again for that.
+        """Writes the marker of a clean stop; every log must be closed and every checkpoint written.
+
+        A damaged log breaks the series of clean stops, even if the broker was about to register again for that.
         """
         if self.manager.replicas.lost or not self._clean_lives:
-            return  # what it had when it registered it has no more
+            return  # it no longer has everything it had when it registered
         await directory.write_clean_marker(self.runtime.storage, self._clean_lives, self.config.data_dir)
 
     async def register(self) -> None:
@@ -178,7 +178,7 @@ class Registrar:
         self._registered_in = self.zookeeper.session_id
         self._doubt.set()
         self._clean_lives = (*before, self.manager.broker_epoch)[-MOST_LIVES:]
-        known = await self._known_epoch()  # while a newer controller may be obeyed already
+        known = await self._known_epoch()  # max, because a newer controller may have been obeyed meanwhile
         self.manager.controller_epoch = max(self.manager.controller_epoch, known)
         self.events.emit(
             "registered",
@@ -188,7 +188,7 @@ class Registrar:
         )
 
     async def _known_epoch(self) -> int:
-        """Waits until it makes sense: without it this broker might obey a controller that was replaced."""
+        """Waits for a valid epoch: without it this broker might obey a controller that was replaced."""
         said = ""
         while True:
             try:
@@ -200,13 +200,13 @@ class Registrar:
             await asyncio.sleep(BACK_OFF)
 
     def follow_sessions(self) -> None:
-        """From now on this broker registers again whenever its session was replaced, or its registration deleted."""
+        """Starts registering again whenever the session was replaced, or the registration deleted."""
         self.zookeeper.add_listener(self._session_changed)
         if self.stays_registered:
             self.background.spawn(self._stay_registered(), "registration that stays")
 
     def catch_up(self) -> None:
-        """What became of the session between ``register`` and ``follow_sessions``."""
+        """Handles changes of the session between ``register`` and ``follow_sessions``."""
         if self.zookeeper.session_id == self._registered_in:
             self.on_registered()
         else:
@@ -222,7 +222,7 @@ class Registrar:
             self.background.spawn(self._register_again(), "registration")
 
     async def _register_again(self) -> None:
-        """A new session is a new life to the others, although this process has lost nothing."""
+        """Registers in a new session, which others take for a new life although this process has lost nothing."""
         session = self.zookeeper.session_id
         async with self._registering:
             while self.zookeeper.session_id == session:
@@ -235,13 +235,14 @@ class Registrar:
                     _log.info("registering again: %r", error)
                     await asyncio.sleep(BACK_OFF)
                     continue
-                if self.zookeeper.session_id == session:  # else it is registered again in the next one
+                if self.zookeeper.session_id == session:  # otherwise it registers again in the next session
                     self.on_registered()
                 return
 
     async def _stay_registered(self) -> None:
-        """Runs until it is cancelled. To the others this broker is dead without its registration, and its session lives
-        on and does not show that.
+        """Keeps the registration until cancelled.
+
+        Without it this broker is dead to the others, although its session lives.
         """
         while True:
             await self._doubt.wait()
@@ -249,20 +250,20 @@ class Registrar:
             try:
                 await self._look_at_registration()
             except KazooException as error:
-                _log.info("the registration: %r; again", error)
+                _log.info("checking the registration: %r; it is tried again", error)
                 await asyncio.sleep(BACK_OFF)
                 self._doubt.set()
 
     async def _look_at_registration(self) -> None:
-        """Has it watched, and makes it again if someone has deleted or overwritten it. Raises kazoo's errors."""
+        """Watches the registration, and renews it if another process deleted or overwrote it. Raises kazoo's errors."""
         epoch, path = self.manager.broker_epoch, paths.broker(self.config.broker_id)
         if epoch == -1:
-            return  # it registers in a new session, and looks again after that
+            return  # it registers in a new session, and checks again after that
         stat = await self.zookeeper.exists(path, self._changed)
         if stat is not None and stat.czxid == epoch:
             if stat.version == 0:
                 return
-            await self.zookeeper.delete(path, stat.version)  # the others may have read what was written there
+            await self.zookeeper.delete(path, stat.version)  # others may have read the overwritten content
         if self.manager.broker_epoch == epoch:
             _log.warning("%s was deleted or overwritten by someone else: registering again", path)
             self.manager.broker_epoch = -1

@@ -1,13 +1,14 @@
-"""The seams between the broker and the world it runs in.
+"""The interfaces between the broker and the world it runs in.
 
 Everything that could differ between two runs of the same broker reaches it through one :class:`Runtime`: the wall
 clock, randomness, ZooKeeper, files and the event log. Sockets and monotonic time come from the running asyncio loop
-(``asyncio.start_server``, ``asyncio.open_connection``, ``loop.time()``, ``asyncio.sleep``). That is all that lets the
-same broker code run in a container and inside a deterministic simulation; code below this package never reaches
-around it (no ``time.time()``, ``os.urandom``, ``uuid4``, module-level ``random``, threads or ``open()``).
+(``asyncio.start_server``, ``asyncio.open_connection``, ``loop.time()``, ``asyncio.sleep``).
 
-The vocabulary of the ZooKeeper seam is kazoo's: ``kazoo.exceptions``, ``ZnodeStat``, ``WatchedEvent``, ``KazooState``
-and the request tuples ``Create``, ``Delete``, ``SetData``, ``CheckVersion`` of ``kazoo.protocol.serialization``.
+This lets the same broker code run in a container and inside a deterministic simulation. Code below this package never
+bypasses it (no ``time.time()``, ``os.urandom``, ``uuid4``, module-level ``random``, threads or ``open()``).
+
+The ZooKeeper interface uses kazoo's types: ``kazoo.exceptions``, ``ZnodeStat``, ``WatchedEvent``, ``KazooState`` and
+the request tuples ``Create``, ``Delete``, ``SetData``, ``CheckVersion`` of ``kazoo.protocol.serialization``.
 """
 
 import asyncio
@@ -22,21 +23,22 @@ StateListener = Callable[[str], None]
 
 
 class ZooKeeper(Protocol):
-    """One ZooKeeper client; a session that is lost is replaced by a new one without being asked.
+    """One ZooKeeper client, which replaces a lost session by a new one automatically.
 
-    Ordering: callbacks (watches, state changes) and results arrive on the event loop in the order in which the
-    client learned of them, so a watch fires before any later read can return the change that caused it.
-
-    Watches are one-shot. A watch fires with its event's type, or with type ``"NONE"`` when the connection is lost;
-    in both cases it is gone, and its owner reads again.
-
-    Errors are kazoo's. ``ConnectionLoss`` (and ``SessionExpiredError`` for a request already sent) mean that the
-    outcome is unknown. Requests made while suspended wait for the connection or for the end of the session.
+    - Ordering: callbacks (watches, state changes) and results arrive on the event loop in the order in which the client
+      learned of them. So a watch fires before any later read can return the change that caused it.
+    - Watches are one-shot. A watch fires with its event's type, or with type ``"NONE"`` when the connection is lost. In
+      both cases it is gone, and its owner must read again.
+    - Errors are kazoo's. ``ConnectionLoss`` (and ``SessionExpiredError`` for a request already sent) mean that the
+      outcome is unknown. Requests made while suspended wait for the connection or for the end of the session.
     """
 
     @property
     def session_id(self) -> int:
-        """The current session; 0 while there is none. Equals ``ephemeralOwner`` of what this session created."""
+        """The current session; 0 while there is none.
+
+        Equals ``ephemeralOwner`` of the znodes that this session created.
+        """
 
     @property
     def session_timeout(self) -> float:
@@ -44,17 +46,17 @@ class ZooKeeper(Protocol):
 
     @property
     def alive_until(self) -> float:
-        """Loop time up to which the session ``session_id`` has not expired, if the servers' clocks run like ours.
+        """Loop time up to which the session ``session_id`` cannot have expired, if the servers' clocks run like ours.
 
-        When the latest request that was answered had been *sent*, plus the session's timeout; 0.0 without a session.
-        Look at it before acting on ephemerals of your own: a client that is cut off is not notified of an expiry.
+        It is the time at which the latest answered request was *sent*, plus the session's timeout; 0.0 without a
+        session. Check it before acting on your own ephemerals: a client that is cut off is not notified of an expiry.
         """
 
     def add_listener(self, listener: StateListener) -> None:
-        """``listener(state)`` runs on the event loop for each change: CONNECTED, SUSPENDED, LOST (KazooState)."""
+        """Registers a listener: ``listener(state)`` runs on the event loop for each change (KazooState)."""
 
     async def connect(self, timeout: float) -> None:
-        """Raises ``ConnectionError`` naming the servers when there is no session within ``timeout`` seconds."""
+        """Raises ``ConnectionError`` naming the servers if there is no session within ``timeout`` seconds."""
 
     async def close(self) -> None: ...
 
@@ -63,7 +65,7 @@ class ZooKeeper(Protocol):
     async def exists(self, path: str, watch: Watch | None = None) -> ZnodeStat | None: ...
 
     async def get_children(self, path: str, watch: Watch | None = None) -> list[str]:
-        """Names, sorted."""
+        """Returns the names, sorted."""
 
     async def create(
         self, path: str, value: bytes = b"", *, ephemeral: bool = False, sequence: bool = False, makepath: bool = False
@@ -74,13 +76,13 @@ class ZooKeeper(Protocol):
     async def delete(self, path: str, version: int = -1) -> None: ...
 
     async def multi(self, operations: Sequence[Any]) -> list[Any]:
-        """All or nothing. Raises the error of the operation that failed; results are as in a single call."""
+        """Performs all operations or none. Raises the failed operation's error; results are as in single calls."""
 
     async def sync(self, path: str) -> None: ...
 
 
 class Slice(Protocol):
-    """A range of stored bytes that knows how it best goes out to a connection."""
+    """A range of stored bytes that knows the best way to send itself to a connection."""
 
     @property
     def size(self) -> int: ...
@@ -91,7 +93,7 @@ class Slice(Protocol):
 
 
 class File(Protocol):
-    """An append-only file that can be cut. Append and read are plain calls; making durable is a coroutine."""
+    """An append-only file that can be truncated. Append and read are plain calls; fsync is a coroutine."""
 
     @property
     def size(self) -> int: ...
@@ -99,21 +101,22 @@ class File(Protocol):
     def append(self, data: bytes) -> None: ...
 
     def read(self, position: int, size: int) -> bytes:
-        """At most ``size`` bytes; fewer at the end of the file."""
+        """Returns at most ``size`` bytes; fewer at the end of the file."""
 
     def slice(self, position: int, size: int) -> Slice: ...
 
     def truncate(self, size: int) -> None: ...
 
     def reserve(self, size: int) -> None:
-        """Has the file take up at least ``size`` bytes of the disk, which appends then fill; or no more than it holds.
+        """Makes the file take up at least ``size`` bytes of disk space, for later appends; a smaller size shrinks it.
 
-        ``size`` of the file stays as it is. But who opens it again finds zeros in what is not filled, as far as no cut
-        and no smaller reservation has given that back. Raises ``OSError`` when there is no room, and does nothing then.
+        The property ``size`` does not change. But a process that opens the file again finds zeros in the unfilled part,
+        unless a truncation or a smaller reservation has released it. Raises ``OSError``, and does nothing, if there is
+        no room.
         """
 
     async def fsync(self) -> None:
-        """When it returns, all that had been appended or cut before the call survives a power loss."""
+        """Makes everything appended or truncated before the call survive a power loss."""
 
     def close(self) -> None: ...
 
@@ -122,7 +125,7 @@ class Storage(Protocol):
     """A node's disk below one root; paths are relative, with ``/``. Errors are ``OSError``."""
 
     def open(self, path: str) -> File:
-        """Opens for reading and appending; created empty when missing. Parent folders must exist."""
+        """Opens for reading and appending; creates an empty file if missing. Parent folders must exist."""
 
     def read_bytes(self, path: str) -> bytes: ...
 
@@ -135,30 +138,29 @@ class Storage(Protocol):
         """Makes creations, renames and removals directly inside the folder durable."""
 
     def listdir(self, path: str) -> list[str]:
-        """Names, sorted; an empty list for a folder that does not exist."""
+        """Returns the names, sorted; an empty list for a folder that does not exist."""
 
     def exists(self, path: str) -> bool: ...
 
     def mkdir(self, path: str) -> None:
-        """With parents; no error when it exists."""
+        """Creates a folder with its parents; no error if it exists."""
 
     def rename(self, source: str, target: str) -> None:
-        """Atomic; replaces a file at ``target``."""
+        """Renames atomically; replaces a file at ``target``."""
 
     def remove(self, path: str) -> None:
-        """A file, or a folder with all that is in it."""
+        """Removes a file, or a folder with its content."""
 
     def lock(self, path: str) -> None:
-        """Takes the lock of a file, which is created empty if it is missing, until this process has ended.
+        """Takes the lock of a file, which is created empty if missing, until this process has ended.
 
-        An advisory lock of the kernel: a killed process or a power loss releases it, a stopped process keeps it.
-        Raises ``BlockingIOError`` if a live process holds the lock; ``strerror`` then says who. Nothing is changed in
-        that case.
+        It is an advisory lock of the kernel: a killed process or a power loss releases it, a stopped process keeps it.
+        Raises ``BlockingIOError``, and changes nothing, if a live process holds the lock; ``strerror`` then names it.
         """
 
 
 class Runtime(Protocol):
-    """What a process of the system gets from the world it runs in."""
+    """The interface by which a process of the system reaches the world it runs in."""
 
     @property
     def random(self) -> random.Random: ...
@@ -167,20 +169,20 @@ class Runtime(Protocol):
     def storage(self) -> Storage: ...
 
     def read_file(self, path: str) -> bytes:
-        """A file of the node by absolute path; for the process's configuration only. ``FileNotFoundError``."""
+        """Reads a node's file by absolute path; for the process's configuration only. Raises ``FileNotFoundError``."""
 
     @property
     def host_name(self) -> str:
         """The host name of the machine that this process runs on; in the simulation, the name of its node."""
 
     def wall_clock(self) -> float:
-        """Seconds since the epoch, by this node's clock, which may be wrong or step."""
+        """Returns seconds since the epoch by this node's clock, which may be wrong or jump."""
 
     def zookeeper(self, servers: str, session_timeout: float) -> ZooKeeper:
-        """A client, not yet connected; ``servers`` is ``host:port,host:port``."""
+        """Returns a client that is not yet connected; ``servers`` is ``host:port,host:port``."""
 
     def event_log(self, line: str) -> None:
-        """One JSON line of the node's event log (without newline), visible to an observer at once."""
+        """Writes one JSON line (without newline) to the node's event log, visible to an observer at once."""
 
     def hold(self) -> None:
         """Stops this process as SIGSTOP would, at once; returns after it has been continued."""

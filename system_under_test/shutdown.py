@@ -1,9 +1,10 @@
-"""How a broker leaves its cluster: others lead what it led before it closes its sockets, so that no client waits for
-the end of its session.
+"""Controlled shutdown: hands over leadership before the sockets close, so that clients need not wait for a session end.
 
-It waits first until every in-sync set is large enough without it, where a live replica may still join: in a rolling
-restart, the broker that was restarted before. Then it asks the controller to move its leads away, again and again,
-until its own terms have ended. All of that has ``controlled_shutdown_max_ms``; then it stops all the same.
+1. The broker waits until every in-sync set is large enough without it, if a live replica may still join. In a rolling
+   restart that is the broker restarted before.
+2. It asks the controller to move its leadership away, repeatedly, until its own terms have ended.
+
+Both together may take ``controlled_shutdown_max_ms``; then it stops anyway.
 """
 
 import asyncio
@@ -22,7 +23,7 @@ from assay.system_under_test.replication.partition import Partition
 _log = logging.getLogger("assay.broker")
 
 LOOK = 0.02
-"""Seconds between two looks at what has to come by itself."""
+"""Seconds between two checks of what must happen by itself."""
 BACK_OFF = 0.2
 """Seconds before the controller is asked again."""
 VERSION = 0
@@ -30,7 +31,7 @@ VERSION = 0
 
 @dataclass
 class Departure:
-    """See the module."""
+    """The controlled shutdown of one broker."""
 
     config: BrokerConfig
     cache: MetadataCache
@@ -54,11 +55,11 @@ class Departure:
         self.events.emit("shutdown-handed-over", value=len(kept), detail={"led": led, "kept": kept})
 
     def leave_early(self) -> None:
-        """Of a broker that is asked to end while it starts: it leads nothing yet, and says so."""
+        """Reports the end of a broker that is stopped while it starts: it leads nothing yet."""
         self.events.emit("shutdown-handed-over", value=0, detail={"led": 0, "kept": {}})
 
     def _led(self) -> dict[str, str]:
-        """What this broker leads and others might, and why they do not."""
+        """Returns the partitions that this broker leads and others might, with the reason why they do not."""
         found = self.manager.replicas.all()
         led = [replica for replica in found if replica.leader is not None and replica.leader.positions]
         return {replica.key: self._why(replica) for replica in led}
@@ -76,7 +77,7 @@ class Departure:
         return {broker.broker_id for broker in self.cache.brokers()} - {self.config.broker_id}
 
     async def _until_dispensable(self, deadline: float) -> None:
-        """Or until the deadline: with too few in sync no send is acknowledged."""
+        """Waits until the deadline at most: with too few in sync no send is acknowledged."""
         loop = asyncio.get_running_loop()
         while True:
             if loop.time() >= deadline or not self._is_needed():
@@ -97,9 +98,7 @@ class Departure:
         return False
 
     async def _move_leads(self) -> None:
-        """Asks again and again, until the controller has done it and this broker's terms have ended: then clients that
-        ask it are sent on.
-        """
+        """Asks until the controller is done and this broker's terms have ended: it then redirects clients."""
         loop = asyncio.get_running_loop()
         while True:
             deadline = loop.time() + (self.config.request_timeout_ms / 1000 if await self._ask() else BACK_OFF)
@@ -109,7 +108,7 @@ class Departure:
                 await asyncio.sleep(LOOK)
 
     async def _ask(self) -> bool:
-        """Has the controller moved all leads that it can move?"""
+        """Asks the controller, and returns whether it has moved all leadership that it can."""
         patience = self.config.request_timeout_ms / 1000
         controller, life = self.cache.controller(), self.manager.broker_epoch
         if controller is None or life < 0:
@@ -122,12 +121,12 @@ class Departure:
             finally:
                 await connection.close()
         except CallError as error:
-            _log.info("asking broker %d to move leads away: %s", controller.broker_id, error)
+            _log.info("asking controller %d to move leadership away: %s", controller.broker_id, error)
             return False
         return bool(answer.error_code == ErrorCode.NONE and not answer.partitions_remaining)
 
     def _leads(self) -> bool:
-        """What a live broker could lead?"""
+        """Returns whether it leads a partition that a live broker could lead."""
         return any(
             self._live() & replica.leader.positions.keys()
             for replica in self.manager.replicas.all()

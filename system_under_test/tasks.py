@@ -1,15 +1,15 @@
-"""Background tasks of one owner, none of which may fail unnoticed."""
+"""Background tasks of one owner, none of which can fail unnoticed."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 BACK_OFF: Final = 0.2
-"""Seconds before the controller tries again what failed."""
+"""Seconds before the controller retries a failed step."""
 
 
 class Background:
-    """Starts tasks, reports the first unexpected exception of each, cancels what is left at ``close``."""
+    """Starts tasks, reports the first unexpected exception of each, and cancels the remaining ones at ``close``."""
 
     def __init__(self, on_error: Callable[[BaseException], None]) -> None:
         self._on_error = on_error
@@ -23,7 +23,7 @@ class Background:
         return task
 
     def fail(self, error: BaseException) -> None:
-        """As if a task had ended by this error."""
+        """Reports an error as if a task had ended by it."""
         if not self._closed:
             self._on_error(error)
 

@@ -1,4 +1,4 @@
-"""What a deployment asks of a cluster: the nodes, and which of them are brokers'."""
+"""The interface that a deployment needs of a cluster: the nodes, and which of them are brokers."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -28,19 +28,19 @@ class Cluster(Protocol):
     def nodes(self) -> Sequence[Any]: ...
     @property
     def spares(self) -> Sequence[Any]:
-        """Machines of brokers that are none yet."""
+        """Machines that may become brokers."""
 
 
 def members(cluster: Cluster) -> list[Any]:
-    """The brokers that the cluster starts with."""
+    """Returns the brokers that the cluster starts with."""
     return [node for node in cluster.nodes if node.role == BROKER]
 
 
 def possible_brokers(cluster: Cluster) -> list[Any]:
-    """The same, and those that may have joined."""
+    """Returns the initial brokers, and those that may have joined."""
     return [*members(cluster), *cluster.spares]
 
 
 def zookeepers(cluster: Cluster) -> str:
-    """``address:port,...`` of ZooKeeper."""
+    """Returns ZooKeeper's ``address:port,...``."""
     return ",".join(f"{node.address}:{ZOOKEEPER_PORT}" for node in cluster.nodes if node.role == ZOOKEEPER)

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from assay.harness.core.history import SCHEMAS
-from assay.harness.core.history.format_1 import KINDS
 from assay.harness.core.history.kinds import KINDS as EFFECTS
 from assay.system_under_test.groups import kill_points
 from test_architecture import ALLOWED
@@ -184,7 +183,6 @@ def test_the_pages_name_the_kinds_of_effects_that_there_are() -> None:
     guide = (ROOT / "docs" / "checking.md").read_text()
     families = guide[guide.index("| family | effects that it reads") : guide.index("All of these names")]
     assert {name for row in families.splitlines() if row for name in SPAN.findall(row.split("|")[2])} <= kinds
-    assert not {kind for kinds_of in KINDS.values() for kind in kinds_of.values()} - kinds
 
 
 ONE_MEANING = ("key", "position", "value", "owner")

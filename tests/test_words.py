@@ -53,7 +53,6 @@ CLEAN = (
 """Files and folders that are held to it."""
 
 QUOTED = (
-    ROOT / "harness/core/history/format_1.py",
     ROOT / "tests/harness/stored/test_stored_formats.py",
     Path(__file__),
 )

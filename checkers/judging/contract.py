@@ -37,9 +37,6 @@ INTOLERABLE: Final = (
 """Anomalies that no promise excuses: a value was seen that no one wrote, whose write certainly failed, or that was
 written later only. An experiment must not tolerate them, so a run without its contract fails by them."""
 
-OBJECTS: Final = ("counter", "max-register", "queue", "register", "set")
-"""What ``family`` may say."""
-
 AT_REST: Final = ("move_deadline", "rejoin_deadline", "obedience_deadline", "deletion_deadline", "retention_deadline")
 """The deadlines of what is looked at when a run is over."""
 DEADLINES: Final = ("rebalance_deadline", *AT_REST, "group_deadline")
@@ -128,9 +125,6 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
     M - 1 of a log that is fsynced every M messages. Those that go are reported as ``unflushed-loss``; any other loss is
     reported as usual. Set by :meth:`tolerate_unflushed`.
     """
-    family: str | None = None
-    """What the objects of a history of format 1 are (one of ``OBJECTS``), where its kinds of effects leave that
-    open."""
     dense_offsets: bool = False
     """Whether each offset of an uncompacted log holds a record, as in Kafka before transactions."""
     retention_ms: int | None = None
@@ -153,8 +147,6 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
         both = sorted(set(self.forbidden or ()) & set(self.tolerated))
         if both:
             raise ValueError(f"a contract cannot both forbid and tolerate {', '.join(both)}; choose one")
-        if self.family is not None and self.family not in OBJECTS:
-            raise ValueError(f"no family of objects is called {self.family!r}; there are {', '.join(OBJECTS)}")
         if self.unflushed < 0:
             raise ValueError(f"unflushed is {self.unflushed}; it is a number of records")
         for name in ("failover", "patience"):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from assay.harness.core.history import CLOSED, DIGESTED, HistoryError
+from assay.harness.core.history import CLOSED, DIGESTED, SCHEMAS, HistoryError
 from assay.harness.core.history.data_sets import DATA_SETS
 from assay.harness.core.lazy_import import Late
 from assay.harness.core.printable import plainly
@@ -49,7 +49,7 @@ def readable(reader: HistoryReader, progress: Callable[[int], None] = lambda row
             try:
                 with pq.ParquetFile(path) as file:
                     for group in range(file.num_row_groups):
-                        _fitting(path, reader.stored_schema(name), file.read_row_group(group), first)
+                        _fitting(path, SCHEMAS[name].remove_metadata(), file.read_row_group(group), first)
                         rows = file.metadata.row_group(group).num_rows
                         first, done = first + rows, done + rows
                         progress(done)

@@ -12,7 +12,7 @@ from assay.checkers.judging.contract import DEADLINES, Contract
 from assay.checkers.judging.history_integrity import readable
 from assay.checkers.objects.kinds import KINDS, log_effects
 from assay.checkers.times import NANOSECONDS
-from assay.harness.core.history import HistoryError
+from assay.harness.core.history import SCHEMAS, HistoryError
 from assay.harness.core.history.data_sets import DATA_SETS
 from assay.harness.core.printable import plainly
 
@@ -34,32 +34,28 @@ def open_history(folder: Path, paths: Mapping[str, Sequence[Path]] | None = None
     return HistoryReader(folder, optional=OPTIONAL, paths=paths)
 
 
-def register_history(engine: Engine, folder: Path, family: str | None = None) -> HistoryReader:
+def register_history(engine: Engine, folder: Path) -> HistoryReader:
     """Makes the views ``ops``, ``effects``, ``faults``, ``events``, ``replicas`` and ``looks``, and ``effect_kinds``.
 
-    ``family``: of its objects, where a history of format 1 does not say it. Raises ``HistoryError`` naming the file
-    when a data set is missing, damaged or has other columns.
+    Raises ``HistoryError`` naming the file when a data set is missing, damaged or has other columns.
     """
     reader = open_history(folder)
-    register_parts(engine, reader, family)
+    register_parts(engine, reader)
     count_kinds(engine, engine)
     return reader
 
 
-def register_parts(engine: Engine, reader: HistoryReader, family: str | None = None) -> None:
-    """The views of a history that is open already; of one in an older format, as if it were written today.
-
-    ``family``: what its objects are, where a history of format 1 does not say it.
-    """
+def register_parts(engine: Engine, reader: HistoryReader) -> None:
+    """Makes the views of an open history. A history in an older format is translated."""
     for name in DATA_SETS:
         loaded = reader.in_memory(name)
         if loaded is not None:
             if not engine.holds(name):
                 engine.load(name, loaded)
             continue
-        texts = reader.translation(name, family)
+        texts = reader.translation(name)
         try:
-            engine.register(f"stored_{name}" if texts else name, reader.paths(name), reader.stored_schema(name))
+            engine.register(f"stored_{name}" if texts else name, reader.paths(name), SCHEMAS[name].remove_metadata())
             build(engine, tuple(View(text.name, text.sql, keep=text.keep) for text in texts))
         except EngineExhausted:
             raise

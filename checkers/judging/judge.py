@@ -152,7 +152,7 @@ class _Judging:
         if self.going_on:
             self.late = come_late(self.engine, self.contract)
         self.unknown += self._circumstances()
-        self.unknown += objects.doubts(self.engine, self.history, self.contract.family)
+        self.unknown += objects.doubts(self.engine)
         stopped = False
         try:
             self._divide()
@@ -172,10 +172,10 @@ class _Judging:
         return self._summary(reasons, stopped=stopped, begun=begun, loaded=loaded)
 
     def _load(self) -> None:
-        register_parts(self.engine, self.history, self.contract.family)
+        register_parts(self.engine, self.history)
         with self.engine.validator() as validator:
             if validator is not self.engine:
-                register_parts(validator, self.history, self.contract.family)
+                register_parts(validator, self.history)
             self._step(VALIDATING, 0, 1)
             count_kinds(self.engine, validator)
             validate(

@@ -1,7 +1,6 @@
 """Which kinds of effects a history has, of which objects, and why some of its keys are judged by no family.
 
-A kind names its object: ``counter-add``, ``set-read``, ``queue-dequeue``. Histories of format 1 did not do so; the
-keys whose object the reader could not find out are reported here.
+A kind names its object: ``counter-add``, ``set-read``, ``queue-dequeue``. Keys with kinds that do not are reported.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from assay.harness.core.history.data_sets import EFFECTS
 from assay.harness.core.history.kinds import KINDS as OF_FORMAT
 
 if TYPE_CHECKING:
-    from assay.harness.core.history import HistoryReader
+    pass
 
 MOST_NAMED: Final = 5
 
@@ -24,7 +23,7 @@ KINDS: Final = Table("effect_kinds", "select key, kind, count(*) as many from ef
 """One scan, so that families that do not apply cost none."""
 
 _NAMELESS: Final = ("add", "remove", "read", "write", "cas")
-"""Kinds of format 1 that do not name their object."""
+"""Kinds that do not name their object."""
 
 _LOG: Final = "'append', 'observe', 'observe-begin', 'observe-end', 'end', 'start', 'seek', 'reset', 'drained'"
 
@@ -63,31 +62,14 @@ def log_effects(engine: Engine) -> None:
     engine.view("log_effects", empty(EFFECTS) if rows[0]["total"] == 0 else "select * from effects")
 
 
-def doubts(engine: Engine, reader: HistoryReader, family: str | None) -> list[str]:
-    """Why some keys are judged by no family, in words; empty if all are. ``family``: what the contract says."""
-    found = []
-    if reader.format("effects") == 1:
-        found += _named(
-            engine,
-            "select key from object_keys where family = 'open'",
-            "effects of kinds that several families record (counter, set, queue, register); say which one this history "
-            "is of, with --family or the contract's family",
-        )
-        found += _named(
-            engine,
-            "select key from object_keys where family = 'mixed'",
-            "effects that no single object has, such as add beside write",
-        )
-    else:
-        found += _named(
-            engine,
-            f"select key from effect_kinds where kind in ({among(_NAMELESS)}) group by key",
-            "effects of a kind that does not name its object (add, remove, read, write or cas); no check reads them: "
-            "record counter-add, set-read, register-write and so on",
-        )
-    if family is not None and not engine.rows(applies(family))[0]["examined"]:
-        found.append(f"the contract says that this is a history of family {family}, but no key of it can be one")
-    return found
+def doubts(engine: Engine) -> list[str]:
+    """Returns why some keys are judged by no family, in words; empty if all are."""
+    return _named(
+        engine,
+        f"select key from effect_kinds where kind in ({among(_NAMELESS)}) group by key",
+        "effects of a kind that does not name its object (add, remove, read, write or cas); no check reads them: "
+        "record counter-add, set-read, register-write and so on",
+    )
 
 
 def _named(engine: Engine, keys: str, reason: str) -> list[str]:

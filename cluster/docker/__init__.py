@@ -1,14 +1,21 @@
 """A cluster of containers on this machine's Docker engine.
 
-In this order: ``engine`` (how it is reached, labels, how an entry of the journal is undone, how a container is frozen),
-``layer``, ``image_contents`` (what an image has) and ``image`` (the node image), ``tools`` and ``user_images`` (images
-of the user's own, with what a node needs), ``wheels`` (of Python packages), ``software`` (what each role asks for),
-``image_usage`` (which system asked for which image), ``built_images`` (the images that are there), ``code_archive``
-(the code that nodes are given),
-``network``, ``disk`` and ``keys`` (made for each run), ``preload`` (compiles what shifts the clocks of a container and
-makes its disk slow, or fail), ``cluster`` (puts them together). Nodes are those of ``cluster.ssh``.
+- ``engine``: access to the engine, labels, undo of journal entries, frozen containers
+- ``layer``: lower layer of the node image
+- ``image_contents``: which of a node's needs an image has
+- ``image``: the node image
+- ``tools``: Dockerfiles that add a node's needs to a user's image
+- ``user_images``: a user's own images
+- ``wheels``: wheels of Python packages
+- ``software``: the image of each role
+- ``image_usage``: which systems use which image
+- ``built_images``: lists and removes images
+- ``code_archive``: the code that nodes get
+- ``network``, ``disk``, ``keys``: created for each run
+- ``preload``: compiles the libraries that shift a container's clock and slow or fail its disk
+- ``cluster``: builds the cluster; nodes are those of ``cluster.ssh``
 
-Imports ``cluster`` and ``cluster.ssh`` alone. ``cluster.doctor``, ``cluster.leftovers`` and the harness import it.
+Imports only ``cluster`` and ``cluster.ssh``. ``cluster.doctor``, ``cluster.leftovers`` and the harness import it.
 """
 
 from assay.cluster.docker.cluster import DockerCluster

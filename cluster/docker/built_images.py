@@ -1,4 +1,4 @@
-"""The images that were built here, and which of them no run needs any more."""
+"""Lists the images that were built here, and removes those that no run needs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from assay.cluster.docker import image, image_usage, layer, software, tools, user_images
 
 DERIVED = ("software", user_images.NAME, "tools")
-"""What the label ``assay`` says of images that lose their names to later ones."""
+"""Values of the label ``assay`` on images that lose their names to later images."""
 OURS = (*(name.partition(":")[0] for name in (layer.IMPORTED_BASE, layer.REFERENCE)), image.NAME, software.NAME)
 OURS += (user_images.NAME, user_images.BUNDLE)
 UNKNOWN = "no run of it is known here"
@@ -18,9 +18,11 @@ UNKNOWN = "no run of it is known here"
 
 @dataclass(frozen=True)
 class Kept:
-    """One image. ``name``: or the id, of one whose name another has taken. ``of``: what it was built from, of a user's.
+    """A node image, or a layer of one.
 
-    ``purpose``: which systems' nodes, of which roles, run it, as far as that was noted here.
+    - ``name``: its name, or its id if another image has taken the name
+    - ``of``: the user's image or Dockerfile that it was built from
+    - ``purpose``: the systems and roles that run it, as far as noted here
     """
 
     name: str
@@ -32,9 +34,9 @@ class Kept:
 
 
 def present() -> list[Kept]:
-    """Every image that was built here, by name: of nodes, below them, and on images of the user's own.
+    """Returns every image that was built here, by name: node images, their layers, and extended user images.
 
-    Those of the user's that have only a name (``Software(image=...)``) are theirs, and not among them.
+    A user's images that are only referenced by name (``Software(image=...)``) are not included.
     """
     rows = _listed()
     if not rows:
@@ -46,7 +48,7 @@ def present() -> list[Kept]:
     for row, line in zip(rows, shown.stdout.splitlines(), strict=True):
         labels = json.loads(line)
         dangling = row["Tag"] == "<none>"
-        # A label is inherited, by an image of the user's that was built on one of ours, too.
+        # Labels are inherited, also by a user's image that was built on a node image.
         if not (labels["assay"] in DERIVED if dangling else row["Repository"] in OURS):
             continue
         name = row["ID"].removeprefix("sha256:")[:12] if dangling else f"{row['Repository']}:{row['Tag']}"
@@ -57,25 +59,25 @@ def present() -> list[Kept]:
 
 
 def _listed() -> list[dict[str, str]]:
-    """As the engine has them: those with our label, which images on ours inherit."""
+    """Returns the engine's images with the project's label, which derived images inherit."""
     printed = layer.command(["docker", "image", "ls", "--no-trunc", "--filter=label=assay", "--format={{json .}}"])
     return [json.loads(line) for line in printed.stdout.splitlines()]
 
 
 def remove(name: str) -> None:
-    """Raises ``ImageError``, as for one on which others are built, or containers run."""
+    """Removes an image. Raises ``ImageError``, for example if other images or containers use it."""
     layer.command(["docker", "image", "rm", name])
 
 
 def prune() -> Iterator[str]:
-    """Removes those that no run needs any more; their names. What is built on others goes first.
+    """Removes images that no run needs, and yields their names. Derived images are removed first.
 
-    Raises ``ImageError`` for one that cannot be removed, as where a container runs.
+    Raises ``ImageError`` for one that cannot be removed, for example because a container runs it.
     """
     while unused := [kept.name for kept in present() if not kept.used]:
         removed = [name for name in unused if _removed(name)]
         if not removed:
-            remove(unused[0])  # which says why not
+            remove(unused[0])  # raises the reason
         yield from removed
     image_usage.forget_others({row["ID"] for row in _listed()})
 
@@ -85,19 +87,19 @@ def _removed(name: str) -> bool:
 
 
 def _base(name: str) -> str:
-    """What it is for, of one that no node runs."""
+    """Returns the purpose of an image that no node runs."""
     if name in (layer.IMPORTED_BASE, layer.REFERENCE):
         return "below all others"
     return "copied from, for images of your own" if name.startswith(f"{user_images.BUNDLE}:") else ""
 
 
 def _of(labels: dict[str, str]) -> str:
-    """Labels are inherited: the Dockerfile's, too."""
+    """Returns the source of a user's image. Labels are inherited, and so is the Dockerfile's."""
     return labels.get(user_images.DOCKERFILE_LABEL) or labels.get(tools.OWN, "")
 
 
 def _used(name: str, labels: dict[str, str]) -> bool:
-    """As far as is known here: which systems a user still tests is not."""
+    """Returns whether a run may need it, as far as is known here. The user's current systems are not known."""
     if name in {layer.IMPORTED_BASE, layer.REFERENCE, image.reference(), user_images.bundle()}:
         return True
     if labels["assay"] == user_images.NAME:

@@ -1,9 +1,9 @@
-/* Shifts the wall clock of a process: preloaded (LD_PRELOAD), it adds the nanoseconds in a mapped file to what
- * clock_gettime, gettimeofday and time say of it. Other clocks, the monotonic one among them, are left alone.
+/* Shifts the wall clock of a process: preloaded (LD_PRELOAD), it adds the nanoseconds in a mapped file to the wall clock
+ * of clock_gettime, gettimeofday and time. Other clocks, such as the monotonic one, stay right.
  *
- * The file has three int64: the shift, the shift that was last shown to a process, and how often one was shown. It must
- * never be truncated while a process has it. A process beside the main one (ASSAY_BESIDE) has the same clock, and what it
- * was shown is not noted: that is the proof that the main one's was wrong. */
+ * The file has three int64: the shift, the shift that a process was shown last, and the number of clock reads. It must
+ * never be truncated while a process has it mapped. A sidecar (ASSAY_BESIDE) has the same clock, but its reads are not
+ * recorded, because the record proves that the main process saw the wrong time. */
 
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -1,10 +1,10 @@
 """A cluster of containers: real processes, a real ZooKeeper, a real network, on one machine's Docker engine.
 
-A container stands for a machine: its init runs sshd, and everything the harness does to a node it does over SSH, just
-as it would to a host. Containers live as long as the run; faults kill processes, not containers, because a restarted
-container has lost its network namespace and with it the partition.
+A container stands for a machine. Its init runs sshd, and the harness does everything by SSH, as on a real host.
+Containers live as long as the run. Faults kill processes, not containers, because a restarted container loses its
+network namespace and thus the partition.
 
-The journal entry that removes a container is written before the container is made.
+The journal entry that removes a container is written before the container is created.
 """
 
 import platform
@@ -34,11 +34,11 @@ HOME = f"/{code_archive.ROOT}"
 SSH_WITHIN = 30.0
 """Seconds for a container's sshd to answer."""
 MEMORY = 1 << 30
-"""Bytes that a server may use, without any swap, where it is to run out of them."""
+"""Memory limit of a server in bytes, without swap, if the run exhausts memory."""
 
 
 class DockerCluster(SshCluster):
-    """See :class:`assay.cluster.node.Cluster`. ``start`` makes the nodes; their processes are started by the nodes."""
+    """See :class:`assay.cluster.node.Cluster`. ``start`` creates the nodes; the nodes start their processes."""
 
     kind = "docker"
 
@@ -57,10 +57,13 @@ class DockerCluster(SshCluster):
         own_memory: bool = False,
         spares: int = 0,
     ) -> None:
-        """``own_disks``: the servers' data lie on disks whose power can be cut, where system and machine allow it.
-        ``own_clocks``: their processes are started such that their wall clocks can be shifted; ``slow_disks``: that
-        their disks can be made slow, or to fail. ``own_memory``: they have no more memory than ``MEMORY``. ``spares``:
-        how many more nodes of the main role wait to join.
+        """Prepares containers for the faults of the run.
+
+        - ``own_disks``: the servers' data lie on disks whose power can be cut, if system and machine allow it.
+        - ``own_clocks``: the servers' wall clocks can be shifted.
+        - ``slow_disks``: the servers' disks can be made slow, or fail.
+        - ``own_memory``: the servers have at most ``MEMORY``.
+        - ``spares``: number of additional nodes of the main role that wait to join.
         """
         super().__init__(system, run_id=run_id, seed=seed, state_dir=state_dir, progress=progress)
         self._plans = planned(system.roles, counts, spares)
@@ -68,13 +71,13 @@ class DockerCluster(SshCluster):
         self._own_disks = own_disks
         self._own_memory = own_memory
         self._lacking: dict[preload.Preload, str | None] = {
-            preload.CLOCK: None if own_clocks else "this cluster was made without clocks of its nodes' own",
-            preload.SLOWNESS: None if slow_disks else "this cluster was made with disks as they are",
+            preload.CLOCK: None if own_clocks else "this cluster was started without the library that shifts clocks",
+            preload.SLOWNESS: None if slow_disks else "this cluster was started without the library that slows disks",
         }
         """Why the servers' processes are started without a library; None: they have it."""
         self._images: dict[str, software.NodeImage] = {}
         self._unloaded: set[str] = set()
-        """Names of the nodes on which libraries that were compiled here cannot be loaded."""
+        """Names of the nodes that cannot load libraries compiled here."""
         self._prefix = f"assay-{run_id}"
 
     @property
@@ -119,7 +122,7 @@ class DockerCluster(SshCluster):
         await node.prepare()
 
     async def _try_preloads(self, node: SshNode) -> None:
-        """What was compiled here needs a C library like the one here, which an image of the user's own may not have."""
+        """Tests whether a user's image can load the libraries, because its C library may differ from this machine's."""
         libraries = self._libraries(node)
         if not libraries or self._images[node.role].own is None:
             return
@@ -136,9 +139,9 @@ class DockerCluster(SshCluster):
             return network.create(client, name, labels(self.run_id, self._owner), self._state)
 
     def _make_disks(self, journal: undo.Journal) -> Mapping[str, str] | str:
-        """A loop device for each server, by name, or why there are none."""
+        """Returns a loop device for each server, by name, or the reason why there are none."""
         if not self._own_disks:
-            return "this cluster was made without disks of its nodes' own"
+            return "this cluster was started without separate disks for its nodes"
         if not isinstance(self._system, SupportsDataFolder):
             return f"{self._system.name} does not say where its data are (`data_folder`)"
         devices = {}
@@ -154,7 +157,7 @@ class DockerCluster(SshCluster):
         return devices
 
     def _make_preloads(self) -> list[bytes]:
-        """An archive of each library; where one is missing, why."""
+        """Returns an archive of each library, and stores the reason for each missing one."""
         if self._lacking[preload.SLOWNESS] is None and not isinstance(self._system, SupportsDataFolder):
             self._lacking[preload.SLOWNESS] = f"{self._system.name} does not say where its data are (`data_folder`)"
         archives = []
@@ -167,7 +170,7 @@ class DockerCluster(SshCluster):
 
     @staticmethod
     def _is_server(node: Node | PlannedNode) -> bool:
-        """Only servers' clocks and disks are the system's own."""
+        """Returns whether the node runs the system. Only servers get their own clocks and disks."""
         return node.role not in (ZOOKEEPER_ROLE, CLIENT_ROLE)
 
     def _make_container(
@@ -194,7 +197,7 @@ class DockerCluster(SshCluster):
                 labels=labels(self.run_id, self._owner),
                 host_config=client.api.create_host_config(
                     cap_add=["NET_ADMIN", *rights.pop("cap_add", ())],
-                    extra_hosts=dict(hosts),  # no resolver in the way of a partition
+                    extra_hosts=dict(hosts),  # name resolution must not depend on the network
                     network_mode=net.name,
                     **rights,
                 ),
@@ -226,13 +229,13 @@ class DockerCluster(SshCluster):
     def _program(self, node: Node) -> Program:
         if node.role == ZOOKEEPER_ROLE:
             return Program(zookeeper.argv(), zookeeper.DATA, {})
-        # The hash seed is the node's own: an order that depends on it is then the same at every start of a run.
+        # The hash seed is fixed per run: any order that depends on it is then equal at every start.
         environment = {"PYTHONPATH": HOME, "PYTHONUNBUFFERED": "1", "PYTHONHASHSEED": str(self._seed % 2**32)}
         found = self._images[node.role]
         environment |= found.environment
         if "PYTHONPATH" in found.environment:
             environment["PYTHONPATH"] = f"{HOME}:{found.environment['PYTHONPATH']}"
-        if "PATH" in found.environment:  # by which the programs that start it are found as well
+        if "PATH" in found.environment:  # the programs that start the process must be found, too
             environment["PATH"] = f"{found.environment['PATH']}:{image_contents.PATH}"
         environment |= software.needed(self._system, node.role).environment
         libraries = self._libraries(node)
@@ -251,7 +254,7 @@ class DockerCluster(SshCluster):
         return [one.library for one, lack in self._lacking.items() if lack is None]
 
     async def _give_disk(self, node: SshNode, disks: Mapping[str, str] | str) -> None:
-        """Or the reason why it has none."""
+        """Gives the node its disk, or the reason why it has none."""
         if isinstance(disks, str):
             node.lacks_disk(disks)
         elif node.name in disks and isinstance(self._system, SupportsDataFolder):
@@ -271,10 +274,10 @@ class DockerCluster(SshCluster):
         }
 
     def _undo(self, actions: Sequence[undo.Action]) -> list[str]:
-        """Containers, whose processes die with them, then what needs them gone; one after the other.
+        """Removes the containers, and their processes with them, then the things that they used, one after the other.
 
-        Side by side is faster by some tenths of a second, and once in a while Docker 20.10 stands still for good: who
-        takes a container from its network and who lists networks wait for each other's locks.
+        Concurrent removal would be faster by some tenths of a second, but occasionally deadlocks Docker 20.10: removing
+        a container from its network and listing networks wait for each other's locks.
         """
         containers = [action for action in actions if isinstance(action, undo.RemoveContainer)]
         others = [
@@ -291,7 +294,7 @@ class DockerCluster(SshCluster):
 
 @dataclass(frozen=True)
 class _NodeUndo:
-    """The journal as a node writes it: its own name is not the container's."""
+    """The journal as a node writes it, with the container's name in place of the node's."""
 
     journal: undo.Journal
     container: Callable[[str], str]
@@ -304,7 +307,7 @@ class _NodeUndo:
 
 
 def _perform(action: undo.Action) -> str | None:
-    """None when done, else what went wrong."""
+    """Performs the action. Returns None, or the error."""
     try:
         with engine() as client:
             perform(client, action)

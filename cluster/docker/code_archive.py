@@ -1,7 +1,8 @@
-"""The system's code as a tar archive that containers are given before they start.
+"""The system's code as a tar archive that containers get before they start.
 
-Compiled modules come along when the host's Python is the nodes': three brokers that compile a hundred modules at the
-same time on a small machine cost seconds. A stale one is harmless, it names its source's size and time.
+Compiled modules are included if the host and the nodes have the same Python: three brokers that compile a hundred
+modules at once on a small machine cost seconds. A stale one is harmless, because it contains its source's size and
+time.
 """
 
 import importlib.util
@@ -21,11 +22,11 @@ _NODES_CACHE = f".cpython-{PYTHON.replace('.', '')}.pyc"
 
 
 def archive(folders: Sequence[str]) -> bytes:
-    """Folders of the Python path, or modules of it that are one file, below ``/opt/assay`` by the same name
-    (``bank``, ``assay/system_under_test``); folders by absolute path by their last name.
+    """Packs folders or one-file modules of the Python path below ``/opt/assay`` under the same name.
 
-    Of the packages around a folder only the ``__init__`` comes along. Links are resolved: in a checkout the parts of
-    ``assay`` are links to folders elsewhere.
+    Examples are ``bank`` and ``assay/system_under_test``. Folders given by absolute path get their last name. From the
+    packages around a folder only ``__init__`` is included. Links are resolved: in a checkout the parts of ``assay`` are
+    links to folders elsewhere.
     """
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
@@ -42,13 +43,13 @@ def archive(folders: Sequence[str]) -> bytes:
 
 
 def _packages_around(name: str, found: Path) -> dict[str, Path]:
-    """The ``__init__.py`` of each package that the folder ``name`` lies in, by its place."""
+    """Returns the ``__init__.py`` of each package around the folder ``name``, by its place in the archive."""
     outer = list(zip(Path(name).parents, found.parents, strict=False))[:-1]
     return {f"{place}/{INIT}": folder / INIT for place, folder in outer if (folder / INIT).is_file()}
 
 
 def of_files(files: Mapping[str, tuple[int, bytes]]) -> bytes:
-    """An archive of absolute path to (mode, content), owned by root."""
+    """Returns an archive of files owned by root: absolute path to (mode, content)."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
         for path, (mode, content) in files.items():
@@ -59,13 +60,13 @@ def of_files(files: Mapping[str, tuple[int, bytes]]) -> bytes:
 
 
 def locate(name: str) -> Path:
-    """Raises :class:`DeploymentError` when there is no such folder, and no such module."""
+    """Returns the folder or module. Raises :class:`DeploymentError` if there is none."""
     if Path(name).is_absolute() and Path(name).is_dir():
         return Path(name)
     for entry in sys.path:
         if (found := Path(entry or ".").resolve() / name).is_dir():
             return found  # not resolved: its parents are the packages around it
-    # An editable install may have a finder of its own and no entry in sys.path.
+    # An editable install may have its own finder and no entry in sys.path.
     package, _, inside = name.partition("/")
     spec = importlib.util.find_spec(package) if package.isidentifier() else None
     for place in (spec.submodule_search_locations if spec else None) or []:
@@ -73,7 +74,9 @@ def locate(name: str) -> Path:
             return found
     if spec is not None and spec.origin is not None and Path(spec.origin).is_file() and not inside:
         return Path(spec.origin)
-    raise DeploymentError(f"{name!r} of System.source is no folder on the Python path; name the package's own folder")
+    raise DeploymentError(
+        f"{name!r} of System.source is not a folder on the Python path; name the package's own folder"
+    )
 
 
 def _wanted(info: tarfile.TarInfo) -> tarfile.TarInfo | None:

@@ -1,10 +1,11 @@
-"""A disk of a node's own: ext4 in an image file on a loop device, which the container is given and mounts itself.
+"""A node's separate disk: ext4 in an image file on a loop device, which the container mounts itself.
 
-The power of such a disk can be cut (``cluster/ssh/power.py``) without the container being stopped, so the node's
-network and its rules stay. It is mounted inside the container, by the container's own right (SYS_ADMIN): it goes with
-it, and the machine outside has a loop device and a file to take back, nothing else. Only runs that cut power get disks.
+The power of such a disk can be cut (``cluster/ssh/power.py``) without stopping the container, so the node keeps its
+network and rules. The container mounts the disk with its own right (SYS_ADMIN), and the mount ends with the container.
+Only a loop device and a file remain to be removed outside. Only runs that cut power get disks.
 
-The loop device is known by its image, never by its number, which may be another owner's by the time it is undone.
+The loop device is identified by its image, never by its number: by the time of the undo, the number may belong to
+another owner.
 """
 
 import os
@@ -18,22 +19,22 @@ from typing import Any
 from assay.cluster.owner import Owner
 
 NODE_DEVICE = "/dev/assay-disk"
-"""What the disk is called inside the container."""
+"""Name of the disk inside the container."""
 SIZE = 1 << 30
-"""Bytes a node may store; the image is sparse, so it takes what is written (9 MB when it is new)."""
+"""Bytes that a node may store. The image is sparse, so it only takes what is written (9 MB when new)."""
 TRIES = 20
-"""Attempts at a loop device; another session may take the one that was free a moment ago."""
+"""Attempts to get a loop device, because another session may take a free one first."""
 LOOP_MAJOR = 7
 FOLDER, SUFFIX = "disks", ".ext4"
 
 
 class DiskError(OSError):
-    """This machine cannot make such disks, or not take one back; the message says why and has the remedy."""
+    """This machine cannot make or remove such disks. The message has the reason and the remedy."""
 
 
 @dataclass(frozen=True)
 class DiskImage:
-    """A disk that some run has made; ``owner`` as text."""
+    """A disk that some run has created; ``owner`` as text."""
 
     path: Path
     owner: str
@@ -41,12 +42,15 @@ class DiskImage:
 
 
 def image_path(state: Path, mine: Owner, run_id: str, node: str) -> Path:
-    """Where a node's image is; its name says whose it is, so that it is found even if the journal is lost."""
+    """Returns the path of a node's image.
+
+    It names the owner, so that the image is found even if the journal is lost.
+    """
     return state / FOLDER / f"{mine}.{run_id}.{node}{SUFFIX}"
 
 
 def images(state: Path) -> list[DiskImage]:
-    """All there are in this state folder, by name."""
+    """Returns all disk images in this state folder, by name."""
     found = []
     for path in sorted((state / FOLDER).glob(f"*{SUFFIX}")):
         parts = path.name.removesuffix(SUFFIX).split(".")
@@ -55,7 +59,7 @@ def images(state: Path) -> list[DiskImage]:
 
 
 def make(image: Path) -> str:
-    """The loop device of a new disk. What takes it back, :func:`remove`, must be in the journal before."""
+    """Returns the loop device of a new disk. Its undo (:func:`remove`) must be in the journal before."""
     check()
     image.parent.mkdir(parents=True, exist_ok=True)
     with image.open("wb") as file:
@@ -70,9 +74,9 @@ def make(image: Path) -> str:
 
 
 def remove(image: Path) -> bool:
-    """Detaches and deletes; False when both were done already.
+    """Detaches the device and deletes the image. Returns False if both were done already.
 
-    A device that a container still has is detached when the container goes.
+    If a container still uses the device, it is detached when the container ends.
     """
     found = attached(image)
     for device in found:
@@ -83,7 +87,7 @@ def remove(image: Path) -> bool:
 
 
 def attached(image: Path) -> list[str]:
-    """The loop devices of this image, also after it was deleted."""
+    """Returns the loop devices of this image, even if the image is deleted."""
     wanted = str(image.resolve())
     devices = []
     for entry in sorted(Path("/sys/block").glob("loop*/loop/backing_file")):
@@ -97,9 +101,9 @@ def attached(image: Path) -> list[str]:
 
 
 def container_options(device: str) -> dict[str, Any]:
-    """What the engine must grant a container that is to have the disk, as arguments of the Docker SDK.
+    """Returns the arguments of the Docker SDK for a container with this disk.
 
-    SYS_ADMIN is needed for the mount and for the shutdown; AppArmor's profile for containers forbids every mount.
+    SYS_ADMIN is needed for the mount and for the shutdown. AppArmor's profile for containers forbids every mount.
     """
     return {
         "cap_add": ["SYS_ADMIN"],
@@ -109,7 +113,7 @@ def container_options(device: str) -> dict[str, Any]:
 
 
 def check() -> None:
-    """Raises :class:`DiskError` for what can be known without trying."""
+    """Raises :class:`DiskError` for problems that are visible without a trial."""
     if os.geteuid() != 0:
         raise DiskError("loop devices need root; run as root, or in the simulation (--cluster=sim)")
     host = os.environ.get("DOCKER_HOST") or "unix://"
@@ -126,7 +130,7 @@ def check() -> None:
 def _attach(image: Path) -> str:
     device = _run("losetup", "--find")
     number = int(device.removeprefix("/dev/loop"))
-    if not Path(device).exists():  # a container's /dev has what there was when it was made
+    if not Path(device).exists():  # a container's /dev only has the devices that existed when it was created
         os.mknod(device, stat.S_IFBLK | 0o660, os.makedev(LOOP_MAJOR, number))
     _run("losetup", device, str(image))
     return device

@@ -1,7 +1,7 @@
-"""The Docker engine: how it is reached, how what is ours is labelled, and how it is taken away again.
+"""The Docker engine: access, the labels of a run's objects, and their removal.
 
-Everything that a run makes carries three labels: that it is assay's, the run, and the owner. Nothing without them is
-ever touched. The functions block; callers in an event loop run them in an executor.
+Everything that a run creates has three labels: the tool's, the run, and the owner. Nothing without them is touched. The
+functions block; callers in an event loop run them in an executor.
 """
 
 import contextlib
@@ -32,12 +32,12 @@ REMEDY = "start one, as root: `dockerd`, of the package docker.io; `assay doctor
 
 
 class EngineError(Exception):
-    """No engine answers, or it rejected the call; the message has the engine's own words and the remedy."""
+    """No engine answers, or it rejected the call. The message has the engine's own words and the remedy."""
 
 
 @contextlib.contextmanager
 def engine(timeout: float = ANSWER_WITHIN) -> Iterator[docker.DockerClient]:
-    """A client, closed at the end. The engine is the one ``DOCKER_HOST`` names, else the local socket's."""
+    """Yields a client of the engine that ``DOCKER_HOST`` names, else of the local socket, and closes it."""
     try:
         _knock(timeout)
         client = docker.from_env(timeout=int(timeout))
@@ -53,21 +53,21 @@ def engine(timeout: float = ANSWER_WITHIN) -> Iterator[docker.DockerClient]:
 
 
 def _remedy(error: APIError) -> str:
-    """Of one that answers, and so has been started."""
+    """Returns the remedy for an error of a running engine."""
     for pattern, kind, removal in (
         (r'The container name "/?([^"]+)" is already in use', "container", "docker rm -f"),
         (r"network with name (\S+) already exists", "network", "docker network rm"),
     ):
         if (taken := re.search(pattern, str(error))) is not None:
             return (
-                f"a {kind} {taken[1]} is there already: `assay heal` removes what a session that was killed has left, "
-                f"`{removal} {taken[1]}` any other"
+                f"a {kind} {taken[1]} exists already: `assay heal` removes what a killed session has left, "
+                f"`{removal} {taken[1]}` removes any other"
             )
     return "`assay doctor` says more"
 
 
 def _knock(timeout: float) -> None:
-    """Raises ``OSError`` when no process listens at a local socket. The SDK would leak its socket then."""
+    """Raises ``OSError`` if no process listens at a local socket. The SDK would leak its socket in that case."""
     url = os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
     if url.startswith("unix://"):
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as one:
@@ -76,7 +76,7 @@ def _knock(timeout: float) -> None:
 
 
 def answers(timeout: float = 3) -> bool:
-    """Is an engine there at all?"""
+    """Returns whether an engine answers."""
     try:
         with engine(timeout) as client:
             return bool(client.ping())
@@ -90,7 +90,7 @@ def labels(run_id: str, mine: owner.Owner) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Owned:
-    """A container or a network that a run of ours has made."""
+    """A container or a network that a run has created."""
 
     kind: str
     """``container`` or ``network``."""
@@ -101,7 +101,7 @@ class Owned:
 
 
 def owned(client: docker.DockerClient) -> list[Owned]:
-    """All there are, containers first: a network can be removed only after what is on it."""
+    """Returns all owned objects. Containers come first, because a network in use cannot be removed."""
     found = []
     for container in client.containers.list(all=True, filters={"label": OWNER_LABEL}, ignore_removed=True):
         running = container.status == "running"
@@ -112,7 +112,7 @@ def owned(client: docker.DockerClient) -> list[Owned]:
 
 
 def remove_container(client: docker.DockerClient, name: str) -> bool:
-    """With its anonymous volumes, running or not. False when it is gone already."""
+    """Removes a container, running or not, with its anonymous volumes. Returns False if it is already gone."""
     try:
         client.containers.get(name).remove(force=True, v=True)
     except NotFound:
@@ -137,7 +137,7 @@ def remove_network(client: docker.DockerClient, name: str) -> bool:
 
 
 def unpause(client: docker.DockerClient, name: str) -> bool:
-    """False when it is gone or not frozen."""
+    """Continues a frozen container. Returns False if it is gone or not frozen."""
     try:
         container = client.containers.get(name)
         if container.status != "paused":
@@ -149,7 +149,7 @@ def unpause(client: docker.DockerClient, name: str) -> bool:
 
 
 def execute(client: docker.DockerClient, container: str, argv: list[str]) -> bool:
-    """Runs a command in a container; False when the container is gone or not running, and so is what it would undo."""
+    """Runs an undo command in a container. Returns False if the container, and so the fault, is gone."""
     try:
         target = client.containers.get(container)
         if target.status != "running":
@@ -168,7 +168,7 @@ def _owned(kind: str, name: str, found: dict[str, str], running: bool) -> Owned:
 
 
 def perform(client: docker.DockerClient, action: journal.Action) -> bool:
-    """Undoes one thing; False when there was nothing left to undo."""
+    """Undoes one action. Returns False if there was nothing left to undo."""
     match action:
         case journal.RemoveContainer(name):
             return remove_container(client, name)
@@ -177,7 +177,7 @@ def perform(client: docker.DockerClient, action: journal.Action) -> bool:
         case journal.RunInContainer(container, argv):
             return execute(client, container, list(argv))
         case journal.RunOnHost(host):
-            raise EngineError(f"{host} is no container")
+            raise EngineError(f"{host} is not a container")
         case journal.Unpause(container):
             return unpause(client, container)
         case journal.RemoveFile(path):
@@ -189,7 +189,7 @@ def perform(client: docker.DockerClient, action: journal.Action) -> bool:
 
 
 class DockerFreezer:
-    """One container's. Satisfies :class:`assay.cluster.ssh.node.Freezer`; errors are :class:`NodeError`."""
+    """Freezes one container. Satisfies :class:`assay.cluster.ssh.node.Freezer`; errors are :class:`NodeError`."""
 
     def __init__(self, journal: Journal, container: str, node: str) -> None:
         self._journal = journal

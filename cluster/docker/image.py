@@ -1,8 +1,8 @@
-"""The node image: the lower layer, what the broker imports, and sshd's settings. Tagged by a hash of its whole recipe.
+"""The node image: the lower layer, the broker's dependencies, and sshd's settings. Its tag is a hash of its recipe.
 
-The broker's few dependencies are downloaded as wheels by the host's pip, in the versions installed here, and installed
-by the image's own Python without any network. The system's code is not in the image: it is copied when a cluster
-starts, so an edit needs no rebuild. What is added to images of a user's own is in ``own``.
+The host's pip downloads the broker's few dependencies as wheels, in the versions installed here. The image's own Python
+installs them without a network. The system's code is not in the image: it is copied when a cluster starts, so an edit
+needs no rebuild. ``user_images`` extends a user's own images.
 """
 
 import hashlib
@@ -21,10 +21,10 @@ __all__ = ["ImageError", "ensure", "exists", "reference"]
 
 NAME = "assay-node"
 REQUIREMENTS = ("cramjam", "kazoo", "lz4", "msgspec", "xxhash")
-"""Distributions the broker imports on its node."""
+"""Distributions that the broker imports on its node."""
 INTERPRETER = Interpreter("3.11", ("manylinux2014_x86_64", "manylinux_2_28_x86_64"))
 PYTHON = INTERPRETER.version
-"""Debian bookworm's."""
+"""Python of Debian bookworm."""
 
 SSHD_CONFIG = """\
 Port 22
@@ -57,23 +57,23 @@ ENTRYPOINT ["/usr/bin/tini", "--", "/usr/sbin/sshd", "-D", "-e", "-f", "/etc/ssh
 
 
 def reference() -> str:
-    """The tag this checkout's recipe makes."""
+    """Returns the tag of this checkout's recipe."""
     recipe = "\n".join([layer.REFERENCE, _dockerfile(), SSHD_CONFIG])
     return f"{NAME}:{hashlib.sha256(recipe.encode()).hexdigest()[:12]}"
 
 
 def exists() -> bool:
-    """Is it there already? Raises :class:`ImageError` when there is no docker command."""
+    """Returns whether the image exists. Raises :class:`ImageError` if there is no docker command."""
     return layer.exists(reference())
 
 
 def can_build() -> bool:
-    """As far as can be known in a second."""
+    """Returns whether a build would succeed, as far as can be known in a second."""
     return exists() or layer.can_build()
 
 
 def ensure(progress: Progress) -> str:
-    """The image's id (digest), built if this engine has it not yet. Sessions at the same time build it once."""
+    """Returns the image's id (digest), and builds it if it is missing. Concurrent sessions build it once."""
     if not exists():
         with locked(state_folder() / "image.lock"):
             if not exists():

@@ -1,4 +1,4 @@
-"""What an image has of that which a node needs: looked up in a container of it that has no network and ends at once."""
+"""Examines which of a node's needs an image has, in a short-lived container without a network."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ TOOLS = (
     *("cat", "cksum", "cp", "cut", "dd", "env", "id", "od", "rm", "stat", "sync", "tail"),
     *("find", "grep", "sed"),
 )
-"""The programs that the harness runs on a node (``cluster/ssh``); its init is copied to each."""
+"""Programs that the harness runs on a node (``cluster/ssh``). The init is copied to each image."""
 MANAGERS = ("apt-get", "dnf", "microdnf", "yum", "apk")
-"""What installs packages; an image that has several has the first."""
+"""Package managers. An image with several uses the first."""
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-"""What a shell has that sshd starts."""
+"""PATH of a shell that sshd starts."""
 
-# An applet of busybox may have a program's name and not do the same: it is tried where that is known.
+# A busybox applet may have a program's name but lack features: this is tested if it matters.
 LOOK = f"""PATH={PATH}
 for tool in {" ".join(TOOLS)}; do command -v $tool >/dev/null 2>&1 || echo "missing $tool"; done
 setpriv --reuid 0 --regid 0 --clear-groups cat /dev/null >/dev/null 2>&1 || echo "missing setpriv"
@@ -36,7 +36,10 @@ PYTHON = "import platform, sys; print(*sys.version_info[:2], *platform.libc_ver(
 
 @dataclass(frozen=True)
 class Contents:
-    """``missing``: of :data:`TOOLS`, in their order. ``manager``: of :data:`MANAGERS`. ``system``: its own name."""
+    """``missing``: tools from :data:`TOOLS`, in that order.
+
+    ``manager``: one of :data:`MANAGERS`. ``system``: its own name.
+    """
 
     missing: tuple[str, ...]
     manager: str | None
@@ -45,7 +48,7 @@ class Contents:
 
 @dataclass(frozen=True)
 class Settings:
-    """How an image says that its processes run: what a Dockerfile has as ENV, WORKDIR and USER."""
+    """How an image runs its processes: the ENV, WORKDIR and USER of its Dockerfile."""
 
     environment: dict[str, str]
     folder: str | None
@@ -54,20 +57,20 @@ class Settings:
 
 @dataclass(frozen=True)
 class Interpreter:
-    """An image's Python: its version, such as ``3.11``, and the platforms whose wheels run on it, as pip names them."""
+    """An image's Python: its version, such as ``3.11``, and the platforms of its wheels, as pip names them."""
 
     version: str
     platforms: tuple[str, ...]
 
     def wheels(self, folder: Path) -> list[str]:
-        """Options of ``pip download`` for what runs on it."""
+        """Returns options of ``pip download`` for wheels of this Python."""
         named = [f"--platform={platform}" for platform in self.platforms]
         of_it = [f"--python-version={self.version}", "--implementation=cp", *named]
         return ["--only-binary=:all:", *of_it, "-d", str(folder)]
 
 
 def look(image: str, named: str) -> Contents:
-    """Raises :class:`ImageError` for one without a shell; ``named`` is the user's name of it."""
+    """Examines an image. Raises :class:`ImageError` if it has no shell; ``named`` is the user's name of it."""
     lines = [line.partition(" ")[::2] for line in _run(image, named, LOOK).splitlines()]
     missing = {value for kind, value in lines if kind == "missing"}
     return Contents(
@@ -87,12 +90,12 @@ def settings(image: str) -> Settings:
 
 
 def interpreter(image: str, named: str) -> Interpreter:
-    """Of the ``python3`` that its processes find. Raises :class:`ImageError`."""
+    """Returns the ``python3`` that the image's processes find. Raises :class:`ImageError`."""
     return parsed(_run(image, named, f"PATH=$PATH:{PATH}; python3 -c {shlex.quote(PYTHON)}"))
 
 
 def parsed(said: str) -> Interpreter:
-    """From what :data:`PYTHON` printed. Another C library than glibc is taken for musl."""
+    """Parses the output of :data:`PYTHON`. Any C library other than glibc is considered musl."""
     major, minor, *libc = said.split()
     version = f"{major}.{minor}"
     if libc[:1] != ["glibc"]:
@@ -107,7 +110,7 @@ def _run(image: str, named: str, script: str) -> str:
     done = layer.command(argv, check=False, timeout=120)
     if done.returncode == 127 and '"/bin/sh"' in done.stderr:  # the engine's words
         raise ImageError(
-            f"{named} has no shell (/bin/sh), and what the harness does on a node is shell: build it FROM an image "
+            f"{named} has no shell (/bin/sh), which the harness needs on a node: build it FROM an image "
             "that has one, such as debian:bookworm-slim or busybox, and copy your program into that"
         )
     if done.returncode != 0:

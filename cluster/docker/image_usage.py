@@ -1,7 +1,7 @@
-"""Which systems' nodes run which images: noted on this machine each time that the image of a role is asked for.
+"""Notes on this machine which systems' nodes run which images.
 
-A label of the image could say it of the first system alone: an image is tagged by what it is made of, and systems that
-need the same share it. What is noted is for a reader, and nothing depends on it.
+A label of the image could only name the first system: an image's tag depends on its content, and systems with equal
+needs share it. The notes are for readers only; nothing depends on them.
 """
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ from assay.cluster.docker.network import locked
 from assay.cluster.journal import state_folder
 
 MOST: Final = 3
-"""Systems that are named; the rest is counted."""
+"""Number of systems that are named. The others are counted."""
 
 Uses = Mapping[str, Mapping[str, Collection[str]]]
-"""By the image's id, by the system's name: the roles of its nodes."""
+"""Image id to system name to roles of its nodes."""
 
 
 def note(system: str, images: Mapping[str, Collection[str]]) -> str | None:
-    """``images``: by role, the ids of the image that its nodes run and of those below it. Returns why it could not be
-    noted, as on a full disk.
+    """Notes the image ids of each role: its own image and those below it.
+
+    Returns the reason if it cannot be noted, for example on a full disk.
     """
 
     def with_these(before: Uses) -> Uses:
@@ -38,7 +39,7 @@ def note(system: str, images: Mapping[str, Collection[str]]) -> str | None:
 
 
 def forget_others(images: Collection[str]) -> str | None:
-    """Only these ids are there any more. Returns why the others could not be forgotten."""
+    """Forgets all other image ids, because their images are gone. Returns the error, if any."""
     return _changed(lambda before: {image: systems for image, systems in before.items() if image in images})
 
 
@@ -53,7 +54,7 @@ def _changed(change: Callable[[Uses], Uses]) -> str | None:
 
 
 def known() -> Uses:
-    """Nothing where nothing was noted, or what was cannot be read."""
+    """Returns the notes; empty if there are none or they are unreadable."""
     try:
         found = json.loads(_file().read_text())
         return {str(image): {str(name): set(roles) for name, roles in of.items()} for image, of in found.items()}
@@ -62,7 +63,7 @@ def known() -> Uses:
 
 
 def said(systems: Mapping[str, Collection[str]]) -> str:
-    """``redis (sentinel, server), etcd (server)``; empty where no system is known."""
+    """Returns text like ``redis (sentinel, server), etcd (server)``; empty if no system is known."""
     named = [f"{name} ({', '.join(sorted(roles))})" for name, roles in sorted(systems.items())]
     return ", ".join(named[:MOST]) + (f" and {len(named) - MOST} more" if len(named) > MOST else "")
 

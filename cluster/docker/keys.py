@@ -1,4 +1,4 @@
-"""The keys by which a run reaches its nodes over SSH: of this run alone, and never on the harness's disk."""
+"""SSH keys of a run and its nodes, used by this run only and never stored on the harness's disk."""
 
 import io
 
@@ -8,12 +8,12 @@ from assay.cluster.docker import code_archive
 
 
 def fresh() -> tuple[paramiko.PKey, paramiko.PKey]:
-    """The harness's and the nodes'."""
+    """Returns new keys of the harness and of the nodes."""
     return paramiko.ECDSAKey.generate(), paramiko.ECDSAKey.generate()
 
 
 def archive(key: paramiko.PKey, host_key: paramiko.PKey) -> bytes:
-    """What a node must have so that the one lets in who has the other."""
+    """Returns the files of a node that accepts the first key and shows the second."""
     private = io.StringIO()
     host_key.write_private_key(private)
     return code_archive.of_files(

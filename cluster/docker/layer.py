@@ -1,8 +1,8 @@
-"""The node image's lower layer: Debian bookworm with what a node runs on, and nothing of ours.
+"""The node image's lower layer: Debian bookworm with the packages of a node, and nothing of this project.
 
-Debian comes from a registry where one answers (``docker pull``), else from Debian's mirror (``debootstrap`` and
-``docker import``, which needs root). This module uses the standard library and the docker command alone, so that
-``make`` builds the layer with the system's Python while the virtual environment is still being installed::
+Debian comes from a registry if one answers (``docker pull``), else from Debian's mirror (``debootstrap`` and ``docker
+import``, which needs root). This module only uses the standard library and the docker command, so that ``make`` can
+build the layer with the system's Python while the virtual environment is still being installed::
 
     python3 cluster/docker/layer.py
 """
@@ -28,7 +28,7 @@ SUITE = "bookworm"
 REGISTRY_BASE = f"debian:{SUITE}-slim"
 IMPORTED_BASE = f"assay-base:{SUITE}"
 PULL_TIMEOUT = 60.0
-"""Seconds for the whole pull of 30 MB; without a way out the engine gives up at once or hangs until then."""
+"""Seconds for the whole pull of 30 MB. Without internet access the engine fails at once or hangs until then."""
 
 NO_PROGRAM = (FileNotFoundError, PermissionError)
 """Errors of a program that no folder of PATH has. PermissionError is raised if one of these folders cannot be read."""
@@ -56,7 +56,7 @@ RUN printf '%s\\n' 'path-exclude=/usr/share/doc/*' 'path-exclude=/usr/share/man/
  && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/log/apt /etc/ssh/ssh_host_* \\
  && mkdir -p /run/sshd /var/log/assay
 """
-# force-unsafe-io: a build that is cut off is thrown away whole, so dpkg need not fsync each file.
+# force-unsafe-io: an aborted build is discarded as a whole, so dpkg need not fsync each file.
 
 REFERENCE = "assay-layer:" + hashlib.sha256(DOCKERFILE.encode()).hexdigest()[:12]
 
@@ -67,12 +67,12 @@ TAIL = 12
 
 
 class ImageError(Exception):
-    """An image could not be made; the message has the command, its last lines, and the remedy."""
+    """An image could not be built. The message has the command, its last lines, and the remedy."""
 
 
 @dataclass(frozen=True)
 class BuildStep:
-    """A line per step, with its seconds, to ``progress``; an error of one names it."""
+    """Reports each step with its seconds to ``progress``, and names the step in its errors."""
 
     progress: Progress
 
@@ -88,7 +88,7 @@ class BuildStep:
 
 
 def ensure(progress: Progress) -> str:
-    """The layer's reference, built if this engine has it not yet. Raises :class:`ImageError`."""
+    """Returns the layer's reference, and builds the layer if it is missing. Raises :class:`ImageError`."""
     if exists(REFERENCE):
         return REFERENCE
     step = BuildStep(progress)
@@ -98,12 +98,12 @@ def ensure(progress: Progress) -> str:
 
 
 def origin() -> str:
-    """Where the base came from, for a run's record."""
+    """Returns the source of the base image, for a run's record."""
     return f"debootstrap {SUITE}" if exists(IMPORTED_BASE) else REGISTRY_BASE
 
 
 def can_build() -> bool:
-    """Would :func:`ensure` succeed, as far as can be known in a second?"""
+    """Returns whether :func:`ensure` would succeed, as far as can be known in a second."""
     if any(exists(reference) for reference in (REFERENCE, REGISTRY_BASE, IMPORTED_BASE)):
         return True
     return (shutil.which("debootstrap") is not None and os.geteuid() == 0) or _registry_answers()
@@ -114,12 +114,15 @@ def exists(reference: str) -> bool:
 
 
 def image_id(reference: str) -> str:
-    """The content's digest."""
+    """Returns the digest of the content."""
     return command(["docker", "image", "inspect", "--format", "{{.Id}}", reference]).stdout.strip()
 
 
 def build(dockerfile: str, tag: str, arguments: dict[str, str], *, network: str, context: Path | None = None) -> str:
-    """``network``: ``host`` where the build must reach a mirror, ``none`` where it must not. Returns a word for it."""
+    """Builds an image. Returns a word for the report.
+
+    ``network``: ``host`` if the build must reach a mirror, ``none`` if it must not.
+    """
     with tempfile.TemporaryDirectory(prefix="assay-build-") as empty:
         path = Path(empty) / "Dockerfile"
         path.write_text(dockerfile)
@@ -130,17 +133,17 @@ def build(dockerfile: str, tag: str, arguments: dict[str, str], *, network: str,
 
 
 STEP = re.compile(r"(?:Step|#\d+ \[(?:\S+ )?)\s*(\d+/\d+)\]?(?: :)? (.*)")
-"""Of the engine's own builder, ``Step 2/5 : RUN make``, and of BuildKit, ``#7 [stage-1 2/5] RUN make``."""
+"""Matches ``Step 2/5 : RUN make`` of the classic builder and ``#7 [stage-1 2/5] RUN make`` of BuildKit."""
 CACHED = re.compile(r" ---> Using cache|#\d+ CACHED")
 AT_WORK = re.compile(r" ---> |#\d+ (\d|DONE)")
-"""What follows for a step that is not taken from the cache."""
+"""Lines after a step that is not taken from the cache."""
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def docker_build(options: Sequence[str], stepped: Progress, timeout: float = 1800) -> None:
-    """``docker build`` with these options. ``stepped`` is called for each step of the Dockerfile that is really done.
+    """Runs ``docker build`` with these options. ``stepped`` is called for each step that is not cached.
 
-    Raises :class:`ImageError` with the step and the last lines when it fails, or lasts over ``timeout`` seconds.
+    Raises :class:`ImageError` with the step and the last lines on failure, or after ``timeout`` seconds.
     """
     argv = ["docker", "build", "--force-rm", *options]
     environment = _environment() | {"BUILDKIT_PROGRESS": "plain"}
@@ -173,7 +176,7 @@ def docker_build(options: Sequence[str], stepped: Progress, timeout: float = 180
 
 @contextlib.contextmanager
 def _limit(run: "subprocess.Popen[str]", seconds: float) -> Iterator[threading.Event]:
-    """Ends what lasts longer; the event then is set."""
+    """Kills the process after ``seconds``. The event is set then."""
     over = threading.Event()
 
     def end() -> None:
@@ -189,7 +192,7 @@ def _limit(run: "subprocess.Popen[str]", seconds: float) -> Iterator[threading.E
 
 
 def command(argv: Sequence[str], *, check: bool = True, timeout: float = 900) -> subprocess.CompletedProcess[str]:
-    """Raises :class:`ImageError` with the last lines when it fails, is missing, or lasts over ``timeout`` seconds."""
+    """Runs a command. Raises :class:`ImageError` if it fails, is missing, or lasts over ``timeout`` seconds."""
     try:
         done = subprocess.run(argv, capture_output=True, text=True, timeout=timeout, check=False, env=_environment())
     except NO_PROGRAM as error:
@@ -210,7 +213,7 @@ def _not_installed(program: str) -> str:
 
 
 def _environment() -> dict[str, str]:
-    """The docker command must speak to the engine that the SDK speaks to, which knows of no contexts."""
+    """Returns an environment that makes the docker command use the SDK's engine. The SDK ignores contexts."""
     environment = dict(os.environ)
     if not environment.get("DOCKER_HOST"):
         environment["DOCKER_CONTEXT"] = "default"
@@ -228,7 +231,7 @@ def _base(step: BuildStep) -> str:
         raise ImageError(
             f"no registry gave {REGISTRY_BASE} and debootstrap needs "
             + ("root" if shutil.which("debootstrap") else "to be installed (`apt install debootstrap`) and root")
-            + "; or bring the base along: `docker load`"
+            + "; or load the base image with `docker load`"
         )
     step(f"base image: debootstrap {SUITE} and docker import", _debootstrap)
     return IMPORTED_BASE
@@ -252,7 +255,7 @@ def _registry_answers() -> bool:
 def _debootstrap() -> str:
     with tempfile.TemporaryDirectory(prefix="assay-debootstrap-") as folder:
         root = Path(folder) / "root"
-        # HOME and TMPDIR of the caller mean nothing in the chroot and may not exist there.
+        # The caller's TMPDIR may not exist in the chroot.
         done = command(["env", "-u", "TMPDIR", "debootstrap", "--variant=minbase", SUITE, str(root)], check=False)
         if done.returncode != 0:
             log = root / "debootstrap" / "debootstrap.log"

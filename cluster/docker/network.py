@@ -1,8 +1,8 @@
-"""The run's own network: a bridge that leads nowhere else, on a subnet that no other network uses.
+"""The run's own network: an isolated bridge on a subnet that no other network uses.
 
-Subnets come from 198.18.0.0/15, the range set aside for tests of network devices (RFC 2544, RFC 6890), so they meet no
-LAN. Sessions at the same time choose under one file lock, and ask the engine what is taken; the engine itself rejects
-an overlap, which settles races with sessions of other users, who have another lock.
+Subnets come from 198.18.0.0/15, the range for tests of network devices (RFC 2544, RFC 6890), so they overlap with no
+LAN. Concurrent sessions choose under one file lock, and ask the engine for used subnets. The engine rejects overlaps,
+which settles races with sessions of other users, who have another lock.
 """
 
 import contextlib
@@ -21,25 +21,28 @@ from assay.cluster.docker.engine import EngineError
 RANGE = ipaddress.IPv4Network("198.18.0.0/15")
 PREFIX = 24
 FIRST_HOST = 11
-"""The last octet of the first node; below it are the host's own (.1) and a few to spare."""
+"""Last octet of the first node. Below it are the host's own (.1) and some spare addresses."""
 
 
 @dataclass(frozen=True)
 class RunNetwork:
-    """``name`` in the engine, and the addresses it has to give."""
+    """``name`` in the engine, and the addresses of its subnet."""
 
     name: str
     subnet: ipaddress.IPv4Network
 
     def address(self, number: int) -> str:
-        """The address of the cluster's node ``number``, from 0. Raises ``ValueError`` beyond the subnet's end."""
+        """Returns the address of the cluster's node ``number``, from 0.
+
+        Raises ``ValueError`` beyond the subnet's end.
+        """
         if not 0 <= number < self.subnet.num_addresses - FIRST_HOST - 1:
             raise ValueError(f"{self.subnet} has no address for node number {number}; use fewer nodes")
         return str(self.subnet[FIRST_HOST + number])
 
 
 def create(client: docker.DockerClient, name: str, labels: Mapping[str, str], state: Path) -> RunNetwork:
-    """Raises :class:`EngineError` when the whole range is taken."""
+    """Creates the network. Raises :class:`EngineError` if the whole range is in use."""
     with locked(state / "subnets.lock"):
         rejected: set[ipaddress.IPv4Network] = set()
         taken = used_subnets(client)
@@ -62,7 +65,7 @@ def create(client: docker.DockerClient, name: str, labels: Mapping[str, str], st
 
 
 def used_subnets(client: docker.DockerClient) -> set[ipaddress.IPv4Network]:
-    """What the engine's networks occupy, no matter who made them."""
+    """Returns the subnets of all the engine's networks, of any creator."""
     used = set()
     for network in client.networks.list():
         for pool in (network.attrs.get("IPAM") or {}).get("Config") or []:
@@ -73,7 +76,7 @@ def used_subnets(client: docker.DockerClient) -> set[ipaddress.IPv4Network]:
 
 
 def free_subnet(taken: set[ipaddress.IPv4Network]) -> ipaddress.IPv4Network | None:
-    """The lowest that meets none of ``taken``."""
+    """Returns the lowest subnet that overlaps with none of ``taken``."""
     for subnet in RANGE.subnets(new_prefix=PREFIX):
         if not any(subnet.overlaps(other) for other in taken):
             return subnet
@@ -82,7 +85,7 @@ def free_subnet(taken: set[ipaddress.IPv4Network]) -> ipaddress.IPv4Network | No
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """One holder at a time among this user's processes; the kernel lets go when the holder dies."""
+    """Holds a lock among this user's processes. The kernel releases it when the holder dies."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

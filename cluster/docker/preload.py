@@ -1,4 +1,4 @@
-"""The libraries that servers' processes are started with, compiled on this machine, once per session."""
+"""Compiles the preloaded libraries of the servers' processes on this machine, once per session."""
 
 import functools
 import shutil
@@ -14,13 +14,14 @@ COMPILER = "cc"
 
 
 class PreloadError(OSError):
-    """One cannot be compiled here; the message has the reason and the remedy."""
+    """A library cannot be compiled here. The message has the reason and the remedy."""
 
 
 @dataclass(frozen=True)
 class Preload:
-    """One library: its source beside this module, where it is on a node, and the file through which it gets its
-    orders. ``macro``: as which the source knows the file; ``zero``: what is in there at first.
+    """A preloaded library: its source next to this module, its path on a node, and the file that controls it.
+
+    ``macro``: the preprocessor macro with the file's path. ``zero``: the file's initial content.
     """
 
     name: str
@@ -30,7 +31,7 @@ class Preload:
     zero: bytes
 
     def archive(self) -> bytes:
-        """What a node must have. Raises :class:`PreloadError`."""
+        """Returns the archive of files for a node. Raises :class:`PreloadError`."""
         return code_archive.of_files({self.library: (0o755, compiled(self)), self.file: (0o666, self.zero)})
 
 
@@ -40,7 +41,10 @@ SLOWNESS = Preload("slowness", disk_slowness.LIBRARY, "SLOWNESS_FILE", disk_slow
 
 @functools.cache
 def compiled(one: Preload) -> bytes:
-    """The shared object. It needs little of the C library, which the nodes' has, too. Raises :class:`PreloadError`."""
+    """Returns the shared object.
+
+    It needs so little of the C library that it runs on nodes. Raises :class:`PreloadError`.
+    """
     if shutil.which(COMPILER) is None:
         raise PreloadError(f"there is no C compiler ({COMPILER}): `apt install gcc libc6-dev`")
     text = Path(__file__).with_name(f"{one.name}.c")

@@ -1,18 +1,20 @@
-/* Makes the disk of a process slow, or fail: preloaded (LD_PRELOAD), it lets each fsync, and each read and write, of what
- * lies in one folder (ASSAY_SLOW_FOLDER) take as many microseconds more as a mapped file says, and rejects chosen changes
+/* Makes the disk of a process slow, or fail. The library is preloaded (LD_PRELOAD) and controlled by a mapped file. It
+ * delays fsyncs, reads and writes of files in one folder (ASSAY_SLOW_FOLDER) by microseconds, and rejects chosen changes
  * there (EIO), or ends the process just before or after one. Everything else is left alone.
  *
- * The file has twelve int64. For a slow disk: microseconds of an fsync, those of a read or write, after how many of an
- * fsync the process is to stop itself (once; 0: never). For one that fails: how many changes are made as ever before,
- * how many are then rejected (-1: the process ends, once; -2: after the change), and of which kinds (bits: 1 a write, 2 an fsync, 4 a cut or a
- * reservation, 8 a name). And counts: of slow fsyncs, of slow reads and writes, of stops, of rejected changes, of ends.
- * The last one is the id of the process that stopped itself last: the main one, or one that it has started.
- * It must never be truncated while a process has it.
+ * The file has twelve int64:
+ * - For a slow disk: microseconds added to an fsync; those added to a read or write; the time into an fsync after which
+ *   the process stops itself (once; 0: never).
+ * - For a failing disk: how many changes succeed first; how many are then rejected (-1: the process ends, once; -2: it
+ *   ends after the change); their kinds (bits: 1 a write, 2 an fsync, 4 a truncation or preallocation, 8 a name).
+ * - Counts: slow fsyncs, slow reads and writes, stops, rejected changes, ends.
+ * - The id of the process that stopped itself last: the main one, or one that it has started.
+ * It must never be truncated while a process has it mapped.
  *
- * A process beside the main one (ASSAY_BESIDE) is as slow, but none of its calls is counted, rejected, or its end: what
- * is counted proves what befell the main one, which is to be the one that fails.
+ * A sidecar (ASSAY_BESIDE) is slowed too, but its calls are neither counted nor rejected and do not end it: the counts
+ * prove what happened to the main process, which is the one that must fail.
  *
- * The delay comes before the call: what is not synced yet is not on the disk meanwhile. */
+ * The delay comes before the call: unsynced data are not on the disk meanwhile. */
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -38,7 +40,7 @@ enum { WRITE = 1, SYNC = 2, CUT = 4, NAME = 8 };
 static int64_t none[WORDS];
 static int64_t *shared = none;
 static const char *folder = "";
-static const char *resolved; /* The same without links, as the kernel names what is open in there. */
+static const char *resolved; /* The folder without links, as the kernel names open files in it. */
 static int beside;
 
 __attribute__((constructor)) static void begin(void) {
@@ -66,7 +68,7 @@ static int below(const char *place, const char *path, ssize_t size) {
     return size == (ssize_t)length || path[length] == '/';
 }
 
-/* Is it the folder, or below it? */
+/* Returns whether the path is the folder or below it. */
 static int within(const char *path, ssize_t size) {
     return below(folder, path, size) || (resolved && below(resolved, path, size));
 }
@@ -77,7 +79,7 @@ static int ours(int descriptor) {
     return within(path, readlink(name, path, sizeof path - 1));
 }
 
-/* The same of a path, absolute or from an open folder on. */
+/* Like ours(), for a path that is absolute or relative to an open folder. */
 static int named_ours(int from, const char *path) {
     char current[PATH_MAX], whole[2 * PATH_MAX];
     if (path[0] == '/') return within(path, strlen(path));
@@ -130,7 +132,7 @@ static void end(void) {
     for (;;) pause();
 }
 
-/* A change is about to be made to what is ours: 0, the error that it gets instead, or -1 if the process ends after. */
+/* Called before a change in the folder. Returns 0, the error of a rejected change, or -2 if the process ends after it. */
 static int trouble(int kind) {
     if (!fails(kind) || __atomic_fetch_sub(&shared[AFTER], 1, __ATOMIC_RELAXED) > 0) return 0;
     int64_t left = word(ERRORS);
@@ -142,7 +144,7 @@ static int trouble(int kind) {
     return left > 0 ? EIO : (int)left;
 }
 
-/* The same for calls that take a descriptor, or a path. errno is as it was unless the change is rejected. */
+/* Like trouble(), for a descriptor, or a path. errno only changes if the change is rejected. */
 static int rejects(int kind, int descriptor) {
     int kept = errno;
     int error = fails(kind) && ours(descriptor) ? trouble(kind) : 0;
@@ -157,7 +159,7 @@ static int rejects_path(int kind, int from, const char *path) {
     return error;
 }
 
-/* The same function, before which something is done, or instead of which a change is rejected. */
+/* Wraps a function: runs `before` first, and rejects chosen changes. */
 #define CHANGED(type, name, before, rejected, otherwise, given, handed)        \
     type name given {                                                          \
         static type(*real) given;                                              \

@@ -1,6 +1,6 @@
-"""What the nodes of a role need beyond the node image, or on an image of the user's own, in an image of its own.
+"""Images with a role's additional software, on the node image or on a user's own image.
 
-Tagged by a hash of all that goes into it, so it is built once, and without a network from then on.
+The tag is a hash of the whole content, so an image is built once and needs no network afterwards.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ COPY wheels /tmp/wheels
 RUN PYTHONPATH=$(echo /tmp/wheels/pip-*.whl) python3 -m pip install --quiet --no-index --no-cache-dir \\
         --root-user-action=ignore --break-system-packages --find-links /tmp/wheels {packages} && rm -rf /tmp/wheels
 """
-# pip needs more of the standard library of Python 3.9 and before than Debian's python3 has of it.
+# pip needs more of the standard library of Python 3.9 and earlier than Debian's python3 contains.
 DISTUTILS = f"""\
 RUN python3 -c 'import sys; sys.version_info >= (3, 10) or __import__("distutils.cmd")' 2>/dev/null || {{ \\
     {tools.APT.removeprefix("RUN ").rstrip().format(packages="python3-distutils")}; }}
@@ -47,9 +47,9 @@ RUN python3 -c 'import sys; sys.version_info >= (3, 10) or __import__("distutils
 
 @dataclass(frozen=True)
 class NodeImage:
-    """An image that nodes run: its id (digest), and how it says that processes run.
+    """An image that nodes run: its id (digest), and its settings for processes.
 
-    ``own``: on which of the user's it was built, its name or Dockerfile. ``below``: ids of those on which it was built.
+    ``own``: the user's image or Dockerfile that it was built on. ``below``: ids of the images that it was built on.
     """
 
     id: str
@@ -61,7 +61,7 @@ class NodeImage:
 
 
 def needed(system: System, role: str) -> Software:
-    """By the nodes of a role. Raises :class:`DeploymentError` for what cannot be meant."""
+    """Returns the software of a role's nodes. Raises :class:`DeploymentError` if it is invalid."""
     if role == CLIENT_ROLE:
         software = system.client_software if isinstance(system, SupportsClientSoftware) else Software()
     elif role == ZOOKEEPER_ROLE or not isinstance(system, SupportsSoftware):
@@ -84,7 +84,7 @@ def _wrong(software: Software) -> str | None:
         return f"image takes a name such as 'redis:7', not {software.image!r}"
     if software.dockerfile is not None and not Path(software.dockerfile).is_file():
         return (
-            f"dockerfile {Path(software.dockerfile).absolute()} is no file; "
+            f"dockerfile {Path(software.dockerfile).absolute()} is not a file; "
             "beside your module it is Path(__file__).parent / 'Dockerfile'"
         )
     if software.user is not None and not USER.fullmatch(software.user):
@@ -93,7 +93,7 @@ def _wrong(software: Software) -> str | None:
 
 
 def ensure(system: System, roles: Collection[str], progress: Progress) -> dict[str, NodeImage]:
-    """The image of each role. Raises :class:`DeploymentError`, and ``ImageError`` that names the role."""
+    """Returns the image of each role. Raises :class:`DeploymentError`, and ``ImageError`` that names the role."""
     wanted = {role: needed(system, role) for role in roles}
     base = image.ensure(progress)
     found, built = {}, {}
@@ -126,7 +126,7 @@ def _ensure(base: str, software: Software, progress: Progress) -> NodeImage:
 
 
 def _with_names(base: str, software: Software, progress: Progress) -> str:
-    """The node image, or one on it with these packages; its id."""
+    """Returns the id of the node image, extended by these packages if there are any."""
     if not software.packages and not software.python:
         return base
     apt = tools.APT.format(packages=" ".join(software.packages)) if software.packages else ""
@@ -140,7 +140,7 @@ def _with_names(base: str, software: Software, progress: Progress) -> str:
 
 
 def _with_wheels(lower: str, mine: user_images.Own, software: Software, progress: Progress) -> str:
-    """On an image of the user's that has the tools; its id."""
+    """Returns the id of a user's image that already has the tools, extended by the wheels."""
     alone = Software(python=software.python)
     recipe = _dockerfile(mine.labels(), DISTUTILS, alone)
     tag = f"{NAME}:{hashlib.sha256(f'{layer.image_id(lower)} {recipe}'.encode()).hexdigest()[:12]}"

@@ -1,8 +1,8 @@
-"""The text of Dockerfiles that give an image of the user's own what a node needs: sshd, iptables, an init, Python.
+"""Dockerfiles that add a node's needs to a user's image: sshd, iptables, an init, Python.
 
-By the image's package manager where it has one that is known here. An image that has none, as one made of busybox, gets
-copies of the node image's programs, with the libraries that they need: they run with whatever C library, or none, the
-image has. Either way it gets what it lacks and no more. Text in, text out; ``own`` builds with it.
+They use the image's package manager if it is a known one. An image without one, such as one based on busybox, gets
+copies of the node image's programs and their libraries, which run with any C library, or none. Only missing programs
+are added. Text in, text out; ``user_images`` builds the image.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from assay.cluster.docker.image_contents import LOOK, MANAGERS, PATH, Contents
 
 PLACE = "/opt/assay-tools"
 NODE_IMAGE = "assay.node-image"
-"""The label that says with which node image an image is used."""
+"""Label with the node image that the image is used with."""
 OWN, OWN_ID = "assay.own", "assay.own-id"
-"""The labels that say on which image of the user's it was built, by name and by id."""
+"""Labels with the name and the id of the user's image that it was built on."""
 RECIPE = "assay.recipe"
-"""The label with the :func:`recipe` by which it was built."""
+"""Label with the :func:`recipe` it was built by."""
 
 _CORE = dict.fromkeys(("cat", "cksum", "cp", "cut", "dd", "env", "id", "od", "rm", "stat", "sync", "tail"), "coreutils")
 _UTIL = dict.fromkeys(("setsid", "setpriv", "fallocate", "mount", "umount"), "util-linux")
@@ -38,9 +38,9 @@ PACKAGES: Mapping[str, Mapping[str, str]] = {
     "yum": _RPM,
     "apk": {**_SAME, "ip": "iproute2", "pkill": "procps", "setpriv": "setpriv"},
 }
-"""Of each package manager: which package has which of the tools."""
+"""For each package manager: tool to package."""
 
-# No service is to start while it is installed: a node's process is the system's to start.
+# No service may start while it is installed: the system starts a node's process.
 APT = """\
 RUN printf '#!/bin/sh\\nexit 101\\n' > /usr/sbin/policy-rc.d && chmod +x /usr/sbin/policy-rc.d \\
  && apt-get -q update \\
@@ -55,8 +55,8 @@ INSTALL: Mapping[str, str] = {
     "apk": "RUN apk add --no-cache {packages}\n",
 }
 
-# sshd takes no root without a shell, and none whose password is locked; its own user is in packages of it. The words
-# that it is given are tools that were copied: they come before an applet of the same name that does less.
+# sshd rejects root without a shell or with a locked password. Its own user comes with its packages. The script's
+# arguments are copied tools: their links precede weaker applets of the same name in PATH.
 SETTLE = f"""\
 #!/bin/sh
 set -e
@@ -81,10 +81,10 @@ exec "$(command -v sshd)" -D -e -f /etc/ssh/assay_sshd_config
 """
 
 COPIED = ("sshd", "iptables", "iptables-restore", "python3", "pkill", "setsid", "setpriv", "fallocate", "cksum", "ip")
-"""The tools that an image without a package manager may lack: the shell and what is as old are to be there."""
+"""Tools that are copied to an image without a package manager. The shell and older programs must be there already."""
 
-# A program is started by the dynamic linker that lies beside it, which finds the libraries there and hands none of them
-# on to what the program starts. `--argv0`: by that name iptables knows what it is, and Python and sshd where.
+# The dynamic linker beside a program starts it with the libraries there, without passing them on to child processes.
+# `--argv0` is needed because iptables looks at its name, and Python and sshd at their path.
 BUNDLE = f"""\
 ARG NODE
 FROM $NODE
@@ -106,15 +106,16 @@ RUN set -e; place={PLACE}; mkdir -p $place/bin $place/real $place/lib $place/xta
 
 
 def recipe() -> str:
-    """A hash of all that decides what is added to an image that lacks the same."""
+    """Returns a hash of everything that determines what is added to an image."""
     parts = (LOOK, SETTLE, NODE, BUNDLE, str(PACKAGES), str(INSTALL))
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
 
 
 def dockerfile(labels: str, named: str, found: Contents, packages: Sequence[str], bundle: str | None) -> str:
-    """For the build arguments NODE and OWN. ``packages``: what the system asks for. ``bundle``: the image with copies.
+    """Returns a Dockerfile with the build arguments NODE and OWN. Raises ``ValueError`` if something cannot be added.
 
-    ``named``: the user's image, for messages. Raises ``ValueError`` for what cannot be added.
+    ``packages``: what the system requires. ``bundle``: the image with copies. ``named``: the user's image, for
+    messages.
     """
     lines = ["ARG NODE", "ARG OWN", "FROM $NODE AS node", "FROM $OWN", f"LABEL {labels}"]
     lines += ['SHELL ["/bin/sh", "-c"]', "USER 0", ""]

@@ -1,7 +1,7 @@
-"""Images of the user's own, by name or by Dockerfile, and what is built on them so that nodes run of them.
+"""A user's own images, given by name or by Dockerfile, and the images built on them for nodes.
 
-A Dockerfile is built by the engine, with its folder as the context, each time a cluster starts: the engine's cache
-knows what has changed, and needs no network for what has not.
+The engine builds a Dockerfile each time a cluster starts, with its folder as the context. The engine's cache detects
+changes, and unchanged steps need no network.
 """
 
 from __future__ import annotations
@@ -16,31 +16,31 @@ from assay.cluster.docker import image, image_contents, layer, tools
 from assay.cluster.docker.layer import BuildStep, ImageError, Progress
 
 NAME = "assay-own"
-"""Of images that were built from a Dockerfile of the user's, each tagged by where that is."""
+"""Name of images built from a user's Dockerfile. The tag is a hash of its path."""
 BUNDLE = "assay-tools"
 DOCKERFILE_LABEL = "assay.dockerfile"
 
 
 @dataclass(frozen=True)
 class Own:
-    """An image of the user's that is there: its name in the engine, its id, and what the user knows it as."""
+    """An existing image of the user: its name in the engine, its id, and the name that the user knows."""
 
     name: str
     id: str
     shown: str
 
     def labels(self) -> str:
-        """Of what is built on it."""
+        """Returns the labels of images built on it."""
         recipe = f"{tools.NODE_IMAGE}={image.reference()} {tools.RECIPE}={tools.recipe()}"
         return f'assay=software {recipe} {tools.OWN}="{self.name}" {tools.OWN_ID}={self.id}'
 
 
 def of_dockerfile(path: Path, progress: Progress) -> Own:
-    """Built from it, as far as the engine's cache does not have it. Raises :class:`ImageError`."""
+    """Builds the image of a Dockerfile, as far as the engine's cache lacks it. Raises :class:`ImageError`."""
     name = f"{NAME}:{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
 
     def stepped(step: str) -> None:
-        if " LABEL assay" not in step:  # ours
+        if " LABEL assay" not in step:  # a step of this project's own
             progress(f"{path}: {step}")
 
     options = [f"--label=assay={NAME}", f"--label={DOCKERFILE_LABEL}={path}", "--network=host"]
@@ -52,7 +52,7 @@ def of_dockerfile(path: Path, progress: Progress) -> Own:
 
 
 def of_name(name: str, progress: Progress) -> Own:
-    """Pulled, if it is not there. Raises :class:`ImageError`."""
+    """Returns the image of this name, and pulls it if it is missing. Raises :class:`ImageError`."""
     if not layer.exists(name):
         try:
             BuildStep(progress)(f"image {name}: docker pull", lambda: _pull(name))
@@ -70,7 +70,7 @@ def _pull(name: str) -> str:
 
 
 def ensure(own: Own, prefix: str, packages: Sequence[str], step: BuildStep) -> str:
-    """The name of the image with what a node needs, and these packages, on it, built if it is not there.
+    """Returns the name of the user's image extended by a node's needs and these packages; builds it if missing.
 
     Raises :class:`ImageError`.
     """
@@ -110,8 +110,8 @@ def _build(own: Own, tag: str, packages: Sequence[str], step: BuildStep) -> None
 def _remedy(name: str, manager: str, missing: Sequence[str]) -> str:
     lacking = [tools.PACKAGES[manager][tool] for tool in missing]
     return (
-        f"{name} lacks {', '.join(missing) or 'nothing that a node needs'}, and {manager} is asked for it, "
-        "which takes a network: build it where there is one (`assay image build --system=...`), after which none is "
+        f"{name} lacks {', '.join(missing) or 'nothing that a node needs'}, and {manager} needs a network to "
+        "install it: build the image where there is one (`assay image build --system=...`), after which none is "
         f"needed, or install {', '.join(dict.fromkeys(lacking)) or 'the packages'} in its own Dockerfile"
     )
 

@@ -1,10 +1,10 @@
-"""Wheels of Python packages for an image's own Python, fetched by this machine's pip.
+"""Fetches wheels of Python packages for an image's own Python, with this machine's pip.
 
-A package that has a source distribution alone is built into a wheel first:
+A package with only a source distribution is first built into a wheel:
 
-1. pip downloads wheels of everything that was named, with what these packages need.
-2. Where pip finds no wheel of one, that one is built here, and the download is tried again with it.
-3. Only a wheel for any platform is taken: one that was compiled here need not run in the image.
+1. pip downloads wheels of all requested packages and their dependencies.
+2. If pip finds no wheel of one, that package is built here, and the download is tried again.
+3. Only a wheel for any platform is accepted, because one compiled here need not run in the image.
 
 A build runs the package's own code on this machine, as the user who starts the cluster.
 """
@@ -25,15 +25,15 @@ OPTIONS = ("--quiet", "--disable-pip-version-check")
 WITHIN = 300.0
 """Seconds for a download, and for a build."""
 NOT_FOUND = re.compile(r"^ERROR: No matching distribution found for ([^;(\n]+)", re.MULTILINE)
-"""How pip names what it found no wheel of."""
+"""pip's message about a package without a wheel."""
 
 
 SHORT = 2
-"""Lines of pip that say no more than the last of them."""
+"""Number of lines up to which pip's output says no more than its last line."""
 
 
 class PipError(ImageError):
-    """pip failed; the message begins with its own last line, and the lines before follow if they say more."""
+    """pip failed. The message begins with pip's last line. The lines before follow if they say more."""
 
     def __init__(self, what: str, said: str) -> None:
         self.said = said
@@ -42,7 +42,7 @@ class PipError(ImageError):
 
 
 def download(names: Sequence[str], interpreter: Interpreter, folder: Path, progress: Progress) -> str:
-    """Puts the wheels of these packages, of what they need and of pip into the folder. Raises :class:`ImageError`."""
+    """Downloads wheels of these packages, their dependencies and pip into the folder. Raises :class:`ImageError`."""
     argv = ["download", *OPTIONS, *interpreter.wheels(folder), "--find-links", str(folder), "pip", *names]
     built: list[str] = []
     while True:
@@ -78,7 +78,7 @@ def _pip(argv: Sequence[str], what: str) -> None:
 
 
 def last_line(said: str) -> str:
-    """The last error of pip's, or else its last line."""
+    """Returns pip's last error, or else its last line."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     errors = [line for line in lines if line.lower().startswith("error: ")]
     return (errors or lines or ["pip printed nothing"])[-1]

@@ -1,9 +1,12 @@
 """A cluster of machines that a user names.
 
-In this order: ``inventory`` (which they are, and how they are reached), ``upkeep`` (what is done to a host before a run
-and after it), ``host_command`` (a command on a host, also to undo), ``cluster`` (puts them together), ``doctor`` (what
-each host can do). Nodes are those of ``cluster.ssh``. ``attached``: a cluster that runs already, of addresses alone.
+- ``inventory``: the machines, and how to reach them
+- ``upkeep``: shell commands that prepare a host before a run and clean it afterwards
+- ``host_command``: runs a single command on a host, also to undo a change
+- ``cluster``: builds the cluster
+- ``doctor``: what each host can do
+- ``attached``: a cluster that is already running, known by addresses alone
 
-Imports ``cluster``, ``cluster.ssh`` and, of ``cluster.docker``, what the nodes are given. ``cluster.leftovers`` and the
-harness import it.
+Nodes are those of ``cluster.ssh``. Imports ``cluster``, ``cluster.ssh`` and the parts of ``cluster.docker`` that
+provide the nodes' content. ``cluster.leftovers`` and the harness import it.
 """

@@ -1,7 +1,7 @@
-"""A cluster that runs already: clients use it, and nothing is done to it.
+"""A cluster that is already running: clients use it, and the harness does nothing to it.
 
-Of its nodes nothing is known but where they serve, so there are no faults, no logs and no event logs; whether the
-processes behind the addresses live is not looked at.
+Only the addresses of its nodes are known. So there are no faults, no logs and no event logs, and nothing checks whether
+the processes behind the addresses live.
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -15,11 +15,11 @@ from assay.cluster.system import System
 
 
 class UnreachableError(NodeError, AttributeError):
-    """Nothing can be done to the node; also where it is only asked whether something can."""
+    """Nothing can be done to the node. It is an ``AttributeError`` too, so that ``hasattr`` returns False."""
 
 
 class AttachedNode:
-    """The part of :class:`assay.cluster.node.Node` that needs no machine; all else raises :class:`NodeError`."""
+    """The part of :class:`assay.cluster.node.Node` that needs no machine. Everything else raises :class:`NodeError`."""
 
     def __init__(self, name: str, role: str, index: int, address: str) -> None:
         self.name, self.role, self.index, self.address = name, role, index, address
@@ -28,7 +28,7 @@ class AttachedNode:
         return f"<{self.name} {self.role} {self.address}>"
 
     async def start(self) -> None:
-        """It runs."""
+        """Does nothing, because the process is already running."""
 
     async def process(self) -> ProcessStatus:
         return ProcessStatus(ProcessState.RUNNING, "attached")
@@ -64,7 +64,7 @@ class AttachedCluster:
         self.description: dict[str, str] = {}
 
     async def start(self) -> None:
-        """Raises :class:`~assay.cluster.hosts.inventory.InventoryError`."""
+        """Reads the inventory. Raises :class:`~assay.cluster.hosts.inventory.InventoryError`."""
         found = inventory.addresses(self._hosts)
         chosen = inventory.by_role(found, main_role(self._system.roles), self._counts, Path(self._hosts))
         self.nodes = [
@@ -75,11 +75,11 @@ class AttachedCluster:
         self._progress(f"attached to {self.description['hosts']}")
 
     async def collect_logs(self, folder: Path) -> list[str]:
-        """None are looked for."""
+        """Collects nothing."""
         return []
 
     async def close(self) -> None:
-        """Nothing was made."""
+        """Does nothing, because nothing was created."""
 
     async def keep(self) -> None:
-        """Nothing was made."""
+        """Does nothing, because nothing was created."""

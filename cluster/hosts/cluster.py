@@ -1,8 +1,8 @@
-"""A cluster of machines that a user names: the same nodes as in containers, on hosts that stay when the run is over.
+"""A cluster of machines that a user names: the same nodes as in containers, on hosts that outlive the run.
 
-Nothing is installed there, and nothing that was there is touched: a run that would overwrite a file or a folder of data
-does not begin. What it does to a host stands in the undo journal before it is done; at its end, or by ``assay heal``,
-the process is ended, rules are lifted and all that the run wrote is removed.
+Nothing is installed on the hosts, and existing content is not touched: a run that would overwrite a file or a data
+folder does not start. Each change is in the undo journal before it is made. At the end, or by ``assay heal``, the
+process is ended, rules are lifted and everything that the run wrote is removed.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ HOME = f"/{code_archive.ROOT}"
 SSH_WITHIN = 15.0
 """Seconds for a host to answer."""
 COPY_SECONDS = 300.0
-"""For the code to arrive, also over a slow line."""
+"""Seconds to copy the code, enough for a slow connection."""
 
 
 class HostCluster(SshCluster):
@@ -93,7 +93,7 @@ class HostCluster(SshCluster):
         )
         node.spared_ports = sorted({port for one in self._reaches.values() for port in one.ports()})
         node.lacks_disk("its data lie on a disk of the host's own")
-        node.preloads(clock="the host's programs run as they are", slowness="the host's programs run as they are")
+        node.preloads(clock="no library is preloaded on hosts", slowness="no library is preloaded on hosts")
         return node
 
     def _program(self, node: Node) -> Program:
@@ -118,20 +118,22 @@ class HostCluster(SshCluster):
         await self._write(node, files)
 
     async def _what_is_made(self, node: SshNode, where: str, files: Mapping[str, bytes]) -> upkeep.Made:
-        """Raises :class:`NodeError` where the host cannot be used as it is."""
+        """Returns what the run will create. Raises :class:`NodeError` if the host cannot be used as it is."""
         user, other = upkeep.who(await node.shell(upkeep.WHO))
         if user != "0":
             raise NodeError(f"{where}: commands run as user {user}, not as root: log in as root, or set sudo = true")
         if other:
             raise NodeError(
-                f"{where} is in use by the run {other}; if that is over, `assay heal` frees the host, where it was "
-                f"started from; if that machine is gone, remove {upkeep.CLAIM} there and what it has left"
+                f"{where} is in use by the run {other}; if that run is over, `assay heal` on the machine that "
+                f"started it frees the host; if that machine is gone, remove {upkeep.CLAIM} and what the run has left"
             )
         port = ZOOKEEPER_PORT if node.role == ZOOKEEPER_ROLE else self._system.port(node.role)
         if await _answers(node.address, port):
-            raise NodeError(f"{where}: what answers at port {port} would be taken for the system: end it first")
+            raise NodeError(
+                f"{where}: another process answers at port {port} and would be mistaken for the system: end it first"
+            )
         try:
-            halves = (path + PART for path in files)  # of what was being written when the harness was killed
+            halves = (path + PART for path in files)  # temporary files of a killed harness
             wanted = sorted({*files, *halves, HOME, *upkeep.OWN, *self._data(node, files)})
             paths = [upkeep.checked(path) for path in wanted]
         except upkeep.PathError as error:
@@ -151,7 +153,7 @@ class HostCluster(SshCluster):
         )
 
     def _data(self, node: Node, files: Mapping[str, bytes]) -> Sequence[str]:
-        """Folders and files that the system writes. Its own files below ``/var`` lie where its data do."""
+        """Returns folders and files that the system writes. Files that it gets below ``/var`` lie in data folders."""
         beside = [path.rpartition("/")[0] for path in files if path.startswith("/var/") and path.count("/") > 3]
         if node.role == ZOOKEEPER_ROLE:
             return [*beside, zookeeper.DATA]
@@ -164,9 +166,9 @@ class HostCluster(SshCluster):
         return [*beside, *self._system.logs(node), *more]
 
     async def _clock(self, node: SshNode) -> str:
-        """How far the host's clock is ahead of this machine's, and how sure that is: half of the way there and back.
+        """Returns how far the host's clock is ahead of this machine's, and the error: half of the round trip.
 
-        The node learns how far the other clock is ahead, by which its events are timed.
+        Also stores the difference of the monotonic clocks in the node, because its events are timed by that clock.
         """
         before, monotonic = time.time(), time.monotonic()
         said = (await node.shell(upkeep.CLOCKS)).split()
@@ -189,15 +191,15 @@ class HostCluster(SshCluster):
 
 
 def _ip(node: str, address: str) -> str:
-    """What packets of the host come from: rules for them take no names. Of a name that has both, the IPv4 address."""
+    """Returns the source address of the host's packets, because rules take no names. Prefers IPv4."""
     try:
         known = socket.getaddrinfo(address, 0, type=socket.SOCK_DGRAM)
     except (OSError, ValueError) as error:
-        raise NodeError(f"{node}: {address} is no host that is known here: {error}; give its IP address") from error
+        raise NodeError(f"{node}: {address} is not a known host: {error}; give its IP address") from error
     family, kind, _, _, place = min(known, key=lambda one: one[0] != socket.AF_INET)
     found = str(place[0])
     if any(place[3:]):
-        raise NodeError(f"{node}: {address} is an address of one link alone, and no peer knows it: give another")
+        raise NodeError(f"{node}: {address} is a link-local address, which peers cannot use: give another")
     try:
         with socket.socket(family, kind) as probe:
             probe.bind(place)
@@ -207,7 +209,7 @@ def _ip(node: str, address: str) -> str:
 
 
 def _alike(nodes: Sequence[Node]) -> None:
-    """Raises :class:`NodeError` unless they are several machines, that know each other by addresses of one kind."""
+    """Raises :class:`NodeError` unless all nodes are different machines with addresses of one IP version."""
     first: dict[str, Node] = {}
     for node in nodes:
         if (other := first.setdefault(node.address, node)) is not node:
@@ -234,7 +236,7 @@ def _short(argv: Sequence[str]) -> str:
 
 
 class _NodeUndo:
-    """The journal as a node writes it. Nothing is undone on a host that another run has by then."""
+    """The journal as a node writes it. Nothing is undone on a host that another run has claimed meanwhile."""
 
     def __init__(self, journal: undo.Journal, run_id: str, reaches: Mapping[str, Reach]) -> None:
         self._journal, self._run_id, self._reaches = journal, run_id, reaches

@@ -1,4 +1,4 @@
-"""What each machine of an inventory can do as a node. Nothing is changed there."""
+"""Finds out what each machine of an inventory can do as a node. Changes nothing there."""
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,7 +17,7 @@ REMEDIES = {
     "pkill": ("", "install procps", "kill and stop of processes that have children"),
     "setsid": ("", "install util-linux", ALL),
 }
-"""What :func:`upkeep.needs` prints: the good value (empty: any but ``no``), what to do, and what needs it."""
+"""For each line of :func:`upkeep.needs`: the good value (empty: any but ``no``), the remedy, and what needs it."""
 
 
 def diagnose(hosts: Path) -> list[Finding]:

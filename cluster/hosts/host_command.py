@@ -1,4 +1,4 @@
-"""A command on a host, on a connection of its own: how what was done to it is undone, and how it is looked at."""
+"""Runs a single command on a host over its own connection, to undo a change or to examine the host."""
 
 import shlex
 import time
@@ -11,12 +11,14 @@ from assay.cluster.ssh.ssh_address import Reach
 WITHIN = 10.0
 """Seconds for the host to answer."""
 UNDO_WITHIN = 300.0
-"""Seconds for what undoes something: it ends processes and removes all that a run has written, maybe from a slow disk.
-What is killed half way can be repeated, but until then the host is neither in use nor clean."""
+"""Seconds for an undo command, which ends processes and removes the run's files, maybe from a slow disk.
+
+An aborted command can be repeated, but until then the host is neither in use nor clean.
+"""
 
 
 def run(reach: Reach, command: str, timeout: float = COMMAND_TIMEOUT) -> str:
-    """Raises :class:`~assay.cluster.node.NodeError`."""
+    """Returns the command's output. Raises :class:`~assay.cluster.node.NodeError`."""
     connection = SshConnection(str(reach), reach.login())
     try:
         connection.connect(time.monotonic() + WITHIN)
@@ -26,8 +28,9 @@ def run(reach: Reach, command: str, timeout: float = COMMAND_TIMEOUT) -> str:
 
 
 class Undoing:
-    """Asks a host that did not answer, did not let one in, or did not get done, no second time: that takes a whole time
-    limit, and too many refusals are a reason to ban who asks.
+    """Runs undo commands, and skips a host after it failed to answer, to log in or to finish in time.
+
+    Each such failure takes a whole time limit, and repeated rejected logins may cause a ban.
     """
 
     def __init__(self) -> None:

@@ -1,11 +1,11 @@
-"""``hosts.toml``: the machines of a user's own, and how they are reached.
+"""``hosts.toml``: a user's machines, and how to reach them.
 
-user = "root"                       # for all hosts that say nothing else
+user = "root"                       # default for all hosts
 key = "~/.ssh/id_ed25519"
 
 [[host]]
 address = "10.0.0.11"
-role = "server"                     # the system's main role, if there is none
+role = "server"                     # default: the system's main role
 
 [[host]]
 address = "10.0.0.12"
@@ -32,7 +32,7 @@ OPTIONS: Final = {ZOOKEEPER_ROLE: "--zookeepers", CLIENT_ROLE: "--workers"}
 
 
 class InventoryError(DeploymentError):
-    """The file cannot be read, or does not say how a host is reached; the message names both, and the remedy."""
+    """The file is unreadable, or does not say how to reach a host. The message names both, and the remedy."""
 
 
 class _Way(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -66,7 +66,7 @@ class Host:
 
 
 def read(path: Path) -> list[Host]:
-    """In the order of the file. Raises :class:`InventoryError`."""
+    """Returns the hosts in the order of the file. Raises :class:`InventoryError`."""
     file = _parsed(path)
     known = _known_hosts(Path(file.known_hosts).expanduser())
     found = [
@@ -74,13 +74,13 @@ def read(path: Path) -> list[Host]:
     ]
     addresses = [one.reach.address for one in found]
     if twice := sorted({one for one in addresses if addresses.count(one) > 1}):
-        raise InventoryError(f"{path}: {twice[0]} is named twice, and a node is a machine of its own")
+        raise InventoryError(f"{path}: {twice[0]} is named twice, but each node needs its own machine")
     return found
 
 
 def _parsed(path: Path) -> _File:
     if path.exists() and not path.is_file():
-        raise InventoryError(f"{path} is no regular file: name one with --hosts")
+        raise InventoryError(f"{path} is not a regular file: name one with --hosts")
     try:
         file = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), _File)
     except FileNotFoundError:
@@ -93,8 +93,10 @@ def _parsed(path: Path) -> _File:
 
 
 def addresses(hosts: str) -> list[Host]:
-    """As :func:`read`, of hosts that are not logged in to: an address is enough. ``compose:PROJECT``: the containers of
-    that Compose project, whose roles are its services. Raises :class:`InventoryError`.
+    """Returns the hosts of a file that needs no logins, only addresses.
+
+    ``compose:PROJECT`` returns the containers of that Compose project, with its services as roles. Raises
+    :class:`InventoryError`.
     """
     if hosts.startswith(COMPOSE):
         return _of_compose(hosts.removeprefix(COMPOSE))
@@ -129,7 +131,7 @@ def _address_of(container: Any) -> str:
 
 
 def by_role(hosts: Sequence[Host], main: str | None, counts: Mapping[str, int], path: Path) -> dict[str, list[Host]]:
-    """The first so many hosts of each role. Raises :class:`InventoryError` where there are too few."""
+    """Returns the first hosts of each role, as many as counted. Raises :class:`InventoryError` if there are too few."""
     chosen: dict[str, list[Host]] = {}
     for role, count in counts.items():
         there = [host for host in hosts if (host.role or main) == role]
@@ -167,6 +169,7 @@ def _reach(way: _Way, file: _File, known: paramiko.HostKeys, where: str) -> Reac
             )
         host_key = f"{key.get_name()} {key.get_base64()}"
     jump = None if way.jump is None else _reach(way.jump, file, known, f"{where}, jump")
-    key = str(Path(way.key or file.key).expanduser().absolute())  # the undo journal is read from other folders
+    # absolute, because the undo journal is read from other folders
+    key = str(Path(way.key or file.key).expanduser().absolute())
     sudo = file.sudo if way.sudo is None else way.sudo
     return Reach(way.address, way.user or file.user, key, host_key, way.port, sudo, jump)

@@ -1,7 +1,7 @@
-"""What is done to a host before a run and after it, as shell commands of root. Nothing here talks to a machine.
+"""Shell commands that root runs on a host before a run and after it. Nothing here connects to a machine.
 
-A run claims a host by a file with its id, which outlives a reboot. Whatever undoes something there looks at that id
-first, so that no run ever takes away what belongs to another; and the claim is what goes last.
+A run claims a host by a file with the run's id, which survives a reboot. Every undo command checks that id first, so
+that no run removes what belongs to another run. The claim is removed last.
 """
 
 import posixpath
@@ -14,26 +14,26 @@ from assay.cluster.ssh import firewall, packets, process
 
 CLAIM = "/var/lib/assay-claim"
 MARK = "ASSAY_RUN"
-"""In the environment of all that a run starts: by it they are found, also those that have left the main process."""
+"""Environment variable of everything that a run starts, which identifies even processes detached from the main one."""
 OWN = (process.FOLDER, process.LOG.rpartition("/")[0])
-"""Folders of the harness's own notes."""
+"""Folders of the harness's own files."""
 
 
 class PathError(ValueError):
-    """A path is none that a run may make and remove; the message says why."""
+    """A run may not create and remove this path. The message says why."""
 
 
 def checked(path: str) -> str:
-    """The path itself. Raises :class:`PathError`."""
+    """Returns the path itself. Raises :class:`PathError`."""
     if not path.startswith("/") or posixpath.normpath(path) != path or not path.isprintable():
-        raise PathError(f"{path!r} is no absolute path in its plain form")
+        raise PathError(f"{path!r} is not a normalized absolute path")
     if len(PurePosixPath(path).parts) < 3:
         raise PathError(f"{path} lies at the top: name a file or a folder inside of it, which a run may remove")
     return path
 
 
 def around(paths: Sequence[str]) -> list[str]:
-    """All folders that these lie in, the deepest first."""
+    """Returns all parent folders of the paths, the deepest first."""
     folders = {str(folder) for path in paths for folder in PurePosixPath(path).parents} - {"/"}
     return sorted(folders, key=lambda folder: (-len(PurePosixPath(folder).parts), folder))
 
@@ -42,7 +42,7 @@ NONE, EMPTY, FULL = "none", "empty", "full"
 
 
 def look(paths: Sequence[str]) -> str:
-    """Prints a line for each: ``none``, ``empty`` (a folder with nothing in it) or ``full`` (else), and the path."""
+    """Prints ``none``, ``empty`` (an empty folder) or ``full`` (everything else) and the path, a line for each path."""
     return f"""for one in {shlex.join(paths)}; do
 if [ -L "$one" ]; then echo "{FULL} $one"
 elif [ -d "$one" ] && [ -z "$(ls -A "$one")" ]; then echo "{EMPTY} $one"
@@ -51,23 +51,23 @@ else echo "{NONE} $one"; fi; done"""
 
 
 def seen(output: str, paths: Sequence[str]) -> dict[str, str]:
-    """What :func:`look` printed, by path. A line that is none of its own, as a shell's greeting, is passed over."""
+    """Parses the output of :func:`look`, by path. Other lines, such as a shell's greeting, are skipped."""
     known = {f"{what} {path}": (path, what) for path in paths for what in (NONE, EMPTY, FULL)}
     return dict(known[line] for line in output.split("\n") if line in known)
 
 
 WHO = f'echo "user $(id -u)"; echo "claim $(cat {CLAIM} 2>/dev/null)"'
-"""Prints who runs commands there, and the run that has claimed the host, if there is one."""
+"""Prints the user who runs commands, and the run that has claimed the host, if any."""
 
 
 def who(output: str) -> tuple[str, str]:
-    """The user's number and the run, from what :data:`WHO` printed, maybe behind a shell's greeting."""
+    """Parses the output of :data:`WHO`: user id and run. A shell's greeting may precede it."""
     *_, user, claimed = ["", "", *output.rstrip("\n").split("\n")]
     return user.removeprefix("user "), claimed.removeprefix("claim").strip()
 
 
 def claim(run_id: str) -> str:
-    """Fails while the host is claimed, with exit code 22 and the other run's id."""
+    """Claims the host. Fails with exit code 22 and the other run's id if it is claimed already."""
     return (
         f"(set -C; echo {shlex.quote(run_id)} > {CLAIM}) 2>/dev/null || {{ cat {CLAIM} >&2; exit 22; }}; "
         f"[ -s {CLAIM} ] || {{ rm -f {CLAIM}; echo no room for {CLAIM} >&2; exit 23; }}"
@@ -79,14 +79,17 @@ def _ours(run_id: str) -> str:
 
 
 def guarded(run_id: str, argv: Sequence[str]) -> tuple[str, ...]:
-    """The same, as long as the host is this run's."""
+    """Returns a command that does nothing unless the host is claimed by this run."""
     return ("sh", "-c", f"{_ours(run_id)}\n{shlex.join(argv)}")
 
 
 @dataclass(frozen=True)
 class Made:
-    """What a run makes on a host: ``removed`` was not there before, ``emptied`` are folders that were empty, and
-    ``folders``, the deepest first, lie around them and were not there either.
+    """Everything that a run creates on a host.
+
+    - ``removed``: paths that did not exist before
+    - ``emptied``: folders that were empty
+    - ``folders``: their parents that did not exist, the deepest first
     """
 
     removed: Sequence[str]
@@ -95,7 +98,7 @@ class Made:
 
 
 def clean(run_id: str, made: Made) -> tuple[str, ...]:
-    """Ends all that the run has started, lifts all rules, and removes what it has made. May be repeated."""
+    """Ends all processes of the run, lifts all rules, and removes everything that the run created. Idempotent."""
     chains = "\n".join(
         f"for tables in {firewall.FOUR} {firewall.SIX}; do "
         f"for way in INPUT OUTPUT; do while $tables -w -D $way -j {chain} 2>/dev/null; do :; done; done; "
@@ -107,7 +110,7 @@ def clean(run_id: str, made: Made) -> tuple[str, ...]:
         _ours(run_id),
         f"for file in {process.FOLDER}/*.pid; do name=${{file##*/}} name=${{name%.pid}}",
         f"{process.if_there(process.kill('$name'))} || exit; done",
-        # What has just been started by one of them is not among those that were found, hence until none is.
+        # A found process may have just started another one, so the search repeats until it finds none.
         f'tries=0; while found=$(grep -lzxF {mark} /proc/[0-9]*/environ 2>/dev/null); [ "$found" ]; do '
         'for one in $found; do one=${one#/proc/}; kill -KILL "${one%/environ}" 2>/dev/null; done; '
         f"tries=$((tries + 1)); [ $tries -gt {process.GONE_WITHIN * 20} ] "
@@ -126,7 +129,7 @@ def clean(run_id: str, made: Made) -> tuple[str, ...]:
 
 
 def needs(address: str) -> str:
-    """Prints what a node needs of the host at this address, a word and a value in each line."""
+    """Prints how the host at this address meets a node's needs, a word and a value in each line."""
     return f"""
 echo user $(id -u)
 echo python $(python3 -c 'import sys; print(sys.version_info >= (3, 10) and "yes" or "no")' 2>/dev/null || echo no)
@@ -137,4 +140,4 @@ echo setsid $(command -v setsid || echo no)
 
 
 CLOCKS = "python3 -c 'import time; print(time.time(), time.monotonic())'"
-"""The wall clock, and the one that events are timed by."""
+"""Prints the wall clock, and the monotonic clock that times events."""

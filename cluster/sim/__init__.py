@@ -1,13 +1,20 @@
-"""A whole cluster in one process, in virtual time, the same for the same seed.
+"""A whole cluster in one process and in virtual time, deterministic by its seed.
 
-Time and tasks: ``loop`` (the event loop), ``process`` (what kill and stop act on). Network: ``network`` (hosts and
-links), ``packet_shaping`` (late and lost packets), ``server``, ``transport`` (one end of a connection) on ``sender``
-(its sending side). Files: ``filesystem`` (what is seen and what is durable), ``disk_slowness``, ``disk_strikes`` (a
-disk that fails),
-``snapshot`` (what is noted of files), ``disk``. Put together: ``runtime`` (what a process gets), ``disk_faults`` (what
-can be done to a node's disk), ``second_copy`` (a second copy of a process), ``node``, ``cluster``; ``zookeeper`` is a
-package of its own.
+- ``loop``: the event loop
+- ``process``: what kill and stop act on
+- ``network``: hosts and links
+- ``packet_shaping``: late and lost packets
+- ``server``: a listening socket
+- ``transport``: one end of a connection; ``sender``: its sending side
+- ``filesystem``: visible and durable files
+- ``disk``: a node's disk; ``disk_slowness``: a slow one; ``disk_strikes``: a failing one
+- ``snapshot``: snapshots of files
+- ``runtime``: what a process gets from the simulation
+- ``disk_faults``: faults of a node's disk
+- ``second_copy``: a second copy of a process
+- ``node``, ``cluster``: put everything together
+- ``zookeeper``: ZooKeeper servers and client
 
-It uses no clock, no thread, no random numbers but those of the seed; a test holds all code that runs here to that.
+It uses no clock, no threads and only random numbers from the seed. A test checks this for all code that runs here.
 Imports ``cluster.node``, ``cluster.system`` and ``cluster.naming``; only ``harness.run`` imports it.
 """

@@ -1,8 +1,8 @@
-"""A simulated cluster: nodes of each role on one simulation loop, with ZooKeeper servers of its own.
+"""A simulated cluster: nodes of each role on one simulation loop, with its own ZooKeeper servers.
 
-Names (``cluster/naming.py``) and addresses depend on the counts alone; addresses are handed out in order from
-198.18.0.2. All chance (disks, latencies of fsync, each incarnation's ``random``) comes from the seed through strings
-that name its use, so that adding one use leaves the others as they were.
+Names (``cluster/naming.py``) and addresses depend on the counts alone. Addresses are assigned in order from 198.18.0.2.
+Each random source (a disk, latencies of fsync, an incarnation's ``random``) is seeded by the run's seed and the name of
+its use. So a new use does not change the others.
 """
 
 import asyncio
@@ -25,10 +25,10 @@ FIRST_ADDRESS = 2
 
 
 class SimCluster:
-    """Satisfies ``assay.cluster.node.Cluster``; belongs to the ``SimLoop`` that runs when it is made or started.
+    """Satisfies ``assay.cluster.node.Cluster``; belongs to the ``SimLoop`` that runs when it is created or started.
 
-    ``counts`` says how many nodes each role has, ``spares`` how many more of the main role wait to join. ``crashes``
-    are the processes that ended by an exception.
+    ``counts``: number of nodes of each role. ``spares``: number of additional nodes of the main role that wait to join.
+    ``crashes``: processes that ended by an exception.
     """
 
     def __init__(self, system: System, counts: Mapping[str, int], seed: int, spares: int = 0) -> None:
@@ -75,7 +75,7 @@ class SimCluster:
 
     @property
     def epoch(self) -> float:
-        """What the wall clock of ZooKeeper was when the loop's time was 0, in seconds since 1970."""
+        """ZooKeeper's wall clock at loop time 0, in seconds since 1970."""
         return EPOCH
 
     @property
@@ -83,12 +83,14 @@ class SimCluster:
         return {"kind": self.kind, "seed": str(self._seed)}
 
     def watch(self, on_line: Callable[[str, str], None]) -> None:
-        """Calls with the name of a node and a line of its event log: each that is there, and each as it is written."""
+        """Calls ``on_line`` with node name and line, for each existing and each future line of the event logs."""
         for node in (*self._nodes, *self._spares):
             node.log.watch(partial(on_line, node.name))
 
     async def start(self) -> None:
-        """For symmetry with real clusters: the nodes are there once the cluster is made; nothing runs on them."""
+        """Does nothing, but exists as in real clusters: the nodes are created with the cluster, and nothing runs on
+        them.
+        """
 
     async def close(self) -> None:
         if self._closed:
@@ -103,7 +105,10 @@ class SimCluster:
             self._loop.network.remove_host(node.host)
 
     def harness_runtime(self) -> SimRuntime:
-        """For clients that the harness runs: of no node, never cut off, with chance of their own each."""
+        """Returns a runtime for a client of the harness.
+
+        It is on no node, is never cut off, and has its own random source.
+        """
         self._harness_runtimes += 1
         label = f"{self._seed} harness {self._harness_runtimes}"
         return SimRuntime(
@@ -141,4 +146,4 @@ class SimCluster:
 
 
 def _unread(line: str) -> None:
-    """The harness's own event log has no reader."""
+    """Discards a line: the harness's own event log has no reader."""

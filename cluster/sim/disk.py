@@ -1,23 +1,26 @@
-"""One simulated node's disk: it outlives the node's processes, and a power loss takes what was not fsynced.
+"""A simulated node's disk. It outlives the node's processes, and a power loss takes unsynced data.
 
-Two states are kept side by side: what a process sees (the page cache) and what the device holds. A killed process
-changes neither. :meth:`SimDisk.power_loss` makes the device's state the only one, and where POSIX leaves open what
-the device holds, the disk's random generator decides:
+It keeps two states: what a process sees (the page cache) and what the device holds. A killed process changes neither.
+:meth:`SimDisk.power_loss` makes the device's state the only one. If POSIX leaves the device's state open, the disk's
+random generator decides:
 
-- Bytes appended and not fsynced: the tail is torn at a random byte; blocks before that may be missing, and are zeros.
-- Bytes reserved for a file: as zeros behind its content, those of the last fsync or those of now; what is torn off
+- Appended, unsynced bytes: the tail is torn at a random byte. Blocks before that may be missing, and are zeros.
+- Preallocated bytes: zeros behind the content, with the size of the last fsync or the current one. Content torn off
   before them becomes zeros, too.
-- A file cut and not fsynced: the cut is there, or undone as a whole, and then what was appended after it is gone.
-- Names created, renamed or removed in a folder that was not fsynced: in each folder the operations survive up to a
-  random one, in their order. A rename between two folders survives in both or in neither. A new file may thus
-  vanish although its bytes were fsynced, and a removed one may come back: as POSIX allows.
+- An unsynced truncation: it survives, or it is undone as a whole, and then later appends are gone.
+- Unsynced creations, renames and removals of names: in each folder a random prefix of the operations survives. A rename
+  between two folders survives in both or in neither. So a new file may vanish although its bytes were fsynced, and a
+  removed one may come back, as POSIX allows.
 
-A disk may be full (``capacity``: what does not fit is rejected whole, with ENOSPC), slow (``slowness``: an fsync takes
-its time in the background, a read or a write has its process stand still), failing (``breaking``: a change is rejected
-whole, with EIO, or its process ends just before or after it), wiped, or rolled back to a snapshot.
+A disk can be:
 
-Not modelled: bytes rotting by themselves (faults do that through :meth:`SimDisk.write`), an fsync that failed and whose
-pages a later one passes over. The namespace is in :mod:`assay.cluster.sim.filesystem`.
+- full (``capacity``): a change that does not fit is rejected as a whole, with ENOSPC
+- slow (``slowness``): an fsync is delayed in the background, a read or a write blocks its process
+- failing (``breaking``): a change is rejected as a whole, with EIO, or its process ends just before or after it
+- wiped, or rolled back to a snapshot
+
+Not modelled: silent corruption (faults cause it through :meth:`SimDisk.write`), and pages that a later fsync ignores
+after a failed one. The namespace is in :mod:`assay.cluster.sim.filesystem`.
 """
 
 from __future__ import annotations
@@ -41,28 +44,28 @@ UNLIMITED = 1 << 40
 Check = Callable[[], None]
 Delay = Callable[[], float]
 Call = Callable[[], None]
-"""A read or a write is made."""
+"""Called for each read or write."""
 Room = Callable[[int], None]
-"""Raises ENOSPC unless so many bytes more fit."""
+"""Raises ENOSPC unless this number of further bytes fits."""
 
 
 def no_check() -> None:
-    """The process is alive."""
+    """Passes, because the process is alive."""
 
 
 class Owner(Stoppable, Mortal, Protocol):
-    """The process that a disk is slow for, or fails."""
+    """The process that a disk slows or fails."""
 
 
 def default_fsync_delay() -> float:
-    """Seconds: a fast device."""
+    """Returns the seconds of an fsync on a fast device."""
     return 0.0005
 
 
 class SimDisk:
-    """A node's files. Paths are absolute or not, it is the same: ``/data/x`` is ``data/x``.
+    """A node's files. A leading slash in paths is optional: ``/data/x`` is ``data/x``.
 
-    ``capacity``: bytes of content that fit, None for as many as come.
+    ``capacity``: maximum bytes of content, None for unlimited.
     """
 
     def __init__(self, random: Random) -> None:
@@ -80,12 +83,15 @@ class SimDisk:
         process: Owner | None = None,
         name: str = "",
     ) -> SimStorage:
-        """A process's view of the folder ``root``, which is made when missing.
+        """Returns a process's view of the folder ``root``, which is created if missing.
 
-        ``check`` is called at the start of every operation and after each wait for an fsync; what it raises, the
-        operation raises. ``fsync_delay`` gives the seconds that the next fsync takes. ``process``: who stands still in
-        calls that are slow, and meets the disk's failures. ``name``: what locked files call the process. After a power
-        loss the view is that of a dead process: what it does reaches nothing; ask for a new one.
+        - ``check`` is called at the start of every operation and after each fsync's delay. The operation raises its
+          errors.
+        - ``fsync_delay`` returns the seconds of the next fsync.
+        - ``process``: the process that slow calls block and that the disk's failures hit.
+        - ``name``: the process's name in locked files.
+
+        After a power loss the view belongs to a dead process and has no effect. Ask for a new one.
         """
         if root:
             self._names.mkdir(root)
@@ -110,7 +116,7 @@ class SimDisk:
 
     @property
     def free(self) -> int:
-        """Bytes of content that fit; very many without ``capacity``."""
+        """Bytes of content that still fit; :data:`UNLIMITED` without ``capacity``."""
         return UNLIMITED if self.capacity is None else max(0, self.capacity - self.used)
 
     def _room(self, size: int) -> None:
@@ -118,19 +124,19 @@ class SimDisk:
             raise Rejected.of(errno.ENOSPC)
 
     def snapshot(self, folder: str = "", kept: Collection[str] = ()) -> Snapshot:
-        """All that is in a folder as it is seen now but for the files ``kept``, to be rolled back to."""
+        """Returns the visible content of a folder, without the files ``kept``, for a rollback."""
         left_out = {path.strip("/") for path in kept}
         paths = (path for path in self.files() if within(path, folder) and path not in left_out)
         return Snapshot(folder, {path: self.read(path) for path in paths})
 
     def roll_back(self, snapshot: Snapshot, kept: Collection[str] = ()) -> None:
-        """As it was then, durably; what came into being since is gone. Processes must be dead."""
+        """Restores the snapshot durably. Later files are gone. Processes must be dead."""
         self.wipe(snapshot.folder, kept)
         for path, data in snapshot.files.items():
             self.write(path, data)
 
     def wipe(self, folder: str = "", kept: Collection[str] = ()) -> None:
-        """Nothing is left in there but the files ``kept``. Processes must be dead."""
+        """Removes everything below the folder except the files ``kept``. Processes must be dead."""
         for name in self.names(folder):
             path = f"{folder}/{name}"
             if not any(within(one, path, itself=True) for one in kept):
@@ -139,38 +145,38 @@ class SimDisk:
                 self.wipe(path, kept)
 
     def power_loss(self) -> None:
-        """The machine stops at once. Processes must be dead; what is left is durable."""
+        """Stops the machine at once. Processes must be dead. The remaining state is durable."""
         self._names = self._names.after_power_loss(self._random)
 
     def files(self) -> list[str]:
-        """Paths of all files, sorted."""
+        """Returns the paths of all files, sorted."""
         return self._names.files()
 
     def sizes(self, pattern: str) -> dict[str, int]:
-        """Paths of the files that match, sorted, with their sizes."""
+        """Returns the paths of the matching files, sorted, with their sizes."""
         return {path: inode.size for path, inode in self._names.matching(pattern).items()}
 
     def read(self, path: str) -> bytes:
-        """A file's content as a process would see it that opens it; ``FileNotFoundError``."""
+        """Returns a file's content as a process that opens it sees it. Raises ``FileNotFoundError``."""
         return self._names.file(path).whole
 
     def names(self, folder: str) -> list[str]:
-        """What is seen in a folder, in no order; empty when there is none."""
+        """Returns the visible names in a folder, in no order; empty if there is none."""
         node = self._names.find(folder)
         return list(node.entries) if isinstance(node, Folder) else []
 
     def tail(self, path: str, position: int) -> bytes:
-        """What was written of a file from ``position`` on; ``FileNotFoundError``."""
+        """Returns a file's written bytes from ``position`` on. Raises ``FileNotFoundError``."""
         return bytes(self._names.file(path).content[position:])
 
     def state(self, path: str) -> FileState:
-        """Of what was written of a file, as it is at this instant; ``FileNotFoundError``."""
+        """Returns the state of a file's written bytes now. Raises ``FileNotFoundError``."""
         inode = self._names.file(path)
         durable = inode.durable.size if self._names.is_durable(path) else 0
         return FileState((id(inode), inode.cuts), len(inode.content), durable, inode)
 
     def write(self, path: str, data: bytes) -> None:
-        """Replaces or creates a file from outside, durably and at once; folders are made as needed."""
+        """Replaces or creates a file from outside, durably and at once; creates folders as needed."""
         self._names.mkdir(posixpath.dirname(path))
         inode = self._names.file(path, create=True)
         inode.truncate(0)
@@ -179,12 +185,12 @@ class SimDisk:
         self._names.pin(path)
 
     def make_folder(self, path: str) -> None:
-        """Makes a folder from outside, with those above it, durably and at once. No error when it is there."""
+        """Creates a folder and its parents from outside, durably and at once. It is no error if it exists."""
         self._names.mkdir(path)
         self._names.pin(path)
 
     def remove(self, path: str) -> None:
-        """Removes a file or a folder with all in it from outside, durably and at once."""
+        """Removes a file, or a folder with its content, from outside, durably and at once."""
         self._names.remove(path)
         self._names.pin(path)
 
@@ -211,7 +217,7 @@ class SimSlice:
 
 
 class SimFile:
-    """An open file; goes on working when its name is gone, as an open descriptor does."""
+    """An open file. It still works when its name is removed, like an open descriptor."""
 
     __slots__ = ("_call", "_changing", "_check", "_closed", "_delay", "_inode", "_room", "size")
 
@@ -224,7 +230,7 @@ class SimFile:
         self._delay = delay
         self._closed = False
         self.size = len(inode.content)
-        """As this process knows it: a second process that writes to the file changes the content, and not this."""
+        """Size as this process knows it. A second process that writes to the file changes the content, but not this."""
 
     def append(self, data: bytes) -> None:
         self._enter()
@@ -272,7 +278,10 @@ class SimFile:
 
 
 class SimStorage:
-    """One process's view of a disk: satisfies ``assay.cluster.runtime.Storage``, and the broker's own, structurally."""
+    """A process's view of a disk.
+
+    It satisfies ``assay.cluster.runtime.Storage`` and the broker's own structurally.
+    """
 
     def __init__(
         self,
@@ -377,7 +386,7 @@ class SimStorage:
 
 
 async def _fsync(inode: Inode, delay: Delay, changing: Changing) -> None:
-    """What is rejected is so when the device has been waited for."""
+    """Fsyncs a file. A rejected fsync fails only after the simulated device delay."""
     flight = inode.begin_fsync()
     try:
         await asyncio.sleep(delay())

@@ -1,4 +1,4 @@
-"""What a simulated node's disk can be made to do to the process that uses it: be full, be slow, fail."""
+"""Faults of a simulated node's disk: full, slow or failing."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
@@ -7,11 +7,11 @@ from assay.cluster.node import Broken, DiskChange, ProcessState, ProcessStatus, 
 from assay.cluster.sim.disk import SimDisk
 
 PROBE_BYTES = 4096
-"""What is tried to be written when a disk is looked at."""
+"""Size of the write that is tried when a disk is examined."""
 
 
 class Device:
-    """The part of :class:`assay.cluster.sim.node.SimNode`, which has the rest."""
+    """Mixin of :class:`assay.cluster.sim.node.SimNode` for its disk."""
 
     disk: SimDisk
 

@@ -1,4 +1,4 @@
-"""How slow a simulated disk is: an fsync takes its time in the background, a read or a write stops its process."""
+"""A slow simulated disk: an fsync is delayed in the background, a read or a write blocks its process."""
 
 import asyncio
 from contextvars import Context
@@ -17,16 +17,18 @@ class Stoppable(Protocol):
 
 
 SECOND_CALL = 0.002
-"""Seconds of a read or a write of a second copy. Simulated calls take no time, but no start reads a disk in an instant:
-meanwhile the first process goes on.
+"""Seconds of a read or a write of a second copy.
+
+Simulated calls normally take no time. But a real start does not read a disk in an instant, and the first process
+continues meanwhile.
 """
 
 
 @dataclass
 class Slowness:
-    """Seconds that each ``fsync``, and each read or write (``call``), takes in addition; and how often that was.
+    """Additional seconds of each ``fsync``, and each read or write (``call``), and the counts of both.
 
-    ``halt``: after so many seconds of the next fsync that is slow its process is stopped, once; 0: it is not.
+    ``halt``: seconds into the next slow fsync after which its process is stopped, once; 0: never.
     """
 
     fsync: float = 0.0
@@ -34,10 +36,10 @@ class Slowness:
     halt: float = 0.0
     so_far: Slowed = field(default_factory=Slowed)
     second: Stoppable | None = None
-    """A second copy of a process. Its calls take ``SECOND_CALL`` in any case, and are not counted."""
+    """A second copy of a process. Its calls always take ``SECOND_CALL``, and are not counted."""
 
     def of_fsync(self, process: Stoppable | None) -> float:
-        """Of one that begins now."""
+        """Returns the delay of an fsync that begins now."""
         if not self.fsync:
             return 0.0
         self.so_far = replace(self.so_far, fsyncs=self.so_far.fsyncs + 1)
@@ -47,7 +49,7 @@ class Slowness:
         return self.fsync
 
     def of_call(self, process: Stoppable | None) -> None:
-        """One is made now, and its process stands still until it returns."""
+        """Delays a call that is made now: its process is blocked until it returns."""
         if process is not None and process is self.second:
             process.wait(self.call + SECOND_CALL)
         elif self.call and process is not None:

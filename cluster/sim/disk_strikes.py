@@ -1,4 +1,4 @@
-"""How a simulated disk fails its process: a change is rejected, or the process ends just before it or just after."""
+"""Failures of a simulated disk: a change is rejected, or the process ends just before or just after it."""
 
 import errno
 import os
@@ -17,18 +17,19 @@ class Mortal(Protocol):
 
 
 class Rejected(OSError):
-    """What the disk answers to a change while it fails, or is full. A process may end of it."""
+    """The error of a change while the disk fails or is full. A process may end because of it."""
 
     @classmethod
     def of(cls, number: int) -> "Rejected":
-        """With the operating system's words for an error number."""
+        """Returns the error with the operating system's text for an error number."""
         return cls(number, os.strerror(number))
 
 
 @dataclass
 class Breaking:
-    """Of the next changes of these kinds ``after`` are as ever, and as many as ``errors`` are then rejected; with 0 the
-    process ends instead, before the change or once it is ``made``.
+    """Plan of a failure: ``after`` more changes of these kinds succeed, and the next ``errors`` ones are rejected.
+
+    With ``errors`` 0 the process ends instead, before the change, or after it if ``made``.
     """
 
     changes: Collection[DiskChange] = ()
@@ -37,10 +38,10 @@ class Breaking:
     made: bool = False
     so_far: Broken = field(default_factory=Broken)
     counted: Counter[Mortal] = field(default_factory=Counter)
-    """How many changes each process has made or tried, fsyncs not counted."""
+    """Number of changes that each process has made or tried, without fsyncs."""
 
     def strikes(self, change: DiskChange) -> bool:
-        """One is about to be made: is it one of those that are struck?"""
+        """Returns whether the plan strikes the change that is about to be made."""
         if change not in self.changes:
             return False
         if self.after:
@@ -49,7 +50,7 @@ class Breaking:
         return True
 
     def reject(self) -> Rejected:
-        """What it gets, which counts."""
+        """Counts a rejection and returns its error."""
         self.errors -= 1
         if not self.errors:
             self.changes = ()
@@ -57,17 +58,17 @@ class Breaking:
         return Rejected.of(errno.EIO)
 
     def end(self, process: Mortal) -> None:
-        """Instead, once."""
+        """Ends the process, once, and counts it."""
         self.changes = ()
         self.so_far = replace(self.so_far, ends=self.so_far.ends + 1)
         process.kill()
 
 
 class Changing:
-    """How one process changes what is on its disk: ``with changing(DiskChange.WRITE): ...``.
+    """Wraps each change that one process makes on its disk: ``with changing(DiskChange.WRITE): ...``.
 
-    Raises :class:`Rejected`, or what ``check`` raises in a process that has ended, before or after what is done in
-    there. Not to be awaited in.
+    Raises :class:`Rejected`. If the process has ended, it raises the error of ``check``, before or after the body. The
+    body must not await.
     """
 
     __slots__ = ("_breaking", "_check", "_ends", "_process")

@@ -1,10 +1,10 @@
-"""Files and folders of a simulated disk, each with what is seen and what is durable.
+"""Files and folders of a simulated disk, each with a visible and a durable state.
 
-A file's durable content is kept as an :class:`DurableContent`: so many bytes that it shares with the seen content, then
-a tail of its own (bytes that were cut since). Appending costs nothing extra and an fsync copies nothing, of a file of
-any size. What is reserved behind the content reads as zeros, and becomes content when the file is opened again. The
-namespace keeps one journal of the changes of names that are not yet durable; a folder's fsync commits its own changes
-and those that they depend on.
+- A file's durable content is a :class:`DurableContent`: a prefix shared with the visible content, then a tail of its
+  own (bytes that were truncated since). So appends and fsyncs copy nothing, at any file size.
+- Preallocated space reads as zeros, and becomes content when the file is opened again.
+- The namespace keeps one journal of name changes that are not yet durable. A folder's fsync commits its own changes and
+  those that they depend on.
 """
 
 from __future__ import annotations
@@ -18,16 +18,17 @@ from operator import itemgetter
 from random import Random
 
 BLOCK = 512
-"""Bytes that a device writes as a whole."""
+"""Bytes that a device writes atomically."""
 OUT_OF_ORDER = 0.5
-"""How often blocks that were not fsynced had not been written in their order when the power was lost."""
+"""Probability that unsynced blocks had not been written in order at a power loss."""
 MISSING = 0.3
-"""How many of them are then missing, and read as zeros."""
+"""Share of these blocks that are then missing, and read as zeros."""
 
 
 class DurableContent:
-    """A content that was once seen: the first ``size`` bytes of what is seen now, then ``tail``; up to ``reserved``
-    zeros follow.
+    """An earlier content of a file.
+
+    It is the first ``size`` bytes of the visible content, then ``tail``, then zeros up to ``reserved``.
     """
 
     __slots__ = ("number", "reserved", "size", "tail")
@@ -39,7 +40,7 @@ class DurableContent:
         self.reserved = reserved
 
     def before_cut(self, content: bytearray, size: int) -> None:
-        """``content`` is about to be cut to ``size``."""
+        """Saves the bytes that are about to be removed by a truncation to ``size``."""
         if size < self.size:
             self.tail = bytes(content[size : self.size]) + self.tail
             self.size = size
@@ -54,9 +55,9 @@ class Inode:
         self.content = bytearray(content)
         self.durable = DurableContent(len(content), b"", 0)
         self.cuts = 0
-        """How often it was cut."""
+        """How often it was truncated."""
         self.reserved = 0
-        """So large is the file, if it is larger than its content."""
+        """Size of the file, if it is larger than its content."""
         self.holds_lock: Callable[[], bool] | None = None
         """Whether the process that locked the file last still has the lock; None if no process locked it."""
         self._fsyncs = 0
@@ -64,7 +65,7 @@ class Inode:
 
     @property
     def size(self) -> int:
-        """As a process finds it that opens the file."""
+        """Size that a process finds when it opens the file."""
         return max(self.reserved, len(self.content))
 
     @property
@@ -73,14 +74,14 @@ class Inode:
         return bytes(self.content).ljust(self.reserved, b"\0")
 
     def fill(self) -> None:
-        """What is reserved is content from now on."""
+        """Turns the preallocated space into content."""
         self.content += bytes(self.size - len(self.content))
         self.reserved = 0
 
     def write(self, position: int, data: bytes) -> None:
-        """Puts ``data`` at ``position``. Between the end of the content and a position behind it are zeros then.
+        """Writes ``data`` at ``position``. A gap behind the end of the content becomes zeros.
 
-        A process appends at the end that it knows, which is another one only if a second process has written.
+        A process appends at the end that it knows. The real end only differs if a second process has written.
         """
         content = self.content
         if position == len(content):
@@ -100,13 +101,13 @@ class Inode:
         del self.content[size:]
 
     def _before_cut(self, size: int) -> None:
-        """The content from ``size`` on is about to be cut or replaced."""
+        """Must be called before the content from ``size`` on is truncated or replaced."""
         self.durable.before_cut(self.content, size)
         for flight in self._flights:
             flight.before_cut(self.content, size)
 
     def begin_fsync(self) -> DurableContent:
-        """What must be durable once this fsync is over, no matter what happens to the file until then."""
+        """Returns the content that must be durable after this fsync, whatever happens to the file until then."""
         self._fsyncs += 1
         flight = DurableContent(len(self.content), b"", self._fsyncs, self.reserved)
         self._flights.append(flight)
@@ -116,7 +117,7 @@ class Inode:
         self._flights.remove(flight)
 
     def finish_fsync(self, flight: DurableContent) -> None:
-        """One that began earlier than another already finished changes nothing: the other covered it."""
+        """Finishes an fsync. It changes nothing if a later one has finished already, because that one covered it."""
         self._flights.remove(flight)
         if flight.number > self.durable.number:
             self.durable = flight
@@ -126,7 +127,7 @@ class Inode:
 
     def after_power_loss(self, random: Random) -> Inode:
         if self.holds_lock is not None:
-            return Inode()  # what it holds is information for people, so nothing is left to chance
+            return Inode()  # the content only informs people, so no random draw is needed
         durable = self.durable
         size = durable.reserved
         if size != self.reserved:
@@ -138,8 +139,9 @@ class Inode:
         return Inode(left.ljust(size, b"\0"))
 
     def _torn(self, random: Random) -> bytes:
-        """The content up to a random byte behind what is durable. Of the blocks between some may be missing: a file is
-        as long as the last block says that was written.
+        """Returns the content up to a random byte behind the durable part.
+
+        Some of the unsynced blocks may be missing. The file's length follows from the last block written.
         """
         left = self.content[: random.randint(self.durable.size, len(self.content))]
         between = range(-(-self.durable.size // BLOCK) * BLOCK, len(left) - BLOCK, BLOCK)
@@ -151,7 +153,7 @@ class Inode:
 
 
 class Folder:
-    """A folder: names as seen, and names as the device has them."""
+    """A folder: visible names, and names on the device."""
 
     __slots__ = ("durable", "entries")
 
@@ -164,7 +166,7 @@ Node = Inode | Folder
 
 
 class Change:
-    """What one operation did to names: ``(folder, name, what it names now)``, None for nothing."""
+    """Name changes of one operation: ``(folder, name, new node)``, with None for a removed name."""
 
     __slots__ = ("edits", "folders", "number")
 
@@ -184,13 +186,13 @@ class Change:
                 folder.durable[name] = node
 
     def forget(self, folder: Folder, name: str) -> None:
-        """Leaves one name out, because something else made it durable."""
+        """Drops one name, because it became durable in another way."""
         if folder in self.folders:
             self._set([edit for edit in self.edits if edit[0] is not folder or edit[1] != name])
 
 
 class Namespace:
-    """The tree from the disk's root. Errors are those of the operating system's calls of the same names."""
+    """The tree from the disk's root. Errors equal those of the operating system's calls of the same names."""
 
     def __init__(self, root: Folder | None = None) -> None:
         self._root = root or Folder()
@@ -226,7 +228,7 @@ class Namespace:
         return node
 
     def mkdir(self, path: str) -> None:
-        """With parents."""
+        """Creates a folder with its parents."""
         folder = self._root
         for part in _parts(path):
             node = folder.entries.get(part)
@@ -253,7 +255,7 @@ class Namespace:
         self._change((*self._parent(source), None), (*self._parent(target), node))
 
     def remove(self, path: str) -> None:
-        """A folder goes file by file, from the inside, as there is no other way on a real disk."""
+        """Removes a file or folder. A folder is removed file by file, from the inside, as on a real disk."""
         node = self.find(path)
         if node is None:
             raise _error(errno.ENOENT, path)
@@ -263,7 +265,7 @@ class Namespace:
         self._change((*self._parent(path), None))
 
     def is_durable(self, path: str) -> bool:
-        """Does the device have this name, and those of the folders above it, for what is seen under them?"""
+        """Returns whether the device holds this path: its name and its parents' names, for their current nodes."""
         folder = self._root
         for part in _parts(path):
             node = folder.entries.get(part)
@@ -277,7 +279,7 @@ class Namespace:
         return sorted(_walk(self._root, ""))
 
     def matching(self, pattern: str) -> dict[str, Inode]:
-        """Files by their paths, sorted, that match ``pattern``: part by part, as a shell does it."""
+        """Returns the files that match a shell pattern, by path, sorted. Each part of the path is matched alone."""
         found: list[tuple[str, Node]] = [("", self._root)]
         for part in _parts(pattern):
             found = [
@@ -290,11 +292,11 @@ class Namespace:
         return {path: node for path, node in sorted(found, key=itemgetter(0)) if isinstance(node, Inode)}
 
     def mark(self) -> int:
-        """The number of changes made so far; see :meth:`commit`."""
+        """Returns the number of changes made so far; see :meth:`commit`."""
         return self._changes
 
     def commit(self, folder: Folder, mark: int) -> None:
-        """Makes durable what happened in ``folder`` up to ``mark``, and the earlier changes which that rests on."""
+        """Makes the changes in ``folder`` up to ``mark`` durable, and the earlier changes that they depend on."""
         folders = {folder}
         committed: list[Change] = []
         for change in reversed(self._pending):
@@ -308,7 +310,7 @@ class Namespace:
         self._pending = [change for change in self._pending if change not in committed]
 
     def pin(self, path: str) -> None:
-        """Makes the name ``path`` and those of the folders above it durable as they are, and nothing else."""
+        """Makes the current names of ``path`` and its parents durable, and nothing else."""
         folder = self._root
         for part in _parts(path):
             node = folder.entries.get(part)
@@ -323,7 +325,7 @@ class Namespace:
             folder = node
 
     def after_power_loss(self, random: Random) -> Namespace:
-        """What the device holds, as a tree of its own, in which everything is durable."""
+        """Returns the device's state as a new tree that is completely durable."""
         for change in _survivors(self._pending, random):
             change.apply()
         return Namespace(_durable_tree(self._root, random))
@@ -345,7 +347,7 @@ class Namespace:
 
 
 def _survivors(pending: list[Change], random: Random) -> list[Change]:
-    """Of each folder's changes a random prefix; one that touches two folders needs its place in both prefixes."""
+    """Returns a random prefix of each folder's changes. A change in two folders must be in both prefixes."""
     totals: dict[Folder, int] = {}
     for change in pending:
         for folder in change.folders:

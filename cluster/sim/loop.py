@@ -1,14 +1,13 @@
 """A deterministic asyncio event loop: virtual time, in-memory network, processes that can be killed and stopped.
 
-Time begins at 0 and moves only when nothing is ready: it jumps to the next timer, whose exact value it takes. Timers
-that are due at the same time run in the order in which they were made. A step costs no time, except that a program
-which never waits is charged a millisecond per :data:`STEPS_PER_MILLISECOND` steps, so that a busy loop with a deadline
-ends as it does on a real machine.
+Time begins at 0 and only advances when nothing is ready: it jumps to the exact value of the next timer. Timers due at
+the same time run in creation order. A step costs no time. But a program that never waits is charged a millisecond per
+:data:`STEPS_PER_MILLISECOND` steps, so that a busy loop with a deadline ends as on a real machine.
 
-Everything that asyncio leaves to chance is ordered here: tasks and futures hash in creation order (:class:`SimFuture`),
-there are no threads and no executor, and the network draws its latencies from the loop's seed.
+Everything that asyncio leaves to chance has an order here. Tasks and futures hash in creation order
+(:class:`SimFuture`). There are no threads and no executor. The network draws its latencies from the loop's seed.
 
-It is a ``BaseEventLoop`` whose ``_run_once`` runs until it is asked to stop; ``asyncio.Runner(loop_factory=...)``,
+It is a ``BaseEventLoop`` whose ``_run_once`` runs until it is stopped. ``asyncio.Runner(loop_factory=...)``,
 ``asyncio.start_server`` and ``asyncio.open_connection`` work on it unmodified.
 """
 
@@ -32,10 +31,10 @@ from assay.cluster.sim.server import SimServer
 
 
 class SimFuture(asyncio.Future):  # type: ignore[type-arg]
-    """Its hash is the order in which futures and tasks were first hashed.
+    """A future that hashes by the order in which futures and tasks were first hashed.
 
-    ``asyncio.wait``, ``TaskGroup`` and ``asyncio.all_tasks`` keep them in sets and iterate over those. The default
-    hash is an address, which differs between two runs of one program. A task is hashed when it is created
+    ``asyncio.wait``, ``TaskGroup`` and ``asyncio.all_tasks`` keep them in sets and iterate over those. The default hash
+    is an address, which differs between two runs of one program. A task is hashed when it is created
     (:meth:`SimLoop.create_task`), a future when it first goes into a set.
     """
 
@@ -52,7 +51,7 @@ class SimFuture(asyncio.Future):  # type: ignore[type-arg]
 
 
 class SimTask(asyncio.Task):  # type: ignore[type-arg]
-    """A task of the simulation loop, which knows its process."""
+    """A task of the simulation loop, with its process."""
 
     __slots__ = ("_order", "process")
 
@@ -65,9 +64,9 @@ T = TypeVar("T")
 
 STEPS_PER_MILLISECOND = 10_000
 COLLECTIONS = (200_000, 20, 100)
-"""Thresholds of the garbage collector's generations in a process that simulates."""
+"""Garbage collector thresholds of the generations in a process that simulates."""
 COMPACTION_MINIMUM = 1000
-"""Cancelled timers are swept out when there are more than this many and they are more than half of all."""
+"""Cancelled timers are removed if there are more than this many and they are more than half of all."""
 
 
 class DeadlockError(RuntimeError):
@@ -75,7 +74,7 @@ class DeadlockError(RuntimeError):
 
 
 class SimHandle(asyncio.Handle):
-    """A callback that is ready. Runs in its context, if the process that the context names is running."""
+    """A ready callback. It runs in its context if the context's process is running."""
 
     __slots__ = ()
 
@@ -134,22 +133,22 @@ class SimTimer(asyncio.TimerHandle):
     def cancel(self) -> None:
         if not self._cancelled:
             self._cancelled = True
-            self._callback = _nothing  # what it refers to may be large, and the timer far away
+            self._callback = _nothing  # its references may be large, and the timer far away
             self._args = ()
             self._loop.timer_cancelled()
 
 
 class SimLoop(asyncio.BaseEventLoop):
-    """The event loop of one simulation; ``seed`` decides the network's latencies; ``chance`` is all chance on it."""
+    """The event loop of one simulation. ``seed`` decides the network's latencies; ``chance`` has all random sources."""
 
     simulated = True
-    """Says to the interpreter that threads, and so blocking clients, have no place here."""
+    """Tells the interpreter not to use threads, and thus no blocking clients."""
     _stopping: bool
     _closed: bool
 
     def __init__(self, seed: int = 0) -> None:
         super().__init__()
-        # Kept when the loop is closed: most of what a run leaves behind is freed without the collector, soon after.
+        # Stays set after the loop is closed: most remains of a run are freed soon after, without the collector.
         gc.set_threshold(*COLLECTIONS)
         self._now = 0.0
         self._sequence = 0
@@ -167,7 +166,7 @@ class SimLoop(asyncio.BaseEventLoop):
     # Time and callbacks
 
     def time(self) -> float:
-        """Seconds since the simulation began."""
+        """Returns the seconds since the simulation began."""
         return self._now
 
     def call_soon(  # type: ignore[override]
@@ -179,7 +178,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self._ready.append(handle)
         return handle
 
-    call_soon_threadsafe = call_soon  # type: ignore[assignment]  # there are no threads; asyncio.Runner calls it
+    call_soon_threadsafe = call_soon  # type: ignore[assignment] # there are no threads; asyncio.Runner calls it
 
     def call_later(  # type: ignore[override]
         self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
@@ -197,28 +196,32 @@ class SimLoop(asyncio.BaseEventLoop):
         return timer
 
     def schedule(self, when: float, runnable: Runnable) -> None:
-        """For the kernel's side of things (packets, retransmissions): no handle, no context, cannot be cancelled."""
+        """Schedules an event of the kernel (packet, retransmission) without handle or context.
+
+        It cannot be cancelled.
+        """
         self._sequence += 1
         heapq.heappush(self._timers, (when, self._sequence, runnable))
 
     def before(self, when: float, call: Callable[[], object]) -> None:
-        """Calls ``call`` between two steps: at the last moment at which it is not later than ``when``, once nothing is
-        ready. Nothing else changes by it: it is no timer, and takes no place in the order of those.
+        """Calls ``call`` between two steps, at the last moment not later than ``when`` with nothing ready.
+
+        It changes nothing else, because it is no timer and has no place in the timers' order.
         """
         self._break_count += 1
         heapq.heappush(self._breaks, (when, self._break_count, call))
 
     def following(self) -> float:
-        """The time of the next timer; infinite when there is none."""
+        """Returns the time of the next timer; infinite if there is none."""
         return self._timers[0][0] if self._timers else math.inf
 
     @property
     def scheduled(self) -> int:
-        """Timers that were set and packets that were sent since the simulation began: how much has been simulated."""
+        """Number of timers set and packets sent since the start: a measure of the simulated work."""
         return self._sequence
 
     def run_soon(self, runnable: Runnable) -> None:
-        """As ``schedule``, now."""
+        """Schedules an event of the kernel for now."""
         self._ready.append(runnable)
 
     def run_first(self, runnables: Iterable[Runnable]) -> None:
@@ -277,7 +280,7 @@ class SimLoop(asyncio.BaseEventLoop):
     # Futures and tasks
 
     def next_order(self) -> int:
-        """The next hash of a task or future."""
+        """Returns the next hash of a task or future."""
         self._orders += 1
         return self._orders
 
@@ -292,7 +295,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self._task_count += 1
         process = PROCESS.get() if context is None else context.get(PROCESS)
         task = SimTask(coro, loop=self, name=str(name or f"Task-{self._task_count}"), context=context)
-        hash(task)  # fixes its order: from Python 3.14 on asyncio itself no longer hashes a task that is created
+        hash(task)  # fixes its order: from Python 3.14 on asyncio itself no longer hashes a new task
         task.process = process
         if process is not None and process.dead:
             close_coroutine(coro)
@@ -300,7 +303,7 @@ class SimLoop(asyncio.BaseEventLoop):
         return task
 
     def tasks_of(self, process: Process | None) -> list[asyncio.Task[Any]]:
-        """The unfinished tasks of a process, or of the harness, in creation order."""
+        """Returns the unfinished tasks of a process, or of the harness, in creation order."""
         tasks = [task for task in asyncio.all_tasks(self) if getattr(task, "process", None) is process]
         return sorted(tasks, key=hash)
 
@@ -309,7 +312,7 @@ class SimLoop(asyncio.BaseEventLoop):
     ) -> asyncio.Future[T]:
         raise RuntimeError(
             f"run_in_executor({func!r}) in the simulation: it has no threads. Code that runs here does its blocking "
-            "work through the runtime's seams (storage, zookeeper)."
+            "work through the runtime's interfaces (storage, zookeeper)."
         )
 
     def _asyncgen_firstiter_hook(self, agen: AsyncGenerator[Any, Any]) -> None:
@@ -362,7 +365,7 @@ async def _close_generator(agen: AsyncGenerator[Any, Any]) -> None:
 
 
 def _nothing() -> None:
-    """What a cancelled timer would run."""
+    """Replaces the callback of a cancelled timer."""
 
 
 def _refuse(options: dict[str, Any], *names: str) -> None:

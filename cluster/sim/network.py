@@ -1,13 +1,14 @@
-"""The simulated network: hosts with addresses, ports that listen, links that can be cut in each direction.
+"""The simulated network: hosts with addresses, listening ports, and links that can be cut in each direction.
 
-A link is a pair of hosts in one direction; cutting it drops every packet that arrives, and counts it on the receiving
-host, as an ``iptables`` DROP rule in its INPUT chain would. What that does to a connection is in ``transport``. Latency
-is drawn per message from the seed, so connections reorder against each other, never within one direction. A rule may
-reject instead: then the sender gets a reset, as from REJECT with tcp-reset; resets themselves pass such a rule. It may
-be for a *flow* alone: one direction of the connections on one port, or every third packet of it. A *frozen* host
-neither sends nor takes any packet, not even the outside's; its timers go on.
+- A link is a pair of hosts in one direction. Cutting it drops every arriving packet and counts it on the receiving
+  host, as an ``iptables`` DROP rule in INPUT would. ``transport`` has the effects on a connection.
+- Latency is drawn per message from the seed, so connections are reordered against each other, but never within one
+  direction.
+- A rule can reject instead: the sender gets a reset, as from REJECT with tcp-reset. Resets themselves pass such a rule.
+- A rule can be restricted to a *flow*: one direction of the connections on one port, or every third packet of it.
+- A *frozen* host neither sends nor receives packets, not even the outside's. Its timers continue.
 
-Code that belongs to no process (the harness) lives on a host of its own, ``outside``, to which no rule applies.
+Code that belongs to no process (the harness) lives on its own host, ``outside``, which no rule affects.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 LATENCY = (0.0001, 0.001)
 """Seconds one way, uniform: a rack's network with a busy kernel at each end."""
 SYN_RETRY = 1.0
-"""Seconds to the first repetition of a connection request that got no answer; doubles (Linux: 1 s)."""
+"""Seconds until an unanswered connection request is repeated; doubles (Linux: 1 s)."""
 CONNECT_TIMEOUT = 15.0
 """Seconds until connecting fails with ETIMEDOUT (Linux: about two minutes)."""
 EPHEMERAL_PORT = 32768
@@ -43,7 +44,7 @@ LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class FlowRule:
-    """``seen``: packets of the flow so far; ``count``: those of them that did not pass."""
+    """A rule for one flow. ``seen``: its packets so far; ``count``: how many of them did not pass."""
 
     __slots__ = ("count", "flow", "rejects", "seen", "source")
 
@@ -58,7 +59,7 @@ class FlowRule:
         return source is self.source and self.flow.port == (from_port if self.flow.answers else to_port)
 
     def takes(self) -> bool:
-        """Is the next packet of the flow one that does not pass?"""
+        """Counts the next packet of the flow. Returns True if it does not pass."""
         self.seen += 1
         if self.seen % self.flow.every:
             return False
@@ -67,10 +68,14 @@ class FlowRule:
 
 
 class Host:
-    """A machine. ``rules``: from whom packets are dropped, and how many were; ``listeners``: by port.
+    """A machine.
 
-    ``rejected``: those of ``rules`` that answer with a reset. ``flows``: rules for some packets of a peer alone.
-    ``filtering``: is there any rule, or is it frozen? ``shaping``: what befalls the packets that it sends.
+    - ``rules``: hosts whose packets are dropped, with their counts
+    - ``rejected``: those of ``rules`` that answer with a reset
+    - ``flows``: rules for some packets of a peer
+    - ``filtering``: whether there is any rule, or it is frozen
+    - ``shaping``: shaping of the packets that it sends
+    - ``listeners``: servers by port
     """
 
     __slots__ = (
@@ -109,32 +114,33 @@ class Host:
 
 
 class Network:
-    """All hosts of a simulation. ``random`` is the network's own."""
+    """All hosts of a simulation. ``random`` is the network's own random source."""
 
     def __init__(self, loop: SimLoop, source: random.Random) -> None:
         self.loop = loop
         self.random = source
         self.outside = Host("harness", OUTSIDE)
-        # as a selector would: without it an idle connection is garbage, and when it is collected is not deterministic
+        # Keeps connections alive, as a selector would. Otherwise idle ones are garbage, collected at nondeterministic
+        # times.
         self.connections: dict[SimTransport, None] = {}
         self._hosts: dict[str, Host] = {OUTSIDE: self.outside, "harness": self.outside}
         self._draw = source.random
         self._base, self._spread = LATENCY[0], LATENCY[1] - LATENCY[0]
 
     def add_host(self, name: str, address: str) -> Host:
-        """Raises ``ValueError`` for a name or an address that is taken."""
+        """Raises ``ValueError`` if the name or the address is taken."""
         if name in self._hosts or address in self._hosts:
             raise ValueError(f"host {name} or address {address} is taken")
         host = self._hosts[name] = self._hosts[address] = Host(name, address)
         return host
 
     def remove_host(self, host: Host) -> None:
-        """Its processes must be dead."""
+        """Removes a host. Its processes must be dead."""
         self._hosts.pop(host.name, None)
         self._hosts.pop(host.address, None)
 
     def resolve(self, name: str) -> str:
-        """The address of a host's name or address. Raises ``OSError`` (EHOSTUNREACH)."""
+        """Returns the address for a host's name or address. Raises ``OSError`` (EHOSTUNREACH)."""
         if name not in self._hosts:
             raise OSError(errno.EHOSTUNREACH, f"no host {name} in the simulated network")
         return self._hosts[name].address
@@ -142,28 +148,28 @@ class Network:
     # Links
 
     def latency(self) -> float:
-        """Seconds that the next packet takes."""
+        """Returns the seconds that the next packet takes."""
         return self._base + self._spread * self._draw()
 
     def shape(self, source: Host, traffic: Traffic | None, peers: Collection[Host] | None = None) -> None:
-        """From now on this befalls what ``source`` sends, to these peers or to all."""
+        """Shapes what ``source`` sends to these peers, or to all, from now on."""
         source.shaping = None if traffic is None else Shaping(traffic, peers, self._draw)
 
     def drop(self, source: Host, target: Host) -> None:
-        """From now on what arrives at ``target`` from ``source`` is dropped. The outside is never cut off."""
+        """Drops packets from ``source`` that arrive at ``target`` from now on. The outside is never cut off."""
         if source is not target and self.outside not in (source, target):
             target.rules.setdefault(source, 0)
             target.filtering = True
 
     def reject(self, source: Host, target: Host) -> None:
-        """As ``drop``, but with a reset for an answer. A link that is dropped already stays so."""
+        """Does the same as ``drop``, but answers with a reset. An existing drop rule stays."""
         if source not in target.rules:
             self.drop(source, target)
             if source in target.rules:
                 target.rejected[source] = None
 
     def divert(self, source: Host, target: Host, flow: Flow, *, rejects: bool) -> None:
-        """As ``drop`` or ``reject``, for packets of this flow alone."""
+        """Does the same as ``drop`` or ``reject``, for packets of this flow only."""
         if source is not target and self.outside not in (source, target):
             target.flows.append(FlowRule(source, flow, rejects))
             target.filtering = True
@@ -183,11 +189,11 @@ class Network:
         host.filtering = bool(host.rules or host.flows)
 
     def cut(self, source: Host, target: Host) -> bool:
-        """Does no packet get through (a reset apart, see ``silenced``)?"""
+        """Returns whether no packet passes (except resets, see ``silenced``)."""
         return source in target.rules or source.frozen or target.frozen
 
     def fate(self, source: Host, target: Host, ports: tuple[int, int]) -> Fate:
-        """Of a packet that ``source`` sends between these ports; counted by the rule that it meets."""
+        """Returns the fate of a packet from ``source`` between these ports. The rule that it meets counts it."""
         if self.cut(source, target):
             self.count(source, target)
             rejects = source in target.rejected and not (source.frozen or target.frozen)
@@ -198,24 +204,24 @@ class Network:
         return Fate.PASSES
 
     def fate_of(self, sender: Sender) -> Fate:
-        """Of a packet that this end of a connection sends now."""
+        """Returns the fate of a packet that this end of a connection sends now."""
         return self.fate(sender.host, sender.peer.host, sender.ports)
 
     def silenced(self, source: Host, target: Host, ports: tuple[int, int]) -> bool:
-        """Does not even a reset get through? A rule that rejects lets resets pass."""
+        """Returns whether not even a reset passes. A rule that rejects lets resets pass."""
         if self.cut(source, target):
             return source.frozen or target.frozen or source not in target.rejected
         return any(rule.matches(source, *ports) and not rule.rejects and rule.flow.every == 1 for rule in target.flows)
 
     def count(self, source: Host, target: Host) -> None:
-        """One more packet from ``source`` that ``target``'s rule dropped."""
+        """Counts one more packet from ``source`` that ``target``'s rule dropped."""
         if source in target.rules:
             target.rules[source] += 1
 
     # Sockets
 
     def listen(self, factory: Callable[[], Any], address: str | None, port: int) -> SimServer:
-        """For the current process, on its host. Raises ``OSError`` (EADDRINUSE, EADDRNOTAVAIL)."""
+        """Listens for the current process, on its host. Raises ``OSError`` (EADDRINUSE, EADDRNOTAVAIL)."""
         process, host = self._here()
         if address is not None and address not in ANY | LOOPBACK and self._hosts.get(address) is not host:
             raise OSError(errno.EADDRNOTAVAIL, f"cannot assign {address} on {host.name}")
@@ -227,7 +233,10 @@ class Network:
         return server
 
     async def connect(self, factory: Callable[[], Any], address: str, port: int) -> tuple[SimTransport, Any]:
-        """For the current process. Raises ``ConnectionRefusedError``, ``OSError`` (ETIMEDOUT, EHOSTUNREACH)."""
+        """Connects for the current process.
+
+        Raises ``ConnectionRefusedError``, ``OSError`` (ETIMEDOUT, EHOSTUNREACH).
+        """
         process, host = self._here()
         target = host if address in LOOPBACK else self._hosts.get(address)
         if target is None:
@@ -243,7 +252,7 @@ class Network:
 
 
 class _Attempt:
-    """One connection request: SYN, SYN-ACK, and their repetitions while a link is cut."""
+    """A connection request: SYN, SYN-ACK, and their repetitions while a link is cut."""
 
     def __init__(
         self, network: Network, process: Process | None, host: Host, target: Host, port: int, *, loopback: bool
@@ -262,7 +271,7 @@ class _Attempt:
 
     async def run(self) -> SimTransport:
         if self._process is not None and not self._process.running:
-            self._process.later(self._send)  # it held in the step that connects
+            self._process.later(self._send)  # the process was stopped in the step that connects
         else:
             self._send()
         try:
@@ -272,7 +281,8 @@ class _Attempt:
                 self._transport.abort()
             raise
         finally:
-            del self  # an error has this frame: through the future it would keep itself, and all frames above, alive
+            # An error holds this frame. Through the future, the frame would keep itself and all frames above alive.
+            del self
 
     def _after_latency(self, call: Callable[[], None]) -> None:
         self._network.loop.schedule(self._network.loop.time() + self._network.latency(), Kernel(call))
@@ -293,7 +303,7 @@ class _Attempt:
         elif fate is Fate.REJECTED:
             self._after_latency(self._refused)
         elif network.fate(target, host, (self._port, 0)) is not Fate.PASSES:
-            self._again()  # the answer is lost; the half-open entry it leaves is not modelled
+            self._again()  # the answer is lost; the half-open entry is not modelled
         elif (server := target.listeners.get(self._port)) is None or (server.local and not self._loopback):
             self._after_latency(self._refused)
         else:

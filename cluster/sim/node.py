@@ -18,20 +18,21 @@ from assay.cluster.sim.second_copy import Twice
 from assay.cluster.sim.snapshot import Snapshot
 
 PRESSURE = 0.3
-"""Seconds from when memory runs short until the kernel ends a process."""
+"""Seconds from the shortage of memory until the kernel kills a process."""
 TERMINATE_WITHIN = 15.0
 """Seconds of virtual time for a process to end by itself."""
 LOOK_EVERY = 0.01
-"""From one look to the next whether one has ended that was stopped by its last step."""
+"""Polling interval for the end of a process that its last step has stopped."""
 
 Main = Callable[["SimNode", Process], Coroutine[Any, Any, int]]
-"""Makes the main coroutine of a new incarnation."""
+"""Creates the main coroutine of a new incarnation."""
 
 
 @dataclass(frozen=True)
 class Crash:
-    """A main process that ended by an exception, at ``time`` seconds of virtual time. ``asked``: it was to end, or its
-    disk had rejected what it ended of.
+    """A main process that ended by an exception, at ``time`` seconds of virtual time.
+
+    ``asked``: it was asked to end, or its disk had rejected a change.
     """
 
     node: str
@@ -58,13 +59,13 @@ class EventLog:
             self._on_line(line)
 
     def watch(self, on_line: Callable[[str], None]) -> None:
-        """Calls with each line that is there, and then with each that comes, before the process does anything more."""
+        """Calls ``on_line`` with each existing line, and with each new one before the process does anything more."""
         for line in self._lines:
             on_line(line)
         self._on_line = on_line
 
     def close(self) -> None:
-        """Observers come to an end once they have seen all."""
+        """Ends the observers once they have read all lines."""
         self._closed = True
         self._wake()
 
@@ -101,9 +102,9 @@ class SimNode(Device, Twice):
         self.log = EventLog()
         self.exit_code: int | None = None
         self.losses = 0
-        """How often its files lost something, or went back, while it had no process."""
+        """How often its files lost data, or were rolled back, while it had no process."""
         self.damaged = False
-        """Did anything but its processes write into its files?"""
+        """Whether anything except its processes wrote into its files."""
         self.role = role
         self.index = index
         self._main = main
@@ -132,7 +133,8 @@ class SimNode(Device, Twice):
     async def write_file(self, path: str, data: bytes) -> None:
         self._reach()
         if not path.startswith("/"):
-            raise NodeError(f"{self.name}: {path!r} is no absolute path")  # a real node would look in some home folder
+            # a real node would resolve it in some home folder
+            raise NodeError(f"{self.name}: {path!r} is not an absolute path")
         self.disk.write(path, data)
 
     async def read_file(self, path: str) -> bytes:
@@ -201,14 +203,14 @@ class SimNode(Device, Twice):
         return self._main(self, process)
 
     def record_event(self, process: Process) -> Callable[[str], None]:
-        """Returns where the process's event lines go."""
+        """Returns the function that takes the process's event lines."""
         return self.second_events.append if self.is_second(process) else self.log.append
 
     def _ended(self, process: Process, task: asyncio.Task[int]) -> None:
-        """The main coroutine returned or raised; what else the process was doing ends with it."""
+        """Ends the process after its main coroutine has returned or raised."""
         if process.dead:
             return
-        if process.stopped:  # by its last step: it ends once it goes on
+        if process.stopped:  # stopped by its last step: it ends after the resume
             process.later(self._ended, process, task)
             return
         if task.cancelled():
@@ -224,12 +226,12 @@ class SimNode(Device, Twice):
 
     @property
     def alive_since(self) -> float | None:
-        """When the process that is alive now was started, in seconds of the loop's time; None when there is none."""
+        """Start of the living process, in seconds of the loop's time; None if there is none."""
         return None if self._process is None or self._process.dead else self._began
 
     @property
     def running(self) -> bool:
-        """Is there a process that is not stopped?"""
+        """Whether there is a process that is not stopped."""
         return self._process is not None and self._process.running
 
     async def kill(self) -> None:
@@ -257,17 +259,17 @@ class SimNode(Device, Twice):
         return None
 
     async def exhaust_memory(self) -> Exhaustion:
-        """There is none to be taken: the process stands still, as if each page had to be found, and is gone."""
+        """Simulates exhaustion: the process blocks as if under memory pressure, and is killed."""
         self._reach()
         if self._process is None or self._process.dead:
-            raise NodeError(f"{self.name}: no process to be ended for want of memory; start it first")
+            raise NodeError(f"{self.name}: no process to kill for lack of memory; start it first")
         self._process.wait(PRESSURE)
         await asyncio.sleep(PRESSURE)
         await self.kill()
         return Exhaustion(0, 0, 1)
 
     async def power_loss(self) -> Mapping[str, int]:
-        """The machine loses power: its process is gone, and of its files only what had been fsynced is left."""
+        """Cuts the power: the process is gone, and only fsynced data of its files survive."""
         await self.kill()
         await self.end_second()
         self.losses += 1
@@ -326,7 +328,10 @@ class SimNode(Device, Twice):
         self._process.stop()
 
     async def resume(self) -> None:
-        """Also when the process was killed in between: a heal takes it as it is."""
+        """Continues the process.
+
+        It is no error if the process was killed meanwhile, because a heal accepts any state.
+        """
         self._reach()
         if self._process is not None:
             self._process.resume()
@@ -349,7 +354,7 @@ class SimNode(Device, Twice):
         return self.host.frozen
 
     def _reach(self) -> None:
-        """A frozen machine does nothing at all."""
+        """Rejects calls to a frozen machine."""
         if self.host.frozen:
             raise NodeError(f"{self.name} is frozen; thaw it first")
 

@@ -1,8 +1,10 @@
-"""What befalls the packets of a simulated host that are shaped (:class:`assay.cluster.node.Traffic`).
+"""Shapes the packets of a simulated host (:class:`assay.cluster.node.Traffic`).
 
-A connection is TCP: bytes arrive in order and once, whatever befalls its packets. So a packet that is lost arrives
-when it has been sent again, and all that follows on its connection behind it; one that was overtaken arrives late,
-which is the same to a reader; and of one that came twice nothing shows, it is counted only.
+A connection is TCP, so its bytes always arrive once and in order:
+
+- A lost packet arrives after its retransmission, and everything behind it on its connection later still.
+- An overtaken packet arrives late, which a reader cannot tell from reordering.
+- A duplicate is invisible and is only counted.
 """
 
 from collections.abc import Callable, Collection
@@ -10,18 +12,20 @@ from collections.abc import Callable, Collection
 from assay.cluster.node import Traffic
 
 HEADER = 66
-"""Bytes of a packet that are not content: Ethernet, IP and TCP with time stamps."""
+"""Bytes of headers per packet: Ethernet, IP and TCP with timestamps."""
 RETRANSMISSION = 0.2
 """Seconds until a lost packet is sent again (Linux: TCP_RTO_MIN); doubles."""
 TRIES = 5
-"""How often one packet is lost at most."""
+"""Maximum number of losses of one packet."""
 LONGEST_WAIT = 1.0
-"""Seconds that a packet waits for those before it under a rate; a real queue of that length would be full, and the
-sender slow down."""
+"""Maximum seconds that a packet queues under a rate limit.
+
+A real queue of that length would be full and slow the sender down.
+"""
 
 
 class Shaping:
-    """What one host has in force. ``peers``: the hosts to which it applies, None for all."""
+    """Shaping in force on one host. ``peers``: the hosts it applies to, None for all."""
 
     __slots__ = ("_draw", "_free", "_traffic", "counts", "peers")
 
@@ -33,7 +37,7 @@ class Shaping:
         self.counts = {"late": 0, "lost": 0, "doubled": 0}
 
     def hold(self, target: object, size: int, now: float) -> float:
-        """Seconds that the next packet, with so many bytes of content to ``target``, takes more."""
+        """Returns the additional delay in seconds of the next packet to ``target``. ``size``: bytes of its content."""
         given, counts, draw = self._traffic, self.counts, self._draw
         if self.peers is not None and target not in self.peers:
             return 0.0
@@ -54,5 +58,5 @@ class Shaping:
         return held
 
     def _hit(self, share: float, counted: str) -> bool:
-        """The first always, so that there is one."""
+        """Draws whether a packet is affected. The first one always is, so that there is one."""
         return share >= 1.0 or not self.counts[counted] or self._draw() < share

@@ -1,17 +1,17 @@
-"""A simulated process: what kill, stop and resume act on, and how code is known to belong to it.
+"""A simulated process: what kill, stop and resume act on, and how code is attributed to it.
 
-The context variable :data:`PROCESS` names the process on whose behalf a task or a callback runs; tasks and callbacks
-inherit it as they inherit every context variable, so everything that a process starts is its own. ``None`` is the
-harness: clients, nemesis and observers, which no fault touches.
+The context variable :data:`PROCESS` names the process of a task or a callback. Tasks and callbacks inherit it like
+every context variable, so everything that a process starts belongs to it. ``None`` is the harness: clients, nemesis and
+observers, which no fault touches.
 
 Three rules, kept by the loop, the transports, the disk and the runtime together:
 
-- *stopped*: what would run for it is put aside in order and runs after the resume. What the step that stopped it
-  still does to the outside world (network, event log) is put aside too, so a process that holds in the middle of a
-  step looks from outside as if it had stopped right there. A process that waits for its disk inside a system call is
-  stopped in the same way until the call returns (:meth:`Process.wait`), and no signal is needed for that.
-- *dead*: nothing runs for it any more, and what its code still does while it is being unwound has no effect.
-- unwinding happens at the kill, in creation order, not whenever the garbage collector finds the coroutines.
+- *stopped*: its callbacks are queued and run in order after the resume. Effects that the stopping step still has on the
+  outside world (network, event log) are queued too. So a process that holds in the middle of a step seems to have
+  stopped right there. A process that waits for its disk in a system call is stopped in the same way until the call
+  returns (:meth:`Process.wait`), without a signal.
+- *dead*: its callbacks never run again, and anything its code does while being unwound has no effect.
+- Unwinding happens at the kill, in creation order, not whenever the garbage collector finds the coroutines.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ T = TypeVar("T")
 PROCESS: ContextVar[Process | None] = ContextVar("process", default=None)
 
 UNWIND_LIMIT = 100
-"""How often a coroutine that awaits again inside ``finally`` is asked to end before it is abandoned."""
+"""How often a coroutine that awaits again inside ``finally`` is closed before it is abandoned."""
 
 
 class Runnable(Protocol):
-    """What the loop's queues hold."""
+    """An entry of the loop's queues."""
 
     def _fire(self) -> None: ...
 
 
 class Resource(Protocol):
-    """What the kernel closes when its process is gone: a connection, a listening socket."""
+    """A resource that the kernel closes when its process ends: a connection, a listening socket."""
 
     def process_died(self) -> None: ...
 
 
 class Deferred:
-    """A call that happens later whatever state the process is in, in the context in which it was made."""
+    """A call that happens later in its original context, whatever state the process is in."""
 
     __slots__ = ("_args", "_call", "_context")
 
@@ -57,8 +57,9 @@ class Deferred:
 
 
 class Process:
-    """One incarnation of a node's main process. ``running`` is false while stopped and once dead; ``suspended`` is true
-    from SIGSTOP to SIGCONT.
+    """An incarnation of a node's main process.
+
+    ``running`` is false while stopped and once dead. ``suspended`` is true from SIGSTOP to SIGCONT.
     """
 
     __slots__ = (
@@ -86,7 +87,7 @@ class Process:
 
     @property
     def stopped(self) -> bool:
-        """Alive, and nothing runs for it: it is suspended, or waits inside a system call."""
+        """Whether it is alive but blocked: suspended, or waiting in a system call."""
         return not self.running and not self.dead
 
     def spawn(self, coroutine: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
@@ -100,29 +101,29 @@ class Process:
         self._resources.pop(resource, None)
 
     def hold_back(self, runnable: Runnable) -> None:
-        """Called for what would have run now had the process been running."""
+        """Queues something that would run now if the process were running."""
         if not self.dead:
             self._held.append(runnable)
 
     def later(self, call: Callable[..., object], *args: Any) -> None:
-        """The process called this while it was not running: after the resume if stopped, never if dead."""
+        """Queues a call of a process that is not running. It happens after the resume if stopped, never if dead."""
         if not self.dead:
             self._held.append(Deferred(call, args))
 
     def stop(self) -> None:
-        """SIGSTOP. No effect on a process that is stopped by one or dead."""
+        """Sends SIGSTOP. No effect if the process is suspended or dead."""
         if not self.dead:
             self.suspended = True
             self.running = False
 
     def resume(self) -> None:
-        """SIGCONT: what was put aside runs in its order, before anything that happens from now on."""
+        """Sends SIGCONT. Queued calls run in order, before anything that happens from now on."""
         if not self.dead and self.suspended:
             self.suspended = False
             self._go_on()
 
     def wait(self, seconds: float) -> None:
-        """It has made a system call that takes so long, after those that it waits for already."""
+        """Blocks the process in a system call of ``seconds``, after the calls that it already waits for."""
         if self.dead:
             return
         if self._waits_until is None:
@@ -147,8 +148,9 @@ class Process:
         self._loop.run_first(held)
 
     def kill(self) -> None:
-        """SIGKILL; when it returns nothing of the process is left but its files, and the step that is running, if it is
-        one of its own: that has no effect any more, and what it leaves is unwound after it.
+        """Sends SIGKILL. Afterwards only the process's files are left, and the running step if it is its own.
+
+        That step has no further effect, and its task is unwound after it.
         """
         if self.dead:
             return
@@ -167,26 +169,26 @@ class Process:
 
 
 def _unwind_rest(task: asyncio.Task[Any], context: Context) -> None:
-    """Of the task in whose step its process ended."""
+    """Unwinds the task whose step ended its own process."""
     if not task.done():
         unwind(task, context)
     elif not task.cancelled():
-        task.exception()  # which concerns no one
+        task.exception()  # marks the exception as retrieved
 
 
 def unwind(task: asyncio.Task[Any], context: Context) -> None:
-    """Ends a dead process's task: its ``finally`` blocks run now, in its context, where they can do nothing."""
+    """Ends a dead process's task. Its ``finally`` blocks run now, in its context, where they have no effect."""
     coroutine = task.get_coro()
     for _ in range(UNWIND_LIMIT):
         try:
             context.copy().run(close_coroutine, coroutine)
-        except RuntimeError:  # it awaited again, or it is the very step that is running
+        except RuntimeError:  # it awaited again, or it is the running step itself
             if getattr(coroutine, "cr_running", False):
                 break
             continue
         except ValueError:  # already executing: the step that asked for its own death
             break
-        except BaseException:  # noqa: BLE001 - the last words of a dead process concern no one
+        except BaseException:  # noqa: BLE001 - errors of a dead process are irrelevant
             continue
         break
     asyncio.Future.cancel(task)

@@ -1,4 +1,4 @@
-"""What a simulated process gets: satisfies ``assay.cluster.runtime.Runtime``, and the broker's own, structurally."""
+"""Runtime of a simulated process. It satisfies ``assay.cluster.runtime.Runtime`` and the broker's own structurally."""
 
 import errno
 from collections.abc import Callable
@@ -13,11 +13,14 @@ EPOCH = 1_700_000_000.0
 
 
 class DeadProcessError(OSError):
-    """A process that was killed tried to use its disk while it was being unwound; nothing happened."""
+    """A killed process tried to use its disk while it was being unwound. Nothing happened."""
 
 
 class SimRuntime:
-    """One process's. ``process`` is None for the harness, which cannot hold and whose event log is not read."""
+    """Runtime of one process.
+
+    ``process`` is None for the harness, which cannot hold and whose event log is not read.
+    """
 
     def __init__(
         self,
@@ -30,7 +33,7 @@ class SimRuntime:
         event_log: Callable[[str], None],
         host_name: str,
     ) -> None:
-        """``label`` seeds the randomness, which comes from ``chance``: the run's seed, the node, the incarnation."""
+        """``label`` seeds the random sources of ``chance``: it has the run's seed, the node and the incarnation."""
         self._label = label
         self._chance = chance
         self._process = process
@@ -68,8 +71,10 @@ class SimRuntime:
             process.later(self._event_log, line)
 
     def hold(self) -> None:
-        """Stops the process. The step that called goes on to its next ``await``, but what it does to the outside
-        world until then (network, event log) happens at the resume; only its own disk and memory run ahead.
+        """Stops the process. The calling step continues to its next ``await``.
+
+        Its effects on the outside world until then (network, event log) are delayed until the resume. Only its own disk
+        and memory change immediately.
         """
         if self._process is not None:
             self._process.stop()

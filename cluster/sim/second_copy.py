@@ -49,7 +49,7 @@ class Twice:
     def second_unavailable(self) -> str | None:
         return None
 
-    async def start_second(self) -> None:
+    async def start_second(self, data: str | None = None) -> None:
         self._reach()
         if self._copy_process is not None and not self._copy_process.dead:
             raise NodeError(f"{self.name}: {self._copy_process} is alive; end it first")

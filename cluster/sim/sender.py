@@ -1,11 +1,14 @@
-"""The kernel of a simulated connection's end as sender: packets on their way, cut links, retransmission.
+"""The sending side of a simulated connection's kernel: packets in flight, cut links, retransmission.
 
-What is kept of TCP: bytes arrive in order, once; each message takes a latency of its own, so connections overtake each
-other; a sender that is too far ahead of its receiver has to pause. A packet that meets a cut link is dropped and
-counted, and sent again with exponential back-off, hence a healed link carries data again only at the next
-retransmission. A cut link in the other direction starves the acknowledgements: data still arrives up to the window, but
-the sender retransmits and, like one whose data cannot arrive, gives up with ``ETIMEDOUT`` after
-:data:`RETRANSMISSION_LIMIT` seconds.
+It models these parts of TCP:
+
+- Bytes arrive in order, once. Each message has its own latency, so connections overtake each other.
+- A sender that is too far ahead of its receiver has to pause.
+- A packet that meets a cut link is dropped, counted, and sent again with exponential back-off. So a healed link carries
+  data again only at the next retransmission.
+- A cut link in the other direction loses the acknowledgements. Data still arrive up to the window, but the sender
+  retransmits.
+- A sender without acknowledgements gives up with ``ETIMEDOUT`` after :data:`RETRANSMISSION_LIMIT` seconds.
 """
 
 from __future__ import annotations
@@ -28,17 +31,17 @@ SEND_BUFFER = 256 * 1024
 """Bytes that both kernels hold for a connection before asyncio's own buffer begins to fill."""
 HIGH_WATER = 64 * 1024
 WINDOW = 64 * 1024
-"""Bytes that may be out without an acknowledgement."""
+"""Bytes that may be in flight without an acknowledgement."""
 RTO_MINIMUM = 0.2
 """First retransmission, seconds (Linux TCP_RTO_MIN); doubles."""
 RTO_MAXIMUM = 2.0
-"""Linux allows 120 s; simulated runs last some 30 s and still have to see what comes after a heal."""
+"""Linux allows 120 s. Simulated runs last some 30 s and must still see traffic after a heal."""
 RETRANSMISSION_LIMIT = 15.0
 """Seconds (Linux: tcp_retries2, about 15 minutes by default; production brokers lower it)."""
 
 
 class Fate(enum.Enum):
-    """What becomes of a packet."""
+    """Outcome of sending a packet."""
 
     PASSES = 0
     LOST = 1
@@ -46,7 +49,7 @@ class Fate(enum.Enum):
 
 
 class Mark:
-    """What travels in the flight and is not data."""
+    """An item in flight that is not data."""
 
     __slots__ = ("name",)
 
@@ -59,7 +62,7 @@ RESET = Mark("RESET")
 
 
 class Kernel:
-    """A kernel's timer: runs in any state of the processes."""
+    """A kernel timer. It fires in any state of the processes."""
 
     __slots__ = ("_args", "_call")
 
@@ -72,7 +75,7 @@ class Kernel:
 
 
 class Sender(asyncio.Transport):
-    """The base of :class:`assay.cluster.sim.transport.SimTransport`; ``peer`` is the other end."""
+    """Base of :class:`assay.cluster.sim.transport.SimTransport`; ``peer`` is the other end."""
 
     __slots__ = (
         "_closing", "_context", "_eof_sent", "_flight", "_gives_up", "_high", "_last_due", "_loop", "_lost", "_low",
@@ -106,7 +109,7 @@ class Sender(asyncio.Transport):
         self._eof_sent = False
         # retransmission
         self._gives_up = False
-        """Was it aborted such that nothing is sent a second time?"""
+        """Whether it was aborted without retransmissions."""
         self._stalled = False
         self._void = 0
         self._retrying = False
@@ -132,7 +135,7 @@ class Sender(asyncio.Transport):
             self._protocol.pause_writing()
 
     def _consumed(self, size: int) -> None:
-        """The receiver took that much."""
+        """Reports that the receiver took ``size`` bytes."""
         self._outstanding -= size
         if self._write_paused and self._outstanding <= self._low:
             self._write_paused = False
@@ -140,7 +143,7 @@ class Sender(asyncio.Transport):
                 self._loop.call_soon(self._protocol.resume_writing, context=self._context)
 
     def _fire(self) -> None:
-        """The head of the flight reaches the peer's machine, unless a cut link or the window is in the way."""
+        """Delivers the head of the flight to the peer's machine, unless a cut link or the window blocks it."""
         peer = self.peer
         if self._void or self._unacknowledged or self.host.filtering or peer.host.filtering:
             if self._passes():
@@ -148,7 +151,7 @@ class Sender(asyncio.Transport):
             return
         item = self._flight.popleft()
         process = peer._process
-        if (  # the usual case, in one step
+        if (  # common case in one step
             type(item) is list
             and peer._reading
             and not peer._closing
@@ -165,9 +168,12 @@ class Sender(asyncio.Transport):
             self._deliver(item)
 
     def _passes(self) -> bool:
-        """Does the head of the flight reach the peer's machine? If not, all that follows from it has been done."""
+        """Returns whether the head of the flight reaches the peer's machine.
+
+        If not, it has handled all consequences.
+        """
         network = self._network
-        if self._void:  # a packet that was out when the connection stalled: it is sent again later
+        if self._void:  # in flight when the connection stalled: it is sent again later
             self._void -= 1
             network.count(self.host, self.peer.host)
             return False
@@ -178,13 +184,13 @@ class Sender(asyncio.Transport):
             if forth is Fate.LOST or self.peer.silenced:
                 self._stall()
             else:
-                self._halt()  # what follows it is out of order, and its reader never sees it
+                self._halt()  # packets behind it are out of order, and their reader never sees them
                 self._send_back_reset()
             return False
         back = network.fate_of(self.peer)
         if back is Fate.LOST:
             return self._deliver_unacknowledged()
-        if back is Fate.REJECTED:  # the acknowledgement is: the receiver's end is reset
+        if back is Fate.REJECTED:  # the acknowledgement is rejected: the receiver's end is reset
             self.peer._send_back_reset()
         if self._unacknowledged:
             self._acknowledged()
@@ -192,16 +198,16 @@ class Sender(asyncio.Transport):
 
     @property
     def ports(self) -> tuple[int, int]:
-        """This end's and the peer's."""
+        """Ports of this end and of the peer."""
         return self._extra["sockname"][1], self._extra["peername"][1]
 
     @property
     def silenced(self) -> bool:
-        """Does not even a reset from this end arrive?"""
+        """Whether not even a reset from this end arrives."""
         return self._network.silenced(self.host, self.peer.host, self.ports)
 
     def _reset_passes(self) -> bool:
-        """One that does not is never sent again: the peer learns nothing."""
+        """Returns whether a reset arrives. A lost reset is never sent again: the peer learns nothing."""
         if not self.silenced:
             return True
         self._network.fate_of(self)
@@ -209,7 +215,7 @@ class Sender(asyncio.Transport):
         return False
 
     def _deliver_unacknowledged(self) -> bool:
-        """The link back is cut: the packet arrives, if the window allows, but its acknowledgement does not."""
+        """Delivers a packet, if the window allows, while the link back is cut and loses its acknowledgement."""
         head = self._flight[0]
         size = 1 if isinstance(head, Mark) else sum(map(len, head))
         rejected = self.peer._lost
@@ -226,7 +232,7 @@ class Sender(asyncio.Transport):
             self._retry_later()
 
     def _halt(self) -> None:
-        """The head was not received, so nothing that is out behind it is of use: all of it is to be sent again."""
+        """Stops the flight: the head was not received, so everything behind it must be sent again."""
         self._void += len(self._flight) - 1
         if self._gives_up:
             self._flight.clear()
@@ -275,7 +281,7 @@ class Sender(asyncio.Transport):
         self._fail(OSError(errno.ETIMEDOUT, f"Connection timed out: no acknowledgement from {self.peer.host.name}"))
 
     def _send_back_reset(self) -> None:
-        """Data came for an end that is closed, or for a machine that rejects them."""
+        """Answers data for a closed end, or for a machine that rejects them, with a reset."""
         self._loop.schedule(self._loop.time() + self._network.latency(), Kernel(self._reset_arrives))
 
     def _reset_arrives(self) -> None:
@@ -294,7 +300,7 @@ class Sender(asyncio.Transport):
                 self._receive_mark(RESET)
 
     def _flight_ends(self) -> None:
-        """Nothing that is still out matters any more."""
+        """Discards everything in flight."""
         if not self._stalled:
             self._void += len(self._flight)
         self._flight.clear()
@@ -302,7 +308,7 @@ class Sender(asyncio.Transport):
         self._unacknowledged = 0
 
     def _drop_unbuffered(self) -> None:
-        """What asyncio has not given to the kernel yet is never sent."""
+        """Discards what asyncio has not given to the kernel yet."""
         while self._outstanding > SEND_BUFFER and self._flight and isinstance(item := self._flight[-1], list):
             self._outstanding -= len(item.pop())
             if not item:
@@ -310,17 +316,17 @@ class Sender(asyncio.Transport):
                 self._void += not self._stalled
 
     def not_before(self, due: float) -> None:
-        """What this end sends arrives no earlier than that."""
+        """Makes everything that this end sends arrive no earlier than ``due``."""
         self._last_due = due
 
     def _deliver(self, item: list[bytes] | Mark) -> None:
-        """The peer's machine has it."""
+        """Handles the arrival at the peer's machine."""
         raise NotImplementedError
 
     def _receive_mark(self, mark: Mark) -> None:
-        """An end or a reset has come from the peer."""
+        """Handles an end or a reset from the peer."""
         raise NotImplementedError
 
     def _fail(self, error: OSError) -> None:
-        """The connection is lost."""
+        """Ends the connection with an error."""
         raise NotImplementedError

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class SimServer(asyncio.AbstractServer):
-    """Accepts in the context (hence for the process) in which it was made. A stopped process's backlog waits."""
+    """Accepts in the context, and thus the process, that created it. A stopped process's backlog waits."""
 
     def __init__(
         self,
@@ -28,7 +28,7 @@ class SimServer(asyncio.AbstractServer):
         *,
         local: bool,
     ) -> None:
-        """``local``: it listens on the loopback address, at which no other host reaches it."""
+        """``local``: it listens on the loopback address, which no other host can reach."""
         self.local = local
         self._network = network
         self._host = host
@@ -49,11 +49,11 @@ class SimServer(asyncio.AbstractServer):
         return (SimSocket((address, self._port)),) if self.is_serving() else ()
 
     def connection_context(self) -> Context:
-        """A new connection's own."""
+        """Returns the context of a new connection."""
         return self._context.copy()
 
     def accept(self, transport: SimTransport, context: Context) -> None:
-        """The handshake is complete: the accept loop sees the connection, now or after the process's resume."""
+        """Passes a completed handshake to the accept loop, now or after the process's resume."""
         if self.process is not None and not self.process.running:
             self.process.later(self.accept, transport, context)
         elif self.is_serving():
@@ -67,7 +67,7 @@ class SimServer(asyncio.AbstractServer):
         transport.attach(self._factory())
 
     def detach(self, transport: SimTransport) -> None:
-        """Called by an accepted connection once its protocol has heard of its end."""
+        """Removes an accepted connection once its protocol was notified of the end."""
         self._connections.pop(transport, None)
         self._wake()
 
@@ -120,10 +120,10 @@ class SimServer(asyncio.AbstractServer):
                 raise
 
     async def wait_closed(self) -> None:
-        """Returns when the server is closed and all its connections are lost, as asyncio's does from Python 3.12 on.
+        """Returns when the server is closed and all its connections are lost, like asyncio's from Python 3.12 on.
 
-        Python 3.11 does not wait for connections. A simulation is the same on every Python, so this method does. A
-        dead process waits for nothing: its ``finally`` blocks are being unwound.
+        Python 3.11 does not wait for connections. A simulation is equal on every Python, so this method always waits. A
+        dead process does not wait, because its ``finally`` blocks are being unwound.
         """
         if self.process is not None and self.process.dead:
             return

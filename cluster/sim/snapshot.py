@@ -15,24 +15,26 @@ class Snapshot:
 
     @property
     def sums(self) -> dict[str, str]:
-        """Size and checksum of each."""
+        """Size and checksum of each file."""
         return {path: f"{len(data)} {crc32(data):08x}" for path, data in self.files.items()}
 
 
 class FileState(NamedTuple):
-    """``life`` is another when the file was cut or exchanged since. ``durable``: so many of the first ``size`` bytes
-    would be left by any loss of power.
+    """State of a file for a comparison.
+
+    ``life`` changes if the file is truncated or replaced. ``durable``: how many of the first ``size`` bytes survive any
+    power loss.
     """
 
     life: object
     size: int
     durable: int
     held: object
-    """Keeps ``life`` from being given again."""
+    """Reference that keeps ``life`` (an object id) from being reused."""
 
     @property
     def unsynced(self) -> int:
-        """How many bytes a loss of power could take."""
+        """How many bytes a power loss could take."""
         return self.size - self.durable
 
 

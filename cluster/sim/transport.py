@@ -1,14 +1,13 @@
-"""One end of an in-memory TCP connection, with the kernel's share of the work.
+"""An end of an in-memory TCP connection, with the kernel's share of the work.
 
-A transport is also the queue of what it has sent and its peer has not received (``_flight``), and the event "the head
-of that queue arrives": a write costs one entry in the loop's heap, and writes made at the same instant share one.
+A transport is also the queue of data that it has sent and its peer has not received (``_flight``), and the event "the
+head of that queue arrives". So a write costs one entry in the loop's heap, and simultaneous writes share one.
 
-:mod:`assay.cluster.sim.sender` is the sending side. Of the receiving side this is kept of TCP: a closed end answers
-data with a reset; the kernel of a stopped process goes on receiving; what was written before a kill or an abort still
-arrives, then a reset.
+:mod:`assay.cluster.sim.sender` is the sending side. The receiving side models these parts of TCP: a closed end
+answers data with a reset. The kernel of a stopped process still receives. Data written before a kill or an abort still
+arrive, then a reset.
 
-Not modelled: bandwidth, splitting of one write into segments, slow start, keep-alive (an idle end never learns of a
-dead peer).
+Not modelled: bandwidth, segmentation of one write, slow start, keep-alive (an idle end never notices a dead peer).
 """
 
 from __future__ import annotations
@@ -30,8 +29,9 @@ if TYPE_CHECKING:
 
 
 class SimSocket:
-    """What ``get_extra_info("socket")`` and ``server.sockets`` give: its name, and options that do nothing but one:
-    ``SO_LINGER`` of 0 seconds, after which closing drops what the kernel has not sent.
+    """Socket of ``get_extra_info("socket")`` and ``server.sockets``: its name and its options.
+
+    Options have no effect, except ``SO_LINGER`` of 0 seconds: then closing drops what the kernel has not sent.
     """
 
     def __init__(self, name: tuple[str, int]) -> None:
@@ -42,13 +42,13 @@ class SimSocket:
         return self._name
 
     def setsockopt(self, level: int, option: int, value: Any) -> None:
-        """Others are accepted and ignored."""
+        """Sets ``SO_LINGER``. Other options are accepted and ignored."""
         if (level, option) == (socket.SOL_SOCKET, socket.SO_LINGER):
             self.drops = value == struct.pack("ii", 1, 0)
 
 
 class SimTransport(Sender):
-    """One end; ``peer`` is the other. Made in pairs by the network."""
+    """An end of a connection; ``peer`` is the other. The network creates them in pairs."""
 
     __slots__ = ("_arrived", "_close_asked", "_reading", "server")
 
@@ -58,8 +58,8 @@ class SimTransport(Sender):
         super().__init__(network, host, process, context, extra)
         self._arrived: deque[list[bytes] | Mark] = deque()
         self._reading = True
-        self._close_asked = False  # by the step in which the process stopped
-        self.server: SimServer | None = None  # which accepted it
+        self._close_asked = False  # by the step that stopped the process
+        self.server: SimServer | None = None  # the server that accepted it
         network.connections[self] = None
         if process is not None:
             process.own(self)
@@ -67,7 +67,7 @@ class SimTransport(Sender):
     def __repr__(self) -> str:
         return f"<SimTransport {self._extra.get('sockname')} -> {self._extra.get('peername')}>"
 
-    # What the protocol calls
+    # Interface for the protocol
 
     def get_protocol(self) -> Any:
         return self._protocol
@@ -106,7 +106,7 @@ class SimTransport(Sender):
             process.later(self.write, bytes(data))
             return
         if self._closing:
-            return  # as of a real transport: closing sends the end, but what is written then is no error
+            return  # as with a real transport, a write after close is no error
         if self._eof_sent:
             raise RuntimeError("Cannot call write() after write_eof()")
         if type(data) is not bytes:
@@ -143,8 +143,9 @@ class SimTransport(Sender):
         self._loop.call_soon(self._lose, None, context=self._context)
 
     def abort(self) -> None:
-        """As asyncio's, which closes the socket: what the kernel has still goes out, however late; then a reset. With
-        ``SO_LINGER`` of 0 nothing is sent again.
+        """Closes like asyncio: data in the kernel still go out, however late, then a reset.
+
+        With ``SO_LINGER`` of 0 nothing is sent again.
         """
         self._close_asked = True
         if self._off_stage(self.abort) or self._lost:
@@ -168,7 +169,7 @@ class SimTransport(Sender):
             self._loop.run_soon(Kernel(self._drain))
 
     def _off_stage(self, call: Callable[[], None]) -> bool:
-        """True when the process is not running; the call then happens after its resume, if ever."""
+        """Returns True if the process is not running. The call then happens after its resume, if ever."""
         process = self._process
         if process is None or process.running:
             return False
@@ -208,7 +209,7 @@ class SimTransport(Sender):
             self._context.run(self._protocol.data_received, data)
         except (SystemExit, KeyboardInterrupt):
             raise
-        except BaseException as error:  # noqa: BLE001 - reported, and the connection ends, as asyncio does
+        except BaseException as error:  # noqa: BLE001 - reported, and the connection ends, as in asyncio
             self._fatal(error)
 
     def _fatal(self, error: BaseException) -> None:
@@ -228,7 +229,7 @@ class SimTransport(Sender):
                 self._fatal(error)
 
     def _drain(self) -> None:
-        """Hands over what arrived while the process was stopped, reading was paused or no protocol was there yet."""
+        """Hands over data that arrived while the process was stopped, reading was paused or there was no protocol."""
         process = self._process
         if process is not None and not process.running:
             process.hold_back(Kernel(self._drain))
@@ -243,7 +244,7 @@ class SimTransport(Sender):
             elif isinstance(item, Mark):
                 self._receive_mark(item)
 
-    # The end of this end
+    # Closing
 
     def _fail(self, error: OSError) -> None:
         if self._lost:
@@ -268,13 +269,13 @@ class SimTransport(Sender):
         self._network.connections.pop(self, None)
         if self._process is not None:
             self._process.disown(self)
-        for item in self._arrived:  # the sender's buffer is not its receiver's business any more
+        for item in self._arrived:  # their bytes no longer count against the sender's buffer
             if type(item) is list:
                 self.peer._consumed(sum(map(len, item)))
         self._arrived.clear()
 
     def process_died(self) -> None:
-        """The kernel closes a killed process's socket: what it had written still goes out, then a reset."""
+        """Closes a killed process's socket as the kernel does: written data still go out, then a reset."""
         if self._lost:
             return
         self._lost = True
@@ -286,7 +287,7 @@ class SimTransport(Sender):
     # Set-up, by the network
 
     def attach(self, protocol: Any) -> None:
-        """Runs in the process's context."""
+        """Sets the protocol. Runs in the process's context."""
         self._protocol = protocol
         protocol.connection_made(self)
         if self._arrived:

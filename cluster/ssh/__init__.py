@@ -1,15 +1,25 @@
 """Machines reached over SSH.
 
-In this order: ``connection`` (commands, files and lines of one machine), ``ssh_address`` (how one is reached, as plain
-data),
-``process`` (the shell of its processes) and ``node_processes`` (all of them together, or one alone), ``second_copy`` (a
-second copy of the main one), ``firewall`` (drops and rejects by peer), ``packets`` (a queue for what it sends),
-``power`` (a disk whose power can be cut), ``disk_filling`` (one that is full), ``data_folders`` (folders removed,
-copied and put back),
-``memory`` (that runs out), ``mapped_words`` (files that preloaded libraries have mapped) with ``clock`` (a wall clock
-that is shifted),
-``disk_slowness`` (a disk that is slow) and ``preloaded`` (both), ``stream`` (lines that a command prints all the
-while),
-``node`` (made of all of them), ``logs`` (what its processes have written), ``log_sizes`` (when they wrote it).
+- ``connection``: commands, files and streamed lines of one machine
+- ``ssh_address``: how to reach a machine, as plain data
+- ``process``: shell commands for one process
+- ``node_processes``: all processes of a node, or one alone
+- ``second_copy``: a second copy of the main process
+- ``tracing``: counts the changes that the copy makes
+- ``firewall``: drops and rejects packets by peer
+- ``packets``: delays, loses and duplicates outgoing packets
+- ``power``: a disk whose power can be cut
+- ``disk_filling``: a full disk
+- ``data_folders``: removes, copies and restores folders
+- ``memory``: exhausts memory
+- ``mapped_words``: files that preloaded libraries map
+- ``clock``: shifts the wall clock
+- ``disk_slowness``: slow and failing disks
+- ``preloaded``: the methods of a node that use preloaded libraries
+- ``stream``: lines of a long-running command
+- ``node``: the node, built from all of these
+- ``logs``: collects the logs of a node
+- ``log_sizes``: when each log had which size
+
 ``cluster.docker``, ``cluster.hosts``, ``cluster.doctor``, ``cluster.journal`` and the worlds of the harness import it.
 """

@@ -1,8 +1,8 @@
-"""One persistent SSH connection to one machine: commands, files and streamed lines, for calls from worker threads.
+"""A persistent SSH connection to one machine: commands, files and streamed lines, for calls from worker threads.
 
-paramiko blocks, so everything here runs in an executor's threads; the coroutines are in ``cluster/ssh/node.py``. A
-connection that broke is made again by the next call. A command is sent again only when no channel for it could be
-opened: once it may have run, its loss is an error, because running ``kill`` or ``start`` twice is not the same as once.
+paramiko blocks, so everything here runs in an executor's threads; the coroutines are in ``cluster/ssh/node.py``. The
+next call reconnects a broken connection. A command is only sent again if no channel for it could be opened. Once it may
+have run, its loss is an error, because running ``kill`` or ``start`` twice differs from running it once.
 """
 
 import contextlib
@@ -26,24 +26,24 @@ CONNECT_TIMEOUT = 10.0
 COMMAND_TIMEOUT = 30.0
 """Seconds for a command to end."""
 KEEPALIVE = 5
-"""Seconds between keep-alive packets; a dead peer is noticed instead of waited for."""
+"""Seconds between keep-alive packets, which detect a dead peer."""
 KILLED = (-1, 137)
-"""Exit codes where a signal has ended a command: paramiko's, and those of shells."""
+"""Exit codes of a command that a signal has ended: paramiko's and the shells'."""
 TAIL_LINES = 5
 PART = ".assay-part"
-"""Behind the name of a file that is being written."""
+"""Suffix of a file that is being written."""
 RSA = ("rsa-sha2-512", "rsa-sha2-256")
-"""How a machine signs with a key of the type ssh-rsa."""
+"""Signature algorithms of a machine whose key type is ssh-rsa."""
 SUDO_SFTP = (
     "for one in /usr/lib/openssh/sftp-server /usr/libexec/openssh/sftp-server /usr/libexec/sftp-server "
     "/usr/lib/ssh/sftp-server; do [ -x $one ] && exec sudo -n $one; done; exit 127"
 )
-"""Where Debian, Red Hat, the BSDs and Arch have it."""
+"""Paths on Debian, Red Hat, the BSDs and Arch."""
 
 
 @dataclass(frozen=True)
 class Login:
-    """How a machine is reached. ``host_key`` is the one key it may show: nothing is trusted at first sight."""
+    """How to reach a machine. Only ``host_key`` is accepted: there is no trust on first use."""
 
     address: str
     user: str
@@ -51,11 +51,11 @@ class Login:
     host_key: paramiko.PKey
     port: int = 22
     sudo: bool = False
-    """The user is not root, and may become it without a password."""
+    """The user is not root, and can become root without a password."""
     jump: "Login | None" = None
     """The machine through which this one is reached."""
     plain_shell: bool = True
-    """The user's login shell understands what ``sh`` does."""
+    """The user's login shell understands the syntax of ``sh``."""
 
 
 class AwayError(NodeError):
@@ -63,32 +63,36 @@ class AwayError(NodeError):
 
 
 class RefusedError(NodeError):
-    """The machine does not let this user in, or is another one: to try again is of no use, and may get one banned."""
+    """The machine rejects this user, or is another machine. Retries are useless and may cause a ban."""
 
 
 class UnendedError(NodeError):
-    """A command did not come to its end in time, and is killed on the machine if that can be done."""
+    """A command did not end in time. It is killed on the machine if possible."""
 
 
 class SshConnection:
-    """Thread-safe. ``name`` is the node's, for messages."""
+    """Thread-safe connection. ``name`` is the node's, for messages."""
 
     def __init__(self, name: str, login: Login) -> None:
         self._name = name
         self._login = login
         self._lock = threading.Lock()
         self._opening = threading.Lock()
-        """Held while a session is asked for: paramiko keeps one reason of a refusal for all who ask at once, so that
-        the others would take the connection for broken."""
+        """Held while a session is opened. paramiko stores only one reason of a rejection for all threads, so the others
+        would consider the connection broken.
+        """
         self._transport: paramiko.Transport | None = None
         self._ways: list[paramiko.Transport] = []
-        """To jump hosts, the nearest last."""
+        """Connections to jump hosts, the nearest last."""
         self._sftp: paramiko.SFTPClient | None = None
         self._sftp_lock = threading.Lock()
         self._closed = False
 
     def connect(self, deadline: float) -> None:
-        """Tries until the machine answers; ``deadline`` is a ``time.monotonic()``. Raises :class:`NodeError` then."""
+        """Retries until the machine answers or ``deadline`` (a ``time.monotonic()``).
+
+        Raises :class:`NodeError` then.
+        """
         pause = threading.Event()
         while True:
             try:
@@ -102,7 +106,7 @@ class SshConnection:
                 pause.wait(0.05)
 
     def run(self, command: str, *, stdin: bytes = b"", timeout: float = COMMAND_TIMEOUT) -> str:
-        """Standard output of a shell command. Raises :class:`NodeError` when it fails, hangs or cannot be sent."""
+        """Returns a shell command's standard output. Raises :class:`NodeError` if it fails, hangs or cannot be sent."""
         done = self.complete(command, stdin=stdin, timeout=timeout)
         if done.status != 0:
             said = _last_lines(done.errors or done.output)
@@ -110,10 +114,10 @@ class SshConnection:
         return done.output
 
     def complete(self, command: str, *, stdin: bytes = b"", timeout: float = COMMAND_TIMEOUT) -> CommandResult:
-        """How a shell command ended. Raises :class:`NodeError` when it hangs or cannot be sent.
+        """Returns how a shell command ended. Raises :class:`NodeError` if it hangs or cannot be sent.
 
-        One that hangs is killed on the node a moment later: else it could take effect when its caller has long given it
-        up, and undone it.
+        A command that hangs is killed on the node a moment later. Otherwise it could take effect after its caller has
+        given up on it and undone it.
         """
         channel, begun = self._channel(), time.monotonic()
         try:
@@ -123,7 +127,7 @@ class SshConnection:
                 channel.sendall(stdin)
             channel.shutdown_write()
             output, errors = _drain(channel)
-            if not channel.status_event.wait(timeout):  # its streams have ended, and it has not
+            if not channel.status_event.wait(timeout):  # the streams have ended, the command has not
                 raise TimeoutError
             code = channel.recv_exit_status()
         except (TimeoutError, paramiko.SSHException, OSError, EOFError) as error:
@@ -133,12 +137,12 @@ class SshConnection:
             channel.close()
         if code in KILLED and time.monotonic() - begun >= timeout:
             raise UnendedError(str(self._error(command, f"no end after {timeout:g} s: it was killed")))
-        if code == -1:  # paramiko's word for none
+        if code == -1:  # paramiko's value for "no exit code"
             raise self._error(command, "the connection broke before its end, or a signal ended it")
         return CommandResult(code, output, errors)
 
     def lines(self, command: str, opened: Callable[[paramiko.Channel], None]) -> Iterator[str]:
-        """Each line as the command writes it, until it ends or the channel given to ``opened`` is closed."""
+        """Yields each line as the command writes it, until it ends or the channel given to ``opened`` is closed."""
         channel = self._channel()
         try:
             opened(channel)
@@ -154,7 +158,7 @@ class SshConnection:
             channel.close()
 
     def write(self, path: str, data: bytes) -> None:
-        """Makes parent folders; readers see the old or the new content, never half of it."""
+        """Writes a file atomically and creates its parent folders. Readers see the old or the new content."""
         partial = path + PART
         with self._files() as sftp:
             try:
@@ -163,7 +167,7 @@ class SshConnection:
                 _make_folders(sftp, posixpath.dirname(path))
                 file = sftp.open(partial, "wb")
             try:
-                with file:  # not pipelined: paramiko passes over what the machine then says of each block
+                with file:  # not pipelined: paramiko would ignore the machine's answers to the blocks
                     file.write(data)
                 sftp.posix_rename(partial, path)
             except TimeoutError:
@@ -174,19 +178,19 @@ class SshConnection:
                 raise NodeError(f"{self._name}: {path} could not be written: {error!r}; is there room?") from error
 
     def read(self, path: str) -> bytes:
-        """Raises ``FileNotFoundError``."""
+        """Returns a file's content. Raises ``FileNotFoundError``."""
         with self._files() as sftp, sftp.open(path, "rb") as file:
             file.prefetch(sftp.stat(path).st_size)
             return file.read()
 
     def read_range(self, path: str, position: int, size: int) -> bytes:
-        """Raises ``FileNotFoundError``."""
+        """Returns a part of a file. Raises ``FileNotFoundError``."""
         with self._files() as sftp, sftp.open(path, "rb") as file:
             file.seek(position)
             return file.read(size)
 
     def write_range(self, path: str, position: int, data: bytes) -> None:
-        """In place, or at the end. Raises ``FileNotFoundError``."""
+        """Overwrites in place, or appends at the end. Raises ``FileNotFoundError``."""
         with self._files() as sftp, sftp.open(path, "r+b") as file:
             if position > (file.stat().st_size or 0):
                 raise NodeError(f"{self._name}: {path} has no byte at {position} to be overwritten")
@@ -194,18 +198,18 @@ class SshConnection:
             file.write(data)
 
     def truncate(self, path: str, size: int) -> None:
-        """Raises ``FileNotFoundError``."""
+        """Truncates a file. Raises ``FileNotFoundError``."""
         with self._files() as sftp:
             sftp.truncate(path, size)
 
     def close(self) -> None:
-        """Ends every command and stream still running. Idempotent."""
+        """Ends every running command and stream. Idempotent."""
         with self._lock:
             self._closed = True
             self._drop()
 
     def _worded(self, command: str) -> str:
-        """As the login's shell is to be given it."""
+        """Returns the command in the form that the login's shell needs."""
         if self._login.sudo:
             return f"sudo -n sh -c {shlex.quote(command)}"
         return command if self._login.plain_shell else f"sh -c {shlex.quote(command)}"
@@ -230,7 +234,7 @@ class SshConnection:
                 raw.close()
                 raise
             transport.banner_timeout = CONNECT_TIMEOUT
-            name = login.host_key.get_name()  # of the keys that it has it is to show this one
+            name = login.host_key.get_name()  # the machine must show this one of its keys
             transport.get_security_options().key_types = RSA if name == "ssh-rsa" else (name,)
             transport.start_client(timeout=CONNECT_TIMEOUT)
             if transport.get_remote_server_key() != login.host_key:
@@ -244,7 +248,7 @@ class SshConnection:
             assert transport is not None, "it was asked"
             transport.close()
             raise RefusedError(
-                f"{self._name}: {login.user}@{at(login.address, login.port)} does not let this key in: {error}"
+                f"{self._name}: {login.user}@{at(login.address, login.port)} rejects this key: {error}"
             ) from error
         except (paramiko.SSHException, OSError, EOFError) as error:
             if transport is not None:
@@ -272,7 +276,7 @@ class SshConnection:
             return self._session(transport)
         except (paramiko.SSHException, OSError, EOFError):
             with self._lock:
-                if self._transport is transport:  # else another thread has made a new one, and commands run there
+                if self._transport is transport:  # otherwise another thread has reconnected, and its commands run there
                     self._drop()
         try:
             return self._session(self._connected())
@@ -280,13 +284,13 @@ class SshConnection:
             raise NodeError(f"{self._name}: connected, but no channel could be opened: {error!r}") from error
 
     def _session(self, transport: paramiko.Transport) -> paramiko.Channel:
-        """Where sshd grants no more at a time it waits for one to end: most are commands of some milliseconds."""
+        """Opens a session. If sshd grants no more, it waits for one to end: most last some milliseconds."""
         deadline = time.monotonic() + CONNECT_TIMEOUT
         while True:
             try:
                 with self._opening:
                     channel = transport.open_session(timeout=CONNECT_TIMEOUT)
-                if channel.closed:  # paramiko hands it out also where the connection was lost just then
+                if channel.closed:  # paramiko also returns it if the connection was lost just then
                     raise paramiko.SSHException("the connection was lost while a session was opened")
                 return channel
             except paramiko.ChannelException as error:
@@ -298,7 +302,7 @@ class SshConnection:
 
     @contextlib.contextmanager
     def _files(self) -> Iterator[paramiko.SFTPClient]:
-        """The one SFTP session, for one thread at a time; what breaks it makes the next caller open another."""
+        """Yields the only SFTP session, to one thread at a time. After an error the next caller opens a new one."""
         with self._sftp_lock:
             sftp = self._sftp
             if sftp is None or sftp.get_channel() is None or sftp.sock.closed:
@@ -319,7 +323,7 @@ class SshConnection:
                 raise NodeError(f"{self._name}: the SFTP session broke: {error!r}") from error
 
     def _file_server(self, channel: paramiko.Channel) -> paramiko.SFTPClient:
-        """The subsystem of sshd is the user's; root's has to be started by ``sudo``."""
+        """Starts the SFTP server. sshd's subsystem runs as the user; for root ``sudo`` must start it."""
         channel.settimeout(COMMAND_TIMEOUT)
         if self._login.sudo:
             channel.exec_command(f"sh -c {shlex.quote(SUDO_SFTP)}")
@@ -329,7 +333,7 @@ class SshConnection:
 
     def _drop(self) -> None:
         if self._sftp is not None:
-            with contextlib.suppress(EOFError, OSError, paramiko.SSHException):  # it says goodbye, maybe to no one
+            with contextlib.suppress(EOFError, OSError, paramiko.SSHException):  # the closing message may reach no one
                 self._sftp.close()
             self._sftp = None
         if self._transport is not None:
@@ -343,16 +347,16 @@ class SshConnection:
 
 
 def _bounded(command: str, timeout: float) -> str:
-    """The command with a limit of its own, where the machine has a ``timeout`` that sets it.
+    """Adds a time limit, if the machine has the program ``timeout``.
 
-    That kills the command with its children; what has a session of its own, as the node's processes have, goes on.
+    It kills the command with its children. Processes with sessions of their own, such as the node's, continue.
     """
     limit = f"timeout -s KILL {math.ceil(timeout) + 1}"
     return f"limit='{limit}'; $limit true 2>/dev/null || limit=; exec $limit sh -c {shlex.quote(command)}"
 
 
 def _drain(channel: paramiko.Channel) -> tuple[str, str]:
-    """Both streams to their ends, one after the other: what our commands complain fits paramiko's 2 MB window."""
+    """Reads both streams to their ends, one after the other: the commands' errors fit paramiko's 2 MB window."""
     output, errors = bytearray(), bytearray()
     while data := channel.recv(65536):
         output += data
@@ -368,7 +372,8 @@ def _make_folders(sftp: paramiko.SFTPClient, folder: str) -> None:
         sftp.stat(folder)
     except FileNotFoundError:
         _make_folders(sftp, posixpath.dirname(folder))
-        with contextlib.suppress(OSError):  # another process made it in between; the open that follows finds out
+        # another process created it in between; the following open reports a real error
+        with contextlib.suppress(OSError):
             sftp.mkdir(folder)
 
 

@@ -1,6 +1,6 @@
-"""The shell of a node's data: what is in a folder, removing it, a copy of it, and putting that back.
+"""Shell commands for a node's data folder: list, remove, copy and restore. Text in, text out.
 
-The copy lies beside the folder, so that it is on another disk where the folder is a disk of its own. Text in, text out.
+The copy lies next to the folder. It is on another disk if the folder is a separate disk.
 """
 
 import re
@@ -12,18 +12,18 @@ SUFFIX = ".assay-copy"
 
 
 def undo_copy(folder: str) -> list[str]:
-    """Takes the copy away; no error when there is none."""
+    """Returns the command that removes the copy. It is no error if there is none."""
     return ["rm", "-rf", folder + SUFFIX]
 
 
 def contents(folder: str, kept: Collection[str] = ()) -> str:
-    """Prints checksum, size and path of each file but those ``kept``; of none without the folder."""
+    """Prints checksum, size and path of each file except ``kept``. Prints nothing if the folder does not exist."""
     place = shlex.quote(folder)
     return f"[ ! -d {place} ] || find {place} -type f {_but(kept)} -exec cksum {{}} +"
 
 
 def remove(folder: str, kept: Collection[str] = ()) -> str:
-    """Leaves the files ``kept`` and the folders around them."""
+    """Removes everything except the files ``kept`` and their parent folders."""
     place = shlex.quote(folder)
     if not kept:
         return f"[ ! -d {place} ] || {{ find {place}/. ! -name . -prune -exec rm -rf {{}} + && sync -f {place}; }}"
@@ -33,7 +33,7 @@ def remove(folder: str, kept: Collection[str] = ()) -> str:
 
 
 def copy(folder: str, kept: Collection[str] = ()) -> str:
-    """Prints the :func:`contents` of the copy, in which the files ``kept`` are not."""
+    """Prints the :func:`contents` of the copy, which lacks the files ``kept``."""
     place, beside = shlex.quote(folder), shlex.quote(folder + SUFFIX)
     others = shlex.join(folder + SUFFIX + path.removeprefix(folder) for path in sorted(kept))
     left_out = f"rm -f {others} && " if kept else ""
@@ -46,13 +46,13 @@ def restore(folder: str, kept: Collection[str] = ()) -> str:
 
 
 def _but(paths: Collection[str]) -> str:
-    """Returns the part of a ``find`` that passes over these paths, in which no character means anything else."""
+    """Returns the ``find`` condition that skips these paths, with its special characters escaped."""
     plain = (re.sub(r"([][*?\\])", r"\\\1", path) for path in sorted(paths))
     return " ".join(f"! -path {shlex.quote(path)}" for path in plain)
 
 
 def sums(output: str, folder: str) -> dict[str, str]:
-    """What :func:`contents` printed; path to size and checksum. Of a copy, too, as if it were the folder."""
+    """Parses the output of :func:`contents`: path to size and checksum. Paths of a copy become those of the folder."""
     found = {}
     for line in output.splitlines():
         checksum, size, path = line.split(" ", 2)

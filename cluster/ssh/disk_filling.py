@@ -1,18 +1,18 @@
-"""The shell that fills a disk of a node's own to the last block, looks at it, and makes room again.
+"""Shell commands that fill a node's separate disk to the last block, look at it, and free the space again.
 
-Blocks are reserved, not written (``fallocate``), so that it takes some milliseconds, and the image outside stays small.
+Blocks are preallocated, not written (``fallocate``). This takes some milliseconds, and the disk's image stays small.
 """
 
 import shlex
 
 FILLER, PROBE = ".assay-filler", ".assay-probe"
 CHUNKS = (1 << 26, 1 << 22, 1 << 18, 1 << 14, 1 << 12)
-"""Bytes: smaller and smaller, down to a block."""
+"""Bytes, in descending order down to one block."""
 PROBE_BYTES = 4096
 
 
 def fill(folder: str) -> str:
-    """Returns when no block is free."""
+    """Fills the disk until no block is free."""
     sizes = " ".join(map(str, CHUNKS))
     return f"""file={shlex.quote(f"{folder}/{FILLER}")} at=0
 for size in {sizes}; do
@@ -23,12 +23,12 @@ done
 
 
 def undo(folder: str) -> tuple[str, ...]:
-    """Idempotent."""
+    """Returns the command that removes the filling. Idempotent."""
     return ("rm", "-f", f"{folder}/{FILLER}", f"{folder}/{PROBE}")
 
 
 def look(folder: str) -> str:
-    """Prints free blocks, their size, and what a write of one block comes to."""
+    """Prints the free blocks, their size, and the result of writing one block."""
     probe = shlex.quote(f"{folder}/{PROBE}")
     return f"""said=$(LC_ALL=C dd if=/dev/zero of={probe} bs={PROBE_BYTES} count=1 conv=fsync 2>&1)
 rm -f {probe}
@@ -38,7 +38,7 @@ echo "$said"
 
 
 def room(output: str) -> tuple[int, bool]:
-    """Free bytes, and whether the write was rejected for want of space, of what :func:`look` printed."""
+    """Parses the output of :func:`look`: free bytes, and whether the write failed with ENOSPC."""
     first, *said = output.splitlines()
     free, size = first.split()
     return int(free) * int(size), any("No space left on device" in line for line in said)

@@ -1,8 +1,8 @@
-"""The disk of a node's main process, slow or failing while it runs: by a library that is preloaded, through a file.
+"""Slows or fails the disk of a node's running main process, by a preloaded library and a mapped file.
 
-The library (``cluster/docker/slowness.c``) maps the file when a process starts, lets calls about files in one folder
-take longer by what stands in there, or fails them, and counts those. Programs that ask the kernel by themselves (Go,
-static ones), map their files or queue their calls (io_uring) do not notice, and then are not counted.
+When a process starts, the library (``cluster/docker/slowness.c``) maps the file. It delays or fails calls on files in
+one folder as the file's words say, and counts them. Programs with direct system calls (Go, static ones), memory-mapped
+files or queued calls (io_uring) are not affected and not counted.
 """
 
 from collections.abc import Collection, Mapping
@@ -15,10 +15,14 @@ PLACE = "/opt/assay-slowness"
 LIBRARY = f"{PLACE}/slowness.so"
 FILE = f"{PLACE}/slowness"
 FOLDER = "ASSAY_SLOW_FOLDER"
-"""The variable of the environment that names the folder of the files that are slow."""
+"""Environment variable that names the folder whose files are slow."""
 ZERO = bytes(12 * mapped_words.SIZE)
-"""What is in the file at first: microseconds of an fsync and of other calls, the halt; of changes that fail how many
-are as before, how many are then rejected, and the bits of their kinds; the five counts; and who stopped itself last."""
+"""Initial content of the file, in words:
+
+- microseconds added to an fsync and to other calls, and the microseconds until the halt
+- for failing changes: how many succeed first, how many are then rejected, and the bits of their kinds
+- the five counts, and the id of the process that stopped itself last
+"""
 MICROSECONDS = 1_000_000
 HALT = 2
 AFTER = 3
@@ -26,7 +30,7 @@ KINDS = 5
 COUNTS = 6
 STOPPED = 11
 ENDS, ENDS_AFTER = -1, -2
-"""In the place of how many are rejected: the process ends before the change, or after it."""
+"""Values in place of the number of rejected changes: the process ends before the change, or after it."""
 BITS: Final[Mapping[DiskChange, int]] = {
     DiskChange.WRITE: 1,
     DiskChange.FSYNC: 2,
@@ -36,7 +40,7 @@ BITS: Final[Mapping[DiskChange, int]] = {
 
 
 def look(file: str = FILE) -> str:
-    """The shell command that prints all, and the state of the process that has stopped itself, as proc(5) has it."""
+    """Prints all words, and the state (proc(5)) of the process that has stopped itself."""
     state = "sed 's/.*) //' /proc/$1/stat 2>/dev/null | cut -c 1"
     return f"set -- $(od -An -v -t d8 -j {STOPPED * mapped_words.SIZE} {file}); {mapped_words.read(file)} && {state}"
 
@@ -45,17 +49,17 @@ READ = look()
 
 
 def slow(fsync: float, call: float) -> str:
-    """The shell command that makes these calls take so many seconds more."""
+    """Returns the shell command that adds ``fsync`` and ``call`` seconds to the calls."""
     return mapped_words.write(FILE, 0, round(fsync * MICROSECONDS), round(call * MICROSECONDS))
 
 
 def halt(after: float) -> str:
-    """The one that has the process stop itself when so many seconds of a slow fsync are over; 0: not."""
+    """Returns the command that makes the process stop itself ``after`` seconds into a slow fsync; 0 cancels it."""
     return mapped_words.write(FILE, HALT, round(after * MICROSECONDS))
 
 
 def fail(changes: Collection[DiskChange], after: int = 0, errors: int = 0, made: bool = False) -> str:
-    """The one that has these changes fail; the kinds are written last, by which it is in force."""
+    """Returns the command that makes these changes fail. The kinds are written last, because they arm the failure."""
     kinds = mapped_words.write(FILE, KINDS, sum(BITS[change] for change in changes))
     if not changes:
         return kinds
@@ -68,12 +72,12 @@ UNDO_FAILING = ("sh", "-c", fail(()))
 
 
 def so_far(output: str) -> Slowed:
-    """What :func:`look` printed."""
+    """Parses the slowness in the output of :func:`look`."""
     *words, last = output.split()
     fsyncs, calls, halts = map(int, words[COUNTS : COUNTS + 3])
     return Slowed(fsyncs, calls, halts, last in ("T", "t"))
 
 
 def failed(output: str) -> Broken:
-    """The same, of what fails."""
+    """Parses the failures in the output of :func:`look`."""
     return Broken(*map(int, output.split()[COUNTS + 3 : STOPPED]))

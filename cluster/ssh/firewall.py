@@ -1,12 +1,12 @@
-"""The node's own packet filter: one chain of ours, first in INPUT, that drops what comes from given addresses.
+"""Packet filter of a node: one chain, first in INPUT, that drops or rejects packets from given addresses.
 
-The rules live inside the node's network namespace. A packet that is dropped on arrival makes an established connection
-stall as a cut cable would: neither side gets a reset. One that is rejected is answered with a reset; resets themselves
-pass, else two nodes that reject each other would never learn of it. ``-w`` waits for xtables' lock instead of failing.
-For nodes that are known by IPv6 addresses it is the filter for those.
+The rules live in the node's network namespace. Packets dropped on arrival stall an established connection as a cut
+cable would: neither side gets a reset. A rejected packet is answered with a reset. Resets themselves pass, because
+otherwise two nodes that reject each other would never notice. ``-w`` waits for the lock of xtables instead of failing.
+Nodes known by IPv6 addresses use the filter for IPv6.
 
-A second chain silences a machine that is about to be frozen: its processes can be stopped from outside, but its kernel
-is the host's and would go on acknowledging. SSH alone passes, and no process is there to answer it.
+A second chain silences a machine before it is frozen. Its processes can be stopped from outside, but its kernel is the
+host's and would still acknowledge packets. Only SSH passes, and no process is there to answer it.
 """
 
 import re
@@ -17,18 +17,18 @@ from assay.cluster.node import Flow
 CHAIN = "ASSAY"
 
 FOUR, SIX = "iptables", "ip6tables"
-"""The filters' programs."""
+"""Filter programs for IPv4 and IPv6."""
 NEIGHBOURS = tuple(f"-p icmpv6 --icmpv6-type {kind}" for kind in (135, 136))
-"""By which IPv6 finds whom a cable leads to: of IPv4 that is no packet of its own, and no rule hits it."""
+"""Neighbour discovery: IPv6 needs these packets to find a machine. IPv4's ARP is not filtered by iptables."""
 
 
 def tables(address: str) -> str:
-    """Which filter sees what comes from there."""
+    """Returns the filter program for packets from this address."""
     return SIX if ":" in address else FOUR
 
 
 def set_up(tables: str) -> str:
-    """Idempotent."""
+    """Creates the chain. Idempotent."""
     return (
         f"{tables} -w -N {CHAIN} 2>/dev/null; "
         f"{tables} -w -C INPUT -j {CHAIN} 2>/dev/null || {tables} -w -I INPUT 1 -j {CHAIN}"
@@ -40,7 +40,7 @@ def flush(tables: str) -> str:
 
 
 def undo(tables: str) -> tuple[str, ...]:
-    """The same where the chain may be gone, as after a reboot."""
+    """Flushes the chain. It is no error if the chain is gone, for example after a reboot."""
     return ("sh", "-c", f"{tables} -w -nL {CHAIN} >/dev/null 2>&1 || exit 0; exec {flush(tables)}")
 
 
@@ -49,7 +49,7 @@ def count(tables: str) -> str:
 
 
 def apply(tables: str) -> str:
-    """Reads :func:`rules` from its standard input and applies all of them at one instant."""
+    """Reads :func:`rules` from standard input and applies all of them atomically."""
     return f"{tables}-restore -w --noflush"
 
 
@@ -61,7 +61,7 @@ SILENCE = (
     f"for way in INPUT OUTPUT; do iptables -w -C $way -j {FROZEN} 2>/dev/null "
     f"|| iptables -w -I $way 1 -j {FROZEN}; done"
 )
-"""Idempotent, and so is what undoes it."""
+"""Idempotent, like the command that undoes it."""
 UNSILENCE = (
     "sh",
     "-c",
@@ -74,9 +74,9 @@ DROPPED, REJECTED = "-j DROP", "-p tcp ! --tcp-flags RST RST -j REJECT --reject-
 def rules(
     addresses: Sequence[str], *, reject: bool = False, flow: Flow | None = None, spared: Sequence[int] = ()
 ) -> bytes:
-    """One rule per address of a peer, in the form iptables-restore takes.
+    """Returns one rule per peer address, in the format of iptables-restore.
 
-    ``spared``: TCP ports that no rule is for, on either side: SSH's, where a peer may be the way to this machine.
+    ``spared``: TCP ports on either side that no rule applies to: SSH's ports, if a peer may be a jump host.
     """
     action = REJECTED if reject else DROPPED
     if flow is not None:
@@ -94,7 +94,7 @@ def _matching(flow: Flow) -> str:
 
 
 def counted(listing: str, names: Mapping[str, str]) -> dict[str, int]:
-    """Packets per peer's name, with its flow, from what :func:`count` printed; ``names`` goes from address to name."""
+    """Parses the output of :func:`count`: packets per peer's name and flow. ``names`` maps addresses to names."""
     packets: dict[str, int] = {}
     for line in listing.splitlines():
         fields = line.split()

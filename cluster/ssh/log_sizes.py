@@ -1,7 +1,7 @@
-"""How long each text log of a cluster's nodes was, when: by that, lines that say no time have that of their arrival.
+"""Records how long each text log was at which time. Log lines without a timestamp get their time from it.
 
-The nodes are asked twice a second, and a moment is that at which the answer is here, by the clock of the event loop. So
-what lies below a size had arrived by its moment, whatever the clock of its node says.
+Each node reports sizes twice a second. A size's time is the arrival of the answer, by the clock of the event loop. So
+all data below a size had been written by that time, whatever the node's clock says.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from assay.cluster.ssh.node import SshNode
 from assay.cluster.system import ZOOKEEPER_ROLE, System
 
 FILE: Final = "growth.json"
-"""In the folder of logs: by node, by the log's name, moments (seconds of the loop) with the size that it had."""
+"""File in the folder of logs: node to log name to pairs of time (seconds of the loop) and size."""
 MOST: Final = 20_000
-"""Sizes of one log that are kept; of more, every second one goes."""
+"""Maximum number of sizes kept for one log. Beyond it every second one is dropped."""
 
 
 class Sizes:
-    """Of one node's logs, by path, as they were seen."""
+    """Observed sizes of one node's logs, by path."""
 
     def __init__(self) -> None:
         self.seen: dict[str, list[tuple[float, int]]] = {}
         self._printed: list[str] = []
 
     def take(self, line: str, now: float) -> None:
-        """One line of what :func:`assay.cluster.ssh.stream.looking` prints; a look ends with an empty one."""
+        """Takes one line printed by :func:`assay.cluster.ssh.stream.looking`. An empty line ends a look."""
         if line:
             self._printed.append(line)
             return
@@ -51,7 +51,7 @@ class Sizes:
 
 
 class Growth:
-    """Of the logs of some nodes, from ``start`` to ``stop``."""
+    """Records the sizes of some nodes' logs, from ``start`` to ``stop``."""
 
     def __init__(self, system: System, nodes: Sequence[SshNode]) -> None:
         self._system = system
@@ -66,19 +66,19 @@ class Growth:
         ]
 
     async def stop(self) -> list[str]:
-        """Why that of some nodes is not known to the end, for a reader. Idempotent."""
+        """Stops recording. Returns an error text for each node whose record is incomplete. Idempotent."""
         tasks, self._tasks = self._tasks, []
         for task in tasks:
             task.cancel()
         ended = await asyncio.gather(*tasks, return_exceptions=True)
         return [
-            f"{node.name}: how its logs grew is not known to the end: {error}"
+            f"{node.name}: the sizes of its logs are not known to the end: {error}"
             for node, error in zip(self._nodes, ended, strict=False)
             if isinstance(error, NodeError | OSError)
         ]
 
     def save(self, folder: Path) -> None:
-        """``folder/growth.json``. Raises ``OSError``."""
+        """Writes ``folder/growth.json``. Raises ``OSError``."""
         known = {}
         for node in self._nodes:
             called, seen = logs.names(self._system, node), self._sizes[node.name].seen
@@ -95,6 +95,6 @@ class Growth:
 
 
 def words(system: System, node: SshNode) -> list[str]:
-    """The text logs that :mod:`assay.cluster.ssh.logs` brings home, as words of the shell."""
+    """Returns the text logs that :mod:`assay.cluster.ssh.logs` collects, as words of the shell."""
     own = f"{process.LOG.rpartition('/')[0]}/*.log"
     return [own] if node.role == ZOOKEEPER_ROLE else [own, *map(shlex.quote, system.logs(node))]

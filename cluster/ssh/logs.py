@@ -1,4 +1,4 @@
-"""What the processes of a cluster's nodes have written, brought home after a run."""
+"""Collects the logs of a cluster's nodes after a run."""
 
 import asyncio
 from collections.abc import Sequence
@@ -12,18 +12,19 @@ from assay.cluster.ssh.node import SshNode
 from assay.cluster.system import ZOOKEEPER_ROLE, System
 
 COMMANDS: Final = "assay-commands.log"
-"""The commands by which a system, a fault or a workload of the user's changed something on the node."""
+"""Commands of a user's system, fault or workload that changed something on the node."""
 
 
 async def collect(system: System, nodes: Sequence[SshNode], folder: Path) -> list[str]:
-    """Each node's process, system and event logs, as ``folder/NODE/NAME``. Returns what is not available."""
+    """Copies each node's process, system and event logs to ``folder/NODE/NAME``. Returns the unavailable ones."""
     missing = await asyncio.gather(*(_of(system, node, folder / node.name) for node in nodes))
     return [line for lines in missing for line in lines]
 
 
 def names(system: System, node: SshNode) -> dict[str, str]:
-    """By the path of each of a node's logs, how it is called here: its own name, or, where an earlier one has that, its
-    whole path with hyphens.
+    """Returns the local name of each of a node's logs, by path.
+
+    It is the file's name, or the whole path with hyphens if an earlier log has that name.
     """
     paths = [process.log(named) for named in (process.MAIN, *node.beside)]
     if node.had_second:

@@ -1,6 +1,6 @@
-"""Files of int64 words that a preloaded library has mapped: the shell that writes and reads them.
+"""Shell commands that write and read files of int64 words, which a preloaded library has mapped.
 
-They are never made shorter: a process that has one mapped would die of SIGBUS.
+The files are never truncated: a process that has one mapped would die of SIGBUS.
 """
 
 import struct
@@ -10,16 +10,16 @@ SIZE = 8
 
 
 def write(file: str, first: int, *words: int) -> str:
-    """The shell command that changes these words, from the number ``first`` on, and leaves the others."""
+    """Returns the shell command that overwrites words from index ``first`` on and leaves the others."""
     octal = "".join(f"\\{byte:03o}" for byte in struct.pack(f"<{len(words)}q", *words))
     return f"printf '{octal}' | dd of={file} bs={SIZE} seek={first} conv=notrunc status=none"
 
 
 def read(file: str) -> str:
-    """The one that prints them all."""
+    """Returns the shell command that prints all words."""
     return f"od -An -v -t d8 {file}"
 
 
 def words(output: str) -> list[int]:
-    """What :func:`read` printed."""
+    """Parses the output of :func:`read`."""
     return [int(word) for word in output.split()]

@@ -1,11 +1,10 @@
-"""Memory that runs out: all that a machine's limit leaves is taken, until the kernel ends the main process for it.
+"""Exhausts memory: allocates up to the machine's limit, until the kernel kills the main process, and frees it then.
 
-The limit is that of the control group in which the node's processes are, as a container has one; a machine without
-one is left alone, since its kernel would end who knows what. Of the group's processes the kernel takes the main one, as
-that is marked to be the first (``oom_score_adj``). The memory is given back as soon as it is gone.
+The limit is that of the node's control group, as a container has one. A machine without a limit is left alone, because
+its kernel could kill any process. ``oom_score_adj`` makes the main process the kernel's first victim.
 
-This module runs on the node, by :func:`command`: the standard library alone, and root. Printed is one JSON value; a
-failure ends in exit code 1 and a line that says why.
+This module runs on the node, by :func:`command`, with the standard library alone and as root. It prints one JSON value.
+On failure it prints the reason and exits with code 1.
 """
 
 from __future__ import annotations
@@ -24,24 +23,28 @@ GROUPS = (
     ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.events"),
     ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.oom_control"),
 )
-"""The limit, and the count of processes that were ended (a line ``oom_kill``): of version 2 and of version 1."""
+"""Files with the limit and the count of killed processes (line ``oom_kill``), in cgroup version 2 and version 1."""
 MOST = 4 << 30
-"""Bytes: a higher limit is taken for none."""
+"""Bytes. A higher limit counts as none."""
 CHUNK = 256 << 10
-"""Bytes taken at a time: less than any process gives back when it is ended. The rest of a larger one, which is still to
-be taken then, could be what the kernel ends this process for.
+"""Bytes per allocation, less than any killed process frees.
+
+With larger chunks, the kernel could kill this process for the part that is still to be allocated.
 """
 WITHIN = 15.0
 """Seconds for the process to be gone."""
 
 
 def command(what: str, *given: str) -> str:
-    """The shell command that runs ``look``, or ``exhaust`` with a process's id, on the node. An id may be ``$pid``."""
+    """Returns the shell command that runs ``look``, or ``exhaust`` with a process id, on the node.
+
+    The id can be ``$pid``.
+    """
     return f"{shlex.join(['python3', '-c', Path(__file__).read_text(), what])} {' '.join(given)}"
 
 
 def look() -> dict[str, int]:
-    """The ``limit`` in bytes, and how many processes were ``ended`` for want of memory. Raises ``RuntimeError``."""
+    """Returns the ``limit`` in bytes and the number of processes killed (``ended``). Raises ``RuntimeError``."""
     for limit, events in GROUPS:
         try:
             said = Path(limit).read_text().strip()
@@ -52,13 +55,13 @@ def look() -> dict[str, int]:
             raise RuntimeError(f"its memory has no limit of its own ({limit} says {said})")
         counts = {name: int(count) for name, count in lines}
         if "oom_kill" not in counts:
-            raise RuntimeError(f"the kernel does not count whom it ends for want of memory ({events})")
+            raise RuntimeError(f"the kernel does not count the processes it kills for lack of memory ({events})")
         return {"limit": int(said), "ended": counts["oom_kill"]}
     raise RuntimeError("there is no control group for memory")
 
 
 def exhaust(pid: str) -> dict[str, int]:
-    """Returns once the process is gone. ``taken``: the bytes that it took. Raises ``RuntimeError`` when it is not."""
+    """Exhausts memory until the process is gone. ``taken``: allocated bytes. Raises ``RuntimeError`` if it survives."""
     before = look()
     Path(f"/proc/{pid}/oom_score_adj").write_text("1000")
     deadline = time.monotonic() + WITHIN
@@ -74,15 +77,15 @@ def exhaust(pid: str) -> dict[str, int]:
     finally:
         enough[0] = 1
         _, status = os.waitpid(taker, 0)
-    # The kernel may end the taker as well, when the other is slow to go. We send it no signal: one that arrives while
-    # the kernel is at this, which counts first and kills then, would be the end that its status shows.
+    # The kernel may also kill the taker, if the other process dies slowly. This process never signals the taker: the
+    # kernel counts first and kills then, so a signal in between would appear as the exit status instead.
     ended_too = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
     found = look()
     return {**found, "ended": found["ended"] - ended_too, "before": before["ended"], "taken": _number(taken)}
 
 
 def _take(limit: int, taken: mmap.mmap, enough: mmap.mmap, parent: int) -> NoReturn:
-    """In a process of its own, until it is ended, ``enough`` is set, or its parent is gone."""
+    """Allocates memory in a process of its own, until it is killed, ``enough`` is set, or its parent is gone."""
     held: list[bytes] = []
     while not enough[0] and os.getppid() == parent:
         if len(held) * CHUNK < limit:

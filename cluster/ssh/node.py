@@ -1,8 +1,7 @@
-"""A node that is reached over SSH: the :class:`assay.cluster.node.Node` of Docker clusters and of hosts that a user
-names.
+"""A node reached over SSH: the :class:`assay.cluster.node.Node` of Docker clusters and of hosts that a user names.
 
-Every fault appends its undo to the journal before it acts, and ticks it off once undone. Blocking calls run in the
-cluster's executor; each has a deadline of its own, so a cancelled coroutine leaves no thread behind for long.
+Every fault appends its undo to the journal before it acts, and marks it done once undone. Blocking calls run in the
+cluster's executor. Each has a deadline, so a cancelled coroutine leaves no thread behind for long.
 """
 
 import asyncio
@@ -30,7 +29,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Disk:
-    """A disk of the node's own for the system's data: the device, and where it is mounted."""
+    """A separate disk for the system's data: the device, and where it is mounted."""
 
     device: str
     folder: str
@@ -40,25 +39,25 @@ class UndoLog(Protocol):
     """The part of the undo journal that a node writes."""
 
     def command(self, node: str, argv: Sequence[str]) -> int:
-        """Durably notes the command that undoes what is about to happen on ``node``; returns the entry's number."""
+        """Durably notes the command that undoes the next change on ``node``. Returns the entry's number."""
 
     def done(self, entry: int) -> None:
-        """That entry has been undone."""
+        """Marks the entry as undone."""
 
 
 class Freezer(Protocol):
-    """What freezes all processes of a machine from outside, with its own undo noted before. The calls block."""
+    """Freezes all processes of a machine from outside, and notes the undo before. The calls block."""
 
     def freeze(self) -> None: ...
 
     def thaw(self) -> None:
-        """No error when there is nothing to thaw."""
+        """Continues the machine. It is no error if it is not frozen."""
 
     def frozen(self) -> bool: ...
 
 
 class SshNode(RunningTwice, Preloaded):
-    """See :class:`assay.cluster.node.Node` for what each method promises."""
+    """The methods are specified in :class:`assay.cluster.node.Node`."""
 
     def __init__(
         self,
@@ -89,17 +88,17 @@ class SshNode(RunningTwice, Preloaded):
         self._freezer = freezer
         self.stop_signal = stop_signal
         self._disk: Disk | str = "it has no disk of its own"
-        """Or why there is none whose power can be cut."""
+        """The disk, or why there is none whose power can be cut."""
         self._frozen = False
         self._open_entries: dict[str, int] = {}
         self._peers: dict[str, str] = {}
         self.spared_ports: Sequence[int] = ()
-        """TCP ports that no cut is for, nor what befalls packets; without any SSH at its own port is spared that."""
+        """TCP ports that cuts and packet shaping leave alone. If empty, SSH's own port is not shaped."""
         self.monotonic_ahead = 0.0
         """Seconds by which the clock of its events is ahead of this machine's."""
         self._streams: set[Stream] = set()
         self.changes: list[str] = []
-        """The commands of users that changed something, each a line with its time and its end."""
+        """Commands of users that changed something, each a line with its time and its result."""
 
     def __repr__(self) -> str:
         return f"<{self.name} {self.role} {self.address}>"
@@ -109,11 +108,11 @@ class SshNode(RunningTwice, Preloaded):
         await self._call(self._connection.connect, deadline)
 
     async def prepare(self) -> None:
-        """The chain for faults of the network. Idempotent."""
+        """Creates the firewall chain for network faults. Idempotent."""
         await self.shell(firewall.set_up(self._tables))
 
     async def shell(self, command: str, *, stdin: bytes = b"", timeout: float = 30.0) -> str:
-        """A shell command's standard output; :class:`NodeError` when it fails or lasts longer than ``timeout`` s."""
+        """Returns a command's standard output. Raises :class:`NodeError` if it fails or exceeds ``timeout`` s."""
         self._reach()
         return await self._call(lambda: self._connection.run(command, stdin=stdin, timeout=timeout))
 
@@ -126,7 +125,7 @@ class SshNode(RunningTwice, Preloaded):
         changes: bool = False,
         undo: str | Sequence[str] | None = None,
     ) -> CommandResult:
-        """The note of a change is ticked off by a command that is the same as its ``undo`` and ends with status 0."""
+        """Marks a change as undone if the command equals the change's ``undo`` and exits with status 0."""
         self._reach()
         text = as_text(command)
         if undo is not None:
@@ -185,7 +184,7 @@ class SshNode(RunningTwice, Preloaded):
         await self._note("copy", data_folders.undo_copy(folder))
         async with contextlib.AsyncExitStack() as stopped:
             for one in running:
-                stopped.push_async_callback(one.resume)  # also where it is not known whether it was stopped
+                stopped.push_async_callback(one.resume)  # needed even if the stop may have failed
                 await one.stop()
             return data_folders.sums(await self.shell(data_folders.copy(folder, kept)), folder)
 
@@ -198,7 +197,7 @@ class SshNode(RunningTwice, Preloaded):
         await self._tick_off("copy")
 
     async def _make_durable(self, path: str) -> None:
-        """What the harness writes is no deed of the system's, and must not go with the power."""
+        """Syncs what the harness writes: it is not the system's data and must survive a power loss."""
         if isinstance(self._disk, Disk) and path.startswith(f"{self._disk.folder}/"):
             await self.shell(f"sync {shlex.quote(path)} {shlex.quote(path.rpartition('/')[0])}")
 
@@ -207,7 +206,8 @@ class SshNode(RunningTwice, Preloaded):
             raise NodeError(f"{self.name}: {path} is not damaged while its {alive[0]} process is alive; kill it first")
 
     async def _to_start(self) -> Program:
-        if isinstance(self._disk, Disk):  # a process that found its folder empty would be taken for one that lost all
+        # a process that finds an unmounted, empty folder would seem to have lost all data
+        if isinstance(self._disk, Disk):
             await self._power("mount", self._disk)
         return self._main_program()
 
@@ -218,9 +218,9 @@ class SshNode(RunningTwice, Preloaded):
         return self._event_log(self)
 
     async def give_disk(self, disk: Disk) -> None:
-        """Before the first start: mounts it, and tries to lose on it what was not fsynced, and no more.
+        """Mounts the disk before the first start, and tests that it loses unsynced data and nothing else.
 
-        When that fails the node goes on without, and says so by :meth:`own_disk_unavailable`.
+        If that fails the node has no disk, and :meth:`own_disk_unavailable` returns the reason.
         """
         try:
             await self._power("trial", disk)
@@ -230,7 +230,7 @@ class SshNode(RunningTwice, Preloaded):
             self._disk = disk
 
     def lacks_disk(self, reason: str) -> None:
-        """Why it is given none."""
+        """Sets why the node is given no disk."""
         self._disk = reason
 
     def own_disk_unavailable(self) -> str | None:
@@ -278,7 +278,7 @@ class SshNode(RunningTwice, Preloaded):
         return await self.shell(power.command(what, disk.device, disk.folder))
 
     async def freeze(self) -> None:
-        """Silences the network, then stops all that runs; SSH has no answer until the thaw."""
+        """Silences the network, then stops all processes. SSH does not answer until the thaw."""
         freezer = self._needs_freezer()
         self._reach()
         await self._note("freeze", firewall.UNSILENCE)
@@ -303,7 +303,7 @@ class SshNode(RunningTwice, Preloaded):
         return self._freezer
 
     def _reach(self) -> None:
-        """A call to a frozen machine would hang until its own deadline."""
+        """Rejects calls to a frozen machine, which would hang until their deadline."""
         if self._frozen:
             raise NodeError(f"{self.name} is frozen; thaw it first")
 
@@ -354,12 +354,12 @@ class SshNode(RunningTwice, Preloaded):
         return counts
 
     def events(self) -> AsyncIterator[str]:
-        """Follows the file by name from its first line; ends when the node is closed, at once when there is no file."""
+        """Follows the file by name from its first line; ends when the node is closed, or at once without a file."""
         path = self._event_log(self)
         return self._lines(None if path is None else following(path), f"tail {path}")
 
     def log_sizes(self, words: Sequence[str]) -> AsyncIterator[str]:
-        """What :func:`assay.cluster.ssh.stream.looking` prints, until the node is closed."""
+        """Yields the output of :func:`assay.cluster.ssh.stream.looking` until the node is closed."""
         return self._lines(looking(words), f"sizes of logs on {self.name}")
 
     async def _lines(self, command: Command | None, name: str) -> AsyncIterator[str]:
@@ -391,16 +391,16 @@ class SshNode(RunningTwice, Preloaded):
             await self._call(self._undo.done, entry)
 
     async def _note(self, fault: str, undo: Sequence[str]) -> None:
-        """One entry per kind of fault in force: a second cut is undone by what undoes the first."""
+        """Notes one entry per kind of active fault: the undo of the first cut also undoes a second one."""
         if fault not in self._open_entries:
             self._open_entries[fault] = await self._call(self._undo.command, self.name, undo)
 
 
 def as_text(command: str | Sequence[str]) -> str:
-    """As the shell takes it."""
+    """Returns the command as text for the shell."""
     return command if isinstance(command, str) else shlex.join(command)
 
 
 def _change(undo: str) -> str:
-    """The name in the notes of what this command takes back."""
+    """Returns the journal's name for the change that this command undoes."""
     return f"change {undo}"

@@ -1,4 +1,4 @@
-"""The processes of a node: the main one, and those beside it, started, ended and paused all together or one by one."""
+"""The processes of a node: starts, ends and pauses the main process and the sidecars, together or one by one."""
 
 from __future__ import annotations
 
@@ -12,16 +12,21 @@ from assay.cluster.ssh import process
 from assay.cluster.ssh.process import MAIN
 
 BESIDE = "ASSAY_BESIDE"
-"""In the environment of a process that is not a node's main one: what a library shows to it proves nothing of that."""
+"""Environment variable of sidecars.
+
+Preloaded libraries do not record these, because they prove nothing about the main process.
+"""
 
 
 @dataclass(frozen=True)
 class Program:
-    """A node's main process as it is launched; asked for again at every start, as a defect or a fault may change it.
+    """A node's main process as it is launched. It is built again at every start, because a defect or fault may change
+    it.
 
-    ``user``: whom it runs as, if not root; ``owned``: files, and folders (with a ``/`` at the end), that it then gets.
-    ``needed``: folders (with a ``/`` at the end) that it finds; the user may not own them.
-    ``beside``: the others, by name, in the order in which they start, before it.
+    - ``user``: the process's user, if not root
+    - ``owned``: files, and folders (with a ``/`` at the end), that this user gets
+    - ``needed``: folders (with a ``/`` at the end) that exist at the start; the user may not own them
+    - ``beside``: the sidecars by name, in starting order, before the main process
     """
 
     argv: Sequence[str]
@@ -34,9 +39,10 @@ class Program:
 
 
 def beside(main: Program, others: Mapping[str, Sidecar]) -> Program:
-    """The main process's program with these beside it, which run where and as it does unless they say otherwise.
+    """Adds the sidecars to the main process's program. They inherit its settings unless they set their own.
 
-    One that runs as another user owns none of what is the main process's. It starts first, so it finds the folders.
+    A sidecar with another user owns none of the main process's files. It starts first, so the folders are created for
+    it.
     """
     folders = [path for path in main.owned if path.endswith("/")]
     programs = {}
@@ -78,7 +84,7 @@ class OneProcess:
 
 
 class Commanded:
-    """What the parts of :class:`assay.cluster.ssh.node.SshNode` need of it."""
+    """The methods that the mixins of :class:`assay.cluster.ssh.node.SshNode` need from it."""
 
     name: str
 
@@ -93,14 +99,14 @@ class Commanded:
 
 
 class Running(Commanded):
-    """The part of :class:`assay.cluster.ssh.node.SshNode`, which has the rest."""
+    """Mixin of :class:`assay.cluster.ssh.node.SshNode` for its processes."""
 
     beside: Sequence[str] = ()
     stop_signal: Signals = Signals.SIGTERM
-    """Of the main process; those beside it are asked by SIGTERM."""
+    """Stop signal of the main process. Sidecars get SIGTERM."""
 
     async def _to_start(self) -> Program:
-        """What is to be started, once that can be."""
+        """Prepares the start and returns the program."""
         raise NotImplementedError
 
     def part(self, process: str) -> OneProcess:
@@ -143,7 +149,7 @@ class Running(Commanded):
         await self._end(self.asking_to_end)
 
     def asking_to_end(self, named: str) -> str:
-        """The command that does, and waits."""
+        """Returns the command that asks a process to end, and waits."""
         return process.terminate(named, self._asked_by(named))
 
     def _asked_by(self, named: str) -> Signals:
@@ -159,13 +165,13 @@ class Running(Commanded):
         await self._end(process.resume)
 
     async def _end(self, how: Callable[[str], str]) -> None:
-        """The main process first, which must be there, and then the others, if they are."""
+        """Applies a command to the main process, which must exist, and then to the existing sidecars."""
         await self.end_one(MAIN, how(MAIN))
         for named in self.beside:
             await self.end_one(named, process.if_there(how(named)))
 
     async def end_one(self, named: str, command: str) -> None:
-        """Its pause is over then, in whichever way."""
+        """Runs the command. It also ends a pause of the process."""
         await self.shell(command)
         await self._tick_off(_pause(named))
 
@@ -179,7 +185,7 @@ class Running(Commanded):
         return await self.part(MAIN).process()
 
     async def _alive(self) -> list[str]:
-        """The names of the processes that are not dead."""
+        """Returns the names of the processes that are not dead."""
         states = {named: (await self.part(named).process()).state for named in (MAIN, *self.beside)}
         return [named for named, state in states.items() if state is not ProcessState.DEAD]
 

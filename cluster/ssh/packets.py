@@ -1,13 +1,14 @@
-"""The packets that a node sends, in a queue outside the kernel: late, lost, doubled, overtaken, rationed.
+"""Shapes the packets that a node sends, in a queue outside the kernel: delay, loss, duplication, reordering, rate
+limit.
 
-Kernels of containers often lack ``netem``. A rule of the node's own hands each packet that leaves it to this program
-(``NFQUEUE``), which lets it go when it is due. Should the program end, packets pass as if there were no rule
-(``--queue-bypass``); what it holds when it is ended goes out at once. SSH always passes.
+Kernels of containers often lack ``netem``. Instead, a rule passes each outgoing packet to this program (``NFQUEUE``),
+which releases it when it is due. If the program ends, packets pass as without the rule (``--queue-bypass``), and held
+packets go out at once. SSH always passes.
 
 Wire format: ``linux/netfilter/nfnetlink_queue.h``. The kernel splits large segments and fills in checksums before it
-hands a packet over, so what is counted here are packets as they would be on the wire.
+queues a packet, so the counts are packets as on the wire.
 
-This module runs on the node, by :func:`command`: the standard library alone, and root.
+This module runs on the node, by :func:`command`, with the standard library alone and as root.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ from pathlib import Path
 CHAIN = "ASSAY-PACKETS"
 SIX = "ip6tables"
 NEIGHBOURS = tuple(f"-p icmpv6 --icmpv6-type {kind}" for kind in (135, 136))
-"""As of :mod:`assay.cluster.ssh.firewall`, which is not on the node."""
+"""Copied from :mod:`assay.cluster.ssh.firewall`, which is not on the node."""
 QUEUE = 4745
 MARK = 0x4745
-"""On copies, so that they are not queued again."""
+"""Mark of duplicates, so that they are not queued again."""
 FOLDER = "/run/assay"
 PID, COUNTS = f"{FOLDER}/packets.pid", f"{FOLDER}/packets.json"
 LONGEST_WAIT = 1.0
-"""Seconds that a packet may wait for those before it under a rate; else it is lost, as in a full router."""
+"""Seconds that a packet may wait under a rate limit. Longer waits lose the packet, as in a full router."""
 
 NETLINK_NETFILTER, SUBSYSTEM = 12, 3 << 8
 PACKET, VERDICT, CONFIG = 0, 1, 2
@@ -57,7 +58,7 @@ UNSHAPE = (
     f'ours && kill "$pid"; tries=0; while ours && [ $tries -lt 500 ]; do tries=$((tries + 1)); sleep 0.01; done; '
     f"rm -f {PID} {COUNTS}",
 )
-"""Idempotent. The rules go first, so that nothing new is queued while what was held goes out."""
+"""Idempotent. The rules go first, so that no packet is queued while the held ones go out."""
 READ = f"cat {COUNTS} 2>/dev/null || echo '{{}}'"
 
 
@@ -67,10 +68,10 @@ def command(
     spared: Sequence[int] = (22,),
     tables: str = "iptables",
 ) -> str:
-    """Shapes what goes to these addresses, or with None to any. Fails, and leaves nothing, where the kernel cannot.
+    """Shapes packets to these addresses, or to all with None. Fails and leaves nothing if the kernel cannot.
 
-    ``spared``: TCP ports of which nothing is shaped, on either side: SSH's, where a peer may be reached through here.
-    ``tables``: or ``ip6tables``, where the node and its peers are known by IPv6 addresses.
+    ``spared``: TCP ports that are not shaped, on either side: SSH's ports, if this node may be a jump host. ``tables``:
+    ``ip6tables`` if the node and its peers are known by IPv6 addresses.
     """
     to = [f"-d {address} " for address in addresses] if addresses is not None else [""]
     passing = [f"-m mark --mark {MARK}", "-o lo"]
@@ -95,13 +96,13 @@ done
 
 
 def trial(tables: str) -> str:
-    """Does it work here? Queues no packet, and leaves nothing."""
+    """Tests whether shaping works here. Queues no packet and leaves nothing."""
     nowhere = "2001:db8::1" if tables == SIX else "192.0.2.1"
     return command({}, [nowhere], tables=tables) + shlex.join(UNSHAPE)
 
 
 class Queue:
-    """The kernel's end: packets come in, verdicts go out."""
+    """The kernel's queue: packets come in, verdicts go out."""
 
     def __init__(self) -> None:
         self.socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_NETFILTER)
@@ -130,7 +131,7 @@ class Queue:
         self._send(VERDICT, 2, struct.pack(">II", what, packet))
 
     def packets(self) -> Iterator[tuple[int, bytes]]:
-        """Number and bytes of those that are there; the IP header comes first."""
+        """Yields number and bytes of the waiting packets. The bytes begin with the IP header."""
         while True:
             try:
                 data = self.socket.recv(1 << 17)
@@ -158,7 +159,7 @@ def _attributes(data: bytes) -> dict[int, bytes]:
 
 
 class Shaper:
-    """Decides when each packet goes. ``traffic``: the fields of :class:`assay.cluster.node.Traffic`."""
+    """Decides when each packet is sent. ``traffic``: the fields of :class:`assay.cluster.node.Traffic`."""
 
     def __init__(self, traffic: Mapping[str, float], draw: random.Random) -> None:
         self._traffic = traffic
@@ -168,7 +169,10 @@ class Shaper:
         self.counts = {"seen": 0, "late": 0, "lost": 0, "doubled": 0}
 
     def due(self, packet: bytes, now: float) -> tuple[float, bool] | None:
-        """When it goes, and whether twice; None when it is lost. Of a share of packets the first is always one."""
+        """Returns the time to send it, and whether twice; None if it is lost.
+
+        The first packet always hits each share.
+        """
         given, counts = self._traffic, self.counts
         counts["seen"] += 1
         if self._hit("loss", "lost"):
@@ -186,7 +190,7 @@ class Shaper:
             due += self._free - now
         counts["late"] += due > now
         if not given.get("overtaking"):
-            connection = packet[8:44] if packet[0] >> 4 == 6 else packet[12:24]  # both addresses, both ports
+            connection = packet[8:44] if packet[0] >> 4 == 6 else packet[12:24]  # both addresses and both ports
             due = self._last[connection] = max(due, self._last.get(connection, 0.0))
         doubled = self._hit("copies", "doubled")
         counts["doubled"] += doubled
@@ -198,7 +202,7 @@ class Shaper:
 
 
 def _raw(family: int) -> socket.socket:
-    """For packets that have their headers."""
+    """Returns a socket for packets that include their headers."""
     made = socket.socket(family, socket.SOCK_RAW, socket.IPPROTO_RAW)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_MARK, MARK)
     return made

@@ -1,11 +1,10 @@
-"""A disk whose power can be cut: ext4, shut down without its log being flushed, and mounted again.
+"""A disk whose power can be cut: ext4, shut down without a flush of its journal, and mounted again.
 
-``EXT4_IOC_SHUTDOWN`` (``fs/ext4/ioctl.c``; what xfstests' ``godown`` does) makes the file system refuse all that would
-still be written, so that what is left is what a loss of power leaves: what was fsynced, and what else the kernel
-had happened to write by then.
+``EXT4_IOC_SHUTDOWN`` (``fs/ext4/ioctl.c``, used by the tool ``godown`` of xfstests) makes the file system reject all
+further writes. The disk then has the content of a power loss: fsynced data, and what the kernel had written by then.
 
-This module runs on the node, by :func:`command`: the standard library alone, and root. Printed is one JSON value; a
-failure ends in exit code 1 and a line that says why.
+This module runs on the node, by :func:`command`, with the standard library alone and as root. It prints one JSON value.
+On failure it prints the reason and exits with code 1.
 """
 
 from __future__ import annotations
@@ -27,11 +26,14 @@ from pathlib import Path
 EXT4_IOC_SHUTDOWN = 0x8004587D
 """``_IOR('X', 125, __u32)``"""
 NO_LOG_FLUSH = 2
-"""``EXT4_GOING_FLAGS_NOLOGFLUSH``: not even what the journal holds in memory is written."""
+"""``EXT4_GOING_FLAGS_NOLOGFLUSH``: not even the in-memory journal is written."""
 
 OPTIONS = "noatime,noauto_da_alloc,commit=60"
-"""``noauto_da_alloc``: else ext4 flushes a file that is renamed over another unasked, which hides a forgotten fsync.
-``commit``: else it writes new names every 5 s."""
+"""Mount options that keep ext4 from hiding a missing fsync.
+
+- ``noauto_da_alloc``: by default ext4 flushes a file that is renamed over another.
+- ``commit``: by default ext4 writes new names every 5 s.
+"""
 RELEASED_WITHIN = 10.0
 """Seconds for processes that still have a file open to close it."""
 
@@ -39,17 +41,17 @@ CANARY = ".assay-canary"
 
 
 def command(what: str, device: str, folder: str) -> str:
-    """The shell command that runs ``mount``, ``lose`` or ``trial`` on the node."""
+    """Returns the shell command that runs ``mount``, ``lose`` or ``trial`` on the node."""
     return shlex.join(argv(what, device, folder))
 
 
 def argv(what: str, device: str, folder: str) -> list[str]:
-    """The same as a list."""
+    """Returns the arguments of :func:`command` as a list."""
     return ["python3", "-c", Path(__file__).read_text(), what, device, folder]
 
 
 def mount(device: str, folder: str) -> None:
-    """Mounts the disk unless it is there already and alive. Creates the folder."""
+    """Mounts the disk unless it is mounted and alive. Creates the folder."""
     if _mounted(folder):
         if _alive(folder):
             return
@@ -57,13 +59,14 @@ def mount(device: str, folder: str) -> None:
     os.makedirs(folder, exist_ok=True)
     _run("mount", "-t", "ext4", "-o", OPTIONS, device, folder)
     with contextlib.suppress(FileNotFoundError):
-        os.rmdir(os.path.join(folder, "lost+found"))  # to the system it would be a foreign folder among its own
+        os.rmdir(os.path.join(folder, "lost+found"))  # the system under test would see a foreign folder in its data
 
 
 def lose(device: str, folder: str) -> dict[str, int]:
-    """Path to how many bytes of it were lost. No process may have a file open in there. Raises ``RuntimeError``.
+    """Cuts the power. Returns path to lost bytes. Raises ``RuntimeError``.
 
-    A file is written, and not fsynced, right before: should it come through, this was no loss of power.
+    No process may have a file open on the disk. An unsynced file is written right before: if it survives, no power was
+    lost.
     """
     before = _sizes(folder)
     canary = os.path.join(folder, CANARY)
@@ -85,7 +88,7 @@ def lose(device: str, folder: str) -> dict[str, int]:
 
 
 def trial(device: str, folder: str) -> None:
-    """Mounts the disk and tries it: what was fsynced must come through, what was not must be gone."""
+    """Mounts the disk and cuts its power once: fsynced data must survive, and nothing else."""
     mount(device, folder)
     try:
         path = os.path.join(folder, "fsynced")
@@ -107,7 +110,10 @@ def trial(device: str, folder: str) -> None:
 
 
 def _mounted(folder: str) -> bool:
-    """The kernel names a mount by its path without links, and has some characters of it in octal (proc(5))."""
+    """Returns whether the folder is a mount point.
+
+    The kernel resolves links in its path and escapes characters in octal (proc(5)).
+    """
     place = os.path.realpath(folder)
     with open("/proc/self/mounts") as mounts:
         fields = [line.split(" ")[1] for line in mounts]
@@ -115,7 +121,7 @@ def _mounted(folder: str) -> bool:
 
 
 def _alive(folder: str) -> bool:
-    """Not shut down: then names can still be read, and nothing can be made."""
+    """Returns whether the disk works. After a shutdown names can still be read, but nothing can be created."""
     canary = os.path.join(folder, CANARY)
     try:
         os.close(os.open(canary, os.O_WRONLY | os.O_CREAT))
@@ -128,7 +134,7 @@ def _alive(folder: str) -> bool:
 
 
 def _unmount(folder: str) -> None:
-    """Waits for files to be closed: a disk that is mounted twice would be the same dead file system again."""
+    """Waits until files are closed: mounting a disk that is still mounted would show the same dead file system."""
     deadline = time.monotonic() + RELEASED_WITHIN
     while True:
         try:

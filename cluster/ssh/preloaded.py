@@ -1,6 +1,4 @@
-"""What a node can do through libraries that its main process was started with: its clock is wrong, its disk slow or
-failing.
-"""
+"""Methods of a node that rely on libraries preloaded into its main process: shifted clock, slow and failing disk."""
 
 import asyncio
 import shlex
@@ -12,15 +10,15 @@ from assay.cluster.ssh.node_processes import Commanded
 
 
 class Preloaded(Commanded):
-    """The part of :class:`assay.cluster.ssh.node.SshNode`, which has the rest."""
+    """Mixin of :class:`assay.cluster.ssh.node.SshNode`."""
 
     def __init__(self) -> None:
-        self._clock: str | None = "its processes were started with their clocks as they are"
-        self._slowness: str | None = "its processes were started with their disks as they are"
+        self._clock: str | None = "its processes were started without the library that shifts clocks"
+        self._slowness: str | None = "its processes were started without the library that slows disks"
         self._read_before = 0
 
     def preloads(self, *, clock: str | None, slowness: str | None) -> None:
-        """Why its processes do not have the library preloaded that does it; None: they do."""
+        """Sets why the processes lack each preloaded library; None means that they have it."""
         self._clock, self._slowness = clock, slowness
 
     async def shift_clock(self, seconds: float) -> None:
@@ -33,7 +31,7 @@ class Preloaded(Commanded):
             await self._tick_off("clock")
 
     async def clock_shift(self) -> float:
-        """As the main process has read it since it was last shifted; 0 when it has not read it for some seconds."""
+        """Returns the shift that the main process has read since the last change; 0 after seconds without a read."""
         self._needs_clock()
         for _ in range(clock.LOOKS):
             seconds, times = clock.shown(await self.shell(clock.READ))

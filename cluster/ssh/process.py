@@ -1,9 +1,9 @@
-"""The shell of a node's main process: launch, signal, look. Text in, text out; nothing here talks to a machine.
+"""Shell commands for a node's process: launch, signal, look. Text in, text out; nothing here connects to a machine.
 
-The process leads a session of its own (``setsid``), and is known by pid *and* start time, so that a reused pid is never
-taken for it. Its file is written by the process itself just before ``exec``: a pid that is read there is one that was
-truly started. What is done to it is done to all that it has started, too: to its session, and to children that have one
-of their own, as PostgreSQL's do, as long as their parents live.
+The process leads its own session (``setsid``). It is identified by pid *and* start time, so that a reused pid is never
+mistaken for it. The process writes its pid file itself just before ``exec``, so a pid in the file was truly started.
+Signals also go to all that the process has started: to its session, and to children with sessions of their own (as
+PostgreSQL has them), while their parents live.
 """
 
 import re
@@ -18,14 +18,14 @@ FOLDER = "/run/assay"
 LOG = "/var/log/assay/process.log"
 """Standard output and error of all incarnations of the main process, one after the other."""
 MAIN = "main"
-"""The name of the process that a node has in any case."""
+"""Name of the process that every node has."""
 
 GONE_WITHIN = 10
 """Seconds for a signal to show in /proc. A process in uninterruptible sleep dies when its system call returns."""
 
 
 def log(process: str) -> str:
-    """Where a process's standard output and error go."""
+    """Returns the path of a process's standard output and error."""
     return LOG if process == MAIN else f"{LOG.rpartition('/')[0]}/{process}.log"
 
 
@@ -41,11 +41,11 @@ state=$1
 """
 
 
-# sed strips "pid (name) ", so field 22 of proc(5), the start time, is the 20th that is left, the state the first.
+# sed strips "pid (name) ". So field 22 of proc(5), the start time, is the 20th of the rest, and the state the first.
 
 
 IGNORED: Final = (Signals.SIGINT, Signals.SIGQUIT)
-"""What a shell has a process ignore that it starts in the background; no shell takes that back."""
+"""Signals that a background process of a shell ignores. No shell can reset them."""
 HEEDING: Final = """
 import os, signal, sys
 for one in ("SIGINT", "SIGQUIT", "SIGPIPE", "SIGXFSZ"):  # the last two are what an interpreter itself ignores
@@ -65,12 +65,14 @@ def launch(
     process: str = MAIN,
     stop_signal: Signals = Signals.SIGTERM,
 ) -> str:
-    """Refuses while one is alive; returns once the process is on its way into ``argv``, where ``stop_signal`` ends it
-    unless it has been given a meaning of its own.
+    """Starts a process unless one is alive, and returns when it is about to execute ``argv``.
 
-    ``user``: ``name``, ``name:group`` or numbers, instead of root. ``owned``: files, and folders (with a ``/`` at the
-    end), that are made where they are missing, and that this user gets. Root gets the folders alone, since it makes
-    files anywhere. ``needed``: the same as ``owned``, but only their folders are made, and no user is given them.
+    ``stop_signal`` ends the process unless the process handles it.
+
+    - ``user``: ``name``, ``name:group`` or numbers, instead of root.
+    - ``owned``: files, and folders (with a ``/`` at the end), that are created if missing and given to this user. For
+      root only the folders are created, because root can create files anywhere.
+    - ``needed``: like ``owned``, but only their folders are created, and their owner does not change.
     """
     pid, output = f"{FOLDER}/{process}.pid", log(process)
     settings = " ".join(f"{key}={shlex.quote(value)}" for key, value in sorted(environment.items()))
@@ -98,16 +100,16 @@ cat {pid}
 
 
 def _make_folders(paths: Sequence[str]) -> str:
-    """Makes the folders that are missing: those of ``paths`` that end in ``/``, and those that its files lie in."""
+    """Creates missing folders: the ``paths`` that end in ``/``, and the parents of the files."""
     folders = dict.fromkeys(path.rpartition("/")[0] for path in paths)
     return f"mkdir -p {shlex.join(filter(None, folders))} || exit 26" if any(folders) else ""
 
 
 def _become(user: str, owned: Sequence[str]) -> str:
-    """Sets ``$as``, by which a program runs as that user, and ``$who``, its part of the environment.
+    """Sets ``$as``, which runs a program as that user, and ``$who``, the user's part of the environment.
 
-    As with the Docker engine numbers need not be known, and have group 0 then.
-    Some shells run an applet of theirs (busybox has one that does less) before what is on the path: hence the path.
+    As with the Docker engine, numeric users need not exist, and have group 0 then. The absolute path is used because
+    some shells prefer a built-in applet (busybox has a weaker one).
     """
     name, _, group = user.partition(":")
     return f"""
@@ -136,12 +138,14 @@ done
 TERMINATE_WITHIN = 15
 """Seconds for a process to end by itself."""
 MOST_LOOKS = 8
-"""At what a process has started, as long as there is more each time: some start others all the while."""
+"""How often children are listed while new ones appear. Some processes start others all the time."""
 
 
 def _kin(until: str) -> str:
-    """Defines ``kin``, which adds to ``$family`` the session ``$sid`` and all that any of these has started, and sets
-    ``$left`` to those of them whose state is none of ``until``.
+    """Defines ``kin``, which finds a process's descendants.
+
+    It adds to ``$family`` the session ``$sid`` and everything started by its members. It sets ``$left`` to the members
+    whose state is not in ``until``.
     """
     fields = r"s/^\([0-9]*\) (.*) \(.\) \([0-9]*\) [0-9]* \([0-9]*\) .*/\1 \3 \4 \2/p"
     return f"""family=" $sid "
@@ -164,16 +168,17 @@ kin() {{
 
 
 def signal(name: str, until: str, seconds: int = GONE_WITHIN, process: str = MAIN) -> str:
-    """Sends ``name`` to the process and its children, and waits until its state is one of ``until``; where no child may
-    go on, theirs, too. Those with sessions of their own are left out where it is asked to end: it has them end itself.
+    """Sends a signal to the process and its children, and waits until the process's state is in ``until``.
 
-    States are letters of proc(5); ``-`` means gone. Fails (exit code 20) when there is no process to signal.
+    For KILL and STOP it waits for the children, too. A request to end skips children with sessions of their own,
+    because the process ends them itself. States are letters of proc(5); ``-`` means gone. Fails (exit code 20) if there
+    is no process.
     """
     identify = _identify(process)
     first, found = {
-        # Before the process, as its children are no longer seen to be its when it is gone.
+        # Children first: once the process is gone, they cannot be recognized as its children.
         "KILL": ("kin; kill -KILL $sid 2>/dev/null", "kin"),
-        # After it: one that was stopped before it is a program keeps its parent waiting.
+        # Process first: a child stopped before its exec would keep the parent waiting.
         "STOP": ("kill -STOP $sid 2>/dev/null", "kin"),
         "CONT": ("kin; kill -CONT $family 2>/dev/null", "left="),
     }.get(name, (f"pkill -{name} -s $sid || kill -{name} $sid 2>/dev/null", "left="))
@@ -196,9 +201,9 @@ done
 
 
 def ending(command: str) -> str:
-    """Runs what ends the process, with its id as ``$pid``, and then ends the children that it leaves.
+    """Runs a command that ends the process, given ``$pid``, and then kills the remaining children.
 
-    Fails (exit code 20) when there is no process.
+    Fails (exit code 20) if there is no process.
     """
     return f"""{_identify(MAIN)}
 [ -n "$state" ] || {{ echo "the main process is not running" >&2; exit 20; }}
@@ -211,7 +216,7 @@ kin
 
 
 def kill(process: str = MAIN) -> str:
-    """``$name`` stands for the process that this variable of the shell names."""
+    """``$name`` stands for the process that this shell variable names."""
     return signal("KILL", "ZX-", process=process)
 
 
@@ -228,25 +233,25 @@ def resume(process: str = MAIN) -> str:
 
 
 def undo_stop(process: str = MAIN) -> tuple[str, ...]:
-    """To continue a process that has died since is no error."""
+    """Returns the command that continues the process. It is no error if the process has died."""
     return ("sh", "-c", if_there(resume(process)))
 
 
 def if_there(command: str) -> str:
-    """A :func:`signal` to a process that need not run."""
+    """Wraps a :func:`signal` to a process that need not run."""
     return f"({command}) || [ $? -eq 20 ]"
 
 
 UNDO_STOP = undo_stop()
 
 PATTERN = re.compile(r"/[A-Za-z0-9_./*?@%+=:-]+")
-"""What :func:`files` takes: nothing in it means anything to the shell but ``*`` and ``?``."""
+"""Patterns that :func:`files` accepts: only ``*`` and ``?`` are special to the shell."""
 
 
 def files(pattern: str) -> str:
-    """Prints size and path of each file; raises ``ValueError`` for what is no plain pattern.
+    """Prints size and path of each file. Raises ``ValueError`` if it is not a plain pattern.
 
-    One that is removed while it is looked at is not there.
+    A file that is removed meanwhile is skipped.
     """
     if PATTERN.fullmatch(pattern) is None:
         raise ValueError(f"not a pattern of absolute paths: {pattern!r}")
@@ -255,7 +260,7 @@ def files(pattern: str) -> str:
 
 
 def sizes(output: str) -> dict[str, int]:
-    """What :func:`files` printed; path to bytes, sorted."""
+    """Parses the output of :func:`files`: path to bytes, sorted."""
     found = (line.split(" ", 1) for line in output.splitlines())
     return dict(sorted((path, int(size)) for size, path in found))
 
@@ -267,7 +272,7 @@ echo "$state $pid $began"
 
 
 def status(output: str) -> ProcessStatus:
-    """What :func:`look` printed."""
+    """Parses the output of :func:`look`."""
     fields = output.split()
     if len(fields) != 3 or fields[0] in "ZX":
         return ProcessStatus(ProcessState.DEAD)

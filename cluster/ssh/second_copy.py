@@ -1,7 +1,8 @@
 """The second copy of a real node's main process, which belongs to the fault that started it.
 
-A shell runs the copy, waits for it, and writes its exit status to a file. The copy gets the same command; only the path
-of the event log in the command or the environment is replaced, so that its events are kept apart.
+A tracer (:mod:`assay.cluster.ssh.tracing`) runs the copy, counts the changes that the copy makes to the data, and
+writes its exit status to a file. The copy gets the same command; only the path of the event log in the command or the
+environment is replaced, so that its events are kept apart.
 """
 
 from __future__ import annotations
@@ -10,24 +11,31 @@ from dataclasses import replace
 
 from assay.cluster.node import NodeError
 from assay.cluster.second_copy import SECOND, SecondStatus, names_log, second_log, with_second_log
-from assay.cluster.ssh import process
+from assay.cluster.ssh import process, tracing
 from assay.cluster.ssh.node_processes import BESIDE, OneProcess, Program, Running
 
 STATUS = f"{process.FOLDER}/{SECOND}.status"
-WAITING = f'"$@"; echo $? > {STATUS}'
-"""The shell's script, whose arguments are the command."""
+COUNTS = f"{process.FOLDER}/{SECOND}.changes"
 
 
-def copy_of(main: Program, events: str | None) -> Program:
-    """Returns the program of the copy. ``events``: the main process's event log."""
+def copy_of(main: Program, events: str | None, data: str | None) -> Program:
+    """Returns the program of the copy. ``events``: the main process's event log; ``data``: the folder of its data."""
     environment, argv = dict(main.environment), list(main.argv)
-    owned = [*main.owned, STATUS]
+    owned = [*main.owned, STATUS, COUNTS]
     if events is not None:
         argv = [with_second_log(word, events) for word in argv]
         environment = {name: with_second_log(value, events) for name, value in environment.items()}
         owned.append(second_log(events))
-    command = ["sh", "-c", WAITING, SECOND, *argv]
+    command = tracing.command(argv, data or "", "" if events is None else second_log(events), COUNTS, STATUS)
     return replace(main, argv=command, environment={**environment, BESIDE: "1"}, owned=owned, beside={})
+
+
+def changes_of(counted: str) -> tuple[int | None, str | None]:
+    """Returns the number of changes, and why there may be more, from what the tracer has written."""
+    number, _, trouble = counted.strip().partition(" ")
+    if not number:
+        return None, "the tracer of the copy has counted nothing"
+    return (None, trouble) if trouble and not int(number) else (int(number), trouble or None)
 
 
 class RunningTwice(Running):
@@ -52,12 +60,12 @@ class RunningTwice(Running):
             "the environment, where the copy gets another one"
         )
 
-    async def start_second(self) -> None:
+    async def start_second(self, data: str | None = None) -> None:
         if (reason := self.second_unavailable()) is not None:
             raise NodeError(f"{self.name} cannot run a second copy of its process: {reason}")
-        program = copy_of(await self._to_start(), self.event_path())
+        program = copy_of(await self._to_start(), self.event_path(), data)
         await self._note(SECOND, ("sh", "-c", process.if_there(process.kill(SECOND))))
-        await self.shell(f"mkdir -p {process.FOLDER} && rm -f {STATUS}")
+        await self.shell(f"mkdir -p {process.FOLDER} && rm -f {STATUS} {COUNTS}")
         self.had_second = True
         await self._launch(SECOND, program)
 
@@ -65,10 +73,12 @@ class RunningTwice(Running):
         if not self.had_second:
             raise NodeError(f"{self.name}: no second copy of its process was started")
         seen = await OneProcess(self, SECOND).process()
+        counted = await self.shell(f"cat {COUNTS} 2>/dev/null || true")
+        changes, not_proved = changes_of(counted)
         if seen.incarnation is not None:
-            return SecondStatus(seen.incarnation, alive=True)
+            return SecondStatus(seen.incarnation, True, None, changes, not_proved)
         said = (await self.shell(f"cat {STATUS} 2>/dev/null || true")).strip()
-        return SecondStatus(None, alive=False, exit_status=int(said) if said.isdigit() else None)
+        return SecondStatus(None, False, int(said) if said.isdigit() else None, changes, not_proved)
 
     async def end_second(self) -> None:
         if self.had_second:

@@ -1,4 +1,4 @@
-"""How a machine is reached over SSH, as plain data: what a list of hosts says, and what the undo journal keeps."""
+"""How to reach a machine over SSH, as plain data, for lists of hosts and for the undo journal."""
 
 from pathlib import Path
 
@@ -11,8 +11,11 @@ from assay.cluster.ssh.connection import Login
 
 
 class Reach(msgspec.Struct, frozen=True):
-    """``key``: path of the user's private key. ``host_key``: the machine's, as ``known_hosts`` has it behind the name:
-    ``ssh-ed25519 AAAA...``. ``sudo``: the user becomes root by it, without a password.
+    """Address and credentials of a machine.
+
+    - ``key``: path of the user's private key
+    - ``host_key``: the machine's key in the format of ``known_hosts`` without the name: ``ssh-ed25519 AAAA...``
+    - ``sudo``: the user becomes root by sudo, without a password
     """
 
     address: str
@@ -28,11 +31,11 @@ class Reach(msgspec.Struct, frozen=True):
         return f"{self.user}@{at(self.address, self.port)}"
 
     def ports(self) -> set[int]:
-        """SSH's, here and on the way."""
+        """Returns the SSH ports of this machine and of its jump hosts."""
         return {self.port} | (set() if self.jump is None else self.jump.ports())
 
     def login(self) -> Login:
-        """Raises :class:`NodeError` where a key cannot be read."""
+        """Reads the keys. Raises :class:`NodeError` if one cannot be read."""
         try:
             key = paramiko.PKey.from_path(Path(self.key).expanduser())
         except Exception as error:
@@ -43,7 +46,7 @@ class Reach(msgspec.Struct, frozen=True):
 
 
 def host_key_of(text: str) -> paramiko.PKey:
-    """Raises :class:`NodeError` for what is no public key."""
+    """Parses a public key. Raises :class:`NodeError` if it is none."""
     try:
         entry = paramiko.hostkeys.HostKeyEntry.from_line(f"host {text}")
     except (paramiko.SSHException, paramiko.hostkeys.InvalidHostKey) as error:

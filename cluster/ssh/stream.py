@@ -1,6 +1,6 @@
-"""The lines that a command on a node prints for as long as a run lasts, from a thread to the event loop.
+"""Streams the lines of a long-running command on a node, from a thread to the event loop.
 
-Two are: what follows the event log, and what looks at how long the text logs are.
+Two commands are streamed: one follows the event log, the other reports the sizes of the text logs.
 """
 
 import asyncio
@@ -18,18 +18,19 @@ LOOK_EVERY: Final = 0.5
 """Seconds between two looks at the logs. Each costs a node two processes of a millisecond."""
 
 Command = Callable[[int], str]
-"""A command of the shell, by how many lines were delivered already: it goes on after them."""
+"""Returns the shell command that continues after the given number of delivered lines."""
 
 
 def following(path: str) -> Command:
-    """The lines of a file from its first, by its name, whether or not it is there yet."""
+    """Follows a file from its first line, by name, even if it does not exist yet."""
     folder, file = shlex.quote(path.rpartition("/")[0]), shlex.quote(path)
     return lambda delivered: f"mkdir -p {folder}; exec tail -n +{delivered + 1} -F {file} 2>/dev/null"
 
 
 def looking(words: Sequence[str], every: float = LOOK_EVERY) -> Command:
-    """Size and path of each file that these words of the shell name, when any has changed, and after each look an empty
-    line, at which it also ends once no one reads any more.
+    """Prints size and path of each file that these shell words name, whenever a size has changed.
+
+    Each look ends with an empty line. Writing it also ends the command once no one reads any more.
     """
     sizes = f"stat -c '%s %n' {' '.join(words)} 2>/dev/null"
     once = f"""now=$({sizes}); [ "$now" = "$before" ] || printf '%s\\n' "$now"; before=$now; echo"""
@@ -37,9 +38,9 @@ def looking(words: Sequence[str], every: float = LOOK_EVERY) -> Command:
 
 
 class Stream:
-    """A thread of its own per command: it waits in ``recv`` for as long as the run lasts.
+    """A separate thread per command. It waits in ``recv`` as long as the run lasts.
 
-    A connection that breaks is resumed after the lines that were delivered already.
+    A broken connection is resumed after the lines that were already delivered.
     """
 
     def __init__(self, connection: SshConnection, command: Command, loop: asyncio.AbstractEventLoop, name: str) -> None:

@@ -10,7 +10,6 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final
 
-from assay.checkers.judging.contract import OBJECTS
 from assay.harness.cli.command import Exit, plugin_options, reading
 from assay.harness.run.limits import LONG
 from assay.harness.run.settings import ENGINES, parse_engine
@@ -34,7 +33,6 @@ examples:
   assay check /nights/* --spark-master=yarn --json        the same as one job of Spark; a line of JSON for each run
   assay check history/                                    Parquet folders ops/ and effects/, by the strictest contract
   assay check copy/ --contract=strictest                  the history of a run without its settings.json
-  assay check history/ --family=counter                   format 1, whose effects do not name the family of objects
   assay check history/ --model=kv                         Parquet folder ops/, by a model
   assay check history.edn --model=cas-register            Jepsen's: a vector of operations, or one map per line
   assay check history.edn --model=register --keys=tuples  values are [key value], of jepsen.independent
@@ -67,9 +65,6 @@ def add(commands: Any) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--format", choices=FORMATS, default=AUTO, help="format of a file (default: recognised by its beginning)"
-    )
-    parser.add_argument(
-        "--family", choices=OBJECTS, help="the family of objects, for a history of format 1 whose contract has none"
     )
     parser.add_argument(
         "--contract", metavar="FILE",

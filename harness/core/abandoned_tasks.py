@@ -1,4 +1,4 @@
-"""Tasks of clients that swallow their cancellation: no one waits for them, and a run's end names them in words."""
+"""Tasks of clients that ignore their cancellation: no one waits for them, and the end of the run reports them."""
 
 import asyncio
 from collections.abc import Iterable
@@ -9,11 +9,11 @@ _LEFT: WeakSet[asyncio.Task[Any]] = WeakSet()
 
 
 def leave_behind(task: asyncio.Task[Any]) -> None:
-    """From now on no one waits for it, and asyncio does not complain when its loop is closed."""
+    """Marks a task as abandoned, and keeps asyncio from complaining about it when its loop is closed."""
     _LEFT.add(task)
     task._log_destroy_pending = False  # type: ignore[attr-defined]
 
 
 def awaited(tasks: Iterable[asyncio.Task[Any]]) -> list[asyncio.Task[Any]]:
-    """Those that have not been left behind."""
+    """Returns the tasks that have not been abandoned."""
     return [task for task in tasks if task not in _LEFT]

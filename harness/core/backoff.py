@@ -1,9 +1,9 @@
-"""How long a worker rests whose operations fail at once, one after the other.
+"""Back-off for workers whose operations fail at once, one after the other.
 
-A client of a system that is gone may fail a thousand times a second, each time with a row of the history, and find out
-no more by that. So after some such failures its worker waits before it takes the next operation, twice as long each
-time, until one succeeds or takes its time. No chance is drawn: a run is repeated by its seed as ever, and workers that
-began to fail together are spread by their numbers.
+If the system is down, a client may fail a thousand times a second, and each failure adds a useless row to the history.
+After ``PATIENCE`` such failures the worker waits before its next operation. The delay doubles until an operation
+succeeds or takes longer than ``AT_ONCE``. The jitter comes from the worker's number, not from random numbers, so a run
+stays repeatable by its seed.
 """
 
 from typing import Final
@@ -13,16 +13,18 @@ from assay.harness.core.operation import Outcome
 AT_ONCE: Final = 10_000_000
 """Nanoseconds from call to return: less than any answer of a server that had to wait for another one."""
 PATIENCE: Final = 10
-"""So many failures at once are nothing unusual: locks that are held, compare-and-sets that came too late."""
+"""Immediate failures in a row without a delay. Short series are normal: locks that are held, compare-and-sets that
+lose.
+"""
 FIRST: Final = 0.002
 LONGEST: Final = 0.1
 """Seconds."""
 SPREAD: Final = 0.618
-"""Multiples of it lie apart from each other, modulo 1."""
+"""The golden ratio: its multiples modulo 1 lie apart from each other."""
 
 
 class Rest:
-    """Of one worker, by its number."""
+    """The back-off state of one worker."""
 
     __slots__ = ("_failures", "_number")
 
@@ -31,7 +33,7 @@ class Rest:
         self._failures = 0
 
     def after(self, outcome: Outcome, took: int) -> float:
-        """Seconds to wait after an operation that ended so, after so many nanoseconds."""
+        """Returns the seconds to wait after an operation with this outcome that took ``took`` nanoseconds."""
         if outcome is Outcome.OK or took > AT_ONCE:
             self._failures = 0
             return 0.0

@@ -1,8 +1,8 @@
-"""Clients whose methods block: they say ``blocking = True`` and are run in a thread of their own.
+"""Clients with blocking methods (``blocking = True``), each run in a thread of its own.
 
-One thread per client, and not a shared pool: a call that outlives its time limit cannot be cancelled, only left
-behind, and must not take a thread that another client needs; nor does it keep the process from ending, which no pool of
-Python's own promises. There are no threads in the simulation.
+The threads are not pooled. A call past its time limit can only be abandoned, not cancelled, and an abandoned call must
+not hold a thread that another client needs. It must not keep the process from ending either, and Python's own pools do
+not promise that. The simulation has no threads.
 """
 
 import asyncio
@@ -20,11 +20,11 @@ T = TypeVar("T")
 
 
 class BlockingClientError(Exception):
-    """A blocking client was asked to run where there are no threads."""
+    """A blocking client was used in the simulation, which has no threads."""
 
 
 class BlockingClient(Protocol):
-    """As :class:`~assay.harness.core.client.Client`, with plain methods."""
+    """Counterpart of :class:`~assay.harness.core.client.Client` with plain methods."""
 
     blocking: bool
 
@@ -40,7 +40,7 @@ class BlockingClient(Protocol):
 
 
 class Threaded:
-    """A blocking client as a client of coroutines."""
+    """Adapter that gives a blocking client the interface of an asynchronous one."""
 
     def __init__(self, client: BlockingClient) -> None:
         self._client = client
@@ -77,7 +77,7 @@ class Threaded:
 
 @dataclass(frozen=True)
 class _Call:
-    """One call for the thread, and where its end goes, on the loop's own thread."""
+    """A call for the thread, and the future on the event loop that receives its result."""
 
     call: Callable[[], Any]
     answer: asyncio.Future[Any]
@@ -85,7 +85,7 @@ class _Call:
     def make(self) -> None:
         try:
             result = self.call()
-        except BaseException as error:  # noqa: BLE001 - it is raised where the call is waited for
+        except BaseException as error:  # noqa: BLE001 - raised at the await of the call
             self._hand_over(self.answer.set_exception, _plain(error))
         else:
             self._hand_over(self.answer.set_result, result)
@@ -100,12 +100,15 @@ class _Call:
 
 
 def _plain(error: BaseException) -> BaseException:
-    """A future does not take ``StopIteration``, which would end a coroutine in silence."""
+    """Wraps ``StopIteration``, which a future does not accept because it would silently end a coroutine."""
     return RuntimeError(f"{type(error).__name__}: {error}") if isinstance(error, StopIteration) else error
 
 
 def adapt(client: Any) -> Client:
-    """``client`` itself, or in a thread if it says that it blocks. Raises ``BlockingClientError`` in the simulation."""
+    """Returns ``client`` itself, or its :class:`Threaded` adapter if it blocks.
+
+    Raises ``BlockingClientError`` for a blocking client in the simulation.
+    """
     if not getattr(client, "blocking", False):
         adapted: Client = client
         return adapted

@@ -1,4 +1,4 @@
-"""What a user writes to drive their system: one client per process of the history."""
+"""The client protocol, which users implement to drive their system: one client per process of the history."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from assay.harness.core.operation import Completed, Completion, Effect, Operatio
 
 @dataclass(frozen=True)
 class Home:
-    """A node that clients live on, and where its worker process listens: ``host:port``."""
+    """The node that a client lives on, and the address ``host:port`` of its worker process."""
 
     node: str
     address: str
@@ -17,10 +17,10 @@ class Home:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where a client finds the system: the node it belongs to first, then all others; ``host:port`` each, an IPv6
-    address in brackets.
+    """The addresses of the system: first the client's own node, then all others.
 
-    ``home``: where the client lives, if on a node of its own; None: in the harness.
+    Each address is ``host:port``, with an IPv6 host in brackets. ``home`` is the client node that the client lives on;
+    None means that it lives in the harness.
     """
 
     node: str
@@ -28,25 +28,25 @@ class Endpoint:
     all: tuple[str, ...]
     home: Home | None = None
     zookeeper: tuple[str, ...] = ()
-    """Every ZooKeeper server; none where the cluster has none of its own."""
+    """Every ZooKeeper server; empty if the cluster has none of its own."""
     defects: tuple[str, ...] = ()
-    """What ``--defect`` switched on. Some defects are a client library's: a workload's client hands these names to the
-    library's constructors, and the library knows its own."""
+    """The defects that ``--defect`` switched on. A workload's client passes them to its client library, which acts on
+    those that it knows.
+    """
     roles: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """The servers by role: ``roles["sentinel"]``, each ``host:port``."""
+    """The servers by role, each ``host:port``: ``roles["sentinel"]``."""
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Habits of clients that a mix has chosen, by names that mix and client agree on: plain data."""
+    """Client options that a workload mix has chosen: plain data under names that the mix and the client agree on."""
 
 
 class Client(Protocol):
-    """One logical process's connection. Opened again, under a new process id, after an operation that ended ``info``.
+    """The connection of one logical process. After an ``info`` outcome it is opened again under a new process id.
 
-    ``invoke`` never raises for what the system does: it returns the outcome. An exception that escapes is recorded as
-    ``info`` and makes the run's verdict unknown, with its traceback.
+    ``invoke`` returns the outcome and never raises for what the system does. An exception that escapes is recorded as
+    ``info``, and its traceback makes the run's verdict unknown.
 
-    A client that has an attribute ``keeps``, and it is true, is not opened again: with its connections and all that it
-    knows it is the next process, too. (Where clients live on nodes of their own, only if it was the client that said
-    that the outcome is unknown.)
+    A client with a true attribute ``keeps`` is not opened again: it goes on as the next process, with its connections
+    and its state. On client nodes this holds only if the client itself reported that the outcome is unknown.
     """
 
     async def open(self, endpoint: Endpoint, runtime: Any) -> None: ...
@@ -57,19 +57,19 @@ class Client(Protocol):
 
     @staticmethod
     def effects(completed: Completed) -> Sequence[Effect]:
-        """Pure: the ``effects`` rows of one completed operation, in their order inside it.
+        """Returns the ``effects`` rows of one completed operation, in their order inside it. Must be pure.
 
-        A client whose operations a model alone judges (``linearizable``) need not have it.
+        A client whose operations only a model judges (``linearizable``) may omit this method.
         """
         return ()
 
 
 def effects_of(client: Any) -> Callable[[Completed], Sequence[Effect]]:
-    """The ``effects`` of a client, or of a class of clients; none where it says nothing of them."""
+    """Returns the ``effects`` function of a client or a client class, or :func:`no_effects` if it has none."""
     own: Callable[[Completed], Sequence[Effect]] | None = getattr(client, "effects", None)
     return no_effects if own is None else own
 
 
 def no_effects(completed: Completed) -> Sequence[Effect]:
-    """Of a client that is not open yet, and of one that says nothing of them."""
+    """Returns no effects: the default for clients without ``effects``, and for clients that are not open yet."""
     return ()

@@ -1,4 +1,4 @@
-"""What a client gives is recorded, or it is reported that it cannot be: user code may give anything."""
+"""Records what a client returns, or reports why it cannot be recorded: user code may return anything."""
 
 import typing
 from array import array
@@ -24,13 +24,15 @@ _OUTCOMES: Final = frozenset(Outcome)
 
 
 class Recorder(Protocol):
-    """Where completed operations go: :class:`assay.harness.core.history.HistoryWriter`, or a list in a test."""
+    """Receives completed operations: :class:`assay.harness.core.history.HistoryWriter`, or a list in a test."""
 
     def completed(self, completed: Completed, effects: Sequence[Effect]) -> None: ...
 
 
 class Recording:
-    """Hands over each operation with its effects; what is wrong with them is an unexpected exception of the client."""
+    """Validates each operation with its effects and records it. An invalid value is reported as an exception of the
+    client.
+    """
 
     def __init__(self, recorder: Recorder, report: RunReport) -> None:
         self._recorder = recorder
@@ -38,17 +40,20 @@ class Recording:
         self._seen: set[object] = set()
 
     def effects(self, completed: Completed, derive: Callable[[Completed], Sequence[Effect]]) -> Sequence[Effect]:
-        """Of an operation that has not ended; none where they cannot be had, which is reported once it ends."""
+        """Returns the effects of an unfinished operation; none if they are invalid, which is reported when it ends."""
         try:
             return self._checked(derive(completed))
         except Exception:  # noqa: BLE001 - user code
             return ()
 
     def record(self, completed: Completed, derive: Callable[[Completed], Sequence[Effect]]) -> None:
-        """``derive``: the client's ``effects``. Raises ``HistoryError`` for an argument that has no JSON form."""
+        """Records an operation; ``derive`` is the client's ``effects``.
+
+        Raises ``HistoryError`` for an argument that has no JSON form.
+        """
         try:
             effects = self._checked(derive(completed))
-        except Exception as error:  # noqa: BLE001 - user code; reported with its traceback; no verdict but unknown is left
+        except Exception as error:  # noqa: BLE001 - user code; the traceback is reported, and the verdict is unknown
             self._unexpected(completed, error)
             effects = (Effect(UNRECORDED, str(completed.operation.key or "")),)
         if completed.completion.error is not None:
@@ -63,7 +68,9 @@ class Recording:
             self._recorder.completed(msgspec.structs.replace(completed, completion=bare), effects)
 
     def _with_text(self, completed: Completed) -> Completed:
-        """With an error that its column takes: it is found out to be none only when many rows are converted at once."""
+        """Returns the operation with an error that fits its text column. Otherwise a whole batch would fail to convert
+        later.
+        """
         error: Any = completed.completion.error
         if not isinstance(error, str):
             wrong = TypeError(f"the error of a completion is {error!r}: it takes text")
@@ -78,11 +85,10 @@ class Recording:
         self._report.unexpected(completed.index, completed.process, completed.operation.f, error)
 
     def _checked(self, effects: Any) -> Sequence[Effect]:
-        """Looks at every effect's class and numbers, and at all columns of the first one of each kind.
+        """Checks the class and the numbers of every effect, and all columns of the first effect of each kind.
 
-        Looking at all columns would cost as much as recording them, and a wrong type in one effect is in all of its
-        kind. A number that is too large comes with a single value, and would be found out only when thousands of rows
-        are converted at once. Raises ``TypeError`` or ``ValueError``.
+        Checking the columns of all effects would cost as much as recording them, and a wrong type is in all effects of
+        a kind. A number beyond 64 bits comes with a single value. Raises ``TypeError`` or ``ValueError``.
         """
         if not isinstance(effects, Sequence) or isinstance(effects, str):
             raise TypeError(f"effects returned {effects!r}, not a list of Effect")
@@ -119,7 +125,7 @@ def _is_beyond_64_bits(number: Any) -> bool:
 
 
 def _columns() -> dict[str, tuple[type, str]]:
-    """Of those columns that take one plain type: that, and what to call it."""
+    """Returns the type and its name in messages for each column that takes one plain type."""
     hints = typing.get_type_hints(Effect)
     plain = {name: next(iter(typing.get_args(hint) or (hint,))) for name, hint in hints.items()}
     return {name: _TYPES[kind] for name, kind in plain.items() if kind in _TYPES}

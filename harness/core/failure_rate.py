@@ -1,4 +1,4 @@
-"""How often something fails, as far as some repetitions can say."""
+"""Failure probability of a test, estimated from repetitions."""
 
 import math
 from dataclasses import dataclass
@@ -7,12 +7,12 @@ from typing import Final
 CERTAINTY: Final = 0.05
 MOST_REPETITIONS: Final = 20
 CONFIDENCE: Final = 1.959964
-"""Standard deviations of 95 %."""
+"""Standard deviations of a 95 % interval."""
 
 
 @dataclass(frozen=True)
 class Rate:
-    """How often it failed."""
+    """Failures among a number of runs."""
 
     failed: int
     of: int
@@ -22,7 +22,7 @@ class Rate:
         return self.failed / self.of if self.of else 0.0
 
     def interval(self) -> tuple[float, float]:
-        """Of 95 % (Wilson 1927)."""
+        """Returns the 95 % confidence interval (Wilson 1927)."""
         if not self.of:
             return 0.0, 1.0
         n, p, z = self.of, self.probability, CONFIDENCE
@@ -31,7 +31,7 @@ class Rate:
         return max(0.0, (middle - width) / scale), min(1.0, (middle + width) / scale)
 
     def repetitions(self) -> int:
-        """How many are needed for one of them to fail 95 times of 100."""
+        """Returns how many repetitions are needed to see at least one failure with a probability of 95 %."""
         if self.probability >= 1:
             return 1
         if self.probability <= 0:

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, and files that can be read to their end."""
+"""Atomic writes, and reads that reject files whose end may never come."""
 
 import errno
 import os
@@ -19,7 +19,7 @@ SPECIAL: Final = {
 
 
 class SpecialFileError(OSError):
-    """A FIFO, a socket or a device is in the place of a file: reading it may never end."""
+    """A FIFO, a socket or a device was found instead of a file: reading it may never end."""
 
     def __init__(self, path: Path, kind: str) -> None:
         said = f"this is {kind}, and reading it may never end: put a regular file there"
@@ -38,13 +38,13 @@ class OutsideLinkError(SpecialFileError):
 
 
 def read_file(path: Path) -> bytes:
-    """Reads a file that a user names. Raises ``OSError``; :class:`SpecialFileError` for what is no regular file."""
+    """Reads a file that a user names. Raises ``OSError``, and :class:`SpecialFileError` unless it is a regular file."""
     require_regular(path)
     return path.read_bytes()
 
 
 def read_json(path: Path, kind: type[T]) -> T:
-    """Reads a JSON file, as :func:`read_file` does. Raises ``msgspec.DecodeError`` unless it is JSON of this kind."""
+    """Reads a JSON file like :func:`read_file`. Raises ``msgspec.DecodeError`` unless it is JSON of this type."""
     return decode_json(read_file(path), kind)
 
 
@@ -64,10 +64,10 @@ def require_regular(path: Path) -> None:
 
 
 def require_regular_below(folder: Path) -> None:
-    """Raises :class:`SpecialFileError` for the first FIFO, socket or device in a folder, or in one below it.
+    """Raises :class:`SpecialFileError` for the first FIFO, socket or device in a folder or any folder below it.
 
-    Raises :class:`OutsideLinkError` for a link to a folder elsewhere, whose files a reader would find, too. A link to a
-    folder inside shows nothing that is not looked at anyway.
+    Raises :class:`OutsideLinkError` for a link to a folder elsewhere, because a reader would follow it. A link to a
+    folder inside leads to nothing that is not checked anyway.
     """
     whole = folder.resolve()
     for place, folders, names in os.walk(folder):
@@ -77,16 +77,16 @@ def require_regular_below(folder: Path) -> None:
                 raise OutsideLinkError(path, folder)
         for name in names:
             path = Path(place) / name
-            if path.exists():  # a link may lead nowhere, and a file may be gone by now
+            if path.exists():  # a link may be broken, and a file may have been deleted meanwhile
                 require_regular(path)
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Replaces the file in one step. Raises ``OSError``, and then the file is as it was."""
+    """Replaces the file in one step. If it raises ``OSError``, the old file is unchanged."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         temporary.write_bytes(data)
     except OSError:
-        temporary.unlink(missing_ok=True)  # half a file takes room on a disk that may be full
+        temporary.unlink(missing_ok=True)  # a partial file takes space on a disk that may be full
         raise
     os.replace(temporary, path)

@@ -1,14 +1,17 @@
-"""Runs generators against clients and records what happens.
+"""Interpreter: runs generators against clients and records what happens.
 
-One scheduler, and one task per worker. Each turn of the scheduler first takes all completions there are and then hands
-out operations as long as the generator has any and a worker is free, so that an operation that had ended before
-another began is never recorded as concurrent with it. Time stands still within a turn but for the stamps, which differ.
+It has one scheduler, and one task per worker. Each turn of the scheduler takes two steps:
 
-A worker keeps its name (``w3``, or ``w3@client1`` where its clients live on a node) and its endpoint (*i* mod *n*);
-the process that it is changes whenever an operation ends ``info``, for that process might still be at it: the next one,
-with id + number of workers, has a client of its own.
+1. It takes all completions. An operation that ended earlier is thus never recorded as concurrent with a later one.
+2. It hands out operations as long as the generator has one and a worker is free.
 
-After Jepsen's interpreter (jepsen.generator.interpreter), which runs threads where this runs coroutines.
+Time does not advance within a turn, but every stamp differs.
+
+A worker keeps its name (``w3``, or ``w3@client1`` on a client node) and its endpoint (*i* mod *n*). After an ``info``
+outcome its process may still be executing the operation. A new process then takes over, with id + number of workers and
+its own client.
+
+The design follows Jepsen's (jepsen.generator.interpreter), with coroutines instead of threads.
 """
 
 from __future__ import annotations
@@ -32,9 +35,9 @@ from assay.harness.core.worker import TIMEOUT, Surroundings, Worker
 
 
 class Alarm:
-    """How a scheduler sleeps: until another task wakes it, or until a time.
+    """Sleep of a scheduler: until another task wakes it, or until a time.
 
-    Wake-ups while it is awake are not kept: it looks at everything before it sleeps again.
+    A wake-up while it is awake has no effect, because the scheduler checks everything before it sleeps again.
     """
 
     __slots__ = ("_at", "_loop", "_sleeping", "_stamps", "_timer")
@@ -56,7 +59,7 @@ class Alarm:
             sleeping.set_result(None)
 
     def at(self, stamp: int) -> None:
-        """Wakes at ``stamp`` at the latest. An earlier timer stays instead, for it costs but one idle turn."""
+        """Wakes at ``stamp`` at the latest. An earlier timer is kept, because it costs only one idle turn."""
         if self._timer is not None:
             if self._at <= stamp:
                 return
@@ -65,7 +68,7 @@ class Alarm:
         self._timer = self._loop.call_at(self._stamps.loop_time(stamp), self._ring)
 
     def clear(self) -> None:
-        """Forgets the timer."""
+        """Cancels the timer."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -77,26 +80,26 @@ class Alarm:
 
 INTERRUPTED = Completion(Outcome.INFO, error="interrupted")
 CANCEL_GRACE = 1.0
-"""Seconds that an operation past its time limit has to let itself be cancelled before it is left behind."""
+"""Seconds that an expired operation has to react to its cancellation before it is abandoned."""
 CANCEL_GRACE_NS = int(CANCEL_GRACE * NANOSECONDS)
 
 
 class GeneratorError(Exception):
-    """A generator broke its law; the message says how."""
+    """A generator violated the protocol; the message says how."""
 
 
 class Interpreter:
-    """Workers with their clients, for as many generators as one after the other are run on them.
+    """Workers with their clients, which run one generator after another.
 
-    A trial enters it, runs the workload under faults, heals, and runs the sentinel and the drain, by the same
-    processes::
+    A trial enters the interpreter, runs the workload under faults, heals, and runs the sentinel and the drain by the
+    same processes::
 
         async with Interpreter(endpoints=..., client=LogClient, recorder=history, concurrency=10) as interpreter:
             await interpreter.run(time_limit(60, main), stop=interrupted)
             ...
             await interpreter.run(drain)
 
-    Leaving it records what is still under way as ``info`` and closes the clients; the recorder stays open.
+    Leaving it records operations in progress as ``info`` and closes the clients. The recorder stays open.
     """
 
     def __init__(
@@ -113,10 +116,11 @@ class Interpreter:
         on_completion: Sequence[Callable[[Completed], None]] = (),
         rests: bool = False,
     ) -> None:
-        """``client`` makes an unopened :class:`Client` (its class will do); ``operation_timeout`` is in seconds, also
-        for opening and closing. ``rests``: workers whose operations fail at once, again and again, wait in between.
+        """Creates the interpreter; needs a running loop. Raises ``ValueError`` without an endpoint or a worker.
 
-        Raises ``ValueError`` when there is no endpoint or no worker. Needs a running loop.
+        - ``client``: makes an unopened :class:`Client`; a class will do.
+        - ``operation_timeout``: seconds, also for opening and closing.
+        - ``rests``: whether workers back off if their operations fail at once repeatedly.
         """
         if not endpoints or concurrency < 1:
             raise ValueError(f"a run takes endpoints and workers: {len(endpoints)} endpoints, {concurrency} workers")
@@ -144,11 +148,11 @@ class Interpreter:
         self._listening = False
         self._generator: Generator = as_generator(None)
         self._names_no_time = False
-        """The generator's last answer was to ask again when something happens."""
+        """The generator's last answer was pending without a time."""
 
     @property
     def operations(self) -> int:
-        """How many operations have been invoked."""
+        """The number of operations invoked so far."""
         return self._index
 
     @property
@@ -158,7 +162,7 @@ class Interpreter:
 
     @property
     def waits_for(self) -> list[str]:
-        """The nodes whose clients alone can take the generator on, once they are open; none while it goes on."""
+        """The nodes whose clients must open before the generator can go on; empty while it can go on."""
         roster = self._roster
         if roster.busy or (roster.free and not self._names_no_time):
             return []
@@ -166,18 +170,18 @@ class Interpreter:
         return sorted({worker.endpoint.node for worker in closed})
 
     def under_way(self) -> Iterator[tuple[Completed, Sequence[Effect]]]:
-        """The operations that have not ended, each as if it had just been given up, with its effects."""
+        """Yields the unfinished operations, each as if it had just been given up, with its effects."""
         for number in bits(self._roster.busy):
             worker = self._workers[number]
             completed = self._completed(worker, INTERRUPTED)
             yield completed, self._recording.effects(completed, worker.effects)
 
     def reseed(self, seed: int) -> None:
-        """From now on the generators' chance is drawn from ``seed``."""
+        """Restarts the random numbers of the generators from ``seed``."""
         self._roster.reseed(seed)
 
     async def __aenter__(self) -> Interpreter:
-        """Begins to open the clients, all at once; a worker is free when its client is open."""
+        """Starts to open all clients at once. A worker is free when its client is open."""
         self._workers = [self._hire(number, number) for number in range(self._concurrency)]
         return self
 
@@ -191,9 +195,9 @@ class Interpreter:
     ) -> RunReport:
         """Runs ``generator`` until it is exhausted and all its operations have ended.
 
-        Once ``until`` or ``stop`` is set nothing more is invoked and what is under way has until its time limit;
-        ``stop`` is an interruption, which the report keeps in mind. Returns the report of this interpreter's runs so
-        far. Raises what a generator, a recorder or a hook raises.
+        Once ``until`` or ``stop`` is set, nothing more is invoked, and operations in progress may run up to their time
+        limit. ``stop`` is an interruption, which the report records. Returns the report over all runs of this
+        interpreter. Raises the exceptions of generators, recorders and hooks.
         """
         if self._closing or not self._workers:
             raise RuntimeError("enter the interpreter first: async with Interpreter(...) as interpreter")
@@ -209,7 +213,7 @@ class Interpreter:
         return self.report
 
     async def close(self) -> None:
-        """Records operations under way as ``info``, ends the workers, closes the clients. Idempotent."""
+        """Records operations in progress as ``info``, ends the workers and closes the clients. Idempotent."""
         if self._closing:
             return
         self._closing = True
@@ -228,7 +232,7 @@ class Interpreter:
                 await self._end(everyone)
 
     async def _end(self, everyone: Sequence[Worker]) -> None:
-        """Waits for cancelled tasks, then closes the clients; none of that takes longer than its time limit."""
+        """Waits for cancelled tasks, then closes the clients. Each step has a time limit."""
         await asyncio.wait([worker.task for worker in everyone], timeout=CANCEL_GRACE)
         for worker in everyone:
             if not worker.task.done():
@@ -260,7 +264,7 @@ class Interpreter:
             await self._alarm.sleep()
 
     def _hand_out(self) -> bool:
-        """Invokes all that the generator has for now. True when it is exhausted."""
+        """Invokes all operations that the generator has now. Returns True if it is exhausted."""
         generator = self._generator
         while True:
             now = self.stamps.now()
@@ -273,7 +277,9 @@ class Interpreter:
                 if answer.until is not None:
                     self._alarm.at(answer.until)
                 elif self._roster.free == self._roster.everyone:
-                    raise GeneratorError(f"it waits for ever: nothing is under way and it names no time: {generator}")
+                    raise GeneratorError(
+                        f"generator waits for ever: no operation is running and it names no time: {generator}"
+                    )
                 return False
             self._invoke(answer, now)
             if self._listening:
@@ -289,12 +295,12 @@ class Interpreter:
         worker.assign(answer.operation, self._index, now, answer.scheduled)
         self._index += 1
         due = now + self._timeout
-        if self._expiry_at is None or due < self._expiry_at:  # an expired operation's grace may last longer
+        if self._expiry_at is None or due < self._expiry_at:  # the grace of an expired operation may end later
             self._expiry_at = due
         self.report.invoked[worker.endpoint.node] += 1
 
     def _take_all(self) -> None:
-        """All completions, then all workers that have become free again."""
+        """Takes all completions, then all workers that have become free again."""
         ended, opened = self._ended, self._opened
         while ended:
             worker = ended.popleft()
@@ -318,7 +324,7 @@ class Interpreter:
         )
 
     def _take(self, worker: Worker, completion: Completion) -> None:
-        """Records how an operation ended; the worker is free again unless the outcome is ``info``."""
+        """Records how an operation ended. Unless the outcome is ``info``, the worker is free again."""
         number = worker.number
         process = self._roster.processes[number]
         completed = self._completed(worker, completion)
@@ -335,10 +341,10 @@ class Interpreter:
             self._generator = self._generator.update(self._roster.context(self.stamps.now()), event)
 
     def _expire(self, now: int) -> None:
-        """Ends operations past their time limit and sees to it that the next one to reach it is not forgotten.
+        """Ends operations past their time limit, and sets the alarm for the next one.
 
-        The limit is the same for all, so that a look at every worker each time the oldest operation reaches it is all
-        that it takes: nothing is kept per operation. ``_expiry_at`` is a lower bound, None when nothing is under way.
+        All operations have the same limit. It is enough to check every worker when the oldest operation expires,
+        without a timer per operation. ``_expiry_at`` is a lower bound, or None if no operation is in progress.
         """
         assert self._expiry_at is not None
         if now >= self._expiry_at:
@@ -351,7 +357,7 @@ class Interpreter:
             self._alarm.at(self._expiry_at)
 
     def _expire_one(self, worker: Worker, now: int) -> int | None:
-        """When to look at a busy worker again; None when its operation has now been given up."""
+        """Returns when to check a busy worker again; None if its operation has now been given up."""
         if worker.expired_at is None:
             due = worker.call + self._timeout
             if now < due:
@@ -365,7 +371,7 @@ class Interpreter:
         return None
 
     def _leave_behind(self, worker: Worker) -> None:
-        """The operation does not heed its cancellation: its worker gets another task, and another client."""
+        """Abandons an operation that ignores its cancellation: its worker gets a new task and a new client."""
         worker.abandoned = True
         self._left_behind.append(worker)
         self.report.stuck += 1

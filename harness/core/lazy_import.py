@@ -1,7 +1,7 @@
-"""Modules that are loaded when they are first used.
+"""Modules that are loaded on first use.
 
-The process that plays the runs of a search forks: it must have one thread, and little memory of its own. NumPy, Arrow
-and DuckDB start threads, and are for judging alone.
+The process that plays the runs of a search forks, so it must have one thread and little memory. NumPy, Arrow and DuckDB
+start threads, and only judging needs them.
 """
 
 from importlib import import_module
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Late:
-    """Stands for a module; ``Late("numpy").array`` imports it."""
+    """Placeholder for a module: ``Late("numpy").array`` imports it."""
 
     def __init__(self, name: str) -> None:
         self.__name = name

@@ -1,8 +1,8 @@
-"""Through which node a client reaches the system: known where it asked its endpoint for one address and no other.
+"""Detects the node through which a client reaches the system: known if it read only its own address of the endpoint.
 
-A client that asks for the addresses of other servers may be connected to any of them, and its effects have to say which
-``node`` answered. One whose driver finds other servers by itself may have left the one that it was given: this is where
-it was sent, and what a reader of a finding looks at first.
+A client that reads the addresses of other servers may be connected to any of them. Its effects must then say which
+``node`` answered. A driver that discovers servers by itself may also have moved on from the given node. The given node
+is still the first clue for the reader of a finding.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any, Final
 from assay.harness.core.client import Endpoint
 
 OTHERS: Final = frozenset(("all", "zookeeper", "roles"))
-"""Of an endpoint: where other servers are."""
+"""Fields of an endpoint with the addresses of other servers."""
 
 
 class Observed(Endpoint):
-    """An endpoint as clients get it, of one worker for a whole run. ``others``: one has asked for other addresses."""
+    """The endpoint that all clients of one worker get. ``others``: a client has read other addresses."""
 
     others: bool = False
 
@@ -27,7 +27,7 @@ class Observed(Endpoint):
 
     @property
     def plain(self) -> Endpoint:
-        """The same, to be sent to where it is observed again."""
+        """Returns a plain copy, to be sent to a process that observes it again."""
         return Endpoint(**{one.name: object.__getattribute__(self, one.name) for one in fields(Endpoint)})
 
     def ask_for_others(self) -> None:
@@ -45,4 +45,4 @@ class Observed(Endpoint):
         mine = self.plain
         return bool(mine == (other.plain if isinstance(other, Observed) else other))
 
-    __hash__ = None  # type: ignore[assignment]  # as an endpoint, which has mappings
+    __hash__ = None  # type: ignore[assignment]  # like Endpoint, which has mappings

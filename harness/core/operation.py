@@ -1,8 +1,12 @@
-"""What a client is asked to do, and what became of it.
+"""Operations and their outcomes.
 
-An operation completes ``ok`` (it happened, with this result), ``fail`` (it certainly did not happen, in any of the
-client's own retries either) or ``info`` (indeterminate: it timed out, the connection broke after sending, ...). When in
-doubt a client says ``info``; a false ``fail`` makes false alarms.
+An operation completes as one of
+
+- ``ok``: it happened, with this result.
+- ``fail``: it certainly did not happen, not even in one of the client's own retries.
+- ``info``: indeterminate, for example after a timeout, or if the connection broke after sending.
+
+In doubt a client must return ``info``, because a false ``fail`` causes false alarms.
 """
 
 import enum
@@ -26,7 +30,7 @@ class Phase(enum.StrEnum):
 
 
 class Operation(msgspec.Struct, frozen=True, gc=False):
-    """As a generator makes it: ``f`` is the verb, ``key`` the object it is about, ``argument`` plain data."""
+    """An operation as a generator makes it: ``f`` is the verb, ``key`` the object, ``argument`` plain data."""
 
     f: str
     key: str | None = None
@@ -35,7 +39,7 @@ class Operation(msgspec.Struct, frozen=True, gc=False):
 
 
 class Completion(msgspec.Struct, frozen=True, gc=False):
-    """What a client answers; ``error`` is a short stable name (``timeout``), any detail after a colon."""
+    """A client's answer. ``error`` is a short stable name (``timeout``), with details after a colon."""
 
     outcome: Outcome
     result: Any = None
@@ -43,9 +47,9 @@ class Completion(msgspec.Struct, frozen=True, gc=False):
 
 
 class Completed(msgspec.Struct, frozen=True, gc=False):
-    """An operation with all that the history has of it. Times: nanoseconds since the run began, strictly increasing.
+    """An operation as the history records it. Times are nanoseconds since the run began, strictly increasing.
 
-    ``ret`` is None for ``info``: any time from ``call`` on, or never.
+    ``ret`` is None for ``info``: it may take effect any time from ``call`` on, or never.
     """
 
     index: int
@@ -56,14 +60,14 @@ class Completed(msgspec.Struct, frozen=True, gc=False):
     call: int
     ret: int | None
     scheduled: int | None = None
-    """When an open loop meant it to be called; None in a closed loop."""
+    """When an open loop scheduled the call; None in a closed loop."""
 
 
 class Effect(msgspec.Struct, frozen=True, gc=False):
-    """One elementary effect of an operation, as the client's pure ``effects`` function derives it.
+    """An elementary effect of an operation, derived by the client's pure ``effects`` function.
 
-    Columns as in ``assay.harness.core.history.EFFECTS``; what is not given is taken from the operation (process, call,
-    ret, phase, and outcome and error unless set here).
+    ``assay.harness.core.history.EFFECTS`` describes the columns. ``process``, ``call``, ``ret`` and ``phase`` come from
+    the operation; so do ``outcome`` and ``error`` unless they are set here.
     """
 
     kind: str

@@ -1,19 +1,19 @@
-"""Text of unknown origin on one line of a terminal: nothing in it that moves the cursor, changes colours or hides."""
+"""Makes text of unknown origin safe on one line of a terminal: no cursor movement, colours or hidden text."""
 
 
 def printable(text: str) -> str:
-    """``text`` with every character that is not printable, line ends among them, as its escape (``\\x1b``)."""
+    """Escapes every character that is not printable, including line ends (``\\x1b``)."""
     if text.isprintable():
         return text
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 
 def encodable(text: str) -> str:
-    """``text`` with every half of a character, which no file takes, as its escape (``\\udc80``)."""
+    """Escapes lone surrogates, which cannot be encoded as UTF-8 (``\\udc80``)."""
     return text.encode(errors="backslashreplace").decode()
 
 
 def plainly(error: Exception) -> str:
-    """A reader's words for a damaged file, in one line and without the file's bytes that they may quote."""
+    """Returns the message of a parser on one line, without bytes of the damaged file that it may quote."""
     text = "".join(letter if letter.isprintable() else " " for letter in str(error).partition("\n")[0])
     return " ".join(text.split())

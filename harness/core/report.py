@@ -1,4 +1,4 @@
-"""What a run reports in addition to its history: counts, and all that went wrong in the harness and its clients."""
+"""Report of a run in addition to its history: counts, and errors in the harness and its clients."""
 
 import sys
 import traceback
@@ -14,62 +14,62 @@ KEPT_EXCEPTIONS = 20
 
 @dataclass(frozen=True)
 class UnexpectedException:
-    """An exception that escaped from a client. The verdict cannot be pass: who knows what the client did."""
+    """An exception that escaped from a client. The client's effects are unknown then, so the verdict cannot be pass."""
 
     index: int
-    """The operation."""
+    """Index of the operation."""
     process: int
     f: str
     summary: str
-    """In one line, with the place: ``KeyError: 'k' at test_bank.py:17``."""
+    """The error on one line with its location: ``KeyError: 'k' at test_bank.py:17``."""
     traceback: str
 
 
 @dataclass
 class RunReport:
-    """Filled in while an interpreter runs; may be read at any time."""
+    """The report of an interpreter, filled in while it runs. It may be read at any time."""
 
     ok: int = 0
     fail: int = 0
     info: int = 0
     invoked: dict[str, int] = field(default_factory=dict)
-    """Operations per node that clients belong to."""
+    """Operations by the node of their client's endpoint."""
     failed_opens: dict[str, int] = field(default_factory=dict)
-    """Connections that could not be opened, per node; each was tried again."""
+    """Failed attempts to open a client, by node; each was retried."""
     opened: set[str] = field(default_factory=set)
-    """Nodes at which a client could be opened at least once."""
+    """Nodes at which a client was opened at least once."""
     closes: int = 0
-    """Clients that were closed, or were to be."""
+    """Attempts to close a client."""
     failed_closes: int = 0
-    """Clients whose ``close`` raised or took too long; of no consequence for the history."""
+    """Clients whose ``close`` raised or timed out. The history is not affected."""
     open_errors: dict[str, str] = field(default_factory=dict)
-    """Per node, what the last open that failed said, and where in the client's code."""
+    """By node, the last error of a failed open, with its location in the client's code."""
     close_errors: dict[str, str] = field(default_factory=dict)
-    """The same of closes; for the record."""
+    """By node, the last error of a failed close."""
     exceptions: list[UnexpectedException] = field(default_factory=list)
-    """The first 20."""
+    """The first 20 exceptions."""
     exceptions_total: int = 0
     endpoints: dict[str, Observed] = field(default_factory=dict)
-    """By worker, what its clients are given."""
+    """By worker, the endpoint that its clients get."""
     stuck: int = 0
-    """Operations past their time limit that did not let themselves be cancelled, and were left behind."""
+    """Operations past their time limit that ignored their cancellation and were abandoned."""
     deaf_clients: dict[str, dict[str, int]] = field(default_factory=dict)
-    """Clients that did not let themselves be cancelled when the run was over, by method and node."""
+    """Clients that ignored their cancellation at the end of the run, by method and node."""
     stopped: bool = False
-    """A run was ended by its stop event."""
+    """Whether a run was ended by its stop event."""
     deserted: float | None = None
-    """A run was ended because it had waited for clients to be open for so many seconds."""
+    """If a run was ended because clients could not be opened: the seconds that it had waited."""
     deserted_by: list[str] = field(default_factory=list)
-    """Of these nodes."""
+    """The nodes of these clients."""
     unanswered: float | None = None
-    """A run was ended because for so many seconds no operation had been answered."""
+    """If a run was ended because no operation was answered: the seconds that it had waited."""
 
     endless: tuple[float, str] | None = None
-    """A run was ended because for so many seconds this generator had read nothing new."""
+    """If a run was ended because a generator read nothing new: the seconds, and the generator."""
 
     @property
     def through(self) -> dict[str, str]:
-        """By worker, the node through which its clients reach the system, where they asked for no other address."""
+        """By worker, the node through which its clients reach the system, if they read no other address."""
         return {worker: one.node for worker, one in self.endpoints.items() if not one.others}
 
     @property
@@ -78,9 +78,9 @@ class RunReport:
 
     @property
     def unknown(self) -> list[str]:
-        """Why no verdict on this run can be pass; empty when nothing speaks against it.
+        """The reasons why the verdict on this run cannot be pass; empty if there are none.
 
-        The first line of each says what it is; a traceback may follow.
+        The first line of each names the reason; a traceback may follow.
         """
         reasons = []
         never = sorted(self.failed_opens.keys() - self.opened)
@@ -119,7 +119,7 @@ class RunReport:
 
     @property
     def remarks(self) -> list[str]:
-        """What an author of a client wants to know of, though the history is none the worse for it."""
+        """Hints for the author of a client about mistakes that do not affect the history."""
         said = []
         if self.stuck:
             said.append(
@@ -151,7 +151,7 @@ class RunReport:
         self.open_errors[node] = placed(error)
 
     def deaf(self, method: str, node: str) -> None:
-        """A client of this node does not let this method of its be cancelled."""
+        """Counts a client of ``node`` whose ``method`` ignores cancellation."""
         of_nodes = self.deaf_clients.setdefault(method, {})
         of_nodes[node] = of_nodes.get(node, 0) + 1
 
@@ -167,17 +167,17 @@ class RunReport:
 
 
 def describe(error: BaseException) -> str:
-    """``ValueError: text`` in one line, at most 200 characters of text."""
+    """Returns ``ValueError: text`` on one line, with at most 200 characters of text."""
     return encodable(f"{type(error).__name__}: {' '.join(str(error).split())[:200]}")
 
 
 def placed(error: BaseException) -> str:
-    """As :func:`describe`, and the file and line of the caller's own code that it came from, if it came from any."""
+    """Returns :func:`describe` with the file and line in the user's code, if the exception passed through it."""
     return describe(error) + place(error)
 
 
 def place(error: BaseException | None) -> str:
-    """`` at test_bank.py:17``, the last line of the caller's own code that an exception came through; else empty."""
+    """Returns `` at test_bank.py:17``, the last line of the user's code that an exception passed through; or empty."""
     own = [
         f" at {Path(frame.f_code.co_filename).name}:{line}"
         for frame, line in traceback.walk_tb(None if error is None else error.__traceback__)
@@ -187,7 +187,7 @@ def place(error: BaseException | None) -> str:
 
 
 def _foreign(module: str, file: str) -> bool:
-    """Code that no reader of an error has to mend: this harness, Python's own, an installed package."""
+    """Returns whether code belongs to this harness, to Python or to an installed package, and not to the user."""
     return (
         module.startswith(("assay.harness.", "assay.cluster.", "assay.nemesis."))
         or module.partition(".")[0] in sys.stdlib_module_names

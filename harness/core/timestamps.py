@@ -1,8 +1,8 @@
-"""The times in a history: integer nanoseconds since the run began, strictly increasing.
+"""The clock of a history: integer nanoseconds since the run began, strictly increasing.
 
-Two equal stamps would hide which of two events came first, and with it a violation, so that every reading is at least
-one nanosecond above the last one. The running loop's clock is the only source: in the simulation that is virtual time,
-where many things happen at one instant.
+Two equal stamps would hide which event came first, and with it a violation. Therefore every reading is at least one
+nanosecond above the last. The only source is the running loop's clock. In the simulation this is virtual time, in which
+many events happen at one instant.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ class Origin(msgspec.Struct, frozen=True):
 
 
 class Stamps:
-    """The clock of one run. Everything that goes into one history takes its times from one instance."""
+    """The clock of one run. All times of one history come from one instance."""
 
     __slots__ = ("_last", "_origin", "_time")
 
@@ -31,7 +31,7 @@ class Stamps:
         self._last = -1
 
     def now(self) -> int:
-        """Nanoseconds since the run began; greater than every earlier answer."""
+        """Returns the nanoseconds since the run began; greater than every earlier answer."""
         now = int((self._time() - self._origin) * NANOSECONDS)
         if now <= self._last:
             now = self._last + 1
@@ -39,9 +39,9 @@ class Stamps:
         return now
 
     def at(self, loop_time: float) -> int:
-        """Nanoseconds since the run began at a moment of the loop's clock, in seconds. No stamp of its own."""
+        """Converts a time of the loop's clock, in seconds, to nanoseconds since the run began. Not a unique stamp."""
         return int((loop_time - self._origin) * NANOSECONDS)
 
     def loop_time(self, stamp: int) -> float:
-        """The loop's time, in seconds, at which ``stamp`` is or was due: what ``loop.call_at`` takes."""
+        """Converts ``stamp`` to the loop's clock, in seconds, for ``loop.call_at``."""
         return self._origin + stamp / NANOSECONDS

@@ -1,15 +1,15 @@
-"""Transactions of micro-operations, as Elle and Jepsen write them, and the effects that the checks read of them.
+"""Transactions of micro-operations in the notation of Elle and Jepsen, and their effects.
 
-An operation has f ``txn``; its argument is a list of micro-operations, ``["append", key, value]``,
-``["w", key, value]`` and ``["r", key, null]``, and its result the same list with the reads filled in: a list where the
-key is one, else the value, null for what was never written. In ``effects`` each key is text, and
+An operation has f ``txn``. Its argument is a list of micro-operations: ``["append", key, value]``, ``["w", key,
+value]`` and ``["r", key, null]``. Its result is this list with the reads filled in: a list for a list key, else the
+value, or null if the key was never written. In ``effects`` each key is text:
 
-- ``txn-append`` and ``txn-write`` have the ``value``;
-- ``txn-read`` of a register has the ``value``, and no ``list_index``;
-- ``txn-read`` of a list is one row for each element, with its ``list_index`` from 0 and consecutive ``sub``; an empty
-  list, as a register without a value, is one row with neither.
+- ``txn-append`` and ``txn-write`` have the ``value``.
+- ``txn-read`` of a register has the ``value``, and no ``list_index``.
+- ``txn-read`` of a list has one row per element, with its ``list_index`` from 0 and consecutive ``sub``.
+- ``txn-read`` of an empty list, or of a register without a value, is one row with neither.
 
-What a transaction read is known only if it ended ok; else only what it meant to write is recorded.
+Reads are known only if the transaction ended ok. Otherwise only its writes are recorded.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ _WRITES: Final = {"append": "txn-append", "w": "txn-write"}
 
 
 def effects(completed: Completed) -> list[Effect]:
-    """One row per micro-operation, or element read. Raises ``ValueError`` naming what is no micro-operation."""
+    """Returns one row per micro-operation or element read. Raises ``ValueError`` naming an invalid micro-operation."""
     ok = completed.completion.outcome is Outcome.OK
     micros = completed.completion.result if ok else completed.operation.argument
     if not isinstance(micros, Sequence) or isinstance(micros, str):

@@ -1,8 +1,8 @@
-"""One worker of the interpreter: a task that opens a client, invokes what it is given, and opens another when needed.
+"""Worker of the interpreter: a task that opens a client, invokes operations, and replaces the client when needed.
 
-The task lives as long as the worker and is handed operations through a future: that costs a fraction of a new task, or
-of ``asyncio.wait_for``, per operation. Time limits are the interpreter's: it cancels the task, which takes a
-cancellation of an operation marked as expired for its time limit and goes on.
+The task lives as long as the worker and receives operations through a future. This costs a fraction of a new task, or
+of ``asyncio.wait_for``, per operation. The interpreter enforces time limits by cancelling the task. If the operation is
+marked as expired, the task treats the cancellation as a timeout and goes on.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TIMEOUT = Completion(Outcome.INFO, error="timeout")
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What all workers of an interpreter share."""
+    """State that all workers of an interpreter share."""
 
     client: Callable[[], Any]
     runtime: Any
@@ -38,15 +38,15 @@ class Surroundings:
     time_limit: float
     """Seconds for one attempt to open or close a client."""
     ended: Callable[[Worker], None]
-    """An operation has ended; its completion and stamp are set."""
+    """Called when an operation has ended; its completion and stamp are set."""
     opened: Callable[[Worker], None]
-    """A client is open: the worker is free."""
+    """Called when a client is open and the worker is free."""
     rests: bool = False
-    """Whether workers whose operations fail at once wait before the next one; where no rate says how many there are."""
+    """Whether workers back off if their operations fail at once. Used if no rate limits the operations."""
 
 
 class Worker:
-    """See the module. What is set by ``assign`` stays until the next one."""
+    """A worker; see the module. Attributes set by ``assign`` stay until the next ``assign``."""
 
     __slots__ = (
         "_around", "_next", "_rest", "_stride", "abandoned", "call", "client", "completion", "doing", "effects",
@@ -54,7 +54,7 @@ class Worker:
     )  # fmt: skip
 
     def __init__(self, number: int, process: int, stride: int, endpoint: Endpoint, around: Surroundings) -> None:
-        """Starts the task. ``stride`` is added to the process's id whenever a new process takes over."""
+        """Starts the task. ``stride`` is added to the process id whenever a new process takes over."""
         self.number = number
         self.name = f"w{number}" if endpoint.home is None else f"w{number}@{endpoint.home.node}"
         self.process = process
@@ -70,7 +70,7 @@ class Worker:
         self.expired_at: int | None = None
         self.abandoned = False
         self.doing = "open"
-        """The client's method that it waits for, or waited for last."""
+        """The client's method that is being awaited, or was awaited last."""
         self._stride = stride
         self._around = around
         self._next: asyncio.Future[Operation] | None = None
@@ -78,7 +78,7 @@ class Worker:
         self.task = asyncio.get_running_loop().create_task(self._serve(), name=self.name)
 
     def assign(self, operation: Operation, index: int, call: int, scheduled: int | None) -> None:
-        """Hands over an operation; only when free."""
+        """Hands over an operation. The worker must be free."""
         self.operation = operation
         self.index = index
         self.call = call
@@ -87,12 +87,12 @@ class Worker:
         self._next.set_result(operation)
 
     def expire(self, now: int) -> None:
-        """The time limit is over: cancels the operation, which then ends ``info``."""
+        """Cancels the operation because its time limit is over; it ends as ``info``."""
         self.expired_at = now
         self.task.cancel()
 
     async def close_client(self) -> None:
-        """Closes what is open; an error is noted, for the history is none the worse for it."""
+        """Closes the open client. An error is only reported, because it does not affect the history."""
         client, self.client = self.client, None
         if client is None:
             return
@@ -119,7 +119,7 @@ class Worker:
                     completion = await client.invoke(operation)
                 except asyncio.CancelledError as error:
                     completion = self._cancelled(error)
-                except Exception as error:  # noqa: BLE001 - recorded, reported with its traceback, and the verdict unknown
+                except Exception as error:  # noqa: BLE001 - reported with its traceback; the verdict is unknown
                     completion = self._unexpected(error)
                 self.ret = stamp()
                 if self.expired_at is not None:
@@ -145,7 +145,7 @@ class Worker:
             self.process += self._stride
 
     async def _open(self) -> Client:
-        """Opens a new client, however often it takes."""
+        """Opens a new client, with retries until it succeeds."""
         wait = FIRST_RETRY
         while True:
             self.doing = "open"
@@ -158,14 +158,14 @@ class Worker:
                 return self.client
             except BlockingClientError:
                 raise
-            except Exception as error:  # noqa: BLE001 - nodes that are down fail in many ways; counted, tried again
+            except Exception as error:  # noqa: BLE001 - nodes that are down fail in many ways; counted and retried
                 self._around.report.open_failed(self.endpoint.node, error)
             await self.close_client()
             await asyncio.sleep(wait)
             wait = min(wait * 2, LAST_RETRY)
 
     async def _pause(self, seconds: float) -> None:
-        """Its operation has ended; should the time limit pass meanwhile, that changes nothing."""
+        """Waits after an ended operation. A time limit that passes meanwhile has no effect."""
         try:
             await asyncio.sleep(seconds)
         except asyncio.CancelledError:
@@ -174,7 +174,7 @@ class Worker:
             self._expired()
 
     def _cancelled(self, error: asyncio.CancelledError) -> Completion:
-        """Our own time limit, the end of the run (goes on up), or a client that let one of its own escape."""
+        """Handles a cancellation: by the time limit, by the end of the run (re-raised), or leaked by the client."""
         if self.expired_at is not None:
             return TIMEOUT
         task = asyncio.current_task()
@@ -183,14 +183,14 @@ class Worker:
         return self._unexpected(error)
 
     def _expired(self) -> Completion:
-        """Takes the cancellation back, also when the client swallowed it and answered after all."""
+        """Takes back the cancellation of an expired operation, even if the client swallowed it and answered."""
         self.expired_at = None
         if self.task.uncancel():
             raise asyncio.CancelledError  # the run ends as well
         return TIMEOUT
 
     def _named(self, completion: Completion) -> Completion:
-        """One whose outcome is a name, such as ``"ok"``: all else here asks which of ``Outcome`` it is."""
+        """Converts an outcome given as text, such as ``"ok"``, to an ``Outcome``, which all other code here expects."""
         try:
             return msgspec.structs.replace(completion, outcome=Outcome(completion.outcome))
         except ValueError:
@@ -199,6 +199,6 @@ class Worker:
 
     def _unexpected(self, error: BaseException) -> Completion:
         if self.expired_at is not None:
-            return TIMEOUT  # what our own cancellation has become on its way
+            return TIMEOUT  # the client turned our own cancellation into another exception
         self._around.report.unexpected(self.index, self.process, self.operation.f, error)
         return Completion(Outcome.INFO, error=f"exception: {describe(error)}")

@@ -163,7 +163,7 @@ def _findings(judgement: Judgement, faults: Sequence[FaultLife]) -> tuple[Found,
 def _history(stored: Stored) -> tuple[tuple[FaultLife, ...], tuple[Return, ...]]:
     ended = stored.closed and not stored.interrupted
     with Engines(spark=False).open(open_history(stored.history)) as engine:
-        reader = register_history(engine, stored.history, stored.contract.family)
+        reader = register_history(engine, stored.history)
         digest = None if stored.info is None else stored.info.digest
         if digest is not None and reader.closed is not None and reader.closed.digest != digest:
             raise HistoryError(f"{stored.history}: run.json has another digest; it is not this run's history")

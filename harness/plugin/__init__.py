@@ -1,10 +1,16 @@
-"""The pytest plugin. ``hooks`` is what pytest loads; read it first.
+"""The pytest plugin. pytest loads ``hooks``; read it first.
 
-``options`` (the command line), ``clusters`` (what they need before a session), ``hookspecs`` (a ``conftest.py`` adds
-faults, checks, models and systems by them), ``terminal`` (progress), ``pass_remarks`` (on runs that passed),
-``repeat_rounds`` (``--repeat=10min``), ``signals`` (requests to stop), ``other_plugins`` (what other plugins do to a
-run), ``module_import`` (this project's own workloads, collected in a checkout).
+- ``hooks``: options, one test per combination of faults, and the fixture that runs a trial.
+- ``options``: the command line.
+- ``clusters``: prerequisites of each kind of cluster, checked before a session.
+- ``hookspecs``: hooks by which a ``conftest.py`` adds faults, checks, models and systems.
+- ``terminal``: progress lines.
+- ``pass_remarks``: remarks on runs that passed.
+- ``repeat_rounds``: ``--repeat=10min``.
+- ``signals``: requests to stop.
+- ``other_plugins``: effects of other plugins on a run.
+- ``module_import``: collects this project's own workloads in a checkout.
 
-Every pytest session of an environment loads this package: only pytest and the options are imported at the top. No other
-package imports it.
+Every pytest session of an environment loads this package, so modules import only pytest and the options at the top. No
+other package imports it.
 """

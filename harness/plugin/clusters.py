@@ -1,4 +1,4 @@
-"""What a kind of cluster needs before a session begins, and what dead sessions have left there."""
+"""Prerequisites of each kind of cluster before a session, and removal of leftovers of dead sessions."""
 
 import contextlib
 import os
@@ -12,7 +12,7 @@ ENGINE_SECONDS: Final = 10.0
 
 
 def check(options: Options) -> None:
-    """Before anything is built. Raises ``SettingsError``."""
+    """Checks the cluster before anything is built. Raises ``SettingsError``."""
     if options.cluster == DOCKER:
         _check_engine()
     if options.cluster == ATTACH:
@@ -22,14 +22,14 @@ def check(options: Options) -> None:
 
 
 def unwritable(store: Path) -> str | None:
-    """Writes into the folder of runs, and leaves nothing there. Returns why that is not possible, or None if it is."""
+    """Checks that the store is writable and leaves nothing there. Returns the reason if it is not, else None."""
     missing = [folder for folder in (store, *store.parents) if not folder.exists()]
     probe = store / f".{os.getpid()}.probe"
     try:
         store.mkdir(parents=True, exist_ok=True)
         probe.touch()
         probe.unlink()
-        with contextlib.suppress(OSError):  # another session has a run there by now
+        with contextlib.suppress(OSError):  # another session has started a run there meanwhile
             for folder in missing:
                 folder.rmdir()
     except OSError as error:
@@ -38,25 +38,25 @@ def unwritable(store: Path) -> str | None:
 
 
 def sweep(cluster: str) -> str:
-    """Removes what dead sessions have left on the engine and on hosts; returns what there is to say, for the header."""
+    """Removes leftovers of dead sessions from the engine and from hosts. Returns a text for the header."""
     if cluster == SIM:
         return ""
     if cluster == ATTACH:
-        return "; what it holds already counts as this run's (docs/hosts.md)"
+        return "; data that it already holds counts as data of this run (docs/hosts.md)"
     from assay.cluster.leftovers import sweep
 
     report = sweep()
-    lines = [f"{len(report.undone)} things of dead sessions removed"] if report.undone else []
+    lines = [f"{len(report.undone)} leftovers of dead sessions removed"] if report.undone else []
     lines += [f"not removed: {line}" for line in report.failed]
     return "".join(f"; {line}" for line in lines)
 
 
 def _check_attached(options: Options) -> None:
-    """What would change the nodes is not done there, and a run must not be judged as if it had been."""
+    """Rejects options that would change the nodes: attach cannot apply them, but judging would assume that it did."""
     if set(",".join(options.nemesis).split(",")) - {NONE, ""} or options.settings.replay is not None:
         raise SettingsError(
-            "--cluster=attach has no faults: nothing can be done to nodes of which only the address is known; "
-            "leave out --nemesis, or give the machines to --cluster=ssh"
+            "--cluster=attach has no faults, because only the addresses of its nodes are known: "
+            "leave out --nemesis, or name the machines to --cluster=ssh"
         )
     if options.settings.configuration or options.settings.defect or options.workload_mix:
         raise SettingsError(
@@ -64,7 +64,7 @@ def _check_attached(options: Options) -> None:
             "its nodes would not have"
         )
     if options.repeat != ONCE:
-        raise SettingsError("--cluster=attach does a run once: what it has written would be held against the next one")
+        raise SettingsError("--cluster=attach runs a test once: data of one run would look like violations in the next")
 
 
 def _check_engine() -> None:

@@ -1,8 +1,8 @@
 """The pytest plugin: options, one test per combination of faults and repetition, and the fixture that runs a trial.
 
-An installed plugin is loaded by every pytest session of its environment, so this module costs next to nothing until
-an experiment is collected: it imports pytest, the options and nothing else, and everything that knows of clusters,
-histories or reports is imported inside the functions that need it.
+Every pytest session of an environment loads an installed plugin, so this module must cost next to nothing. At the top
+it imports only pytest and the options. Functions import the modules for clusters, histories and reports when they need
+them.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ SIGNALS: Final = pytest.StashKey[StopSignals]()
 
 @dataclass(frozen=True)
 class Session:
-    """What all tests of one pytest session share once there is an experiment among them."""
+    """State that all tests of one pytest session share, if there is an experiment among them."""
 
     seed: int
     cluster: str
@@ -54,7 +54,7 @@ class Session:
 
 @dataclass(frozen=True)
 class Parameter:
-    """One test: its faults, its mixes, and the number of its repetition, from 1."""
+    """A test: its faults, its mixes, and the number of its repetition, from 1."""
 
     nemesis: tuple[str, ...]
     mix: tuple[str, ...]
@@ -98,7 +98,7 @@ def pytest_configure(config: pytest.Config) -> None:
     try:
         options = read_options(config)
         if any(call.get_hookimpls() for call in _added(config)):
-            registry_of(config)  # now, where what is wrong with it ends the session with a usage error
+            registry_of(config)  # early, so that an error in it ends the session with a usage error
         if (
             options.nemesis
             or options.settings.nemesis_target
@@ -141,7 +141,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     parameters, repetitions = [], repeat_rounds.how_many(options.repeat)
     combined = len(_combinations(options, registry.faults)) * len(_mixes(found, options))
     if repeat_rounds.excess(metafunc.config, combined * repetitions) is not None:
-        repetitions = 1  # the session ends once it is collected
+        repetitions = 1  # the session ends after collection
     for nemesis, mix in product(_combinations(options, registry.faults), _mixes(found, options)):
         marks = _ruled_out(found, options, nemesis, mix, registry.faults)
         for number in range(1, repetitions + 1):
@@ -179,13 +179,13 @@ def pytest_report_collectionfinish(config: pytest.Config, items: Sequence[pytest
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> bool | None:
-    """A session that lists mixes runs nothing."""
+    """Runs nothing in a session that lists mixes."""
     return True if session.config.getoption("--workload-mix-list") else None
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
-    """A failed trial has a text of its own; what the harness logged during the run is left out."""
+    """Removes the log sections of a trial, because a failed trial has a text of its own."""
     report: Any = yield
     if is_experiment(item):
         report.sections.clear()
@@ -194,7 +194,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 @pytest.fixture(scope="session")
 def assay_engines(request: pytest.FixtureRequest) -> Iterator[Any]:
-    """What judges the runs of this session; Spark, if it is wanted, starts once."""
+    """Provides the engines that judge the runs of this session. Spark, if requested, starts once."""
     from assay.checkers.engine import Engines, EngineUnavailable
 
     options = request.config.stash[OPTIONS]
@@ -208,7 +208,7 @@ def assay_engines(request: pytest.FixtureRequest) -> Iterator[Any]:
 
 @pytest.fixture
 def assay_trial(request: pytest.FixtureRequest, assay_engines: Any) -> Iterator[Any]:
-    """An attempt whose cluster has been started and whose system is deployed; ``run()`` does the rest."""
+    """Provides an attempt whose cluster and system have been started; ``run()`` does the rest."""
     from assay.harness.run.attempt import Attempt, InfrastructureError, Reports, Unavailable
     from assay.harness.run.drawn_settings import drawn_configuration
     from assay.harness.run.experiment import NoGeneratorError, experiment_of
@@ -281,7 +281,7 @@ def assay_trial(request: pytest.FixtureRequest, assay_engines: Any) -> Iterator[
         pass_remarks.keep(request.node, attempt.remarks)
         if attempt.passed is not None:
             pass_remarks.keep_pass(request.node, *attempt.passed)
-        if attempt.interrupted:  # also where the cluster cannot be taken away
+        if attempt.interrupted:  # even if the cluster cannot be removed
             request.session.shouldstop = signals.REPORTED
         attempt.tear_down()
 
@@ -291,7 +291,7 @@ def is_experiment(item: pytest.Item) -> bool:
 
 
 def registry_of(config: pytest.Config) -> Registry:
-    """The session's, made when it is first needed. Raises ``SettingsError``."""
+    """Returns the session's registry, which is made on first use. Raises ``SettingsError``."""
     found = config.stash.get(REGISTRY, None)
     if found is None:
         from assay.harness.run.registry import Registry
@@ -305,13 +305,13 @@ def registry_of(config: pytest.Config) -> Registry:
 
 
 def _sources(config: pytest.Config) -> list[str]:
-    """The modules whose hooks add checks or models: a later judgement of a run names them."""
+    """Returns the modules whose hooks add checks or models. They are stored with a run, for later judgements."""
     calls = (config.hook.pytest_assay_checks, config.hook.pytest_assay_models)
     return sorted({impl.function.__module__ for call in calls for impl in call.get_hookimpls()})
 
 
 def _added(config: pytest.Config) -> tuple[Any, ...]:
-    """The hooks of ``hookspecs``."""
+    """Returns the hooks of ``hookspecs``."""
     hook = config.hook
     return hook.pytest_assay_nemeses, hook.pytest_assay_checks, hook.pytest_assay_models, hook.pytest_assay_systems
 
@@ -332,7 +332,7 @@ def _settings(config: pytest.Config, parameter: Parameter, found: Experiment) ->
 
 
 def _session(options: Options) -> Session:
-    # Drawn where nothing is simulated yet; from here on all randomness derives from it.
+    # Drawn before anything is simulated. All later randomness derives from this seed.
     seed = random.SystemRandom().randrange(2**32) if options.seed is None else options.seed
     if options.cluster is None and options.explore is not None:
         cluster, announcement = SIM, "cluster sim (--explore)"
@@ -346,8 +346,8 @@ def _session(options: Options) -> Session:
         announcement = f"cluster {cluster}"
     if cluster == SIM and options.settings.watch:
         raise pytest.UsageError(
-            "--watch and --fail-fast are for clusters that take their time: a simulated run is judged when it is over, "
-            "in seconds; leave them out, or take --cluster=docker"
+            "--watch and --fail-fast are not for the simulation: a simulated run takes seconds and is judged at the "
+            "end; leave them out, or use --cluster=docker"
         )
     return Session(seed, cluster, announcement + clusters.sweep(cluster))
 
@@ -355,7 +355,7 @@ def _session(options: Options) -> Session:
 def _ruled_out(
     found: Experiment, options: Options, nemesis: tuple[str, ...], mix: tuple[str, ...], faults: Catalogue
 ) -> list[pytest.MarkDecorator]:
-    """The marks of a test that its options rule out, if they do."""
+    """Returns the skip marks of a test that its options rule out; empty if it can run."""
     from assay.harness.run.declared_nodes import undeclared
     from assay.harness.run.faults import not_applicable, strange_role
     from assay.harness.run.workload_mix import mixed, unfit
@@ -410,7 +410,7 @@ def _check_search(options: Options) -> None:
 
 
 def _repetition(item: pytest.Item) -> int:
-    """Its number, from 1; of a test that is no experiment, 1."""
+    """Returns the repetition number of a test, from 1; 1 if it is no experiment."""
     call = getattr(item, "callspec", None)
     parameter = None if call is None else call.params.get(FIXTURE)
     return parameter.number if isinstance(parameter, Parameter) else 1

@@ -1,7 +1,7 @@
 """Hooks by which a ``conftest.py`` or a plugin adds faults, checks, models and systems to a session.
 
-They are called once in a session, before tests are collected: so a ``conftest.py`` that has one must lie in the root
-folder, or in the folder that pytest is given, as for ``pytest_addoption``. docs/extending.md has an example of each.
+They are called once per session, before tests are collected. A ``conftest.py`` that implements one must be in the root
+folder, or in the folder that pytest is given, as for ``pytest_addoption``. docs/extending.md has examples.
 """
 
 from __future__ import annotations
@@ -20,33 +20,33 @@ if TYPE_CHECKING:
 
 @pytest.hookspec
 def pytest_assay_nemeses() -> Sequence[Fault]:
-    """Faults for ``--nemesis``, in addition to those that come along; ``--nemesis-list`` shows them.
+    """Returns faults for ``--nemesis`` in addition to the built-in ones; ``--nemesis-list`` shows them.
 
-    A name that is taken already is a usage error.
+    A name that is already in use is a usage error.
     """
     raise NotImplementedError("a specification")
 
 
 @pytest.hookspec
 def pytest_assay_checks() -> Sequence[Family]:
-    """Families of checks that judge every run of the session, after those that come along.
+    """Returns families of checks that judge every run of the session, after the built-in ones.
 
-    A family applies to the histories that have rows for it. The anomalies of its checks may stand in contracts; one
-    that is found and that the contract does not name makes a run unknown.
+    A family applies to histories that have rows for it. Contracts may name the anomalies of its checks. An anomaly that
+    is found but not in the contract makes a run unknown.
     """
     raise NotImplementedError("a specification")
 
 
 @pytest.hookspec
 def pytest_assay_models() -> Sequence[Model]:
-    """Sequential models that experiments may name: ``@experiment(..., model="account")``."""
+    """Returns sequential models that experiments may name: ``@experiment(..., model="account")``."""
     raise NotImplementedError("a specification")
 
 
 @pytest.hookspec
 def pytest_assay_systems() -> Sequence[System]:
-    """Systems whose events ``--nemesis-list`` shows, in addition to the broker's.
+    """Returns systems whose events ``--nemesis-list`` shows in addition to the broker's.
 
-    An experiment names its own system, and needs no hook for it.
+    An experiment names its own system and needs no hook for it.
     """
     raise NotImplementedError("a specification")

@@ -1,12 +1,10 @@
-"""How pytest imports this project's own modules: each under one name, and only those of tests with their asserts
-rewritten.
+"""Import of this project's own modules by pytest: each under one name, with asserts rewritten only in tests.
 
-In a checkout the parts of ``assay`` are links to folders at its top, so ``pytest workloads/`` names a file by another
-path than ``import assay.workloads`` does. Left alone, pytest would load it a second time, as ``workloads.test_log``.
-An installed package has no links.
+In a checkout the parts of ``assay`` are links to folders at its top. Therefore ``pytest workloads/`` names a file by
+another path than ``import assay.workloads``, and pytest would load it twice. An installed package has no links.
 
-pytest rewrites the asserts of every module of a distribution that has a plugin, and compiles each a second time for
-itself. Of this one that would be hundreds, whose asserts only say what cannot be.
+pytest rewrites the asserts of every module of a distribution that has a plugin, and compiles each of them again. This
+would affect hundreds of modules here, whose asserts only state invariants.
 """
 
 import importlib
@@ -26,12 +24,12 @@ PACKAGE = Path(__file__).parents[2]
 
 @cache
 def parts() -> dict[Path, str]:
-    """The folders that the links lead to, by name: ``/checkout/workloads`` is ``workloads``."""
+    """Returns the folders that the links lead to, with their names: ``/checkout/workloads`` is ``workloads``."""
     return {link.resolve(): link.name for link in PACKAGE.iterdir() if link.is_symlink()}
 
 
 def imported_name(path: Path) -> str | None:
-    """``assay.workloads.test_log`` for the file that has that name; None for any file that is not one of ours."""
+    """Returns the module name of a file, such as ``assay.workloads.test_log``; None if it is not one of ours."""
     for folder in path.parents:
         if folder in parts():
             inside = path.relative_to(folder).with_suffix("").parts
@@ -40,7 +38,7 @@ def imported_name(path: Path) -> str | None:
 
 
 class OwnModule(pytest.Module):
-    """A test module that is imported by its name in the package, and not by its path."""
+    """A test module that is imported by its name in the package, not by its path."""
 
     def _getobj(self) -> ModuleType:
         name = imported_name(self.path)
@@ -52,7 +50,7 @@ class OwnModule(pytest.Module):
 
 
 class AsTheyAre:
-    """Finds modules of the package as Python itself does. It leaves tests to pytest."""
+    """Import finder that loads modules of the package without pytest's assert rewriting. It leaves tests to pytest."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -63,14 +61,14 @@ class AsTheyAre:
 
 
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    """What is imported from here on, which is nearly all: until now there was this plugin."""
+    """Installs the finder. Nearly all modules are imported later than this."""
     finder = AsTheyAre()
     sys.meta_path.insert(0, finder)
     early_config.add_cleanup(lambda: sys.meta_path.remove(finder) if finder in sys.meta_path else None)
 
 
 def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-    """A folder of ours is a plain folder: pytest would import the ``__init__`` of a package by another name."""
+    """Collects our folders as plain ones: pytest would import the ``__init__`` of a package by another name."""
     return pytest.Dir.from_parent(parent, path=path) if path in parts() else None
 
 

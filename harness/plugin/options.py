@@ -1,7 +1,7 @@
-"""The command line options, and how they become the settings of each run.
+"""The command line options, and their conversion to the settings of each run.
 
-Only the standard library and pytest are imported here: this module is loaded in every pytest session of an
-environment that has the plugin, also where no experiment is tested.
+Every pytest session of an environment with the plugin loads this module, so it imports only the standard library,
+pytest and other light modules.
 """
 
 from collections.abc import Callable
@@ -32,7 +32,7 @@ from assay.harness.run.settings import (
 
 
 def add_options(parser: pytest.Parser) -> None:
-    """The group ``assay``; values are read and judged by :func:`read_options`."""
+    """Adds the option group ``assay``. :func:`read_options` parses and validates the values."""
     group = parser.getgroup(
         "assay",
         "assay: tests of distributed systems under faults. A conftest.py adds faults, checks, models and systems "
@@ -42,14 +42,14 @@ def add_options(parser: pytest.Parser) -> None:
     add = group.addoption
     add("--nemesis", action="append", default=[], metavar="FAULT[,FAULT]",
         help="inject these faults; a comma combines in one run, repeating the option makes separate tests; "
-             "'none' (default), 'all', 'mix' (of every kind by weight, overlapping; docs/mixes.md)")  # fmt: skip
+             "'none' (default), 'all', 'mix' (overlapping faults of all kinds, by weight; docs/mixes.md)")  # fmt: skip
     add("--nemesis-interval", default=None, metavar="S",
-        help="seconds from injection to injection (10; of the mix 5); a fault is healed after half of it")  # fmt: skip
+        help="seconds between injections (10; with the mix 5); a fault is healed after half of this time")  # fmt: skip
     add("--nemesis-target", default=None, metavar="WHO",
         help="one, minority, half, majority, all, leader[:KEY], follower[:KEY], controller, coordinator[:GROUP], "
         "consumer, consumers, zookeeper, zookeepers, origin, or nodes by name: n2, n1+n3 (docs/faults.md)")  # fmt: skip
     add("--replay", default=None, metavar="FILE",
-        help="play the schedule of this file (a run's schedule.json, or one written by hand)")  # fmt: skip
+        help="play the schedule in this file (a run's schedule.json, or one written by hand)")  # fmt: skip
     add(
         "--nemesis-trigger",
         default=command_line.DEFAULT_TRIGGER,
@@ -59,47 +59,57 @@ def add_options(parser: pytest.Parser) -> None:
     )
     add("--nemesis-list", action="store_true", help="list the faults, and exit")
     add("--workload-mix", action="append", default=[], metavar="MIX[,MIX]",
-        help="operations, settings and habits of clients in addition to the workload's own; a comma combines in one "
-        "run, repeating the option makes separate tests; 'none' (default), 'all' (a test for each that a workload "
-        "takes), 'random' (drawn from the seed; docs/mixes.md)")  # fmt: skip
-    add("--workload-mix-list", action="store_true", help="list the mixes of the tests that are collected, and exit")
+        help="add operations, settings and client options to the workload; a comma combines in one run, repeating the "
+        "option makes separate tests; 'none' (default), 'all' (a test for each mix that a workload supports), "
+        "'random' (drawn from the seed; docs/mixes.md)")  # fmt: skip
+    add("--workload-mix-list", action="store_true", help="list the mixes of the collected tests, and exit")
     add("--time-limit", default=None, metavar="S", help="seconds of the main phase (30; with the mix 20)")
     add("--rate", default=None, metavar="OPS",
         help="operations per second, open loop (default: none, closed loop; with the mix 80)")  # fmt: skip
     add("--operation-timeout", default=None, metavar="S",
         help="seconds after which an operation's outcome counts as unknown (5; with the mix 2)")  # fmt: skip
     add("--drain-limit", default=None, metavar="S",
-        help="seconds that a drain, or another phase after the last heal, may go on without reading a record that is "
-        "new (default: the longest deadline and three operations); then the run is unknown")  # fmt: skip
-    add("--concurrency", default=None, metavar="N", help="workers: 6, or 2n for two per node (2n; with the mix 6n)")
+        help="seconds that a drain, or another phase after the last heal, may go on without reading a new record "
+        "(default: the longest deadline plus three operation timeouts); after that the verdict is unknown")  # fmt: skip
+    add(
+        "--concurrency",
+        default=None,
+        metavar="N",
+        help="number of workers, such as 6, or 2n for two per node (2n; with the mix 6n)",
+    )
     add("--nodes", default=None, metavar="N",
-        help="nodes of each role of the system, or by role: server=3,sentinel=5 (what the system or the experiment "
+        help="number of nodes of each role, or by role: server=3,sentinel=5 (default: as the system or the experiment "
         "declares, else 3)")  # fmt: skip
     add("--zookeepers", default=command_line.DEFAULT_ZOOKEEPERS, metavar="N", help="ZooKeeper nodes (1)")
     add("--workers", default=None, metavar="N",
-        help="nodes for clients that live on nodes of their own (default: as many as --nodes, at most 3)")  # fmt: skip
-    add("--seed", default=None, metavar="N", help="repeat a run; in the simulation exactly (default: drawn)")
+        help="number of client nodes, for tests that use them (default: as many as --nodes, at most 3)")  # fmt: skip
+    add(
+        "--seed",
+        default=None,
+        metavar="N",
+        help="seed of all randomness; repeats a run, in the simulation exactly (default: drawn)",
+    )
     add("--repeat", default="1", metavar="N|S",
-        help="run each test N times, with seeds derived from the seed (1); or all of them in turn, again and again, "
-        "until a time is over (600s, 10min): what has begun then is ended")  # fmt: skip
+        help="run each test N times, with seeds derived from the seed (1); or all tests in rounds until a time is over "
+        "(600s, 10min): a test that has begun by then is completed")  # fmt: skip
     add("--cluster", default=None, metavar="|".join(CLUSTERS),
         help="where to run: containers, the simulation, machines of your own by SSH, or a cluster that runs already, "
              "without faults (default: docker if an engine answers, else sim)")  # fmt: skip
     add("--hosts", default=None, metavar="FILE",
         help=f"the machines of --cluster=ssh or attach ({DEFAULT_HOSTS}); to attach also compose:PROJECT")  # fmt: skip
     add("--stop-at-unknown", action="store_true",
-        help="have -x and --maxfail count unknown verdicts, too; else they stop at what was found alone")  # fmt: skip
+        help="let -x and --maxfail count unknown verdicts, too; by default they count only violations")  # fmt: skip
     add("--store", default="store", metavar="DIR", help="where runs are kept, under the rootdir (store)")
     add("--reports", default=None, metavar="|".join(REPORTS),
-        help="of which runs a page is written (all; of tests that are repeated, those that fail)")  # fmt: skip
+        help="which runs get an HTML page (all; with --repeat, those that fail)")  # fmt: skip
     add("--keep-cluster", default="never", metavar="|".join(KEEP), help="leave the containers running (never)")
     add("--watch", action="store_true",
-        help="judge the history while the run goes on (real clusters; a simulated run is over in seconds), and say at "
-        "once what is found; assay watch does the same from outside")  # fmt: skip
-    add("--fail-fast", action="store_true", help="watch, and end the run at the first forbidden anomaly")
+        help="judge the history during the run and report findings at once (real clusters only; a simulated run takes "
+        "seconds); assay watch does the same from outside")  # fmt: skip
+    add("--fail-fast", action="store_true", help="like --watch, and end the run at the first forbidden anomaly")
     add("--engine", default=ENGINES[0], metavar="|".join(ENGINES),
-        help="what judges the history (default: sqlite a small one, duckdb up to what this "
-        "machine holds, else spark)")  # fmt: skip
+        help="engine that judges the history (default: sqlite for a small history, duckdb if it fits on this "
+        "machine, else spark)")  # fmt: skip
     add(
         "--spark-master",
         default=None,
@@ -107,17 +117,17 @@ def add_options(parser: pytest.Parser) -> None:
         help="judge on this Spark: local[4], spark://..., yarn, k8s://...",
     )
     add("--set", action="append", default=[], metavar="NAME=VALUE",
-        help="a setting of the system's own for its nodes, such as flush.messages=1 (repeatable)")  # fmt: skip
+        help="a setting of the system for its nodes, such as flush.messages=1 (repeatable)")  # fmt: skip
     add("--explore", default=None, metavar="N|S",
         help="search in the simulation for schedules, topologies and workloads that fail: N examples (500), or as many "
-             "as fit into a time (600s, 10min); what fails is made small and kept")  # fmt: skip
+             "as fit into a time (600s, 10min); failing examples are shrunk and kept")  # fmt: skip
     add("--code-coverage", default=None, metavar="|".join(CODE_COVERAGE),
-        help="in a search, count the lines and branches of the system that are reached, and keep examples that reach "
-             "new ones: about 10 in a hundred of the processor time of the first examples, then 3 or less (auto: where "
-             "there is Python source of the system; never outside a search)")  # fmt: skip
+        help="in a search, measure line and branch coverage of the system, and keep examples that reach new code. "
+             "It costs about 10 percent of the processor time of the first examples, later 3 or less (auto: if the "
+             "system has Python source; never outside a search)")  # fmt: skip
     add("--defect", default=None, metavar="NAME", help="switch on a built-in defect of the system under test")
     add("--invariants", default=AUTO, metavar="|".join(INVARIANTS),
-        help="in the simulation: end a run at once when one of the system's own invariants is broken (auto: in runs "
+        help="in the simulation: end a run at once if one of the system's own invariants is broken (auto: in runs "
              "without --defect, and in every search)")  # fmt: skip
 
 
@@ -126,12 +136,12 @@ Text = TypeVar("Text", str, str | None)
 
 @dataclass(frozen=True)
 class Options:
-    """The session's options, judged. ``cluster`` None: whichever there is; ``seed`` None: to be drawn."""
+    """The session's validated options. ``cluster`` None: the default; ``seed`` None: it will be drawn."""
 
     settings: Settings
-    """All that is the same in each run of the session."""
+    """Settings that all runs of the session share."""
     nemesis: tuple[str, ...]
-    """As given: each a combination."""
+    """The values as given; each is one combination."""
     workload_mix: tuple[str, ...]
     seed: int | None
     repeat: Budget
@@ -140,19 +150,19 @@ class Options:
     spark_master: str | None
     explore: Budget | None
     code_coverage: str
-    """Of a search; one of ``CODE_COVERAGE``."""
+    """For a search: a value of ``CODE_COVERAGE``."""
     reports: str
-    """One of ``REPORTS``."""
+    """A value of ``REPORTS``."""
     own_timeout: bool
     """Whether ``--operation-timeout`` was given."""
     nodes: str | None = None
-    """``--nodes`` as it was given; None: it was not."""
+    """``--nodes`` as given; None if it was not."""
     concurrency: str = command_line.DEFAULTS.concurrency
-    """``--concurrency`` as it holds: a number, or a multiple of the nodes that a test turns out to have."""
+    """The effective ``--concurrency``: a number, or a multiple of the number of nodes of a test."""
 
 
 def read_options(config: pytest.Config) -> Options:
-    """Raises :class:`~assay.harness.run.settings.SettingsError` for a value that cannot be."""
+    """Reads the options. Raises :class:`~assay.harness.run.settings.SettingsError` for an invalid value."""
 
     def text(name: str) -> str:
         return str(config.getoption(name))
@@ -177,8 +187,8 @@ def read_options(config: pytest.Config) -> Options:
     code_coverage = optional("--code-coverage")
     if code_coverage is not None and explore is None:
         raise SettingsError(
-            f"--code-coverage={code_coverage} goes with --explore: only what runs in the processes of a search, which "
-            "are simulations, can be counted"
+            f"--code-coverage={code_coverage} goes with --explore: coverage can be measured only in the simulated runs "
+            "of a search"
         )
     repeat = parsing.parse_budget("--repeat", text("--repeat"))
     reports = chosen("--reports", REPORTS[0] if repeat == ONCE else REPORTS[1])
@@ -231,7 +241,7 @@ def read_options(config: pytest.Config) -> Options:
 
 
 def _hosts(config: pytest.Config, text: str) -> Path:
-    """A file is looked for where the session was started; a Compose project is no file."""
+    """Resolves a file against the folder of the session's start; a Compose project is no file."""
     return Path(text) if ":" in text else config.invocation_params.dir / text
 
 
@@ -247,10 +257,11 @@ def settings_for(
     operation_timeout: float = 0.0,
     counts: Callable[[Settings, str | None], Settings] | None = None,
 ) -> Settings:
-    """The settings of repetition ``number`` (from 1) of one test under one combination of faults, with one of mixes.
+    """Returns the settings of repetition ``number`` (from 1) of one test, for one combination of faults and one of
+    mixes.
 
-    ``operation_timeout``: the seconds that its operations need; they are given no less unless the user said so.
-    ``counts``: puts the number of nodes of each role into the settings, if it is declared; it is given ``--nodes``.
+    - ``operation_timeout``: the seconds that its operations need. It is the minimum unless the user gave a value.
+    - ``counts``: puts declared numbers of nodes per role into the settings; it is called with ``--nodes``.
     """
     shared = options.settings
     if counts is not None:

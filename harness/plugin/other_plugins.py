@@ -1,10 +1,10 @@
-"""Effects of other plugins and of pytest's own options on a run: time limits, repetitions of failures, ``-x``.
+"""Effects of other plugins and of pytest's own options on a run: time limits, reruns of failures, ``-x``.
 
-- pytest-timeout raises its failure wherever the program stands. Inside an event loop, a task or a callback would take
-  it for its own error, and in the simulation for a crash of the system. So it becomes an interrupt, which every event
-  loop lets through, and is a failure again at the end of the test's phase.
-- pytest-rerunfailures and its like turn a failed run into a pass if the next one passes. They are refused.
-- ``-x`` and ``--maxfail`` stop at failures that were found. An unknown verdict is a failure, but finds nothing.
+- pytest-timeout raises its failure wherever the program stands. In an event loop, a task or a callback would take it
+  for its own error, and the simulation for a crash of the system. Here it becomes an interrupt, which every event loop
+  lets through, and is raised as a failure at the end of the test's phase.
+- pytest-rerunfailures and similar plugins turn a failed run into a pass if the next one passes. They are rejected.
+- ``-x`` and ``--maxfail`` stop at violations. An unknown verdict is a failure in pytest, but no violation.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ RERUNS: Final = {
     "retries": "--retries",
     "force_flaky": "--force-flaky",
 }
-"""Options of plugins that run a failed test again, by the name of their value."""
+"""Options of plugins that rerun a failed test, by the name of their value."""
 MARK: Final = "flaky"
 TIMES: Final = ("reruns", "retries", "max_runs")
-"""How often, in the mark ``flaky`` of those plugins."""
+"""Keywords of the mark ``flaky`` of these plugins that give the number of reruns."""
 UNKNOWN: Final = "UNKNOWN"
-"""The failure text of such a verdict begins with it."""
+"""The failure text of an unknown verdict begins with this word."""
 
 
 class ExpiredError(KeyboardInterrupt):
-    """A time limit of another plugin is over."""
+    """The time limit of another plugin is over."""
 
 
 class OtherPlugins:
@@ -48,7 +48,7 @@ class OtherPlugins:
 
     @pytest.hookimpl(wrapper=True, optionalhook=True)
     def pytest_timeout_set_timer(self, item: pytest.Item) -> Generator[None, Any, Any]:
-        """Puts itself before the handler that pytest-timeout has just installed."""
+        """Wraps the handler that pytest-timeout has just installed."""
         result = yield
         theirs = signal.getsignal(signal.SIGALRM)
         if self._has_run(item) and callable(theirs):
@@ -60,10 +60,10 @@ class OtherPlugins:
     def _expire(self, handler: Callable[[int, FrameType | None], Any], number: int, frame: FrameType | None) -> None:
         try:
             handler(number, frame)
-        except BaseException as error:  # noqa: BLE001 - it is raised when the phase of the test ends
+        except BaseException as error:  # noqa: BLE001 - raised when the phase of the test ends
             self._expired = error
             if self._signals.run is not None:
-                self._signals.run.end(str(error))  # should code of a user swallow what is raised here
+                self._signals.run.end(str(error))  # in case user code swallows the exception below
             if self._breaks:
                 raise ExpiredError(str(error)) from None
 
@@ -80,7 +80,7 @@ class OtherPlugins:
         error, self._expired = self._expired, None
         if error is not None and self._has_run(item):
             if isinstance(error, pytest.fail.Exception):
-                error.pytrace = False  # where an event loop stood says nothing, and takes long to show
+                error.pytrace = False  # the position of an event loop is no help, and takes long to render
             raise error.with_traceback(None) from None
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -93,7 +93,7 @@ class OtherPlugins:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, Any, Any]:
-        """A time limit does not break off the removal of a cluster."""
+        """Protects the removal of a cluster from time limits."""
         self._breaks = False
         try:
             return (yield from self._phase(item))
@@ -102,7 +102,7 @@ class OtherPlugins:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
-        """Notes an unknown verdict in the report, which pytest-xdist also hands to its controller."""
+        """Marks an unknown verdict in the report, which pytest-xdist also passes to its controller."""
         report = yield
         report.assay_unknown = (
             self._has_run(item)
@@ -114,7 +114,7 @@ class OtherPlugins:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Lets a session that stops after N failures go on for one more, as this is none of them."""
+        """Raises the failure limit by one for an unknown verdict, so that it does not count."""
         if not getattr(report, "assay_unknown", False) or self._config.getoption("--stop-at-unknown"):
             return
         for counts in (self._config.option, self._config.pluginmanager.getplugin("dsession")):
@@ -128,7 +128,7 @@ def register(config: pytest.Config, signals: StopSignals, has_run: Callable[[pyt
 
 
 def reruns(config: pytest.Config, experiments: Iterable[pytest.Item]) -> str | None:
-    """Why these experiments cannot be run: a plugin would repeat those that fail. None: none would."""
+    """Returns why these experiments cannot run, if a plugin would rerun failures; else None."""
     forced = [option for name, option in RERUNS.items() if name.startswith("force") and config.getoption(name, None)]
     usual = [option for name, option in RERUNS.items() if not name.startswith("force") and config.getoption(name, None)]
     if not usual and "reruns" in config._parser._inidict and _number(config.getini("reruns")):
@@ -146,7 +146,7 @@ def reruns(config: pytest.Config, experiments: Iterable[pytest.Item]) -> str | N
 
 
 def _repeats(mark: pytest.Mark) -> bool:
-    """Whether the mark asks for repetitions; without a number, it asks for one."""
+    """Returns whether the mark asks for reruns. A mark without a number asks for one."""
     given = [*mark.args[:1], *(mark.kwargs[name] for name in TIMES if name in mark.kwargs)]
     return not given or any(given)
 

@@ -1,5 +1,7 @@
-"""Of runs that passed: how much was looked at, and remarks. Said at the end of a session, as such a run prints nothing
-of its own, and one that looked at next to nothing passes as well.
+"""Summary of runs that passed: how much was examined, and remarks.
+
+It is printed at the end of a session, because such a run prints nothing itself. A run that examined almost nothing
+passes, too.
 """
 
 from collections import Counter
@@ -10,24 +12,24 @@ from typing import Any, Final
 import pytest
 
 REMARK: Final = "assay remark"
-"""The user property of a test, which also comes from another process that ran it."""
+"""The user property of a test with a remark. pytest-xdist passes it on from its worker processes."""
 PASSED: Final = "assay passed"
-"""The same: how many operations there were, how many checks had data, and the run's folder."""
+"""The user property of a passed test: its operations, the number of checks that had data, and its folder."""
 
 
 def keep(item: Any, remarks: Iterable[str]) -> None:
-    """To be said at the end; before the test's tear-down is over."""
+    """Keeps remarks for the end of the session. Must be called before the test's tear-down is over."""
     item.user_properties.extend((REMARK, remark) for remark in remarks)
 
 
 def keep_pass(item: Any, operations: int, checks: int, folder: Path) -> None:
-    """The same of a run that passed."""
+    """Keeps the figures of a run that passed."""
     item.user_properties.append((PASSED, (operations, checks, str(folder))))
 
 
 @pytest.hookimpl
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """The least that one of the runs looked at; each remark once, with the number of runs that it is of."""
+    """Prints the smallest run, and each remark once with the number of its runs."""
     kept = [
         one
         for reports in terminalreporter.stats.values()

@@ -1,11 +1,11 @@
-"""``--repeat=10min``: rounds in which each test runs once, each time with another seed, until the time is over.
+"""``--repeat=10min``: rounds of all tests, each round with other seeds, until the time is over.
 
-A test's place among the collected ones cannot be made while the session goes on (pytest-xdist collects once, in each of
-its processes), so more rounds are collected than the time can hold. Those that it does not hold are not run and not
-reported: they are no tests that were skipped. The first round is always run, so no test is left out for want of time.
+pytest-xdist collects once in each of its processes, so tests cannot be added during the session. Therefore more rounds
+are collected than fit into the time. The surplus is not run and not reported as skipped. The first round always runs in
+full.
 
-Processes of pytest-xdist are dealt one test after another. By default each gets an eighth of all of them at once: then
-one process would be in its second round when another begins with its ninetieth.
+By default pytest-xdist deals an eighth of all tests to each process at once. A process would then be in its second
+round when another begins its ninetieth. Tests are therefore dealt one by one.
 """
 
 import math
@@ -19,21 +19,21 @@ from assay.harness.run.limits import too_many_tests
 from assay.harness.run.settings import Budget
 
 QUICKEST: Final = 1.0
-"""Seconds that a round takes at the least."""
+"""Minimum seconds of a round."""
 COLLECTED: Final = pytest.StashKey[int]()
 DEALT: Final = "maxschedchunk"
-"""pytest-xdist's option for how many tests a process is dealt at once; None: not given."""
+"""pytest-xdist's option for how many tests a process is dealt at once; None if it is not given."""
 
 
 def how_many(repeat: Budget) -> int:
-    """Rounds to collect."""
+    """Returns the number of rounds to collect."""
     if repeat.seconds is None:
         return repeat.examples or 1
     return max(2, math.ceil(repeat.seconds / QUICKEST))
 
 
 def excess(config: pytest.Config, tests: int = 0) -> str | None:
-    """Adds up the tests that a session is about to collect; why they are too many, None if they are not."""
+    """Adds to the number of collected tests. Returns the reason if they are too many, else None."""
     collected = config.stash[COLLECTED] = config.stash.get(COLLECTED, 0) + tests
     return too_many_tests(collected, str(config.getoption("--repeat")))
 
@@ -51,12 +51,12 @@ class Rounds:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Round by round, where they were collected test by test."""
+        """Sorts the tests by round."""
         items.sort(key=self._number)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> bool | None:
-        """True: it is dealt with, and there is nothing to report."""
+        """Skips a test silently if the time is over: True means that the test is handled."""
         now = self._clock()
         if self._began is None:
             self._began = now

@@ -6,8 +6,8 @@
 4. After a signal in a test with a run, the next one ends the process where it stands. The process prints what it
    leaves behind, from its undo journals.
 
-The controller of pytest-xdist passes a signal on to its workers, and waits: each has a run to heal. A worker that is
-between two tests starts no further test. The workers of a session without experiments are left to pytest-xdist.
+The controller of pytest-xdist passes a signal on to its workers and waits, because each has a run to heal. A worker
+that is between two tests starts no further test. The workers of a session without experiments are left to pytest-xdist.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from assay.harness.run.interrupt import StopSignals, raise_interrupt, stopped_by
 PLUGIN: Final = "assay-signals"
 REPORTED: Final = "interrupted; what there was has been checked and reported"
 RUNS: Final = "assay_runs"
-"""In the input of a worker: a folder with a file for each worker that has experiments. Its name is the process's id.
+"""Key in the input of a worker: a folder with one file per worker that has experiments, named after its process id.
 
 The controller of pytest-xdist collects nothing itself.
 """
@@ -47,7 +47,7 @@ class SessionSignals:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, Any, Any]:
-        """Ends the session after a test in which a signal came, even if the test went on."""
+        """Ends the session after a test during which a signal came, even if the test went on."""
         if not self._has_run(item):
             with self.signals.asking(raise_interrupt):
                 return (yield)
@@ -60,7 +60,7 @@ class SessionSignals:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, Any, Any]:
-        """Lets a worker report that a signal ended the start of a cluster. It would count as crashed otherwise."""
+        """Lets a worker report that a signal ended the start of a cluster; otherwise it would count as crashed."""
         try:
             return (yield)
         except KeyboardInterrupt as interrupt:
@@ -70,7 +70,7 @@ class SessionSignals:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, Any, Any]:
-        """Only notes a first signal meanwhile, because a cluster must be taken away whole."""
+        """Records a first signal only, because the removal of a cluster must be complete."""
         if not self._has_run(item):
             return (yield)
         with self.signals.asking(lambda number: None):
@@ -78,7 +78,7 @@ class SessionSignals:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, Any, Any]:
-        """Between two tests, a worker only notes a signal; the controller has the workers end first."""
+        """Lets a worker only record a signal between two tests. The controller lets the workers end first."""
         if self._config.pluginmanager.hasplugin("dsession"):
             with self.signals.installed(), self.signals.asking(self._end_workers):
                 return (yield)
@@ -95,7 +95,7 @@ class SessionSignals:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
-        """Hands the folder to a worker that is about to start, if it runs on this machine."""
+        """Passes the folder to a worker that is about to start, if it runs on this machine."""
         if not node.gateway.spec.popen:
             return
         if self._runs is None:
@@ -110,14 +110,14 @@ class SessionSignals:
 
     def _end_at_once(self, number: signal.Signals) -> None:
         self._pass_on(number)
-        with contextlib.suppress(Exception):  # whatever it is, the process ends now
+        with contextlib.suppress(Exception):  # the process ends now in any case
             if self.signals.last_words is not None:
                 self.signals.last_words(number)
         self._print(f"assay: a second signal, {number.name}: ended at once; {left_behind()}")
         os._exit(128 + number)
 
     def _pass_on(self, number: signal.Signals) -> bool:
-        """Signals the workers with experiments; False: there are none."""
+        """Signals the workers with experiments. Returns False if there are none."""
         workers = [] if self._runs is None else [int(file.name) for file in self._runs.iterdir()]
         for process in workers:
             with contextlib.suppress(OSError):
@@ -125,9 +125,9 @@ class SessionSignals:
         return bool(workers)
 
     def _print(self, text: str) -> None:
-        """Prints around pytest's capturing."""
+        """Prints past pytest's capturing."""
         capture: Any = self._config.pluginmanager.getplugin("capturemanager")
-        with contextlib.suppress(Exception):  # a terminal that is gone, too, must not keep the process
+        with contextlib.suppress(Exception):  # a terminal that is gone must not keep the process from ending
             released = contextlib.nullcontext() if capture is None else capture.global_and_fixture_disabled()
             with released:
                 sys.stderr.write(f"\n{text}\n")
@@ -142,7 +142,7 @@ class NoFurtherTests:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> bool | None:
-        """True: the test is dealt with, and there is nothing to report."""
+        """Skips a test silently after a signal: True means that the test is handled."""
         if self._signals.received is None:
             return None
         item.session.shouldstop = REPORTED
@@ -160,13 +160,13 @@ def register(config: pytest.Config, has_run: Callable[[pytest.Item], bool]) -> S
 
 
 def left_behind() -> str:
-    """Names what this process has not taken back, and the remedy."""
+    """Names what this process has not undone, and the remedy."""
     try:
         from assay.cluster import owner
         from assay.cluster.journal import outstanding, state_folder
 
         left = outstanding(state_folder(), owner.current())
-    except Exception as error:  # noqa: BLE001 - the process ends now, whatever it is
+    except Exception as error:  # noqa: BLE001 - the process ends now in any case
         return f"what is left behind cannot be read: {error}; `assay heal` undoes it"
     if not left:
         return "nothing is left behind"

@@ -1,4 +1,4 @@
-"""Progress inside pytest: written around its capturing, through its own terminal reporter."""
+"""Progress inside pytest: written past its capturing, by its own terminal reporter."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -11,7 +11,7 @@ from assay.harness.run.progress import OnTerminal, Plain, Progress, Silent
 
 
 def pytest_progress(config: pytest.Config) -> Progress:
-    """A live line on a terminal, plain lines elsewhere, nothing under ``-q``."""
+    """Returns a live line on a terminal, plain lines elsewhere, and nothing under ``-q``."""
     reporter: Any = config.pluginmanager.getplugin("terminalreporter")
     if reporter is None or config.get_verbosity() < 0:
         return Silent()

@@ -1,12 +1,16 @@
-"""Clients that live on nodes of their own, so that consumers, too, can be stopped, killed and cut off.
+"""Clients on nodes of their own, so that faults can stop, kill and isolate consumers, too.
 
-On each node of role ``client`` runs one worker process, ``server`` (``python -m assay.harness.remote`` on a real
-machine, the same coroutine in the simulation). It listens for connections, one for each logical process of the history,
-and runs the workload's client on request. In the harness a ``RemoteClient`` (``proxy``) stands for it. ``messages`` is
-what they say to each other, and ``runtime`` what clients get from the real world.
+Each node of role ``client`` runs one worker process: ``python -m assay.harness.remote`` on a real machine, the same
+coroutine in the simulation. It accepts one connection per logical process of the history, and runs the workload's
+client on request.
 
-A worker process imports ``assay.harness.core``, this package and the workload's client, and nothing else. Imported by
-``harness.run`` alone.
+- ``server``: the worker process.
+- ``proxy``: ``RemoteClient``, the client's counterpart in the harness.
+- ``messages``: the protocol between the two.
+- ``runtime``: the clock, random numbers and ZooKeeper client that clients get in the real world.
+
+A worker process imports ``assay.harness.core``, this package and the workload's client, and nothing else. Only
+``harness.run`` imports this package.
 """
 
 from assay.harness.remote.messages import PORT

@@ -22,7 +22,7 @@ async def serve(words: Sequence[str]) -> int:
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    # A login shell's limit may be below the number of connections of all clients.
+    # The soft limit may be below the number of connections of all clients.
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     sys.exit(asyncio.run(serve(sys.argv[1:])))

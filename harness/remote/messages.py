@@ -1,13 +1,13 @@
-"""What harness and worker process say to each other: one JSON object per line, a request and its answer in turns.
+"""The protocol between harness and worker process: one JSON object per line, requests and answers in turns.
 
-================  =====================================================================================
-``open``          make a client and open it at this endpoint -> ``opened``, or ``raised``
-``invoke``        one operation -> ``answered``, or ``raised`` with what escaped from the client
-``greet``         are you there? -> ``opened``
-end of the line   no one waits any more: the operation under way may end, then the client is closed
-================  =====================================================================================
+================  =========================================================================================
+``open``          makes a client and opens it at this endpoint -> ``opened``, or ``raised``
+``invoke``        invokes one operation -> ``answered``, or ``raised`` with an exception of the client
+``greet``         checks that the process answers -> ``opened``
+end of stream     no one waits any more: the running operation may end, then the client is closed
+================  =========================================================================================
 
-Operations and results are what JSON can say: a tuple arrives as a list, and the keys of a mapping as text.
+Operations and results must be JSON data: a tuple arrives as a list, and the keys of a mapping as text.
 """
 
 import asyncio
@@ -20,11 +20,11 @@ from assay.harness.core.operation import Completion, Operation
 
 PORT = 7070
 LONGEST = 64 << 20
-"""Bytes of one line."""
+"""Maximum length of a line in bytes."""
 
 
 class Open(msgspec.Struct, frozen=True, tag="open"):
-    """``limit``: seconds for opening, for closing, and for an operation whose outcome no one waits for any more."""
+    """``limit``: seconds for opening, for closing, and for an operation that the harness has given up."""
 
     endpoint: Endpoint
     limit: float
@@ -35,13 +35,14 @@ class Invoke(msgspec.Struct, frozen=True, tag="invoke"):
 
 
 class Greet(msgspec.Struct, frozen=True, tag="greet"):
-    """Only to see whether the process answers."""
+    """Only checks that the process answers."""
 
 
 class Opened(msgspec.Struct, frozen=True, tag="opened"):
-    """Ready for the next request. ``keeps``: the client's own, where it has it (``assay.harness.core.client``).
+    """Ready for the next request.
 
-    ``others``: it has asked for other addresses than its endpoint's own (``assay.harness.core.observed_node``).
+    ``keeps``: the client's own attribute, if it has one (``assay.harness.core.client``). ``others``: the client has
+    read other addresses than its own (``assay.harness.core.observed_node``).
     """
 
     keeps: bool = False
@@ -49,14 +50,14 @@ class Opened(msgspec.Struct, frozen=True, tag="opened"):
 
 
 class Answered(msgspec.Struct, frozen=True, tag="answered"):
-    """``others``: as of :class:`Opened`."""
+    """The result of an operation. ``others``: see :class:`Opened`."""
 
     completion: Completion
     others: bool = False
 
 
 class Raised(msgspec.Struct, frozen=True, tag="raised"):
-    """``error`` in one line, and the whole ``traceback``, of an exception that escaped from the client."""
+    """An exception that escaped from the client: ``error`` on one line, and the full ``traceback``."""
 
     error: str
     traceback: str
@@ -69,14 +70,14 @@ M = TypeVar("M")
 
 
 def encode(message: Request | Answer) -> bytes:
-    """Raises ``TypeError`` for an argument or a result that JSON cannot say."""
+    """Encodes a message. Raises ``TypeError`` for an argument or a result that is no JSON data."""
     return msgspec.json.encode(message) + b"\n"
 
 
 async def receive(reader: asyncio.StreamReader, kind: Any) -> Any:
-    """The next message of this kind (``Request``, ``Answer``); None at the end of the line.
+    """Returns the next message of this type (``Request``, ``Answer``), or None at the end of the stream.
 
-    Raises ``OSError``, also for a line that makes no sense.
+    Raises ``OSError``, also for an invalid line.
     """
     try:
         line = await reader.readline()

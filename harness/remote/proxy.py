@@ -1,8 +1,8 @@
-"""The harness's side of a client that lives on a node: looks like the client itself, and holds a connection to it.
+"""Proxy in the harness for a client on a node: it has the client's interface, and a connection to its worker process.
 
-Only what the client says is known. A connection that is lost once an operation was sent leaves it ``info``; the worker
-that has it then opens another, as often as it takes, and so finds a process that was started again. A client that keeps
-is kept after an unknown outcome that it has said itself; without an answer, nothing more can be asked of it.
+If the connection is lost after an operation was sent, the outcome is ``info``. The interpreter's worker then opens new
+connections until one succeeds, and so finds a restarted process. A client with ``keeps`` is kept after an ``info``
+outcome only if the client itself returned it. Without an answer its connection is of no further use.
 """
 
 import asyncio
@@ -19,11 +19,11 @@ LOST = Completion(Outcome.INFO, error="worker-lost")
 
 
 class RemoteError(Exception):
-    """What a client on a node raised; its traceback there is a note of it."""
+    """An exception of a client on a node. Its traceback there is added as a note."""
 
 
 class RemoteClient:
-    """Of the class ``kind``, whose ``effects`` it has. ``limit``: seconds for an operation."""
+    """Proxy for a client of class ``kind``, whose ``effects`` it uses. ``limit``: seconds for an operation."""
 
     def __init__(self, kind: type[Any], limit: float) -> None:
         self.effects: Callable[[Completed], Sequence[Effect]] = effects_of(kind)
@@ -34,9 +34,9 @@ class RemoteClient:
         self._writer: asyncio.StreamWriter | None = None
 
     async def open(self, endpoint: Endpoint, runtime: Any) -> None:
-        """Raises ``OSError``, and :class:`RemoteError` for what the client's own ``open`` raised."""
+        """Opens the client. Raises ``OSError``, and :class:`RemoteError` for an exception of the client's ``open``."""
         if endpoint.home is None:
-            raise ValueError(f"no node is named for a client of {endpoint.node} to live on")
+            raise ValueError(f"the endpoint of {endpoint.node} names no client node")
         host, _, port = endpoint.home.address.rpartition(":")
         self._reader, self._writer = await asyncio.open_connection(host.strip("[]"), int(port), limit=LONGEST)
         self._endpoint = endpoint
@@ -48,7 +48,9 @@ class RemoteClient:
         self._learn(others=answer.others)
 
     async def invoke(self, operation: Operation) -> Completion:
-        """Raises :class:`RemoteError` for what escaped from the client, and ``TypeError`` for what JSON cannot say."""
+        """Invokes an operation. Raises :class:`RemoteError` for an exception of the client, ``TypeError`` for other
+        than JSON.
+        """
         keeps, self.keeps = self.keeps, False
         try:
             answer = await self._ask(Invoke(operation))
@@ -61,12 +63,12 @@ class RemoteClient:
         return answer.completion
 
     async def close(self) -> None:
-        """The client there lets its operation end, and closes by itself."""
+        """Closes the connection. The client on the node then lets its operation end, and closes by itself."""
         if self._writer is not None:
             self._writer.close()
 
     def _learn(self, *, others: bool) -> None:
-        """What the client there has asked for is known of its endpoint here, too."""
+        """Transfers to the local endpoint whether the remote client has read other addresses."""
         if others and isinstance(self._endpoint, Observed):
             self._endpoint.ask_for_others()
 

@@ -1,4 +1,7 @@
-"""What clients get from the real world, in the harness and in worker processes; the simulation has its own."""
+"""The runtime that clients get in the real world, in the harness and in worker processes.
+
+The simulation has its own.
+"""
 
 import importlib
 import random
@@ -8,7 +11,7 @@ from typing import Any
 
 
 class ClientRuntime:
-    """Randomness, the time of day, the host's name, and a client of ZooKeeper if the system brings one for clients."""
+    """Random numbers, wall clock and host name, and a ZooKeeper client if the system provides one for clients."""
 
     def __init__(self, random: random.Random, zookeeper: str | None) -> None:
         """``zookeeper``: ``module:callable``, importable where this runs."""
@@ -17,18 +20,18 @@ class ClientRuntime:
         self._zookeeper = zookeeper
 
     def wall_clock(self) -> float:
-        """Seconds since the epoch."""
+        """Returns the seconds since the epoch."""
         return time.time()
 
     def zookeeper(self, servers: str, session_timeout: float) -> Any:
-        """A client of ``host:port,host:port``, not yet connected; ``session_timeout`` in seconds."""
+        """Returns a client of ``host:port,host:port``, not yet connected; ``session_timeout`` is in seconds."""
         if self._zookeeper is None:
-            raise RuntimeError("the system brings no ZooKeeper client for its own clients: it has no zookeeper_client")
+            raise RuntimeError("the system provides no ZooKeeper client for clients: it has no zookeeper_client")
         return loaded(self._zookeeper)(servers, session_timeout)
 
 
 def loaded(name: str) -> Any:
-    """The object ``module:qualified.name``. Raises ``ImportError`` or ``AttributeError`` when there is none."""
+    """Imports the object ``module:qualified.name``. Raises ``ImportError`` or ``AttributeError`` if there is none."""
     module, _, attribute = name.partition(":")
     found: Any = importlib.import_module(module)
     for word in attribute.split("."):

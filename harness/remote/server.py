@@ -1,9 +1,9 @@
-"""The worker process: runs clients of one workload on behalf of the harness, one for each connection.
+"""The worker process: runs clients of one workload for the harness, one per connection.
 
-A client does not end because the harness has given it up. A process that was stopped reads, when it goes on, what had
-arrived in the meantime: it carries out an operation that the history has long counted as indeterminate, as any program
-that was paused would. So the end of a connection is no reason to drop a request: the operation under way may end,
-for as long as an operation may take, and only then is the client closed.
+A client does not end when the harness gives it up. A process that was paused later reads the requests that arrived in
+the meantime. It executes an operation that the history counts as indeterminate, as any paused program would. Therefore
+the end of a connection does not drop a request. The running operation may end within its time limit; only then is the
+client closed.
 """
 
 import argparse
@@ -29,7 +29,9 @@ _log = logging.getLogger("assay.worker")
 
 
 def argv(client: str, zookeeper: str | None) -> list[str]:
-    """The command of a worker process; ``client``: ``module:Class``, importable on its node, as is ``zookeeper``."""
+    """Returns the command of a worker process. ``client`` is ``module:Class``; it and ``zookeeper`` are importable
+    there.
+    """
     more = [] if zookeeper is None else ["--zookeeper", zookeeper]
     return ["python3", "-m", "assay.harness.remote", "--client", client, *more]
 
@@ -45,10 +47,10 @@ def arguments(words: Sequence[str]) -> argparse.Namespace:
 
 
 async def entry(runtime: Any, words: Sequence[str]) -> int:
-    """The process itself, in every world, until it is stopped. ``words``: the arguments, ``--client ...``.
+    """Runs the process until it is stopped, in the real world and in the simulation.
 
-    ``runtime`` is the node's, for all its clients: :class:`~assay.harness.remote.runtime.ClientRuntime`, or the
-    simulation's.
+    ``words`` are its arguments, ``--client ...``. All clients of the node share ``runtime``:
+    :class:`~assay.harness.remote.runtime.ClientRuntime`, or that of the simulation.
     """
     options = arguments(words)
     make = loaded(options.client)
@@ -58,7 +60,8 @@ async def entry(runtime: Any, words: Sequence[str]) -> int:
 
     server = await asyncio.start_server(accept, None, options.port, limit=messages.LONGEST)
     try:
-        # Not serve_forever: once cancelled it waits until the harness has closed its connections (from Python 3.12 on).
+        # Not serve_forever: after cancellation it waits until the harness has closed its connections (since Python
+        # 3.12).
         await asyncio.get_running_loop().create_future()
     except asyncio.CancelledError:
         return 0
@@ -68,7 +71,7 @@ async def entry(runtime: Any, words: Sequence[str]) -> int:
 
 
 async def ready(address: str, port: int = messages.PORT) -> bool:
-    """Does the worker process there answer? Raises ``OSError`` when it cannot be reached."""
+    """Returns whether the worker process answers. Raises ``OSError`` if it cannot be reached."""
     async with asyncio.timeout(GREETING):
         reader, writer = await asyncio.open_connection(address, port)
         try:
@@ -80,7 +83,7 @@ async def ready(address: str, port: int = messages.PORT) -> bool:
 
 @dataclass
 class _Session:
-    """One connection: one logical process of the history."""
+    """A connection, which stands for one logical process of the history."""
 
     make: Callable[[], Any]
     runtime: Any
@@ -103,7 +106,7 @@ class _Session:
             _log.debug("a connection of the harness broke: %s", error)
         finally:
             if not following.cancel() and not following.cancelled():
-                following.exception()  # why the connection broke is of no interest any more
+                following.exception()  # retrieved, so that asyncio does not report it
             self.writer.close()
             await self._close()
 
@@ -111,7 +114,7 @@ class _Session:
         return asyncio.get_running_loop().create_task(messages.receive(self.reader, messages.Request))
 
     async def _carry_out(self, request: messages.Request, following: asyncio.Task[Any]) -> bytes | None:
-        """The answer; None when no one waits for it. ``following`` ends with the connection, not before."""
+        """Returns the answer, or None if no one waits for it. ``following`` ends only with the connection."""
         if isinstance(request, messages.Greet):
             return messages.encode(messages.Opened())
         if isinstance(request, messages.Open):
@@ -127,11 +130,11 @@ class _Session:
             task.cancel()
 
     async def _outlive(self, request: messages.Open | messages.Invoke, task: asyncio.Task[bytes]) -> None:
-        """The harness has given it up, which does not undo what is under way."""
+        """Lets a request go on that the harness has given up, within its time limit."""
         what = f"operation {request.operation.f}" if isinstance(request, messages.Invoke) else "open"
         await asyncio.wait([task], timeout=self._limit)
         came_to = task.result().decode().strip() if task.done() else f"had not ended {self._limit:g} s later"
-        _log.info("%s, for which no one waited any more: %s", what, came_to[:500])
+        _log.info("%s, which the harness had given up: %s", what, came_to[:500])
 
     async def _attempt(self, request: messages.Open | messages.Invoke) -> bytes:
         try:
@@ -142,8 +145,8 @@ class _Session:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            return messages.encode(_raised(error))  # one of the client's own, that it let escape
-        except Exception as error:  # noqa: BLE001 - the client's; it goes to the harness with its traceback
+            return messages.encode(_raised(error))  # the client leaked a cancellation of its own
+        except Exception as error:  # noqa: BLE001 - user code; the harness gets it with its traceback
             return messages.encode(_raised(error))
 
     async def _open(self, request: messages.Open) -> messages.Opened:

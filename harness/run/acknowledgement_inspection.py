@@ -1,7 +1,7 @@
-"""Looks into the servers each time a send is acknowledged, where a system can be seen into at an instant.
+"""Inspects the servers each time a send is acknowledged, if the system can be inspected at an instant.
 
-What it finds are rows of ``looks`` with look 0; what they mean is said where they are judged, in
-``assay.checkers.servers.acknowledged_state``.
+The findings are rows of ``looks`` with look 0. ``assay.checkers.servers.acknowledged_state`` judges them and explains
+their meaning.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -18,13 +18,13 @@ APPEND: Final = "append"
 
 @dataclass
 class Inspecting:
-    """Satisfies ``Recorder``: what it is given goes into the history, and then the inspector looks."""
+    """A ``Recorder`` that records each operation in the history and then calls the inspector."""
 
     history: History
     inspector: Inspector | None
     stamps: Stamps
     on_acknowledged: Callable[[str, int, Sequence[SeenAtRest]], None]
-    """Called with a partition, the last offset of it that was acknowledged just now, and what the inspector found."""
+    """Called with a partition, its last offset that was acknowledged just now, and the findings of the inspector."""
 
     def completed(self, completed: Completed, effects: Sequence[Effect]) -> None:
         self.history.completed(completed, effects)
@@ -39,7 +39,7 @@ class Inspecting:
             self.on_acknowledged(key, position, found)
 
     def close(self) -> None:
-        """Records how much was looked at."""
+        """Records how much was inspected."""
         if self.inspector is not None:
             self._record(self.inspector.looked_at())
 

@@ -1,8 +1,9 @@
-"""One run as pytest, or a script, calls it: from plain code, with a folder, a world and a verdict.
+"""A run as pytest or a script calls it: synchronous, with a folder, a world and a verdict.
 
-It owns the world's event loop from set-up to tear-down and writes the run's files around what :class:`Trial` does:
-``run.json`` from the first moment, ``settings.json``, and after the judgement ``verdict.json``, ``figures.json`` and
-``report.html``.
+An attempt owns the world's event loop from set-up to tear-down, and writes the run's files around :class:`Trial`:
+
+1. ``run.json`` from the first moment, then ``settings.json``.
+2. After the judgement ``verdict.json``, ``figures.json`` and ``report.html``.
 """
 
 import contextlib
@@ -53,7 +54,7 @@ __all__ = ["Attempt", "InfrastructureError", "Reports", "Unavailable"]
 
 
 class Reports(enum.Enum):
-    """Of which runs a page is written."""
+    """Which runs get an HTML page."""
 
     ALL = "all"
     FAILED = "failed"
@@ -61,15 +62,16 @@ class Reports(enum.Enum):
 
 
 class InfrastructureError(Exception):
-    """The cluster or the system on it could not be started: nothing is known of the system's correctness."""
+    """The cluster or the system on it could not be started, so nothing is known about the system's correctness."""
 
 
 @dataclass
 class Attempt:
-    """``set_up``, ``run``, ``tear_down``. ``test`` is the pytest node id, ``command`` what does the run again.
+    """A run; call ``set_up``, ``run`` and ``tear_down``.
 
-    ``reports``: of which runs a page is written; no one reads those of hundreds of repetitions that pass.
-    ``engines``: the session's, which judge the run.
+    - ``test``: the pytest node id. ``command``: repeats the run.
+    - ``reports``: which runs get an HTML page; no one reads those of hundreds of repetitions that pass.
+    - ``engines``: the session's engines, which judge the run.
     """
 
     experiment: Experiment
@@ -98,36 +100,38 @@ class Attempt:
 
     @property
     def interrupted(self) -> bool:
-        """By a user, so that the session is to end."""
+        """Whether a user interrupted the run, so that the session must end."""
         return self.interrupt.by_user
 
     @property
     def digest(self) -> str | None:
-        """Of the history, once the run has ended."""
+        """The digest of the history, once the run has ended."""
         return None if self._info is None else self._info.digest
 
     @property
     def problem(self) -> str | None:
-        """What went wrong in the run and is not in the history."""
+        """Problems of the run that are not in the history."""
         return None if self._info is None else self._info.problem
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What the author of the client should know of a run that passed all the same; once the run has ended."""
+        """Remarks for the author of the client on a run that passed, once the run has ended."""
         passed = self.judgement is not None and self.judgement.verdict is Verdict.PASS
         return self._info.remarks if passed and self._info is not None else ()
 
     @property
     def passed(self) -> tuple[int, int, Path] | None:
-        """How many operations there were, how many checks had data, and the folder; None of a run that did not pass."""
+        """If the run passed: the number of operations, the number of checks that had data, and the folder."""
         judgement = self.judgement
         if judgement is None or judgement.verdict is not Verdict.PASS:
             return None
         return judgement.operations, sum(one.rows > 0 for one in judgement.examined), self.folder.path
 
     def set_up(self) -> None:
-        """Raises :class:`InfrastructureError`, :class:`Unavailable`, :class:`FullDiskError`, and what the test's
-        function raises.
+        """Starts the cluster and the system.
+
+        Raises :class:`InfrastructureError`, :class:`Unavailable`, :class:`FullDiskError`, and exceptions of the test's
+        function.
         """
         with naming_a_full_disk(self.settings.store):
             self._set_up()
@@ -170,7 +174,7 @@ class Attempt:
         except Unavailable as error:
             self._end(store.ERROR, problem=str(error))
             raise
-        except Exception as error:  # a cluster or a user's system may raise anything
+        except Exception as error:  # user code of a system may raise anything
             self._end(store.ERROR, problem="".join(traceback.format_exception(error)))
             raise InfrastructureError(
                 f"the cluster did not start: {why(error)}\n{self._said(world, trial, error)}"
@@ -178,9 +182,9 @@ class Attempt:
         folder.write_json("settings.json", self._described(trial))
 
     def run(self) -> str | None:
-        """None when the verdict is pass, else the failure text.
+        """Runs and judges the trial. Returns None if the verdict is pass, else the failure text.
 
-        Raises :class:`FullDiskError`, and what a generator or a broken harness raises.
+        Raises :class:`FullDiskError`, and exceptions of a generator or of a broken harness.
         """
         with naming_a_full_disk(self.settings.store):
             return self._run()
@@ -195,7 +199,7 @@ class Attempt:
             except BaseException as error:
                 self._end(store.ERROR, problem=f"{type(error).__name__}: {error}")
                 raise
-            # Before all else: should that fail, a later judgement must know all that speaks against a pass.
+            # Written first: if a later step fails, a later judgement must still know all reasons against a pass.
             self._end(
                 store.INTERRUPTED if ended.interrupted else store.FINISHED,
                 digest=ended.digest,
@@ -221,7 +225,7 @@ class Attempt:
         return describe(judgement, look_up(history, judgement), ending)
 
     def tear_down(self) -> None:
-        """Takes the cluster away, unless it is to be kept, and closes the loop. Idempotent."""
+        """Removes the cluster unless it must be kept, and closes the loop. Idempotent."""
         world, self._world = self._world, None
         try:
             if world is not None:
@@ -236,7 +240,7 @@ class Attempt:
 
     def _take_away(self, world: World) -> None:
         try:
-            # After a second Ctrl-C the run's tasks are still there; being cancelled, they heal what is in force.
+            # After a second Ctrl-C the run's tasks still exist. Cancelling them makes them heal active faults.
             cancel(world.loop, world.tasks())
             if self._trial is not None:
                 world.loop.run_until_complete(self._trial.tear_down(keep=self._keep()))
@@ -244,8 +248,8 @@ class Attempt:
             close_loop(world.loop)
 
     def _said(self, world: World, trial: Trial, error: Exception) -> str:
-        """What the nodes said before a start failed, and where all of it is."""
-        with contextlib.suppress(Exception):  # what cannot be read must not hide the error that it is to explain
+        """Returns the last log lines of the nodes before a start failed, and the folder with all logs."""
+        with contextlib.suppress(Exception):  # an unreadable log must not hide the error that it should explain
             world.loop.run_until_complete(trial.keep_logs())
         return "\n".join([*last_lines(self.folder.logs, str(error)), f"the run's folder: {self.folder.path}"])
 
@@ -266,7 +270,7 @@ class Attempt:
             interrupted=ended.interrupted,
             notes=ended.notes,
             stood_still=ended.stood_still,
-            watch=lambda what, done, total: None,  # a signal breaks the checks off: what they have found is kept
+            watch=lambda what, done, total: None,  # a signal interrupts the checks: their findings so far are kept
             own=True,
         )
         watched = self._trial.watched if self._trial is not None else None
@@ -275,7 +279,9 @@ class Attempt:
         return doubted(judgement, [f"{', '.join(sorted(watched.found))}: {NO_MORE}"])
 
     def _report(self, history: HistoryReader) -> str:
-        """The report's path, or why there is none: a report that cannot be drawn must not hide or change a verdict."""
+        """Writes the report. Returns its path, or why there is none, because a failing report must not affect the
+        verdict.
+        """
         from assay.reports.page import render  # imports bokeh, which takes as long as a short run
 
         try:
@@ -287,7 +293,7 @@ class Attempt:
             return why
 
     def _described(self, trial: Trial) -> dict[str, Any]:
-        """``settings.json``: everything needed to repeat the run, and what it was done with."""
+        """Returns the content of ``settings.json``: everything needed to repeat the run, and the versions used."""
         system = trial.system
         return {
             "schema_version": store.SCHEMA_VERSION,
@@ -308,30 +314,31 @@ class Attempt:
         }
 
     def _end(self, status: str, **columns: Any) -> None:
-        """Marks the run and makes it the latest."""
+        """Marks the run as ended and makes it the latest."""
         origin = None if self._trial is None else self._trial.origin
         self._write(status=status, ended=datetime.now(UTC).isoformat(), origin=origin, **columns)
         for folder in self.folder.publish():
             self.progress.note(f"{folder} is a folder where a link should be: remove it, it does not lead to this run")
 
     def _write(self, **columns: Any) -> None:
-        """Notes these columns in ``run.json``."""
+        """Updates these columns in ``run.json``."""
         assert self._info is not None
         self._info = msgspec.structs.replace(self._info, **columns)
         self.folder.write_run(self._info)
 
 
 def why(error: Exception) -> str:
-    """In one line, with the file and line of a user's own code where that is what failed, such as ``ready``."""
+    """Returns the error on one line, with file and line if a user's code failed, such as ``ready``."""
     if isinstance(error, NodeError | DeploymentError):
         return f"{error}{place(error.__cause__)}"
     return f"{type(error).__name__}: {error}{place(error)}"
 
 
 def run_id(folder: Path) -> str:
-    """A name for this run's containers and networks, from its folder: ``20260102t030405.678z-9f86d0``.
+    """Returns a name for this run's containers and networks, from its folder: ``20260102t030405.678z-9f86d0``.
 
-    By time they sort. The digits keep two apart that start at the same moment: in two stores, or of two tests.
+    The names sort by time. The random digits separate runs that start at the same moment, in two stores or of two
+    tests.
     """
     return f"{folder.name.lower()}-{secrets.token_hex(3)}"
 
@@ -342,7 +349,7 @@ SOURCES: Final = ("harness", "cluster", "nemesis", "workloads", "checkers", "rep
 
 @functools.cache
 def versions() -> Mapping[str, str]:
-    """Name to version: this project, Python, the kernel, the packages that a run's result may hang on."""
+    """Returns the versions of this project, Python, the kernel and the packages that may influence a result."""
     found = {
         "python": platform.python_version(),
         "kernel": platform.release(),
@@ -358,7 +365,9 @@ def versions() -> Mapping[str, str]:
 
 
 def source_digest(root: Path) -> str:
-    """Sixteen hexadecimal digits of a SHA-256 over the project's Python files: a commit id that knows local changes."""
+    """Returns 16 hexadecimal digits of a SHA-256 over the project's Python files: a commit id that covers local
+    changes.
+    """
     digest = hashlib.sha256()
     for name in SOURCES:
         for path in sorted((root / name).rglob("*.py")):

@@ -1,4 +1,4 @@
-"""The nodes that a workload's clients live on, as nodes of one more role of the system that is tested."""
+"""Client nodes: the nodes that a workload's clients live on, as one more role of the system under test."""
 
 import math
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -14,16 +14,15 @@ from assay.harness.remote import PORT, server
 from assay.harness.run.packages import packages_of
 
 CODE: Final = ("assay/harness/core", "assay/harness/remote")
-"""What a worker process imports in addition to the system's source and the client's own package."""
+"""The code that a worker process imports in addition to the system's source and the client's own package."""
 OURS: Final = "assay"
-"""Of this package only the part that a client lies in travels, not all of it."""
+"""This package is not copied to nodes as a whole: only its part with the client is."""
 
 
 class WithClientNodes:
-    """A system, and worker processes that run clients of class ``client`` on nodes of role ``client``.
+    """A system plus worker processes that run clients of class ``client`` on nodes of role ``client``.
 
-    Satisfies :class:`System`. All else is the system's own, what it can do beyond that included: who asks for a
-    capability of it finds it.
+    Satisfies :class:`System`, and every optional protocol that the system satisfies.
     """
 
     name: str
@@ -33,7 +32,9 @@ class WithClientNodes:
     keys: Callable[[], Sequence[str]]
 
     def __init__(self, system: System, client: type[Any]) -> None:
-        """Raises ``ValueError`` for a client that another process could not import, or a system with such a role."""
+        """Raises ``ValueError`` for a client that is not importable elsewhere, or a system that has a role of this
+        name.
+        """
         if CLIENT_ROLE in system.roles:
             raise ValueError(f"{system.name} has a role {CLIENT_ROLE!r} of its own: its clients need no nodes")
         self._system = system
@@ -41,7 +42,7 @@ class WithClientNodes:
         self._argv = server.argv(
             self._client, system.zookeeper_client if isinstance(system, SupportsZooKeeperClient) else None
         )
-        # Not by __getattr__: whether a protocol is satisfied is seen by the attributes that are really there.
+        # Not by __getattr__, because protocols are checked by the attributes that really exist.
         for name in dir(system):
             if not name.startswith("_") and name not in vars(WithClientNodes):
                 vars(self)[name] = getattr(system, name)
@@ -88,7 +89,7 @@ class WithClientNodes:
 
 
 def importable(client: type[Any]) -> str:
-    """``module:Class``. Raises ``ValueError`` for a class that cannot be had by that name."""
+    """Returns ``module:Class``. Raises ``ValueError`` for a class that cannot be imported by this name."""
     name = f"{client.__module__}:{client.__qualname__}"
     if "<" in name or client.__module__ == "__main__":
         raise ValueError(f"{name} cannot run on a node: it must be importable there, as a class of a module")
@@ -96,11 +97,13 @@ def importable(client: type[Any]) -> str:
 
 
 def distributions(client: type[Any]) -> Sequence[str]:
-    """What the class says that it needs of Python (``python = ("nats-py",)``), in the versions that are installed here:
-    the harness and the nodes are to run the same.
+    """Returns the Python packages that the class requires (``python = ("nats-py",)``), pinned to the versions installed
+    here.
+
+    The harness and the nodes must run the same versions.
     """
     given: Sequence[str] = getattr(client, "python", ())
-    return given if isinstance(given, str) else tuple(map(_as_here, given))  # text alone is refused with its name
+    return given if isinstance(given, str) else tuple(map(_as_here, given))  # a plain text is rejected elsewhere
 
 
 def _as_here(name: str) -> str:
@@ -113,7 +116,7 @@ def _as_here(name: str) -> str:
 
 
 def housed(endpoints: Sequence[Endpoint], cluster: Cluster) -> list[Endpoint]:
-    """Each with a node for its clients to live on, in turns, so that every node gets its share of them."""
+    """Assigns a client node to each endpoint in turn, so that every node gets its share of clients."""
     homes = [Home(node.name, at(node.address, PORT)) for node in by_role(cluster, CLIENT_ROLE)]
     pairs = range(math.lcm(len(endpoints), len(homes)))
     return [replace(endpoints[i % len(endpoints)], home=homes[i % len(homes)]) for i in pairs]

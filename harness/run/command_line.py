@@ -1,4 +1,4 @@
-"""A run as a pytest command: the defaults of its options, and what to type to do it again."""
+"""A run as a pytest command: the defaults of its options, and the command that repeats it."""
 
 import shlex
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ MIX: Final = "mix"
 
 @dataclass(frozen=True)
 class Defaults:
-    """What an option is where it is not given, as it is typed; None: not set."""
+    """Default values of options as text; None: not set."""
 
     nemesis_interval: str = "10"
     time_limit: str = "30"
@@ -26,18 +26,18 @@ class Defaults:
 
 
 DEFAULTS: Final = Defaults()
-# Many short runs find more than a few long ones. Workers that wait for a server that is away do nothing meanwhile, and
-# what happens in these seconds is what matters: so there are more of them, and none waits for long.
+# Many short runs find more than a few long ones. Workers that wait for a failed server are idle, and these seconds
+# matter most. Therefore a mix has more workers and shorter timeouts.
 DEFAULTS_OF_MIX: Final = Defaults("5", "20", "2", "6n", "80")
 
 
 def defaults(nemesis: Sequence[str]) -> Defaults:
-    """For these faults alone."""
+    """Returns the defaults for this combination of faults."""
     return DEFAULTS_OF_MIX if tuple(nemesis) == (MIX,) else DEFAULTS
 
 
 def typed(number: float) -> str:
-    """As short as it can be without becoming another number."""
+    """Returns the shortest text that reads back as the same number."""
     short = f"{number:g}"
     return short if float(short) == number else repr(number)
 
@@ -47,20 +47,22 @@ REPEATABLE: Final = frozenset({
     "--workload-mix", "--time-limit", "--rate", "--operation-timeout", "--drain-limit", "--nodes", "--zookeepers",
     "--concurrency", "--workers", "--defect", "--invariants", "--seed", "--set", "--fail-fast", "--watch",
 })  # fmt: skip
-"""Options that the command of a run may have. None of them makes pytest load a file of Python."""
+"""Options that the command of a run may have. None of them makes pytest load a Python file."""
 
 
 def nodes_as_typed(settings: Settings) -> str:
-    """``3``, ``server=1`` or ``2,sentinel=3``. The number alone is left out where the first role has the same."""
+    """Returns ``3``, ``server=1`` or ``2,sentinel=3``. The plain number is omitted if the first role has the same
+    number.
+    """
     first = settings.role_nodes[0].rpartition("=")[2] if settings.role_nodes else ""
     alone = [] if first == str(settings.nodes) else [str(settings.nodes)]
     return ",".join([*alone, *settings.role_nodes])
 
 
 def repeat_command(test: str, settings: Settings, operation_timeout: float | None = None) -> str:
-    """Returns the command that does exactly this run again; options at their default are left out.
+    """Returns the command that repeats this run; options at their default are left out.
 
-    ``operation_timeout``: the seconds that the test's operations need, of which its default depends; None: not known.
+    ``operation_timeout``: the seconds that the test's operations need, which determine the default; None: unknown.
     """
     usual = defaults(() if settings.replay is not None else settings.nemesis)
     timeout = None if operation_timeout is None else typed(max(float(usual.operation_timeout), operation_timeout))

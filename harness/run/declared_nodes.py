@@ -1,7 +1,12 @@
-"""How many nodes of each role a run has, where its system or its experiment declares which numbers are possible.
+"""Number of nodes per role, if the system or the experiment declares which numbers are possible.
 
-Three rules, in this order, give the number of a role: ``--nodes`` by role; ``--nodes`` without a role; the usual
-number, which is the first that is declared, or else three. A number that is not declared is refused.
+The first rule that applies gives the number of a role:
+
+1. ``--nodes`` with the role.
+2. ``--nodes`` without a role.
+3. The default: the first declared number, or else three.
+
+A number that is not declared is rejected.
 """
 
 from __future__ import annotations
@@ -18,20 +23,20 @@ if TYPE_CHECKING:
     from assay.cluster.node_counts import NodeCounts
 
 Declared = Mapping[str, tuple[int, ...]]
-"""Role to the numbers that it can have, the usual one first. A role that is missing can have any number."""
+"""By role, its possible numbers, the default first. A role that is missing can have any number."""
 
 
 def declared(system: System, more: NodeCounts | None = None) -> Declared:
-    """Returns what the system declares, and in its place, role by role, what ``more`` does.
+    """Returns the system's declaration, overridden role by role by ``more``.
 
-    Raises ``ValueError`` for what cannot be meant.
+    Raises ``ValueError`` for an invalid declaration.
     """
     found = read(system, system.node_counts, "node_counts") if isinstance(system, SupportsNodeCounts) else {}
     return found if more is None else {**found, **read(system, more, "node_counts of the experiment")}
 
 
 def read(system: System, given: object, what: str) -> dict[str, tuple[int, ...]]:
-    """Returns the numbers of each role. Raises ``ValueError`` for what cannot be meant."""
+    """Parses a declaration to numbers per role. Raises ``ValueError`` if it is invalid."""
     shape = "it takes a number for each role, or several with the usual one first, such as {'server': (3, 5)}"
     if not isinstance(given, Mapping):
         raise ValueError(f"{system.name}: {what} is {given!r}: {shape}")
@@ -51,14 +56,14 @@ def _is_count(number: object) -> bool:
 
 
 def own_roles(system: System) -> list[str]:
-    """The roles whose nodes ``--nodes`` counts."""
+    """Returns the roles whose nodes ``--nodes`` counts."""
     return [role for role in system.roles if role not in (ZOOKEEPER_ROLE, CLIENT_ROLE)]
 
 
 def with_counts(settings: Settings, asked: str | None, system: System, counts: Declared) -> Settings:
     """Returns the settings with the number of each role of this system, if anything is declared.
 
-    ``asked``: ``--nodes`` as it was given, which the settings hold already; None: it was not given.
+    ``asked``: ``--nodes`` as given, which the settings already contain; None: not given.
     """
     if not counts:
         return settings
@@ -74,7 +79,7 @@ def with_counts(settings: Settings, asked: str | None, system: System, counts: D
 
 
 def undeclared(settings: Settings, asked: str | None, system: System, counts: Declared) -> str | None:
-    """Returns why ``--nodes`` asks for a number that is not declared, and which there are; None if it does not."""
+    """Returns an error if ``--nodes`` asks for a number that is not declared, with the possible ones; else None."""
     chosen = {role: int(number) for role, _, number in (one.partition("=") for one in settings.role_nodes)}
     for role, numbers in counts.items():
         if chosen[role] not in numbers:

@@ -1,11 +1,11 @@
-"""Ends phases after the last heal that would never come to their end. They have no time limit of their own.
+"""Ends phases after the last heal that would never end. These phases have no time limit of their own.
 
-A phase is over when
+A phase is ended if
 
-1. it waits for the clients of a node that never serves again;
-2. it asks again for each process that takes the place of one whose operation was not answered, and none ever is;
-3. it is answered for as long as the drain limit says, without reading a record that is new. Equal answers are nothing
-   new, nor is what the phase has written itself: so what the run wrote before bounds the number of extensions.
+1. it waits for the clients of a node that does not serve again;
+2. no operation is answered, although new processes take over and ask again;
+3. it gets answers, but reads no new record for as long as the drain limit. Repeated answers are not new, nor are
+   records that the phase has written itself. The records written before thus bound the number of extensions.
 """
 
 import asyncio
@@ -20,9 +20,9 @@ from assay.harness.core.operation import Completed, Effect, Outcome
 from assay.harness.run.settings import Settings
 
 LOOK_EVERY: Final = 0.25
-"""Seconds."""
+"""Seconds between two checks."""
 UNANSWERED: Final = 3
-"""So many times as long as an operation, or the recovery of a node, may take: a slow system answers now and then."""
+"""Multiple of the time that an operation, or the recovery of a node, may take. A slow system answers now and then."""
 OPERATIONS: Final = 3
 """Operations that a drain may wait for beyond the longest deadline."""
 RECORDS: Final = frozenset({"observe", "monotonic-read", "queue-dequeue", "set-read", "txn-read"})
@@ -30,14 +30,14 @@ RECORDS: Final = frozenset({"observe", "monotonic-read", "queue-dequeue", "set-r
 
 
 def drain_limit(contract: Contract, settings: Settings) -> float:
-    """Seconds that a phase may go on without a new record."""
+    """Returns the seconds that a phase may go on without a new record."""
     if settings.drain_limit is not None:
         return settings.drain_limit
     return contract.longest_deadline + OPERATIONS * settings.operation_timeout
 
 
 class NewRecords:
-    """Satisfies ``Recorder``: passes on what it is given, and counts the records that are read for the first time."""
+    """A ``Recorder`` that passes operations on, and counts the records that are read for the first time."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
@@ -47,7 +47,7 @@ class NewRecords:
         self.count = 0
 
     def completed(self, completed: Completed, effects: Sequence[Effect]) -> None:
-        """Hands over an operation that has ended."""
+        """Records an operation that has ended."""
         self._recorder.completed(completed, effects)
         for effect in effects if self.watching else ():
             record = (effect.key, effect.position if effect.value is None else effect.value)
@@ -59,9 +59,9 @@ class NewRecords:
 async def until_endless(
     interpreter: Interpreter, patience: float, operation_timeout: float, records: NewRecords, limit: float
 ) -> None:
-    """Returns when there is nothing more to be expected, and notes in the report why.
+    """Returns when the phase will make no more progress, and writes the reason into the report.
 
-    ``patience``: seconds for which it may wait for clients to be open; ``limit``: those without a new record.
+    ``patience``: seconds to wait for clients to be open. ``limit``: seconds without a new record.
     """
     loop, report = asyncio.get_running_loop(), interpreter.report
     unanswered = UNANSWERED * max(patience, operation_timeout)
@@ -72,10 +72,10 @@ async def until_endless(
         await asyncio.sleep(LOOK_EVERY)
         if not interpreter.waits_for:
             went_on = loop.time()
-        if report.ok + report.fail > answers or report.info == unknown:  # an answer, or nothing that was asked
+        if report.ok + report.fail > answers or report.info == unknown:  # an answer, or no question
             answered, answers, unknown = loop.time(), report.ok + report.fail, report.info
         if loop.time() > answered + operation_timeout:
-            progressed += loop.time() - looked  # no answer is no equal answer: the second rule is about that
+            progressed += loop.time() - looked  # time without an answer belongs to the second rule, not the third
         looked = loop.time()
         if (now := (len(interpreter.phases), records.count)) != reached:
             progressed, reached = loop.time(), now

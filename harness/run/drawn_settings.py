@@ -1,4 +1,4 @@
-"""Settings of the system's own that a mix, or a search, draws."""
+"""Settings of the system that a mix or a search draws at random."""
 
 import math
 import random
@@ -10,11 +10,11 @@ from assay.cluster.system import SupportsSettings, System
 from assay.harness.run.settings import derive
 
 LEFT_ALONE: Final = 0.3
-"""How often a mix leaves a setting as it is."""
+"""Probability that a mix leaves a setting unchanged."""
 
 
 def drawn_configuration(system: System, given: Sequence[str], seed: int) -> tuple[str, ...]:
-    """What is given, and of the settings that the system varies some more, each from the seed and its name alone."""
+    """Adds drawn values to the given settings. Each depends only on the seed and the setting's name."""
     configuration = {text.partition("=")[0]: text for text in given}
     for name, values in (system.variants if isinstance(system, SupportsSettings) else {}).items():
         rng = random.Random(derive(seed, "variant", name))
@@ -24,7 +24,7 @@ def drawn_configuration(system: System, given: Sequence[str], seed: int) -> tupl
 
 
 def few(values: Sequence[str]) -> tuple[str, ...]:
-    """The same where few and coarse choices are wanted: of a range its ends and one between."""
+    """Returns few, coarse choices: a range becomes its ends and their geometric mean."""
     found: dict[str, None] = {}
     for value in values:
         ends = _ends(value)
@@ -35,7 +35,7 @@ def few(values: Sequence[str]) -> tuple[str, ...]:
 
 
 def _drawn(value: str, rng: random.Random) -> str:
-    """Of a range small numbers as often as large ones."""
+    """Draws from a range on a logarithmic scale, so that small numbers are as frequent as large ones."""
     ends = _ends(value)
     if ends is None:
         return value

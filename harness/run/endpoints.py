@@ -1,4 +1,4 @@
-"""Where clients find the system."""
+"""Endpoints: the addresses at which clients find the system."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -14,7 +14,7 @@ from assay.nemesis.schedule.target import servers
 def endpoints(
     system: System, cluster: Cluster, defect: str | None, options: Mapping[str, Any] = MappingProxyType({})
 ) -> list[Endpoint]:
-    """One per server that clients belong to: its own address first; with all of ZooKeeper's, and what is on."""
+    """Returns one endpoint per server that clients connect to, with its own address first."""
     everyone = servers(cluster, system)
     wanted = system.client_roles if isinstance(system, SupportsClientRoles) else system.roles
     nodes = [node for node in everyone if node.role in wanted]

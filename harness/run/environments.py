@@ -1,7 +1,7 @@
-"""Where a run takes place: real machines on an ordinary event loop, or everything in one simulated process.
+"""The world of a run: real machines on an ordinary event loop, or everything in one simulated process.
 
-A world gives a run its loop, its cluster and the runtime that clients get. In the simulation the harness, too, runs on
-the simulated loop: its time limits and time-outs are virtual, so that a run is a function of its seed.
+A world provides the loop, the cluster and the runtime of clients. In the simulation the harness runs on the simulated
+loop, too. Its time limits are virtual, so that a run is a function of its seed.
 """
 
 import asyncio
@@ -32,43 +32,43 @@ if TYPE_CHECKING:
 
 
 END_SECONDS: Final = 90.0
-"""For tasks that were cancelled: some have faults to heal, each of them within a limit of its own."""
+"""Time limit for cancelled tasks. Some have faults to heal, each within a limit of its own."""
 
 
 class World(Protocol):
-    """One run's surroundings; ``loop`` is used from set-up to tear-down and closed by the code that made the world."""
+    """The environment of one run. ``loop`` is used from set-up to tear-down, and closed by the creator of the world."""
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop: ...
 
     @property
     def chance(self) -> Chance:
-        """All that is left to chance in here, as far as the seed decides it."""
+        """The source of all randomness in this world, as far as the seed determines it."""
 
     def between_steps(self, when: float, call: Callable[[], object]) -> object:
-        """Calls ``call`` at this moment of the loop's clock; in the simulation nothing else changes by that."""
+        """Calls ``call`` at this time of the loop's clock. In the simulation this changes nothing else."""
 
     async def open(self, note: Callable[[str], None], *, logged: bool = True) -> Cluster:
-        """Brings the nodes into being, with nothing running on them yet; ``note`` is called with long steps.
+        """Starts the nodes, with nothing running on them yet. ``note`` is called at long steps.
 
-        ``logged``: how the nodes' text logs grow is noted from now on, for ``save_logs``.
+        ``logged``: whether to track the growth of the nodes' text logs, for ``save_logs``.
         """
 
     def tasks(self) -> list[asyncio.Task[Any]]:
-        """The harness's own unfinished tasks; a simulated node's are its own business, and end when it is killed."""
+        """Returns the harness's own unfinished tasks. Those of a simulated node end when the node is killed."""
 
     def runtime(self) -> Any:
-        """What clients get: ``random``, ``wall_clock()``, ``zookeeper(servers, session_timeout)``."""
+        """Returns the runtime of clients: ``random``, ``wall_clock()``, ``zookeeper(servers, session_timeout)``."""
 
     async def save_logs(self, folder: Path) -> list[str]:
-        """The nodes' logs, below ``folder``; returns what could not be read."""
+        """Saves the nodes' logs below ``folder``. Returns descriptions of those that could not be read."""
 
     async def close(self, *, keep: bool) -> None:
-        """Takes the cluster away, or leaves it running when ``keep`` says so. Idempotent."""
+        """Removes the cluster, or leaves it running if ``keep`` is true. Idempotent."""
 
 
 def default_cluster() -> tuple[str, str]:
-    """``docker`` if an engine answers, else ``sim``; and why."""
+    """Returns ``docker`` if an engine answers, else ``sim``, and the reason."""
     from assay.cluster.doctor import engine_available
 
     if engine_available():
@@ -78,8 +78,10 @@ def default_cluster() -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class Needs:
-    """What faults of a run need: servers with a disk of their own each, clocks that can be wrong, disks that can be
-    slow or fail, memory that can run out, all of which the simulation's have; and nodes that wait to join.
+    """Requirements of the faults of a run. The simulation satisfies all of them except ``spares``, nodes that wait to
+    join.
+
+    Servers may need their own disks, clocks that can be wrong, disks that can be slow or fail, and limited memory.
     """
 
     own_disks: bool = False
@@ -100,7 +102,7 @@ class Needs:
 
 
 def open_world(system: System, settings: Settings, *, run_id: str, needs: Needs | None = None) -> World:
-    """The world that the settings name. ``run_id`` marks containers and networks."""
+    """Creates the world that the settings name. ``run_id`` marks containers and networks."""
     needs = needs or Needs()
     if settings.cluster == SIM:
         return SimWorld(system, settings, needs.spares)
@@ -155,7 +157,7 @@ class SimWorld:
         return self._cluster.harness_runtime()
 
     async def save_logs(self, folder: Path) -> list[str]:
-        """Event logs never were files here; they are in the history."""
+        """Saves all logs except event logs, which are never files here; the history contains them."""
         if self._logs is not None:
             self._logs.save(folder)
         missing = []
@@ -173,7 +175,7 @@ class SimWorld:
         return missing
 
     async def close(self, *, keep: bool) -> None:
-        """There is nothing to keep: the cluster ends with the process."""
+        """Ends the cluster. It cannot be kept, because it ends with the process."""
         if self._cluster is not None:
             await self._cluster.close()
         if self._logs is not None:
@@ -181,7 +183,7 @@ class SimWorld:
 
 
 class RealWorld:
-    """Machines on an ordinary event loop; ``make``: the cluster, which has not been started yet."""
+    """Machines on an ordinary event loop. ``make`` creates the cluster, not yet started."""
 
     def __init__(self, system: System, settings: Settings, make: Callable[..., "Real"]) -> None:
         self._system = system
@@ -242,14 +244,14 @@ class RealWorld:
 
 
 def cancel(loop: asyncio.AbstractEventLoop, tasks: Collection[asyncio.Task[Any]]) -> None:
-    """Cancels these tasks and lets them end; what swallows its cancellation, as only user code does, is left behind."""
+    """Cancels tasks and waits for them. Tasks of user code that ignore their cancellation are abandoned."""
     for task in tasks:
         task.cancel()
     if waiting := awaited(tasks):
         ended, deaf = loop.run_until_complete(asyncio.wait(waiting, timeout=END_SECONDS))
         for task in ended:
             if not task.cancelled():
-                task.exception()  # taken: or asyncio complains that no one has
+                task.exception()  # retrieved, so that asyncio does not report it
         for task in deaf:
             leave_behind(task)
 

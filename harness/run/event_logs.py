@@ -1,9 +1,8 @@
-"""Takes the nodes' event logs into the history while the run goes on.
+"""Collects the nodes' event logs into the history during the run.
 
-One task per node follows ``node.events()``. Lines are JSON objects as ``system_under_test/events.py`` writes them;
-systems that write other lines, and lines cut short by a kill, are kept as events named ``unreadable``, so that nothing
-a node said is lost. A node that cannot be followed any more is a problem of the run, noted and never raised: the
-operations are what counts.
+One task per node follows ``node.events()``. Lines are JSON objects in the format of ``system_under_test/events.py``.
+Other lines, and lines cut short by a kill, become events named ``unreadable``, so that nothing is lost. If a node can
+no longer be followed, this is recorded as a problem of the run and not raised, because the operations matter more.
 """
 
 import asyncio
@@ -24,15 +23,16 @@ GRACE: Final = 0.5
 
 
 _LATEST: Final = 2.0**62 / NANOSECONDS
-"""Seconds, 146 years: what no clock shows, and no column of times holds."""
+"""Seconds (146 years): no clock shows more, and larger values could overflow a column of times."""
 _Number: Any = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 _PLAIN: Final[Mapping[str, Any]] = {"int64": _Number, "string": str, "bool": bool}
 
 
 def _line() -> type[msgspec.Struct]:
-    """What the columns of ``EVENTS`` are in a line; its ``time`` is in seconds of the node's monotonic clock.
+    """Builds the type of a line from the columns of ``EVENTS``. Its ``time`` is in seconds of the node's monotonic
+    clock.
 
-    What a column does not take must be none: the history would be lost with it.
+    A value that its column cannot hold makes a line unreadable; otherwise it would make the whole history fail.
     """
     time = Annotated[float, msgspec.Meta(ge=-_LATEST, le=_LATEST)]
     required = [("time", time), ("seq", _Number), ("event", str)]
@@ -45,14 +45,14 @@ def _line() -> type[msgspec.Struct]:
 
 
 Line: Final = _line()
-"""One line of an event log."""
+"""A line of an event log."""
 
 
 class Lives:
-    """Tells topics of one name apart, as the history does: ``orders-0``, ``orders#2-0``, ``orders#3-0``.
+    """Gives topics of one name distinct keys, as the history does: ``orders-0``, ``orders#2-0``, ``orders#3-0``.
 
-    Lines say which topic they mean by a number that grows with each creation. What is heard of first lived first;
-    should a line of an earlier one come after all, its key says that it is none of those that were counted.
+    Lines identify a topic by a number that grows with each creation. The numbers are expected in this order. A late
+    line of an earlier topic that was not counted gets the key ``orders#0-0``.
     """
 
     def __init__(self) -> None:
@@ -79,7 +79,7 @@ class Collector:
     history: History
     stamps: Stamps
     on_line: Callable[[str, str], None] | None
-    """Called with a node's name and each line, as soon as it is there."""
+    """Called with a node's name and each line as soon as it arrives."""
     problems: list[str] = field(default_factory=list)
     _lives: Lives = field(default_factory=Lives)
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
@@ -89,7 +89,7 @@ class Collector:
         self._tasks = [loop.create_task(self._follow(node), name=f"events of {node.name}") for node in self.nodes]
 
     async def stop(self) -> None:
-        """Gives the last lines a moment, then ends. Idempotent."""
+        """Waits a moment for the last lines, then ends. Idempotent."""
         if self._tasks:
             await asyncio.sleep(GRACE)
         tasks, self._tasks = self._tasks, []
@@ -120,8 +120,10 @@ class Collector:
             self._record(node, line)
 
     def _record(self, node: Node, line: msgspec.Struct) -> None:
-        """A node's clock is the harness's in containers and in the simulation, and else as far ahead as its cluster has
-        found. For display only.
+        """Records a line at the harness's time, for display only.
+
+        In containers and in the simulation, nodes share the harness's clock; elsewhere the cluster has measured the
+        offset.
         """
         fields = msgspec.structs.asdict(line)
         fields["key"] = self._lives.key(fields["key"], fields.pop("topic_zxid"))

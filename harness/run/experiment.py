@@ -1,9 +1,9 @@
-"""``@experiment``: what makes a function that returns a generator a test of a system.
+"""``@experiment``: turns a function that returns a generator into a test of a system.
 
-The decorated function stays what it is, a pure function from :class:`~assay.harness.run.settings.Settings` to a
-generator; that is what lets a run be done again, searched and shrunk. What pytest collects is a small test around it
-that takes one fixture, ``assay_trial``: there the cluster starts (so that broken infrastructure is an error, not a
-failure), and the test itself drives, heals, drains and judges.
+The decorated function stays a pure function from :class:`~assay.harness.run.settings.Settings` to a generator.
+Therefore a run can be repeated, searched and shrunk. pytest collects a small test around it with one fixture,
+``assay_trial``. The fixture starts the cluster, so that broken infrastructure is an error, not a failure. The test then
+runs, heals, drains and judges.
 
     @experiment(system=Broker(), client=LogClient, contract=forbid(*LOG_ANOMALIES))
     def test_log(settings: Settings) -> Generator:
@@ -35,17 +35,17 @@ from assay.harness.run.workload_mix import WorkloadMix
 FIXTURE: Final = "assay_trial"
 ATTRIBUTE: Final = "__assay_experiment__"
 SYSTEM: Final = ("name", "roles", "port", "argv", "files", "ready")
-"""What a system must say for itself."""
+"""Attributes that a system must define."""
 CALLED: Final = ("open", "invoke", "close")
-"""Methods of a client that are all coroutines, or, of one that blocks, all plain."""
+"""Methods of a client: all coroutines, or all plain if the client blocks."""
 CLIENT: Final = (*CALLED, "effects")
-"""What the class of a client must have."""
+"""Attributes that a client class must define."""
 
 Body = Callable[[Settings], Generator]
 
 
 class IncompleteError(TypeError):
-    """A system or a client lacks something that every one must have; the message says what, and where it is shown."""
+    """A system or a client lacks a required attribute. The message names the attribute and the protocol."""
 
 
 class NoGeneratorError(TypeError):
@@ -54,10 +54,13 @@ class NoGeneratorError(TypeError):
 
 @dataclass(frozen=True)
 class Experiment:
-    """A system, how it is driven, and what it promises. ``client_nodes``: its clients live on nodes of their own;
-    ``mixes``: those that it can take on; ``client_options``: what its clients find in ``Endpoint.options``;
-    ``operation_timeout``: the seconds that its operations are given at least, unless the command line says how many;
-    ``node_counts``: how many nodes its roles can have, where the system or the experiment declares it.
+    """A system, how it is driven, and what it promises.
+
+    - ``client_nodes``: whether its clients live on nodes of their own.
+    - ``mixes``: the workload mixes that it supports.
+    - ``client_options``: the ``Endpoint.options`` of its clients.
+    - ``operation_timeout``: minimum time limit of an operation in seconds, unless the command line sets one.
+    - ``node_counts``: possible numbers of nodes per role, if the system or the experiment declares them.
     """
 
     name: str
@@ -72,7 +75,7 @@ class Experiment:
     node_counts: Declared = field(default_factory=dict)
 
     def generator(self, settings: Settings) -> Generator:
-        """What the test's function returns. Raises :class:`NoGeneratorError`, and what the function raises."""
+        """Calls the test's function. Raises :class:`NoGeneratorError`, and the exceptions of the function."""
         made = self.body(settings)
         if made is None:
             raise NoGeneratorError(f"{self.name} returned None, not a generator: a `return` is missing")
@@ -83,7 +86,7 @@ class Experiment:
 
     @property
     def real_alone(self) -> str | None:
-        """Why it cannot be simulated; None when it can."""
+        """Why the experiment cannot be simulated; None if it can."""
         if getattr(self.client, "blocking", False):
             return f"{self.client.__name__} blocks; the simulation has no threads"
         if getattr(type(self.system), "entry", None) is System.entry:
@@ -93,11 +96,11 @@ class Experiment:
         return None
 
     def with_counts(self, settings: Settings, asked: str | None) -> Settings:
-        """The settings with the number of nodes of each role, if it is declared; ``asked`` is ``--nodes``, if given."""
+        """Returns the settings with the declared number of nodes of each role; ``asked`` is ``--nodes``, if given."""
         return with_counts(settings, asked, self.system, self.node_counts)
 
     def deployed(self, system: System | None = None) -> System:
-        """The system, or this variant of it, with the nodes that its clients live on if they do."""
+        """Returns the system, or this variant of it, with client nodes if the experiment uses them."""
         system = self.system if system is None else system
         return WithClientNodes(system, self.client) if self.client_nodes else system
 
@@ -113,14 +116,17 @@ def experiment(
     operation_timeout: float = 0.0,
     node_counts: NodeCounts | None = None,
 ) -> Callable[[Body], Callable[..., None]]:
-    """Makes a pytest test of ``body``; the options of the command line say how often, where and under which faults.
+    """Makes a pytest test of ``body``. Command line options choose repetitions, cluster and faults.
 
-    ``client_nodes``: clients run in worker processes on nodes of their own, where faults can reach them, and not in the
-    harness. Then operations and results must be what JSON can say. ``model``: the operations must be linearizable by
-    this one, too; a name of a model that comes along, or that a hook adds (``pytest_assay_models``). ``mixes``: what
-    ``--workload-mix`` can add to it. ``operation_timeout``: the seconds that its operations need, where that may be
-    more than is usual; ``--operation-timeout`` has the last word. ``node_counts``: role to how many nodes it can have,
-    a number or several with the usual one first, in place of what the system declares.
+    - ``client_nodes``: runs clients in worker processes on nodes of their own, where faults can reach them. Operations
+      and results must then be JSON data.
+    - ``model``: the name of a model, built-in or added by the hook ``pytest_assay_models``. The operations must also be
+      linearizable by this model.
+    - ``mixes``: what ``--workload-mix`` can add.
+    - ``operation_timeout``: the seconds that its operations need, if more than usual. ``--operation-timeout`` overrides
+      it.
+    - ``node_counts``: possible numbers of nodes by role, one number or several with the default first. It overrides the
+      system's declaration.
     """
 
     promised = contract if model is None else msgspec.structs.replace(contract, model=model)
@@ -132,7 +138,7 @@ def experiment(
             body.__name__, system, client, promised, body, client_nodes, tuple(mixes), operation_timeout,
             node_counts=_counts(system, node_counts),
         )  # fmt: skip
-        made.deployed()  # what cannot be is said where it is written, not when a cluster starts
+        made.deployed()  # reports an invalid combination here, not when a cluster starts
 
         def test(assay_trial: Any) -> None:
             try:
@@ -140,7 +146,7 @@ def experiment(
             except (
                 HistoryError,
                 FullDiskError,
-            ) as error:  # says all: what a generator or a client gave cannot be written down
+            ) as error:  # the message is complete: a value of a generator or a client could not be recorded
                 raise pytest.fail.Exception(f"the run was ended: {error}", pytrace=False) from None
             if failure is not None:
                 pytest.fail(failure, pytrace=False)
@@ -166,13 +172,13 @@ def _counts(system: System, given: NodeCounts | None) -> Declared:
 
 
 def experiment_of(function: object) -> Experiment | None:
-    """The experiment behind a collected test function; None for any other test."""
+    """Returns the experiment behind a collected test function; None for any other test."""
     found = getattr(function, ATTRIBUTE, None)
     return found if isinstance(found, Experiment) else None
 
 
 def _check_body(body: Callable[..., Any]) -> None:
-    """Raises :class:`IncompleteError` for a function that does not take the settings, and them alone."""
+    """Raises :class:`IncompleteError` unless the function takes exactly one argument, the settings."""
     signature = inspect.signature(body)
     try:
         signature.bind(None)
@@ -184,9 +190,9 @@ def _check_body(body: Callable[..., Any]) -> None:
 
 
 def _check(system: System, client: type[Any], *, silent: bool) -> None:
-    """Raises :class:`IncompleteError`: later each of these would look like something else, or wait for ever.
+    """Raises :class:`IncompleteError` for errors that would later look like something else, or hang.
 
-    ``silent``: the client need not say what effects its operations have.
+    ``silent``: the client may omit ``effects``.
     """
     if isinstance(system, type):
         raise IncompleteError(f"system={system.__name__} is a class: give an instance of it, {system.__name__}(...)")
@@ -218,4 +224,6 @@ def _check(system: System, client: type[Any], *, silent: bool) -> None:
     if len(plain) < len(CALLED) and getattr(client, "blocking", False):
         raise IncompleteError(f"{client.__name__} says `blocking = True`, and has methods that are coroutines")
     if isinstance(system.roles, str) or not system.roles:
-        raise IncompleteError(f"roles of {type(system).__name__} is {system.roles!r}: say a tuple, such as ('server',)")
+        raise IncompleteError(
+            f"roles of {type(system).__name__} is {system.roles!r}: it must be a tuple, such as ('server',)"
+        )

@@ -1,4 +1,4 @@
-"""The faults that the options ask for: which runs that makes, and which of them a system cannot have."""
+"""Faults selected by the options: the runs that they make, and whether they suit a system."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
@@ -29,9 +29,9 @@ from assay.nemesis.schedule.trigger import parse as parse_trigger
 
 
 def combinations(options: Sequence[str], faults: Catalogue) -> tuple[tuple[str, ...], ...]:
-    """The runs that ``--nemesis`` asks for, each a sorted tuple of names, sorted by id; ``((),)`` when not given.
+    """Returns the runs that ``--nemesis`` asks for: sorted tuples of names, sorted by id; ``((),)`` if it is not given.
 
-    Raises :class:`SettingsError` for a name that is none.
+    Raises :class:`SettingsError` for an unknown name.
     """
     try:
         selected = faults.select(options or (NONE,))
@@ -41,7 +41,7 @@ def combinations(options: Sequence[str], faults: Catalogue) -> tuple[tuple[str, 
 
 
 def replayed(path: Path, faults: Catalogue) -> Schedule:
-    """The schedule of a file, as it was meant. Raises :class:`SettingsError` naming the file and what is wrong."""
+    """Reads the schedule of a file as planned. Raises :class:`SettingsError` naming the file and the error."""
     try:
         found = decode(read_file(path), str(path))
     except OSError as error:
@@ -57,19 +57,19 @@ def replayed(path: Path, faults: Catalogue) -> Schedule:
 
 
 def fault_names(schedule: Schedule) -> tuple[str, ...]:
-    """Sorted, as in test ids."""
+    """Returns the fault names of a schedule, sorted as in test ids."""
     return tuple(sorted({step.fault for step in schedule.all_steps}))
 
 
 def possible(system: System, settings: Settings, faults: Catalogue) -> tuple[str, ...]:
-    """The faults that a run of this system may inject: those asked for, and for the mix all that suit it."""
+    """Returns the faults that a run of this system may inject: the requested ones, or all suitable ones for the mix."""
     if settings.nemesis != (MIX,):
         return settings.nemesis
     return tuple(name for name in mixable(faults) if unsuited(faults[name], system) is None)
 
 
 def check_target(text: str | None) -> None:
-    """Raises :class:`SettingsError` for a ``--nemesis-target`` that cannot be read."""
+    """Raises :class:`SettingsError` for an invalid ``--nemesis-target``."""
     if text is None:
         return
     try:
@@ -79,7 +79,7 @@ def check_target(text: str | None) -> None:
 
 
 def check_trigger(text: str | None) -> None:
-    """Raises :class:`SettingsError` for a ``--nemesis-trigger`` that cannot be read."""
+    """Raises :class:`SettingsError` for an invalid ``--nemesis-trigger``."""
     try:
         parse_trigger(text or EVERY)
     except TriggerError as error:
@@ -87,7 +87,7 @@ def check_trigger(text: str | None) -> None:
 
 
 def not_applicable(system: System, settings: Settings, faults: Catalogue) -> str | None:
-    """Why this system cannot be run with these faults, this defect, these settings, in this time; None when it can."""
+    """Returns why this system cannot run with these faults, defect, settings and times; None if it can."""
     if settings.defect is not None and settings.defect not in system.defects:
         known = ", ".join(system.defects) or "none"
         return f"--defect={settings.defect}: {system.name} has no such defect; it has: {known}"
@@ -111,7 +111,7 @@ def not_applicable(system: System, settings: Settings, faults: Catalogue) -> str
 
 
 def strange_role(system: System, settings: Settings) -> str | None:
-    """Why ``--nodes`` names a role that has no nodes of its own here; None when it does not."""
+    """Returns an error if ``--nodes`` names a role that has no nodes of its own here; else None."""
     own = [role for role in system.roles if role not in (ZOOKEEPER_ROLE, CLIENT_ROLE)]
     for role in (one.partition("=")[0] for one in settings.role_nodes):
         if role == ZOOKEEPER_ROLE:
@@ -126,7 +126,7 @@ def strange_role(system: System, settings: Settings) -> str | None:
 
 
 def node_counts(system: System, settings: Settings) -> dict[str, int]:
-    """Nodes per role, in the order in which they start."""
+    """Returns the number of nodes per role, in starting order."""
     named = {role: int(number) for role, _, number in (one.partition("=") for one in settings.role_nodes)}
     special = named | {ZOOKEEPER_ROLE: settings.zookeepers, CLIENT_ROLE: settings.client_node_count}
     return {role: special.get(role, settings.nodes) for role in system.roles}
@@ -139,10 +139,10 @@ def schedule(
     unavailable: Collection[str] = (),
     everywhere: Collection[str] = (),
 ) -> Schedule:
-    """The faults of a run, from its seed. Raises ``ScheduleError`` when they do not fit the time or the cluster.
+    """Draws the faults of a run from its seed. Raises ``ScheduleError`` if they do not fit the time or the cluster.
 
-    ``unavailable``: what a mix cannot draw from where the run takes place; ``everywhere``: with what it may strike all
-    servers at once.
+    ``unavailable``: faults that a mix must not draw on this cluster. ``everywhere``: faults that may strike all servers
+    at once.
     """
     if settings.replay is not None:
         return in_time(replayed(settings.replay, faults), settings.time_limit)
@@ -183,9 +183,9 @@ def schedule(
 
 
 def in_time(schedule: Schedule, time_limit: float) -> Schedule:
-    """The same. Raises ``ScheduleError`` when something in it comes after the run's main phase.
+    """Returns the schedule. Raises ``ScheduleError`` if a step ends after the run's main phase.
 
-    What is played again as it came out may have been healed by the end of that phase alone, a moment after its time.
+    A step that is replayed exactly may end later, because the end of that phase may have healed it in the original run.
     """
     for step in schedule.all_steps:
         if step.until >= time_limit and (not step.exact or step.at >= time_limit):
@@ -197,7 +197,7 @@ def in_time(schedule: Schedule, time_limit: float) -> Schedule:
 
 
 def listing(faults: Catalogue, systems: Iterable[System]) -> str:
-    """What ``--nemesis-list`` prints: one line per fault, and per event at which a system is worth striking."""
+    """Returns the text of ``--nemesis-list``: one line per fault, and per event at which a fault can strike."""
     parts = [_columns(faults.descriptions())]
     for system in systems:
         if isinstance(system, SupportsStrikePoints) and system.strike_points:

@@ -1,4 +1,4 @@
-"""A store whose disk is full: said in one line, with room kept in reserve to write down that it happened."""
+"""Handling of a full disk: one clear message, and reserved space to record that it happened."""
 
 import errno
 import os
@@ -13,12 +13,12 @@ FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
 class FullDiskError(Exception):
-    """The run could not be written down; the message says where, how much is free, and the remedies."""
+    """The run could not be written. The message names the place, the free space and the remedies."""
 
 
 @contextmanager
 def naming_a_full_disk(root: Path) -> Iterator[None]:
-    """Whatever a full disk of the store ``root`` made of an error becomes a :class:`FullDiskError`."""
+    """Turns errors inside the block that a full disk of the store ``root`` caused into :class:`FullDiskError`."""
     try:
         yield
     except Exception as error:
@@ -32,7 +32,7 @@ def naming_a_full_disk(root: Path) -> Iterator[None]:
 
 
 def is_full(error: BaseException | None) -> bool:
-    """Whether this error, or one that led to it, is that of a full disk or a quota that is used up."""
+    """Returns whether this error, or a cause of it, reports a full disk or an exhausted quota."""
     while error is not None:
         if isinstance(error, OSError) and error.errno in FULL:
             return True
@@ -42,17 +42,17 @@ def is_full(error: BaseException | None) -> bool:
 
 @dataclass(frozen=True)
 class Reserve:
-    """A file that takes room, to be given up where something small must be written though the disk is full."""
+    """A file that reserves space, which is released when something small must be written to a full disk."""
 
     path: Path
 
     def keep(self, size: int) -> None:
-        """Does nothing on a disk that has no room for it."""
+        """Creates the file; does nothing if the disk has no space."""
         with suppress(OSError):
             self.path.write_bytes(bytes(size))
 
     def give_up(self, size: int | None = None) -> bool:
-        """So many bytes of it, or all; False: there is none any more."""
+        """Releases ``size`` bytes, or all. Returns False if nothing is left."""
         there = self.path.stat().st_size if self.path.exists() else 0
         if size is not None and there > size:
             os.truncate(self.path, there - size)

@@ -1,4 +1,4 @@
-"""Finds what an option names as ``package.module:Class``, in installed packages or in the current folder."""
+"""Imports what an option names as ``package.module:Class``, from installed packages or the current folder."""
 
 import importlib
 import inspect
@@ -16,11 +16,11 @@ MOVED: Final = {
     f"assay.workloads.{name}_system": f"assay.workloads.systems.{name}"
     for name in ("etcd", "galera", "mariadb", "nats", "patroni", "postgresql", "rabbitmq", "redis", "redis_cluster")
 }
-"""Former path of a module -> its path today. Stored runs name their system by the path of their time."""
+"""Former path of a module -> its present path. Stored runs name their system by its path at that time."""
 
 
 def found(option: str, name: str, sort: str, alike: Callable[[type], bool]) -> Any:
-    """The class or object of that name. Raises ``SettingsError``, which lists the classes there that are ``alike``."""
+    """Returns the named class or object. Raises ``SettingsError``, which lists the classes that are ``alike``."""
     where, _, path = name.partition(":")
     one: object = module(f"{option}={name}", where)
     for part in path.split("."):
@@ -33,7 +33,7 @@ def found(option: str, name: str, sort: str, alike: Callable[[type], bool]) -> A
 
 
 def made(option: str, name: str, kind: Callable[[], T]) -> T:
-    """An instance of a class that was found, made without arguments. Raises ``SettingsError``."""
+    """Creates an instance of an imported class without arguments. Raises ``SettingsError``."""
     try:
         return kind()
     except Exception as error:
@@ -41,7 +41,10 @@ def made(option: str, name: str, kind: Callable[[], T]) -> T:
 
 
 def module(given: str, name: str) -> object:
-    """Also from the current folder, as ``python -m`` does. Raises ``SettingsError`` that begins with ``given``."""
+    """Imports a module, also from the current folder, as ``python -m`` does.
+
+    Raises ``SettingsError`` that begins with ``given``.
+    """
     name = MOVED.get(name, name)
     here = os.getcwd()
     if here not in sys.path:
@@ -52,7 +55,7 @@ def module(given: str, name: str) -> object:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
             raise SettingsError(f"{given}: there is no module {error.name}, neither installed nor in {here}") from error
         raise SettingsError(f"{given}: {name} cannot be imported: {_reason(error)}") from error
-    except (Exception, SystemExit) as error:  # a program's exit code must not become this command's
+    except (Exception, SystemExit) as error:  # the exit code of a program must not become that of this command
         raise SettingsError(f"{given}: {name} cannot be imported: {_reason(error)}") from error
 
 

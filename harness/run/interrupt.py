@@ -1,7 +1,7 @@
-"""Requests to stop: Ctrl-C (SIGINT), SIGTERM and SIGHUP, which all mean the same.
+"""Requests to stop: Ctrl-C (SIGINT), SIGTERM and SIGHUP, which all have one meaning.
 
-The first request asks: a run stops, heals, checks and reports; code outside a run gets ``KeyboardInterrupt``. The
-second request insists. Each program decides how: pytest ends at once and names what is left (``harness/plugin``).
+At the first request a run stops, heals, checks and reports; code outside a run gets ``KeyboardInterrupt``. Each program
+decides what the second request does: pytest ends at once and names what is left (``harness/plugin``).
 
 `timeout` and terminals signal a process and its whole group, so one request may arrive as several signals. Signals
 within ``TOGETHER`` seconds after the first one are part of the first request.
@@ -20,19 +20,20 @@ from typing import Final
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 MAY_BE_IGNORED: Final = (signal.SIGTERM, signal.SIGHUP)
-"""If they are ignored at the start, as SIGHUP is under nohup, they stay ignored. SIGINT does not: shells ignore it in
-every background command of a script, and a night asks its runs to end by SIGINT.
+"""Signals that stay ignored if they are ignored at the start, as SIGHUP is under nohup.
+
+SIGINT does not: shells ignore it in every background command of a script, and a night ends its runs by SIGINT.
 """
 TOGETHER: Final = 1.0
 
 
 def raise_interrupt(number: signal.Signals) -> None:
-    """Raises ``KeyboardInterrupt``, as Python does by itself at SIGINT alone."""
+    """Raises ``KeyboardInterrupt``. Python itself does this only at SIGINT."""
     raise KeyboardInterrupt(number.name)
 
 
 def _as_usual(number: signal.Signals) -> None:
-    """Does in a forked child what the signal does in a process without handlers. Its code may be anyone's."""
+    """Gives a signal in a forked child its default effect, because the child's code may be anyone's."""
     if number == signal.SIGINT:
         raise_interrupt(number)
     signal.signal(number, signal.SIG_DFL)
@@ -51,11 +52,11 @@ def handled_signals() -> list[signal.Signals]:
 
 
 class StopSignals:
-    """The signals of one process that ask it to stop, and what they do.
+    """The signals that ask one process to stop, and their handlers.
 
     ``first`` handles the first request unless a block of :meth:`asking` is active. ``again`` handles each later one.
-    The handlers only call these functions. The simulation's loop never waits for real signals, so a run must look at
-    its :class:`Interrupt` by itself.
+    The handlers only call these functions. The simulation's loop never waits for real signals, so a run must poll its
+    :class:`Interrupt`.
     """
 
     def __init__(
@@ -71,15 +72,15 @@ class StopSignals:
         self._process = os.getpid()
         self._asked: list[Callable[[signal.Signals], None]] = []
         self.run: Interrupt | None = None
-        """That of the run that is going on."""
+        """The interrupt of the current run."""
         self.received: signal.Signals | None = None
         """The signal of the first request."""
         self.last_words: Callable[[signal.Signals], None] | None = None
-        """Called by a program that is about to end at once, so that the run which is going on can be marked."""
+        """Called by a program that is about to end at once, so that the current run can be marked."""
 
     @contextmanager
     def installed(self) -> Iterator[None]:
-        """Handles the signals inside the block. Does nothing off the main thread: Python allows no handlers there."""
+        """Handles the signals inside the block. Does nothing off the main thread, where Python allows no handlers."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -92,7 +93,7 @@ class StopSignals:
 
     @contextmanager
     def asking(self, action: Callable[[signal.Signals], None]) -> Iterator[None]:
-        """Has ``action`` called at a first request inside the block."""
+        """Calls ``action`` at a first request inside the block."""
         self._asked.append(action)
         try:
             yield
@@ -112,31 +113,31 @@ class StopSignals:
 
 
 class Interrupt:
-    """Asks one run to end before its time. ``signals``: those of the session, by default of this run alone.
+    """Asks one run to end early. ``signals``: those of the session, by default of this run alone.
 
-    The run itself looks at ``requested``, ten times a second of its own time.
+    The run polls ``requested`` ten times a second of its own time.
     """
 
     def __init__(self, signals: StopSignals | None = None) -> None:
         self._signals = signals or StopSignals()
         self.requested = False
         self.reason: str | None = None
-        """Why the run is to end before its time, where no one asked for that by Ctrl-C."""
+        """Why the run must end early, if the reason is not Ctrl-C."""
         self.by_user = False
-        """Whether it was asked for by Ctrl-C."""
+        """Whether the user asked for it, for example by Ctrl-C."""
 
     def request(self) -> None:
-        """As Ctrl-C does."""
+        """Requests the end of the run as Ctrl-C does."""
         self.requested = self.by_user = True
 
     def end(self, reason: str) -> None:
-        """Ends this run as a first Ctrl-C does, and no other one of the session."""
+        """Ends this run as a first Ctrl-C does, but no other run of the session."""
         self.requested = True
         self.reason = reason
 
     @contextmanager
     def listening(self, last_words: Callable[[signal.Signals], None] | None = None) -> Iterator[None]:
-        """Takes a first signal as a request. Code inside the block is not broken off by it.
+        """Takes a first signal as a request, without interrupting the code inside the block.
 
         ``last_words``: called if a second signal ends the process at once.
         """
@@ -150,7 +151,7 @@ class Interrupt:
 
     @contextmanager
     def breaking(self) -> Iterator[None]:
-        """Takes a first signal as a request, and raises ``KeyboardInterrupt`` where the program stands."""
+        """Takes a first signal as a request, and raises ``KeyboardInterrupt`` in the running code."""
 
         def asked(number: signal.Signals) -> None:
             self.request()
@@ -162,7 +163,7 @@ class Interrupt:
 
 @contextmanager
 def stopped_by_all() -> Iterator[None]:
-    """Has SIGTERM and SIGHUP raise ``KeyboardInterrupt``, each time, as SIGINT does."""
+    """Lets SIGTERM and SIGHUP raise ``KeyboardInterrupt`` each time, as SIGINT does."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

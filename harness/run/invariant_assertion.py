@@ -1,8 +1,8 @@
-"""Asserts a system's invariants while a simulation runs: at each event of a node's log, before its process goes on, and
-at each acknowledgement.
+"""Asserts a system's invariants during a simulation: at each event of a node's log, and at each acknowledgement.
 
-The first that is broken ends the run. It goes into the history as a row ``broken`` of ``looks``, with look 0; how often
-each was looked at, as rows ``asserted``. What they mean is said in ``assay.checkers.servers.invariants``.
+An event is checked before its process goes on. The first broken invariant ends the run and is recorded as a row
+``broken`` of ``looks``, with look 0. Rows ``asserted`` count how often each was checked.
+``assay.checkers.servers.invariants`` judges both.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ from assay.harness.core.timestamps import Stamps
 
 
 class Assertions:
-    """Of one run, from :meth:`begin` to :meth:`end`. ``broken``: has an invariant not held?"""
+    """The assertions of one run, from :meth:`begin` to :meth:`end`. ``broken``: whether an invariant did not hold."""
 
     def __init__(self) -> None:
         self.broken = False
@@ -26,7 +26,7 @@ class Assertions:
     def begin(
         self, system: System, cluster: Cluster, history: History, stamps: Stamps, on_broken: Callable[[], None]
     ) -> None:
-        """Does nothing where the system has no invariants, or cannot be looked at. ``on_broken`` is called once."""
+        """Starts the assertions, if the system has invariants and can be inspected. ``on_broken`` is called once."""
         self._invariants = system.invariants(cluster) if isinstance(system, SupportsInvariants) else None
         if self._invariants is None:
             return
@@ -35,8 +35,9 @@ class Assertions:
         simulated.watch(self._line)
 
     def end(self) -> None:
-        """Records how much was looked at; what comes later is not looked at. Idempotent. Raises what an invariant has
-        raised: it is no finding about the system.
+        """Records how often each invariant was checked, and checks nothing more. Idempotent.
+
+        Raises the exception of an invariant, if there was one, because it is no finding about the system.
         """
         invariants, self._invariants = self._invariants, None
         if invariants is not None:
@@ -47,8 +48,8 @@ class Assertions:
             raise error
 
     def acknowledged(self, key: str, position: int, found: Sequence[SeenAtRest]) -> None:
-        """A client has learned that its send to a partition was acknowledged, up to this offset; ``found``: what the
-        system's inspector says to that.
+        """Checks an acknowledgement of a send to a partition, up to this offset. ``found``: rows of the system's
+        inspector.
         """
         if not self.broken and self._invariants is not None:
             self._take(self._invariants.acknowledged, key, position, found)

@@ -1,4 +1,4 @@
-"""A run's history to its judgement: by the checks of its contract and, where the experiment names one, by a model."""
+"""Judges a run's history by the checks of its contract and, if the experiment names one, by a model."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 LOOKS: Final = ("read", "get", "cas", "dequeue", "acquire")
-"""Operations of the models that come along that can contradict others. A history without any proves nothing."""
+"""Operations of the built-in models that can contradict others. A history without any of them proves nothing."""
 
 
 NOT_CLOSED: Final = "operations may be missing from a history that was not closed"
 
 VERY_SMALL_ROWS: Final = 3_000
-"""Operations and effects of a history that SQLite judges in a fifth of a second."""
+"""Operations and effects of a history that SQLite judges in 0.2 s."""
 FEW: Final = 6
-"""So many of these it judges sooner than DuckDB judges them at once, which takes some 1.4 s however few there are."""
+"""Up to this number of such histories, SQLite is faster than DuckDB, which takes about 1.4 s for any number at once."""
 
 
 class Opens(Protocol):
@@ -61,13 +61,15 @@ def judge_run(
     own: bool = False,
     load: str = "--plugin=MODULE",
 ) -> Judgement:
-    """As :func:`assay.checkers.judging.judge.judge`, by the families of the registry; and by the contract's model.
+    """Judges as :func:`assay.checkers.judging.judge.judge`, by the families of the registry, and by the contract's
+    model.
 
-    ``own``: the contract is that of an experiment of this session. The model of any other contract is imported only if
-    the registry may. ``load``: the command, or the option, with which a model that is not available here is loaded.
+    - ``own``: the contract belongs to an experiment of this session. Otherwise its model is imported only if the
+      registry may.
+    - ``load``: the command or option that loads a model which is not available here.
 
-    A model that is nowhere to be found makes the verdict unknown. So does a history that may lack operations: what
-    contradicts all others may have been put right by one of those.
+    The verdict is unknown if the model is not available. It is also unknown if operations may be missing: one of them
+    may explain an apparent contradiction.
     """
     model = None
     try:
@@ -75,7 +77,7 @@ def judge_run(
     except NotImportedError as lacking:
         notes = (*notes, f"the run's model {contract.model!r} is not available here: {load} imports it ({lacking})")
     except SettingsError as lacking:
-        # What names its module itself is not added by another one.
+        # A model that names its module is not added by another module.
         named = ":" in str(contract.model)
         remedy = str(lacking) if named else f"{load} loads it ({lacking})"
         notes = (*notes, f"the run's model {contract.model!r} is not available here: {remedy}")
@@ -99,7 +101,7 @@ def judge_run(
         if model is None or judgement.interrupted:
             return judgement
         if not complete:
-            return merged(judgement, f"no order of it was looked for by the model {model.name}: {NOT_CLOSED}")
+            return merged(judgement, f"the model {model.name} was not checked: {NOT_CLOSED}")
         begun = time.perf_counter()
         found = merged(judgement, _by_model(history, model, engine, watch))
         return with_stage(found, "searching by the model", time.perf_counter() - begun)
@@ -107,7 +109,7 @@ def judge_run(
 
 @dataclass(frozen=True)
 class Unjudged:
-    """A run that came to its end and was kept in memory. ``notes``: reasons not to pass."""
+    """A finished run that was kept in memory. ``notes``: reasons not to pass."""
 
     history: HistoryReader
     contract: Contract
@@ -115,7 +117,7 @@ class Unjudged:
 
 
 def judge_together(runs: Sequence[Unjudged], engines: Engines, registry: Registry) -> list[Judgement]:
-    """As :func:`judge_run` each of them, at a fraction of the price. They are of experiments of this session."""
+    """Judges several runs of this session as :func:`judge_run` does, at a fraction of the cost."""
     with opened_together([run.history for run in runs], engines) as given:
         return [
             judge_run(run.history, run.contract, opens, registry, notes=run.notes, own=True)
@@ -125,10 +127,10 @@ def judge_together(runs: Sequence[Unjudged], engines: Engines, registry: Registr
 
 @contextmanager
 def opened_together(histories: Sequence[HistoryReader], engines: Engines) -> Iterator[list[Opens]]:
-    """What opens an engine for each of these histories, which are in memory: what all are asked is asked once.
+    """Opens engines for several histories in memory, so that queries are executed once for all of them.
 
-    One that is left by itself has one of ``engines``: to ask for many takes half as long again as to ask for one. So
-    have a few very small ones, if that is SQLite.
+    A single history gets one of ``engines``, because a query for many takes 1.5 times as long as for one. A few very
+    small histories also get one each, if it is SQLite.
     """
     few = len(histories) <= FEW and all(_very_small(history, engines) for history in histories)
     if few or len(histories) < 2:
@@ -147,7 +149,7 @@ def _very_small(history: HistoryReader, engines: Engines) -> bool:
 
 @dataclass(frozen=True)
 class _Given:
-    """In place of ``Engines``: an engine that has the history already."""
+    """Stands in for ``Engines``: an engine that has already loaded the history."""
 
     engine: Engine
 
@@ -156,7 +158,7 @@ class _Given:
 
 
 def _by_model(history: HistoryReader, model: Model, engine: Engine, watch: Watch | None) -> Judgement | str:
-    """The search's judgement, with the faults in force at what it found; or why there is none.
+    """Returns the judgement of the model's search, with the active faults at its findings, or why there is none.
 
     ``engine``: holds the history.
     """
@@ -172,11 +174,11 @@ def _by_model(history: HistoryReader, model: Model, engine: Engine, watch: Watch
 
 
 def unlooked(ops: pa.Table | pa.RecordBatch, model: Model) -> list[str]:
-    """Why no order of these operations proves anything: none that succeeded looks at what others did.
+    """Returns why a legal order of these operations proves nothing: no successful one observes the effects of others.
 
-    Of a user's own model it is not known which operations do.
+    For a user's own model it is unknown which operations observe others, so the result is empty.
     """
-    import pyarrow as pa  # what plays a search's examples has none
+    import pyarrow as pa  # imported here because the process that plays a search's examples does not load Arrow
     import pyarrow.compute as pc
 
     if MODELS.get(model.name) is not model:
@@ -188,16 +190,16 @@ def unlooked(ops: pa.Table | pa.RecordBatch, model: Model) -> list[str]:
 
 
 def doubted(judgement: Judgement, reasons: Sequence[str]) -> Judgement:
-    """With more reasons not to pass."""
+    """Adds reasons not to pass."""
     unknown = tuple(dict.fromkeys((*reasons, *judgement.unknown)))
     verdict = Verdict.UNKNOWN if judgement.verdict is Verdict.PASS and unknown else judgement.verdict
     return msgspec.structs.replace(judgement, verdict=verdict, unknown=unknown)
 
 
 def merged(checks: Judgement, model: Judgement | str) -> Judgement:
-    """One judgement of two: a contradiction that either found stays one; a pass needs both.
+    """Merges two judgements: a contradiction in either is kept, and a pass needs both.
 
-    What the checks found comes first: it names what is wrong, where the model says of each key once that something is.
+    Findings of the checks come first because they name the anomaly. The model only reports one contradiction per key.
     """
     if isinstance(model, str):
         verdict = Verdict.UNKNOWN if checks.verdict is Verdict.PASS else checks.verdict
@@ -221,7 +223,7 @@ def merged(checks: Judgement, model: Judgement | str) -> Judgement:
 
 
 def _forbidden_first(findings: Sequence[Finding], forbidden: Sequence[str]) -> tuple[Finding, ...]:
-    """In their order otherwise; each still names the one of the same cause."""
+    """Moves forbidden findings to the front, and adjusts the references to findings of one cause."""
     order = sorted(range(len(findings)), key=lambda place: findings[place].anomaly not in forbidden)
     now = {before: place for place, before in enumerate(order)}
     return tuple(
@@ -233,7 +235,7 @@ def _forbidden_first(findings: Sequence[Finding], forbidden: Sequence[str]) -> t
 
 
 def _beneath(finding: Finding, checks: Sequence[Finding], forbidden: Sequence[str]) -> Finding:
-    """The same, beneath what a check says of its key and of the operation that has no place: it says more."""
+    """Groups the model's finding under a check's finding on this key and operation, because the check's says more."""
     for place, other in enumerate(checks):
         same = other.key == finding.key and set(finding.operations[:1]) & set(other.operations[:2])
         if same and (other.anomaly in forbidden or finding.anomaly not in forbidden):
@@ -243,7 +245,7 @@ def _beneath(finding: Finding, checks: Sequence[Finding], forbidden: Sequence[st
 
 
 def _later(finding: Finding, places: int) -> Finding:
-    """The same, where so many findings come before all that it may name."""
+    """Shifts a finding's reference by the number of findings that come before."""
     if finding.same_cause_as is None:
         return finding
     return msgspec.structs.replace(finding, same_cause_as=finding.same_cause_as + places)

@@ -1,6 +1,6 @@
-"""Who leads a system that writes no event log: asked once a second while a run goes on, for the report alone.
+"""Polls the leaders of a system without event logs once a second, for the report only.
 
-An answer may be late or wrong, and one that does not come in time is none: so no check reads what is written here.
+An answer may be late or wrong, and a slow one is dropped. Therefore no check reads these events.
 """
 
 import asyncio
@@ -15,15 +15,15 @@ from assay.nemesis.faults.fault import Finds
 
 SEEN: Final = "seen-leading"
 GONE: Final = "seen-gone"
-"""Events: a node leads a key, by an answer; and no one does, or no answer came."""
+"""Events: a node leads a key, according to an answer; and no node does, or no answer came."""
 EVERY: Final = 1.0
-"""Seconds from one round of questions to the next, and that an answer may take."""
+"""Seconds between two rounds of polling, and the time limit of an answer."""
 LEADER: Final = "leader"
-"""The lane of a system that names no keys."""
+"""The key in the history of a system that has no keys."""
 
 
 class Sightings:
-    """Asks ``system`` from ``start`` to ``stop``, unless one of its nodes says by itself what happens there."""
+    """Polls ``system`` from ``start`` to ``stop``, unless one of its nodes has an event log."""
 
     def __init__(self, system: System, cluster: Cluster, history: History, stamps: Stamps) -> None:
         self._system, self._cluster, self._history, self._stamps = system, cluster, history, stamps
@@ -31,14 +31,14 @@ class Sightings:
         self._count = 0
         self._task: asyncio.Task[None] | None = None
         self.problems: list[str] = []
-        """Why asking ended before it was stopped, for a person."""
+        """Why polling ended early, as text for a person."""
 
     def start(self) -> None:
         if all(self._system.event_log(node) is None for node in self._cluster.nodes):
             self._task = asyncio.get_running_loop().create_task(self._ask_on(), name="who leads")
 
     async def stop(self) -> None:
-        """Idempotent."""
+        """Ends the polling. Idempotent."""
         if self._task is not None:
             self._task.cancel()
             (ended,) = await asyncio.gather(self._task, return_exceptions=True)
@@ -56,7 +56,7 @@ class Sightings:
         try:
             async with asyncio.timeout(EVERY):
                 found = await self._system.find(self._cluster, "leader", key)
-        except Exception:  # noqa: BLE001 - a user's own code, asked while nodes are away; the conductor reports failures
+        except Exception:  # noqa: BLE001 - user code, called while nodes are down; the conductor reports failures
             return None
         return None if found is None else found.name
 
@@ -77,7 +77,7 @@ class Sightings:
 
 
 def failed_finds(finds: Finds) -> list[str]:
-    """A line on a finder that raised, unless it always did so because nodes were away."""
+    """Returns a line about a finder that raised, unless it only did so because nodes were down."""
     if finds.last is None:
         return []
     return [

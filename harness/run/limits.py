@@ -1,7 +1,7 @@
-"""Limits of the numbers of options: one row per option, of pytest and of the ``assay`` command.
+"""Limits of numeric options: one row per option, of pytest and of the ``assay`` command.
 
-A value beyond these is a mistake, and would fill the memory or the disk before anything starts. Values that are merely
-large run. ``OverflowError``, a number that becomes infinite, and a loop of a billion steps never get further than here.
+A value beyond its limit is a mistake, and would fill the memory or the disk before anything starts. Values that are
+merely large are accepted. This also rejects overflows, infinities and loops of a billion steps.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ LONG: Final = 100 * DAY
 
 @dataclass(frozen=True)
 class Limit:
-    """The least and the most of one option. ``remedy``: what to do in place of more."""
+    """The minimum and maximum of one option. ``remedy``: what to do instead of a larger value."""
 
     least: float
     most: float
@@ -23,7 +23,7 @@ class Limit:
     remedy: str = ""
 
     def wrong(self, option: str, text: str, value: float) -> str | None:
-        """Why this value cannot be; None when it can."""
+        """Returns an error if this value is out of range; else None."""
         if self.least <= value <= self.most:
             return None
         least, most = (f"{number:,.0f}" if number >= 1 else f"{number:g}" for number in (self.least, self.most))
@@ -56,23 +56,25 @@ LIMITS: Final[Mapping[str, Limit]] = {
     "--keep": Limit(0, 10**9, "runs"),
     "--older-than": Limit(0, 100_000, "days"),
 }
-"""An option that is not here has the limits of ``COUNT`` or ``SECONDS``."""
+"""Options that are missing here have the limits of ``COUNT`` or ``SECONDS``."""
 
 MOST_FAULTS: Final = 50_000
 """Injections of one run."""
 MOST_TESTS: Final = 50_000
-"""Tests that one session collects: pytest needs some seconds and 100 MB for so many."""
+"""Tests that one session collects. pytest needs some seconds and 100 MB for this many."""
 MOST_NODES: Final = 240
-"""Nodes of a run in all roles; the network of a run has 244 addresses, and some faults add nodes."""
+"""Nodes of a run in all roles. The network of a run has 244 addresses, and some faults add nodes."""
 
 
 def wrong_number(option: str, text: str, value: float, otherwise: Limit) -> str | None:
-    """Why the value of an option cannot be; None when it can. ``--nodes=ROLE`` is limited as ``--nodes`` is."""
+    """Returns an error if the value of an option is out of range; else None. ``--nodes=ROLE`` has the limits of
+    ``--nodes``.
+    """
     return LIMITS.get(option.partition("=")[0], otherwise).wrong(option, text, value)
 
 
 def too_many_faults(interval: float, time_limit: float) -> str | None:
-    """Why a run cannot have a fault every ``interval`` seconds for so long; None when it can."""
+    """Returns an error if a fault every ``interval`` seconds makes too many faults; else None."""
     if (number := time_limit / interval) <= MOST_FAULTS:
         return None
     return (
@@ -82,7 +84,7 @@ def too_many_faults(interval: float, time_limit: float) -> str | None:
 
 
 def too_many_nodes(counts: Mapping[str, int]) -> str | None:
-    """Why a run cannot have so many nodes per role; None when it can."""
+    """Returns an error if a run has too many nodes; else None."""
     if (number := sum(counts.values())) <= MOST_NODES:
         return None
     each = ", ".join(f"{role}={count}" for role, count in counts.items())
@@ -90,7 +92,7 @@ def too_many_nodes(counts: Mapping[str, int]) -> str | None:
 
 
 def too_many_tests(number: int, repeat: str) -> str | None:
-    """Why pytest cannot collect so many tests; None when it can."""
+    """Returns an error if pytest would collect too many tests; else None."""
     if number <= MOST_TESTS:
         return None
     return (

@@ -1,7 +1,7 @@
-"""A run that is judged while it goes on (``--watch``), and ended at the first forbidden anomaly (``--fail-fast``).
+"""Judges a run while it goes on (``--watch``), and ends it at the first forbidden anomaly (``--fail-fast``).
 
-``assay watch`` does it, in a process of its own that yields to the cluster: judging in the harness's process would hold
-up its event loop, and so delay the very operations that are to be judged. What it finds comes back line by line.
+``assay watch`` does this in a process of its own with a low priority. Judging in the harness's process would block its
+event loop, and so delay the operations under test. The findings come back line by line.
 """
 
 import asyncio
@@ -27,18 +27,21 @@ NO_MORE: Final = (
 NICE: Final = 10
 NO_LONGER: Final = "the run goes on unwatched, and is judged at its end"
 END_SECONDS: Final = 5.0
-"""For the process to end once it has been asked to."""
+"""Seconds for the process to end after SIGTERM."""
 SAID: Final = 4096
-"""Bytes that are kept of what it complained of last."""
+"""Bytes of its last error output that are kept."""
 MOST_BYTES: Final = 1 << 20
-"""Of one line."""
+"""Maximum length of one line."""
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """One judgement of what there was of a run: a line that ``assay watch --json`` prints.
+    """A judgement of a growing history: a line that ``assay watch --json`` prints.
 
-    ``until``: seconds of the run that were judged; ``taken``: seconds that it took; ``found``: each forbidden anomaly
-    with its number of instances; ``text``: the judgement in words; ``ended``: it is of the whole run.
+    - ``until``: seconds of the run that were judged.
+    - ``taken``: seconds that the judgement took.
+    - ``found``: each forbidden anomaly with its number of instances.
+    - ``text``: the judgement in words.
+    - ``ended``: whether it covers the whole run.
     """
 
     until: float
@@ -54,8 +57,9 @@ def encode(seen: Seen) -> str:
 
 
 def command(run: Path) -> list[str]:
-    """What watches ``run`` and prints a :class:`Seen` per line. Asked to end, it ends as by Ctrl-C: it removes what it
-    has in the folder of temporary files.
+    """Returns the command that watches ``run`` and prints a :class:`Seen` per line.
+
+    SIGTERM ends it like Ctrl-C, so that it removes its temporary files.
     """
     main = (
         "import signal; signal.signal(signal.SIGTERM, signal.default_int_handler); "
@@ -66,9 +70,11 @@ def command(run: Path) -> list[str]:
 
 @dataclass
 class Watched:
-    """``start``, then ``stop`` in every case. ``found`` holds what was found, ``problems`` why it ended before the run.
+    """The watching process: call ``start``, and ``stop`` in every case.
 
-    ``fail_fast``: the first forbidden anomaly interrupts the run. That it ended before the run is said at once.
+    - ``found``: the forbidden anomalies so far.
+    - ``problems``: why watching ended before the run, which is also reported at once.
+    - ``fail_fast``: whether the first forbidden anomaly interrupts the run.
     """
 
     run: Path
@@ -89,13 +95,13 @@ class Watched:
             stdout=PIPE,
             stderr=PIPE,
             limit=MOST_BYTES,
-            start_new_session=True,  # Ctrl-C is for the run, which ends this
+            start_new_session=True,  # Ctrl-C is for the run, which ends this process
             preexec_fn=functools.partial(os.nice, NICE),
         )
         self._following = asyncio.get_running_loop().create_task(self._follow(self.process), name="watch")
 
     async def stop(self) -> None:
-        """Ends it, unless it has ended before, which is in ``problems`` then. Idempotent."""
+        """Ends the process. If it has ended by itself, ``problems`` says why. Idempotent."""
         process, self.process = self.process, None
         if process is None:
             return
@@ -110,7 +116,7 @@ class Watched:
             except TimeoutError:
                 process.kill()
                 await process.wait()
-        # A child of its own may hold its pipes open, so this is bounded, too.
+        # A child of the process may hold its pipes open, so this wait is bounded, too.
         await asyncio.wait([self._following], timeout=END_SECONDS)
         self._following.cancel()
         await asyncio.gather(self._following, return_exceptions=True)
@@ -125,7 +131,7 @@ class Watched:
                     if not self._stopping:
                         self._take(msgspec.json.decode(line, type=Seen))
             except (ValueError, msgspec.MsgspecError) as error:
-                # It could say nothing more that is understood.
+                # Later output could not be parsed either.
                 process.kill()
                 why = f"assay watch printed what is no judgement: {error}"
             else:
@@ -154,7 +160,7 @@ class Watched:
 
 
 async def _last_of(stream: asyncio.StreamReader) -> str:
-    """Takes all that comes, so that a pipe that is full never holds its writer up; the end of it."""
+    """Reads a stream to its end, so that a full pipe never blocks the writer, and returns its last part."""
     kept = b""
     while some := await stream.read(1 << 16):
         kept = (kept + some)[-SAID:]

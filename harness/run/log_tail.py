@@ -1,4 +1,4 @@
-"""What the nodes of a run said last: shown with the error of a start that failed, so that no one has to look for it."""
+"""The last log lines of a run's nodes, shown with the error of a failed start."""
 
 import re
 from collections.abc import Iterable
@@ -6,14 +6,16 @@ from pathlib import Path
 from typing import Final
 
 LINES: Final = 8
-"""Per node."""
+"""Lines per log."""
 NODES: Final = 3
 READ: Final = 65536
 """Bytes of each log, from its end."""
 
 
 def last_lines(logs: Path, error: str) -> list[str]:
-    """Of the nodes that ``error`` names, else of the first ones, as lines to print; ``logs`` has a folder per node."""
+    """Returns lines to print for the nodes that ``error`` names, else for the first ones; ``logs`` has a folder per
+    node.
+    """
     folders = sorted(folder for folder in logs.glob("*") if folder.is_dir())
     named = [folder for folder in folders if re.search(rf"\b{re.escape(folder.name)}\b", error)]
     lines: list[str] = []

@@ -1,4 +1,4 @@
-"""A model that comes along, or a user's own by ``package.module:Class``; of ``--model`` and of contracts."""
+"""Models by name, for ``--model`` and contracts: built-in ones, or a user's own as ``package.module:Class``."""
 
 import inspect
 from typing import Final
@@ -11,7 +11,7 @@ NEEDED: Final = ("encode", "step")
 
 
 def model_of(name: str, option: str = "--model") -> Model:
-    """Raises ``SettingsError`` when there is none of that name, or it is no model that could be used.
+    """Returns the model of this name. Raises ``SettingsError`` if there is none, or it is no usable model.
 
     ``option``: where it was named, for the error.
     """

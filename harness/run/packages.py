@@ -1,4 +1,4 @@
-"""Which Python packages are the code of a system."""
+"""Python packages that are the code of a system."""
 
 import sys
 
@@ -6,7 +6,7 @@ from assay.cluster.system import SupportsCodePackages, System
 
 
 def packages_of(system: System) -> tuple[str, ...]:
-    """The packages and modules that are the system's code: as it says, else the package that its class lies in."""
+    """Returns the packages and modules of the system's code: as declared, else the package that defines its class."""
     if isinstance(system, SupportsCodePackages):
         return tuple(system.code_packages)
     module = type(system).__module__

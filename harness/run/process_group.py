@@ -1,4 +1,6 @@
-"""A command that leads a process group of its own: a terminal's Ctrl-C passes it by, what it starts ends with it."""
+"""Commands in a process group of their own: Ctrl-C in the terminal does not reach them, and their children end with
+them.
+"""
 
 import os
 import signal
@@ -11,10 +13,7 @@ from pathlib import Path
 def start(
     command: Sequence[str], output: Path, folder: Path | None = None, environment: Mapping[str, str] | None = None
 ) -> subprocess.Popen[bytes]:
-    """What it prints goes straight into the file: a pipe would be held open by what it leaves behind.
-
-    Raises ``OSError`` if it cannot start.
-    """
+    """Starts a command with its output in a file. A surviving child would hold a pipe open. Raises ``OSError``."""
     with output.open("wb") as written:
         return subprocess.Popen(
             command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=written, stderr=subprocess.STDOUT,
@@ -23,6 +22,6 @@ def start(
 
 
 def signal_group(leader: int, number: signal.Signals) -> None:
-    """To the leader and all that it has started and not put elsewhere; nothing where they are gone."""
+    """Signals the leader and the children in its group; does nothing if they have ended."""
     with suppress(ProcessLookupError):
         os.killpg(leader, number)

@@ -1,7 +1,6 @@
-"""Which servers' processes are there once every fault is healed: one that is not has ended by itself.
+"""Records which server processes exist after every fault is healed: a missing one has ended by itself.
 
-Rows of ``looks`` with look 0; what they mean is said where they are judged, in
-``assay.checkers.servers.process_exits``.
+The rows go into ``looks`` with look 0. ``assay.checkers.servers.process_exits`` judges them and explains their meaning.
 """
 
 from collections.abc import Sequence
@@ -12,17 +11,16 @@ from assay.harness.core.history import History
 from assay.harness.core.timestamps import Stamps
 
 CRASHED: Final = "crashed:"
-"""In what went wrong in a run: a process of the system ended by an exception."""
+"""Marks a problem of a run: a process of the system ended by an exception."""
 
 
 async def record_processes(cluster: Cluster, servers: Sequence[Node], history: History, stamps: Stamps) -> None:
-    """Writes a row for each process of each server that can be asked (``n1``, ``n1/agent``), and one for each crash
-    that the cluster knows of.
+    """Writes a row per process of each server (``n1``, ``n1/agent``), and one per crash that the cluster knows of.
 
-    A spare that had joined has left, so that it has no process is right; that it had one that crashed is not.
+    Spares that had joined have left again. They need no process, but a crash of one counts.
     """
     if cluster.kind == "attach":
-        return  # nothing is known of their processes
+        return  # the state of these processes is unknown
     names = {node.name for node in (*servers, *cluster.spares)}
     for crash in getattr(cluster, "crashes", ()):
         moment = stamps.at(crash.time)
@@ -43,5 +41,5 @@ async def record_processes(cluster: Cluster, servers: Sequence[Node], history: H
 
 
 def crashes(cluster: Cluster) -> list[str]:
-    """Processes that ended by an exception of their own, where the cluster knows of them: the simulation does."""
+    """Returns the processes that ended by their own exception, if the cluster knows (as the simulation does)."""
     return [f"{crash.node} {CRASHED} {crash.traceback}" for crash in getattr(cluster, "crashes", ())]

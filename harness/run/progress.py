@@ -1,7 +1,7 @@
-"""What a user sees while a run goes on: one live line on a terminal, a plain line every 5 s elsewhere.
+"""Progress of a run for a user: one live line on a terminal, a plain line every 5 s elsewhere.
 
-The line is made from a :class:`Tally` that the interpreter's and the conductor's reports keep up to date. Showing it
-reads the real clock, which no recorded value depends on: in the simulation thirty seconds pass in one or two.
+The line shows a :class:`Tally`, which the interpreter and the conductor keep up to date. Only the display reads the
+real clock, so no recorded value depends on it. In the simulation, thirty seconds pass in one or two.
 """
 
 import time
@@ -22,7 +22,7 @@ LIVE_INTERVAL: Final = 0.2
 
 @dataclass
 class Tally:
-    """How far a run is. ``elapsed`` is the run's own time in seconds, virtual in the simulation."""
+    """The progress of a run. ``elapsed`` is the run's own time in seconds, virtual in the simulation."""
 
     stage: str = "starting"
     elapsed: float = 0.0
@@ -31,7 +31,7 @@ class Tally:
     fail: int = 0
     in_force: dict[int, str] = field(default_factory=dict)
     watched: float | None = None
-    """Seconds of the run that have been judged while it goes on; None: none."""
+    """Seconds of the run that have been judged while it goes on; None if it is not watched."""
 
     def completed(self, completed: Completed) -> None:
         match completed.completion.outcome:
@@ -57,13 +57,13 @@ class Tally:
 
 
 class Progress(Protocol):
-    """Where progress goes. ``update`` may be called often."""
+    """Receives progress. ``update`` may be called often."""
 
     def note(self, text: str) -> None:
-        """A step worth a line of its own: ``building the node image``."""
+        """Shows a step in a line of its own: ``building the node image``."""
 
     def alarm(self, text: str) -> None:
-        """What no reader may miss: it stays where it was printed."""
+        """Shows an important message, which stays visible."""
 
     def update(self, tally: Tally) -> None: ...
 
@@ -81,7 +81,7 @@ class Silent:
 
 
 class Plain:
-    """Lines to ``write``, one every 5 s of real time at most."""
+    """Passes lines to ``write``, one every 5 s of real time at most."""
 
     def __init__(self, write: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
         self._write = write
@@ -103,9 +103,9 @@ class Plain:
 
 
 class OnTerminal:
-    """One line that is drawn again, five times a second at most, and gone when closed.
+    """A live line that is redrawn at most five times a second, and removed when closed.
 
-    ``released`` is entered around each drawing: code that captures output lets it through there.
+    ``released`` is entered around each drawing, to let it pass code that captures output.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class OnTerminal:
         self._clock = clock
         self._next = 0.0
         self._released = released
-        # No refreshing thread: it would write while pytest captures.
+        # No refresh thread, because it would write while pytest captures.
         self._live = Live(
             Text(""), console=console, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False
         )
@@ -128,7 +128,7 @@ class OnTerminal:
         self._show(text)
 
     def alarm(self, text: str) -> None:
-        """Above the line."""
+        """Prints above the live line."""
         with self._released():
             self._live.console.print(Text(text, style="bold red"))
 

@@ -1,8 +1,8 @@
-"""Looks at a system after a run, again and again until it is at rest: what was begun must come to its end.
+"""Takes snapshots of a system after a run until it is at rest: everything that was begun must end.
 
-The looks go into the history, and what did not come to its end in time is for the checks to say. A system that is at
-rest costs two looks, since what only one of them shows may have changed while it was taken. What was handed from one to
-another between them, under a new epoch, is not at rest, even if each of them shows it as complete.
+The snapshots (looks) go into the history. The checks find what did not end in time. Rest takes two looks,
+because one look is not atomic. The epochs must also be unchanged between the two. Otherwise work may have been handed
+over under a new epoch, although each look shows it as complete.
 """
 
 import asyncio
@@ -20,14 +20,14 @@ from assay.harness.core.timestamps import Stamps
 LOOK_EVERY: Final = 1.0
 """Seconds between the end of a look and the next one."""
 LOOK_SECONDS: Final = 20.0
-"""For one look."""
+"""Time limit of one look."""
 MOST_TIMES: Final = 3
-"""How often it may begin again."""
+"""Limit of the total time, as a multiple of the patience."""
 
 
 @dataclass
 class Watch:
-    """Of one run."""
+    """Takes the looks of one run."""
 
     system: SupportsSnapshots
     cluster: Cluster
@@ -36,12 +36,12 @@ class Watch:
     stamps: Stamps
     looks: int = 0
     _epochs: Mapping[tuple[str | None, ...], int | None] | None = None
-    """As the last look had them."""
+    """The epochs of the last look."""
 
     async def until_at_rest(self, patience: int, stopped: Callable[[], bool]) -> str | None:
-        """Looks for ``patience`` ns at most; when no look was complete for a while, it begins again.
+        """Takes looks for at most ``patience`` ns; the time restarts when no look was complete for a while.
 
-        Returns what kept it from looking, if it did to the last.
+        Returns what prevented the last looks, if anything did.
         """
         first = since = complete = self.stamps.now()
         trouble, calm = None, False
@@ -66,7 +66,7 @@ class Watch:
         return trouble
 
     async def _look(self) -> bool:
-        """Was everything at rest, and were the epochs those of the look before?"""
+        """Takes a look. Returns whether everything was at rest, and the epochs were those of the previous look."""
         begun, wall_ms = self.stamps.now(), int(self.runtime.wall_clock() * 1000)
         seen = await self.system.look(self.cluster, self.runtime)
         ended = self.stamps.now()

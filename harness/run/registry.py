@@ -1,10 +1,11 @@
-"""Everything that a session can work with: faults, checks, models, systems. One value, made once and handed down.
+"""Registry of a session: its faults, checks, models and systems, as one immutable value.
 
-What comes along is :meth:`Registry.standard`. pytest adds what the hooks of ``assay.harness.plugin.hookspecs`` return;
-a command adds what a module named by ``--plugin`` has under the names of these hooks.
+:meth:`Registry.standard` has the built-in ones. pytest adds the results of the hooks in
+``assay.harness.plugin.hookspecs``. A command adds those of functions with the hooks' names in modules named by
+``--plugin``.
 
-A stored run may name a model by its module. Importing a module executes it, so a module is imported only if the command
-line names it, or says that it trusts the runs it is given (``--trust-run``).
+A stored run may name a model by its module, and importing a module executes it. Therefore a module is imported only if
+the command line names it, or says that it trusts the given runs (``--trust-run``).
 """
 
 from __future__ import annotations
@@ -32,15 +33,17 @@ HOOKS: Final = ("pytest_assay_nemeses", "pytest_assay_checks", "pytest_assay_mod
 
 
 class NotImportedError(SettingsError):
-    """A stored run names a module that neither the command line names nor the user trusts."""
+    """A stored run names a module that the command line neither names nor trusts."""
 
 
 @dataclass(frozen=True)
 class Registry:
-    """``families``: in the order in which they are judged. ``added``: the families that do not come along.
+    """The faults, checks, models and systems of a session.
 
-    ``modules``: the modules that the command line names, whose models a stored run may use. ``trusts_runs``: a stored
-    run may use the models of any module. ``sources``: the modules that added checks and models.
+    - ``families``: all families in the order of judging. ``added``: those that are not built in.
+    - ``modules``: modules named by the command line; a stored run may use their models.
+    - ``trusts_runs``: a stored run may use the models of any module.
+    - ``sources``: the modules that added checks and models.
     """
 
     faults: Catalogue
@@ -54,7 +57,7 @@ class Registry:
 
     @classmethod
     def standard(cls) -> Registry:
-        """The faults, checks and models that come along, and no system."""
+        """Returns the built-in faults, checks and models, and no system."""
         return cls.extended()
 
     @classmethod
@@ -69,9 +72,9 @@ class Registry:
         trusts_runs: bool = False,
         sources: Iterable[str] = (),
     ) -> Registry:
-        """The standard one, and more.
+        """Returns the standard registry with additions.
 
-        Raises ``SettingsError`` for a name that is there already, and for a fault that lacks something.
+        Raises ``SettingsError`` for a name that is already in use, and for an incomplete fault.
         """
         added = tuple(families)
         try:
@@ -95,9 +98,10 @@ class Registry:
 
     @classmethod
     def with_modules(cls, names: Collection[str], *, trusts_runs: bool = False) -> Registry:
-        """The standard one, and what these modules add by hooks, as a ``conftest.py`` does, or as classes of models.
+        """Returns the standard registry with the additions of these modules, as hooks (like a ``conftest.py``) or model
+        classes.
 
-        Raises ``SettingsError`` when a module cannot be imported, or adds nothing.
+        Raises ``SettingsError`` if a module cannot be imported, or adds nothing.
         """
         added: dict[str, list[Any]] = {hook: [] for hook in HOOKS}
         for name in names:
@@ -117,9 +121,9 @@ class Registry:
         )  # fmt: skip
 
     def model(self, name: str | None, *, own: bool = False) -> Model | None:
-        """The one that a contract names, also as ``package.module:Class``. None of None.
+        """Returns the model that a contract names, possibly as ``package.module:Class``; None for None.
 
-        ``own``: the contract is that of an experiment of this session, whose module is imported already. Raises
+        ``own``: the contract belongs to an experiment of this session, whose module is already imported. Raises
         ``SettingsError``, and ``NotImportedError`` for a module that only a stored run names.
         """
         if name is None or name in self.models:
@@ -132,7 +136,9 @@ class Registry:
         raise SettingsError(f"no model {name!r}; {_instead(name, self.models, 'pytest_assay_models')}")
 
     def lacking(self, contract: Contract) -> str | None:
-        """Says what is wrong with this contract of an experiment in this session, with the remedy; or None."""
+        """Returns what is wrong with the contract of an experiment in this session, and the remedy; None if it is
+        valid.
+        """
         try:
             self.model(contract.model, own=True)
         except SettingsError as missing:
@@ -151,13 +157,13 @@ class Registry:
         return None
 
     def extensions(self) -> dict[str, list[str]]:
-        """The added families and their anomalies, as ``settings.json`` keeps them."""
+        """Returns the added families and their anomalies, as stored in ``settings.json``."""
         return {family.name: list(family.anomalies) for family in self.added}
 
     def missing(self, extensions: Mapping[str, Collection[str]], load: str) -> dict[str, str]:
-        """Anomalies that a run was judged by and that have no check here; for each why, with the command that loads it.
+        """Returns the anomalies that have no check here although the run was judged by them, each with the reason.
 
-        ``extensions``: as ``settings.json`` keeps them. ``load``: the command.
+        ``extensions``: as stored in ``settings.json``. ``load``: the command that loads the checks.
         """
         known = {family.name for family in self.families}
         return {
@@ -170,7 +176,7 @@ class Registry:
 
 
 def is_module_name(text: str) -> bool:
-    """Whether a text may be printed as the name of a module: a stored run may hold any text in its place."""
+    """Returns whether a text is safe to print as a module name. A stored run may contain any text in its place."""
     return all(part.isidentifier() for part in text.split("."))
 
 
@@ -179,7 +185,7 @@ def _is_model(value: object) -> bool:
 
 
 def _instead(name: str, known: Collection[str], hook: str) -> str:
-    """The name that may be meant, else all there are; and how one is added."""
+    """Suggests a similar name, or lists all, and says how to add one."""
     near = difflib.get_close_matches(name, known, n=1)
     hint = f"did you mean {near[0]}?" if near else f"known here: {', '.join(known)};"
     return f"{hint} a conftest.py adds its own by {hook} (docs/extending.md)"
@@ -193,5 +199,5 @@ def _distinct(what: str, names: Iterable[str]) -> None:
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            raise SettingsError(f"there are two of {what} {name!r}: rename one")
+            raise SettingsError(f"the {what} {name!r} exists twice: rename one")
         seen.add(name)

@@ -1,4 +1,4 @@
-"""What a run leaves: in a folder of the store (``store.RunFolder``), or in memory."""
+"""The output of a run: in a folder of the store (``store.RunFolder``), or in memory."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -10,22 +10,22 @@ from assay.harness.core.history.in_memory import HistoryInMemory
 
 
 class Keeping(Protocol):
-    """Takes what one run leaves."""
+    """Receives the output of one run."""
 
     @property
     def logs(self) -> Path | None:
-        """The folder for the nodes' text logs; None: they are not kept."""
+        """The folder for the nodes' text logs; None if they are not kept."""
 
     def open_history(self, loop: asyncio.AbstractEventLoop | None) -> History:
-        """The run's history, empty. ``loop``: by whose clock rows are made safe while the run goes on."""
+        """Opens the run's empty history. ``loop``: the clock by which rows are sealed during the run."""
 
     def write(self, name: str, data: bytes) -> None:
-        """A small file of this name, in place of the one before it."""
+        """Writes a small file, replacing an earlier one of this name."""
 
 
 @dataclass
 class InMemory:
-    """Nothing goes to a disk. ``files`` by name."""
+    """Keeps everything in memory; ``files`` is indexed by name."""
 
     history: HistoryInMemory = field(default_factory=HistoryInMemory)
     files: dict[str, bytes] = field(default_factory=dict)

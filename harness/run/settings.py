@@ -1,12 +1,11 @@
-"""What one run is: everything that is needed to do it again, typed, in one frozen value.
+"""Settings of one run: everything needed to repeat it, typed, in one frozen value.
 
-Options arrive as text from the command line. They are turned into a :class:`Settings` here, once, and an error says
-which option was wrong and what it takes. Nothing further down reads an option, an environment variable or a clock
-to find out what to do.
+Options arrive as text from the command line. This module converts them once to :class:`Settings`; an error names the
+option and its valid values. No other module reads options, environment variables or a clock to decide what to do.
 
-Randomness is derived, never shared: every part of a run seeds its own generator with ``derive(seed, "part")``, so
-that a part which draws once more does not change what the others draw. The derivation is SHA-256, because Python's
-own ``hash`` of text differs between two processes.
+Random generators are not shared. Every part of a run seeds its own with ``derive(seed, "part")``, so that an additional
+draw in one part does not affect the others. The derivation uses SHA-256, because Python's ``hash`` of text differs
+between processes.
 """
 
 import hashlib
@@ -25,13 +24,13 @@ SSH: Final = "ssh"
 ATTACH: Final = "attach"
 CLUSTERS: Final = (DOCKER, SIM, SSH, ATTACH)
 ON_HOSTS: Final = (SSH, ATTACH)
-"""Kinds whose machines are named by ``--hosts``."""
+"""Kinds of clusters whose machines are named by ``--hosts``."""
 DEFAULT_HOSTS: Final = "hosts.toml"
 KEEP: Final = ("never", "failed", "always")
 REPORTS: Final = ("all", "failed", "never")
-"""Of which runs a page is written: the values of ``Reports``."""
+"""Which runs get an HTML page: the values of ``Reports``."""
 ENGINES: Final = ("auto", "sqlite", "duckdb", "spark")
-"""Of ``assay.checkers.engine``, which is not imported here: it loads DuckDB."""
+"""The engines of ``assay.checkers.engine``, which is not imported here because it loads DuckDB."""
 AUTO: Final = "auto"
 INVARIANTS: Final = (AUTO, "on", "off")
 CODE_COVERAGE: Final = INVARIANTS
@@ -39,16 +38,16 @@ NONE: Final = "none"
 ALL: Final = "all"
 SEED_LIMIT: Final = 2**63
 MOST_CLIENT_NODES: Final = 3
-"""Unless more are asked for."""
+"""The default maximum."""
 
 
 class SettingsError(ValueError):
-    """An option has a value that cannot be; the message names the option, the value, and what it takes."""
+    """An option has an invalid value. The message names the option, the value and the valid values."""
 
 
 @dataclass(frozen=True)
 class Budget:
-    """How long a search or a repetition goes on: so many examples, or so many seconds."""
+    """The length of a search or a repetition: a number of examples, or of seconds."""
 
     examples: int | None = None
     seconds: float | None = None
@@ -62,16 +61,16 @@ ONCE: Final = Budget(examples=1)
 
 @dataclass(frozen=True)
 class Settings:
-    """One run. Times are seconds, ``rate`` is operations per second over all workers (None: closed loop)."""
+    """Settings of one run. Times are seconds; ``rate`` is operations per second of all workers (None: closed loop)."""
 
     seed: int
     cluster: str = SIM
     nodes: int = 3
     role_nodes: tuple[str, ...] = ()
-    """Of roles that have another number of nodes: each ``role=number``."""
+    """Roles with another number of nodes, each ``role=number``."""
     zookeepers: int = 1
     hosts: Path | None = None
-    """The machines of a cluster on hosts (``assay.cluster.hosts.inventory``), a file or ``compose:PROJECT``."""
+    """The machines of a cluster on hosts (``assay.cluster.hosts.inventory``): a file or ``compose:PROJECT``."""
     nemesis: tuple[str, ...] = ()
     nemesis_interval: float = 10.0
     nemesis_target: str | None = None
@@ -87,54 +86,57 @@ class Settings:
     replay: Path | None = None
     """A file with the schedule to play; None draws one from the seed."""
     configuration: tuple[str, ...] = ()
-    """The system's own settings, each ``name=value``."""
+    """Settings of the system, each ``name=value``."""
     nemesis_trigger: str = "every"
-    """What the faults wait for; ``every`` is nothing but the interval."""
+    """The trigger of the faults; ``every`` means by the interval alone."""
     client_nodes: int | None = None
-    """Nodes that clients live on, for an experiment whose clients do; None: as many as ``nodes``, at most three."""
+    """Number of client nodes, if the experiment uses them; None: as many as ``nodes``, at most three."""
 
     watch: bool = False
-    """Whether the history is judged while the run goes on, and what is found is said at once."""
+    """Whether the history is judged during the run, and findings are reported at once."""
     fail_fast: bool = False
-    """Whether the first forbidden anomaly ends the run; it takes a watch."""
+    """Whether the first forbidden anomaly ends the run; requires ``watch``."""
     workload_mix: tuple[str, ...] = ()
-    """What the workload takes on in addition: names of mixes, sorted, or ``random`` alone."""
+    """Sorted names of the mixes that the workload adds, or ``random`` alone."""
 
     invariants: str = AUTO
-    """Are the system's invariants asserted while a simulation runs? One of ``INVARIANTS``."""
+    """Whether the system's invariants are asserted during a simulation: a value of ``INVARIANTS``."""
 
     @property
     def asserts(self) -> bool:
-        """Are they, in this run? A built-in defect is there to be seen by what it does to clients, unless asked for."""
+        """Whether invariants are asserted in this run. By default not with a built-in defect, which clients should
+        detect.
+        """
         return self.invariants == "on" or (self.invariants == AUTO and self.defect is None)
 
     @property
     def nemesis_id(self) -> str:
-        """``kill+partition``, or ``none``: what stands in a test id."""
+        """The faults in a test id: ``kill+partition``, or ``none``."""
         return "+".join(self.nemesis) or NONE
 
     @property
     def client_node_count(self) -> int:
-        """How many nodes clients live on, in an experiment whose clients do."""
+        """Number of client nodes, for an experiment that uses them."""
         return min(self.nodes, MOST_CLIENT_NODES) if self.client_nodes is None else self.client_nodes
 
 
 def derive(seed: int, *parts: str | int) -> int:
-    """A seed of 63 bits for one part of a run; the same for the same arguments, in every process."""
+    """Derives a 63-bit seed for one part of a run, equal for equal arguments in every process."""
     text = "/".join([str(seed), *(str(part) for part in parts)])
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") % SEED_LIMIT
 
 
 def repeated_seed(seed: int, number: int, test: str = "") -> int:
-    """The seed of repetition ``number`` of a test, from 1. The first is the seed itself: a run is repeated by its seed.
+    """Returns the seed of repetition ``number`` (from 1) of a test. The first is the seed itself, so a seed repeats a
+    run.
 
-    From the second on each ``test`` has its own, or all would meet the same faults at the same times.
+    Later ones depend on ``test``; otherwise all tests would meet equal faults at equal times.
     """
     return seed if number == 1 else derive(seed, "repeat", test, number) % 2**32
 
 
 def asked_by_name(options: Sequence[str]) -> frozenset[str]:
-    """The faults named one by one, which must be available; what only ``all`` brings in may be skipped."""
+    """Returns the faults that are named explicitly and must be available. Faults from ``all`` may be skipped."""
     names = (name.strip() for option in options for name in option.replace("+", ",").split(","))
     return frozenset(names) - {NONE, ALL, ""}
 
@@ -147,7 +149,7 @@ def _read(kind: Callable[[str], Number], text: str, wrong: str) -> Number:
 
 
 def limited(option: str, text: str, value: Number, otherwise: Limit) -> Number:
-    """The value. Raises :class:`SettingsError` when it is beyond the option's row of ``limits``, or no number."""
+    """Returns the value. Raises :class:`SettingsError` if it is NaN, or beyond the option's row of ``limits``."""
     reason = f"{option}={text} is not a number" if value != value else wrong_number(option, text, value, otherwise)
     if reason is not None:
         raise SettingsError(reason)
@@ -155,13 +157,13 @@ def limited(option: str, text: str, value: Number, otherwise: Limit) -> Number:
 
 
 def parse_seconds(option: str, text: str, *, unit: float = 1.0) -> float:
-    """A number of seconds; ``unit``: the seconds that one of ``text`` has."""
+    """Parses a number of seconds; ``unit``: the length of one unit of ``text`` in seconds."""
     value = _read(float, text, f"{option}={text!r} is not a number of seconds")
     return limited(option, text, value * unit, SECONDS)
 
 
 def parse_interval(option: str, text: str, time_limit: float, *, faults: bool) -> float:
-    """The seconds from fault to fault in a run of ``time_limit`` seconds; ``faults``: whether it has any."""
+    """Parses the seconds between faults in a run of ``time_limit`` seconds; ``faults``: whether the run has any."""
     interval = parse_seconds(option, text)
     if faults and (reason := too_many_faults(interval, time_limit)) is not None:
         raise SettingsError(reason)
@@ -169,9 +171,9 @@ def parse_interval(option: str, text: str, time_limit: float, *, faults: bool) -
 
 
 def parse_nodes(text: str) -> tuple[int, tuple[str, ...]]:
-    """Nodes of each role, and those that have another number: ``3``, ``server=5,sentinel=3``, ``5,sentinel=3``.
+    """Parses nodes per role, and the roles that differ: ``3``, ``server=5,sentinel=3``, ``5,sentinel=3``.
 
-    Where no number stands alone the first one named holds for all that are not named.
+    Without a plain number, the first named number holds for all other roles.
     """
     alone: list[int] = []
     named: dict[str, int] = {}
@@ -190,7 +192,7 @@ def parse_nodes(text: str) -> tuple[int, tuple[str, ...]]:
 
 
 def parse_rate(text: str | None) -> float | None:
-    """Operations per second, or None for a closed loop."""
+    """Parses operations per second; None means a closed loop."""
     if text is None or text == NONE:
         return None
     value = _read(float, text, f"--rate={text!r} is not a number of operations per second, nor {NONE!r}")
@@ -203,7 +205,7 @@ def parse_count(option: str, text: str) -> int:
 
 
 def parse_concurrency(text: str, nodes: int) -> int:
-    """Workers: a number (``6``), or a multiple of the nodes (``2n``)."""
+    """Parses the number of workers: a number (``6``), or a multiple of the nodes (``2n``)."""
     digits, multiple = (text[:-1], nodes) if text.endswith("n") else (text, 1)
     wrong = f"--concurrency={text!r} is neither a number of workers (6) nor per node (2n)"
     value = _read(int, digits or "1", wrong) * multiple
@@ -218,7 +220,7 @@ def parse_seed(text: str) -> int:
 
 
 def parse_engine(text: str, spark_master: str | None) -> str:
-    """A Spark master rules the others out."""
+    """Parses an engine. A Spark master rules out all engines but Spark."""
     engine = parse_choice("--engine", text, ENGINES)
     if engine in ("sqlite", "duckdb") and spark_master is not None:
         raise SettingsError(f"--spark-master={spark_master} goes with --engine=spark or auto, not with {engine}")
@@ -226,14 +228,14 @@ def parse_engine(text: str, spark_master: str | None) -> str:
 
 
 def parse_path(option: str, text: str) -> str:
-    """A path that is not empty: an empty one would mean the folder that pytest was started in."""
+    """Rejects an empty path, which would mean the folder that pytest was started in."""
     if not text:
         raise SettingsError(f"{option}= is empty; give a path (is a variable of the shell not set?)")
     return text
 
 
 def parse_setting(option: str, text: str) -> str:
-    """``name=value``, as it was."""
+    """Checks that the text is ``name=value``, and returns it."""
     name, sign, value = text.partition("=")
     if not (name and sign and value):
         raise SettingsError(f"{option}={text!r} is not NAME=VALUE")
@@ -241,7 +243,7 @@ def parse_setting(option: str, text: str) -> str:
 
 
 def parse_budget(option: str, text: str) -> Budget:
-    """A number of examples (``500``), or a time (``600s``, ``10min``, ``1h``)."""
+    """Parses a number of examples (``500``), or a time (``600s``, ``10min``, ``1h``)."""
     for unit, seconds in (("min", 60.0), ("h", 3600.0), ("s", 1.0)):
         if text.endswith(unit):
             return Budget(seconds=parse_seconds(option, text.removesuffix(unit), unit=seconds))

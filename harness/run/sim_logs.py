@@ -1,7 +1,7 @@
-"""The text logs of simulated processes, each kept apart with virtual times, as if every node had a file of its own.
+"""Text logs of simulated processes: one log per node, with virtual times.
 
-All simulated processes log through this process's ``logging``, and share its standard error; what they say belongs into
-the run's folder, not into the harness's own output.
+All simulated processes share this process's ``logging`` and standard error. Their output belongs in the run's folder,
+not in the harness's own output.
 """
 
 import io
@@ -15,15 +15,15 @@ from assay.cluster.sim.loop import SimLoop
 from assay.cluster.sim.process import PROCESS
 
 NAME: Final = "assay"
-"""The system's loggers are below this one."""
+"""Parent of the system's loggers."""
 KEPT: Final = 20_000
-"""Lines per node, the newest."""
+"""Lines kept per node, the newest."""
 HARNESS: Final = "harness"
 FILE: Final = "process.log"
 
 
 class SimLogs(logging.Handler):
-    """Takes what is logged below ``assay`` from :meth:`begin` to :meth:`end`."""
+    """Collects log records below ``assay`` from :meth:`begin` to :meth:`end`."""
 
     def __init__(self, loop: SimLoop) -> None:
         super().__init__(logging.INFO)
@@ -43,7 +43,7 @@ class SimLogs(logging.Handler):
         sys.stderr = _Stderr(sys.stderr, self)
 
     def end(self) -> None:
-        """Puts the logger back as it was. Idempotent."""
+        """Restores the logger and standard error. Idempotent."""
         if self._before is not None:
             logger = logging.getLogger(NAME)
             logger.removeHandler(self)
@@ -57,11 +57,13 @@ class SimLogs(logging.Handler):
         self.add(HARNESS if process is None else process.name, self.format(record))
 
     def add(self, node: str, line: str) -> None:
-        """One more line of a node's log."""
+        """Adds a line to a node's log."""
         self._lines.setdefault(node, deque(maxlen=KEPT)).append(f"{self._loop.time():11.6f} {line}")
 
     def save(self, folder: Path) -> None:
-        """``folder/NODE/process.log`` for every node that said anything; ``second.log`` for a second copy of one."""
+        """Writes ``folder/NODE/process.log`` for every node with output, and ``second.log`` for a second copy of a
+        process.
+        """
         for name, lines in self._lines.items():
             node, _, process = name.partition("/")
             path = folder / node / (f"{process}.log" if process else FILE)
@@ -70,7 +72,7 @@ class SimLogs(logging.Handler):
 
 
 class _Stderr(io.TextIOBase):
-    """Standard error: a simulated process's own, else the one that was there before."""
+    """Standard error that separates the output of simulated processes from that of the harness."""
 
     def __init__(self, real: TextIO, logs: SimLogs) -> None:
         self._real = real

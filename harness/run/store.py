@@ -1,11 +1,10 @@
-"""Where runs are kept: ``store/<test id made filename-safe>/<UTC time>/``, and what lies in such a folder.
+"""The store of runs: ``store/<test id made filename-safe>/<UTC time>/``, and the content of such a folder.
 
-A run's folder is made when the run begins and is never touched by another run. ``run.json`` has its status from the
-first moment (``running``), so that a folder left by a crash differs from a finished one: a running one whose owner
-is dead was abandoned.
+A run's folder is created at its start and never touched by another run. ``run.json`` has the status ``running`` from
+the first moment. A folder with this status whose owner is dead was left behind by a crash.
 
-``store/latest`` and ``store/<test>/latest`` are symbolic links, swapped by a rename: a reader sees the old
-run or the new one. Small files are written next to their place and renamed in, too.
+``store/latest`` and ``store/<test>/latest`` are symbolic links, replaced by a rename: a reader sees the old run or the
+new one. Small files are also written next to their place and renamed.
 """
 
 import asyncio
@@ -39,7 +38,7 @@ LATEST: Final = "latest"
 NIGHTS: Final = "nights"
 """The folder of a store that has the records of its nights (``assay.harness.nightly.night_record``)."""
 CARRIED: Final = "carried"
-"""A file in the folder of a run of which only the small files are there (``assay carry``)."""
+"""A file that marks a run's folder with only its small files copied (``assay carry``)."""
 NAME_LIMIT: Final = 120
 RESERVE: Final = 64 << 10
 """Bytes."""
@@ -56,32 +55,32 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     status: str
     started: str
     owner: str
-    """See ``assay.cluster.owner``: a process id alone is used again."""
+    """See ``assay.cluster.owner``. A process id alone would not be unique."""
     seed: int
     cluster: str
     nemesis: str
     command: str
-    """What to type to do the run again."""
+    """The command that repeats the run."""
     schema_version: int = SCHEMA_VERSION
     ended: str | None = None
     verdict: str | None = None
     digest: str | None = None
-    """SHA-256 over the canonical rows of the history: equal for two runs of one seed in the simulation."""
+    """Hash of the canonical rows of the history: equal for two simulated runs of one seed."""
     origin: Origin | None = None
-    """When time 0 of the history was, by the run's own clock and by the wall's: for placing the nodes' text logs."""
+    """Time 0 of the history by the run's clock and by the wall clock, to align the nodes' text logs."""
     notes: tuple[str, ...] = ()
-    """What spoke against a pass in addition to the history: unexpected exceptions in clients, an interrupt."""
+    """Reasons against a pass that are not in the history: unexpected exceptions in clients, an interrupt."""
     remarks: tuple[str, ...] = ()
-    """What is wrong with a client without speaking against the history: one that does not let itself be cancelled."""
+    """Mistakes of a client that do not affect the verdict, such as one that ignores cancellation."""
     stood_still: float = 0.0
-    """Seconds for which its machine did not let the tester go on: see ``harness.run.tester_stall``."""
+    """Seconds for which the machine paused the tester: see ``harness.run.tester_stall``."""
     problem: str | None = None
-    """Why the run did not come to its end, when it did not."""
+    """Why the run did not end regularly, if so."""
 
 
 @dataclass(frozen=True)
 class RunFolder:
-    """One run on disk; ``root`` is the store it belongs to."""
+    """A run on disk; ``root`` is the store that it belongs to."""
 
     root: Path
     path: Path
@@ -99,14 +98,14 @@ class RunFolder:
         return self.path / "report.html"
 
     def open_history(self, loop: asyncio.AbstractEventLoop | None) -> History:
-        """Of the run; with a loop, parts are sealed by its clock."""
+        """Opens the history of the run. With a loop, parts are sealed by its clock."""
         from assay.harness.core.history import HistoryWriter  # loads Arrow
 
         return HistoryWriter(self.history, loop=loop, of_run=True)
 
     @property
     def reserve(self) -> Reserve:
-        """Room for ``run.json`` on a disk that gets full; it is given back when the run has ended."""
+        """Reserved space for ``run.json`` in case the disk gets full. It is released when the run has ended."""
         return Reserve(self.path / ".reserve")
 
     def write(self, name: str, data: bytes) -> None:
@@ -130,8 +129,9 @@ class RunFolder:
         self.write_json("run.json", info)
 
     def publish(self) -> list[Path]:
-        """Makes this run the latest of its test and of the store. Returns what stays as it is: in a copy of a store
-        folders may be in place of the links.
+        """Makes this run the latest of its test and of the store.
+
+        Returns the folders that it did not replace: a copy of a store may have folders instead of links.
         """
         links = (self.path.parent / LATEST, self.root / LATEST)
         folders = [link for link in links if link.is_dir() and not link.is_symlink()]
@@ -142,7 +142,7 @@ class RunFolder:
 
 
 def encode_json(value: Any) -> bytes:
-    """JSON with sorted keys; paths become text, and halves of characters their escapes."""
+    """Encodes JSON with sorted keys; paths become text, and lone surrogates are escaped."""
     try:
         return msgspec.json.encode(value, enc_hook=_plain, order="sorted")
     except UnicodeEncodeError:
@@ -168,9 +168,9 @@ def _plain(value: Any) -> Any:
 
 
 def safe_name(test_id: str) -> str:
-    """A file name for a pytest node id: readable, at most 120 characters, the same every time.
+    """Returns a file name for a pytest node id: readable, at most 120 characters, deterministic.
 
-    Whenever something beyond the usual separators had to be replaced or cut, eight digits of a hash keep two ids apart.
+    If more than the usual separators had to be replaced or cut, eight digits of a hash keep names distinct.
     """
     name = test_id.replace(".py::", "::").replace("::", "-").replace("/", "-").replace("[", "-").removesuffix("]")
     safe = re.sub(r"[^A-Za-z0-9._+-]", "_", name).lstrip(".-")
@@ -180,7 +180,7 @@ def safe_name(test_id: str) -> str:
 
 
 def create(root: Path, test_id: str, now: datetime) -> RunFolder:
-    """A new, empty folder that no other run has; ``now`` must know its time zone."""
+    """Creates a new, empty folder; ``now`` must have a time zone."""
     parent = root / safe_name(test_id)
     parent.mkdir(parents=True, exist_ok=True)
     stamp = now.astimezone(UTC).strftime("%Y%m%dT%H%M%S.%f")[:-3] + "Z"
@@ -200,11 +200,11 @@ def create(root: Path, test_id: str, now: datetime) -> RunFolder:
 
 
 def read_run(path: Path) -> RunInfo | None:
-    """None when the folder holds no readable ``run.json``: it is not a run, or it died while being made.
+    """Reads ``run.json``; None if it is not readable, because the folder is no run or its run died at the start.
 
-    Raises ``SpecialFileError`` for a FIFO or the like anywhere in the folder, which a reader would wait for.
+    Raises ``SpecialFileError`` for a FIFO or a similar file anywhere in the folder, on which a reader would hang.
     """
-    if (path / "run.json").exists():  # any other folder may be large, and is not read
+    if (path / "run.json").exists():  # other folders may be large, and are not scanned
         require_regular_below(path)
     return read_info(path)
 
@@ -218,7 +218,7 @@ def read_info(path: Path) -> RunInfo | None:
 
 
 def write_over(path: Path, data: bytes) -> None:
-    """In the room that the file has already; a reader may find half of it meanwhile."""
+    """Overwrites a file within its existing space. A concurrent reader may see a partial file."""
     with path.open("r+b") as file:
         file.write(data)
         file.truncate()
@@ -233,9 +233,9 @@ def swap_link(link: Path, target: Path) -> None:
 
 
 def runs(root: Path) -> list[Path]:
-    """Every run folder of a store, by test, the oldest of a test first.
+    """Returns every run folder of a store, by test, the oldest of a test first.
 
-    A copy of a store may have folders in place of its links: ``latest`` is never a run, and ``nights`` is no test.
+    A copy of a store may have folders instead of links: ``latest`` is never a run. ``nights`` is no test.
     """
     if not root.is_dir():
         return []
@@ -243,7 +243,7 @@ def runs(root: Path) -> list[Path]:
 
 
 def runs_below(path: Path) -> list[Path]:
-    """The runs of a store, or of the folder of one test in it; none in any other folder."""
+    """Returns the runs of a store, or of the folder of one test in it; empty for any other folder."""
     return [run for run in (*runs(path), *(_folders(path) if path.is_dir() else ())) if (run / "run.json").is_file()]
 
 
@@ -252,10 +252,10 @@ def _folders(path: Path) -> list[Path]:
 
 
 def collectable(root: Path, *, keep: int, older_than: timedelta | None, now: datetime) -> list[Path]:
-    """What ``gc`` would delete: all but the ``keep`` newest runs of each test, and only if older than ``older_than``.
+    """Returns what ``gc`` would delete: all but the ``keep`` newest runs of each test, if older than ``older_than``.
 
-    A folder that is no run of ours is never among them, nor is a run with a special file in it. A run that is still
-    going on is neither, nor is one that a ``latest`` link points at.
+    It never includes folders that are no runs of ours, runs with a special file in them, active runs, and runs that a
+    ``latest`` link points at.
     """
     latest = {link.resolve() for link in (root / LATEST, *root.glob(f"*/{LATEST}")) if link.is_symlink()}
     by_test: dict[Path, list[Path]] = {}
@@ -271,7 +271,7 @@ def collectable(root: Path, *, keep: int, older_than: timedelta | None, now: dat
 
 
 def is_run(folder: Path) -> bool:
-    """Whether a folder may be deleted as a run: it has a readable ``run.json`` of ours, and is no link."""
+    """Returns whether a folder may be deleted as a run: it is no link, and has a readable ``run.json`` of ours."""
     if folder.is_symlink() or not (folder / "run.json").is_file():
         return False
     if special_file(folder) is not None:
@@ -295,9 +295,9 @@ def with_special_files(root: Path) -> list[SpecialFileError]:
 
 
 def foreign(root: Path) -> list[Path]:
-    """Folders at STORE/TEST/RUN that are no runs of ours; a folder of a test without any run stands for all in it.
+    """Returns folders at STORE/TEST/RUN that are no runs of ours. A test folder without runs stands for its content.
 
-    Runs with special files are not among them: see :func:`with_special_files`.
+    Runs with special files are not included: see :func:`with_special_files`.
     """
     found: list[Path] = []
     for test in _folders(root):
@@ -309,7 +309,7 @@ def foreign(root: Path) -> list[Path]:
 
 
 def _started(info: RunInfo) -> datetime | None:
-    """When the run began; None unless ``run.json`` has a time with its zone."""
+    """Returns when the run began; None unless ``run.json`` has a time with its zone."""
     try:
         started = datetime.fromisoformat(info.started)
     except ValueError:
@@ -318,7 +318,7 @@ def _started(info: RunInfo) -> datetime | None:
 
 
 def goes_on(run: Path) -> bool:
-    """Whether the process that makes this run is still at it."""
+    """Returns whether the process that makes this run is still active."""
     info = read_info(run)
     return info is not None and info.status == RUNNING and owner.parse(info.owner).alive()
 
@@ -332,14 +332,14 @@ def _old(run: Path, older_than: timedelta | None, now: datetime) -> bool:
 
 
 def delete(paths: Iterable[Path]) -> None:
-    """Deletes runs. A folder that is no run of ours, or that has a run which goes on by now, is left alone."""
+    """Deletes runs. Folders that are no runs of ours, or whose run is active by now, are left alone."""
     for path in paths:
         if is_run(path) and not goes_on(path):
             shutil.rmtree(path)
 
 
 def resolve(path: Path) -> Path:
-    """The history folder that a user means by a run folder, a history folder or a ``latest`` link.
+    """Returns the history folder of a run folder, a history folder or a ``latest`` link.
 
     Raises ``FileNotFoundError`` that names what was looked for, and ``SpecialFileError``.
     """

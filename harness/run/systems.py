@@ -1,4 +1,4 @@
-"""Which system a command works with when no run names one; and a system with a defect or settings, as options ask."""
+"""Systems by name for commands, and variants of a system with a defect or settings."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from assay.cluster.system import Defect, System
 
 DEFAULT: Final = "assay.system_under_test.deployment:Broker"
-"""The system that comes along. Only this line of the harness names it; it is loaded when a command asks for it."""
+"""The built-in system. Only this line of the harness names it; it is imported when a command needs it."""
 
 
 def system_named(name: str = DEFAULT) -> System:
-    """The object ``package.module:NAME``, or an instance of the class of that name.
+    """Returns the object ``package.module:NAME``, or an instance of the class of this name.
 
-    Raises ``SettingsError`` when there is none.
+    Raises ``SettingsError`` if there is none.
     """
     from assay.harness.run import import_by_name
 
@@ -34,12 +34,12 @@ def system_named(name: str = DEFAULT) -> System:
 
 
 def _lacking(one: object) -> list[str]:
-    """What every system must have, and this has not."""
+    """Returns the required attributes of a system that this object lacks."""
     return [part for part in ("name", "roles", "port", "argv", "files", "ready") if not hasattr(one, part)]
 
 
 def described_defects(name: str = DEFAULT) -> Sequence[Defect]:
-    """The defects built into a system, with what each does. Raises ``SettingsError`` when it describes none."""
+    """Returns the built-in defects of a system with their descriptions. Raises ``SettingsError`` if it has none."""
     from assay.cluster.system import SupportsDefectDescriptions
 
     system = system_named(name)
@@ -49,7 +49,7 @@ def described_defects(name: str = DEFAULT) -> Sequence[Defect]:
 
 
 def with_defect(system: System, name: str | None) -> System:
-    """The system with one of its defects switched on. Raises ``TypeError`` for one that cannot switch them."""
+    """Returns the system with one of its defects switched on. Raises ``TypeError`` if it cannot switch them."""
     from assay.cluster.system import SupportsDefects
 
     if name is None:
@@ -60,8 +60,9 @@ def with_defect(system: System, name: str | None) -> System:
 
 
 def with_limits(contract: Contract, system: System) -> Contract:
-    """The contract with what the system says of itself, where it does not say so: what its logs may delete at first,
-    and how long a failover takes; and with what it rules out by its settings.
+    """Completes the contract by the system's own values: log retention, failover time, and what its settings rule out.
+
+    Retention and failover of the contract take precedence.
     """
     from assay.cluster.system import SupportsFailover, SupportsRetention, SupportsStrongerPromises
 
@@ -76,16 +77,16 @@ def with_limits(contract: Contract, system: System) -> Contract:
 
 
 def configured(system: System, configuration: Sequence[str]) -> System:
-    """The system with other settings of its own, each ``name=value``.
+    """Returns the system with other settings of its own, each ``name=value``.
 
-    Raises ``SettingsError`` for a setting that it does not have, or a value of another type.
+    Raises ``SettingsError`` for an unknown setting, or a value of another type.
     """
     from assay.cluster.system import SupportsSettings
 
     for text in configuration:
         name, _, value = text.partition("=")
         if not isinstance(system, SupportsSettings):
-            raise SettingsError(f"--set={text}: {system.name} has no settings to be set here")
+            raise SettingsError(f"--set={text}: {system.name} has no settings")
         try:
             system = system.with_setting(name, value)
         except ValueError as error:

@@ -1,30 +1,30 @@
-"""How long the tester itself stood still: it wanted to go on, and its machine did not let it.
+"""Standstill of the tester: how long it wanted to run, but its machine did not let it.
 
-Deadlines are seconds of the wall's clock. Where a machine is far too busy, is paused or sleeps (a virtual machine, a
-closed lid, Ctrl-Z), they pass without anyone having had the time to keep them, and what missed one proves nothing. So
-does a slow disk of the tester's, since the history is written between the steps of its clients.
-What the tester's process computes meanwhile is no standstill, however long it takes.
+Deadlines are seconds of the wall clock. If a machine is overloaded, paused or asleep (a virtual machine, a closed lid,
+Ctrl-Z), deadlines pass although no one had the time to keep them, so a missed one proves nothing. A slow disk of the
+tester has the same effect, because the history is written between the steps of its clients. Computation by the tester's
+own process is no standstill, however long it takes.
 """
 
 from dataclasses import dataclass
 from typing import Final
 
 WORTH: Final = 0.25
-"""Seconds in one go from which it counts: a busy machine takes turns, and each is a matter of milliseconds."""
+"""Minimum seconds of one standstill that counts. A busy machine takes turns of milliseconds."""
 
 
 @dataclass
 class Standstill:
-    """Adds up what a task that sleeps again and again was late by."""
+    """Adds up the delays of a task that sleeps repeatedly."""
 
     asleep: float
-    """Seconds that each of its sleeps is meant to take."""
+    """Intended seconds of each sleep."""
     total: float = 0.0
     """Seconds."""
     _last: tuple[float, float] | None = None
 
     def woke(self, now: float, computed: float) -> None:
-        """Once at its begin and after each sleep; ``computed``: seconds of the whole process on a processor so far."""
+        """Records the start and the end of each sleep. ``computed``: processor seconds of the whole process so far."""
         if self._last is not None:
             before, computed_before = self._last
             lost = now - before - self.asleep - (computed - computed_before)

@@ -1,13 +1,13 @@
-"""One execution of an experiment, from the first node to the closed history, as coroutines of any world.
+"""An execution of an experiment, from the first node to the closed history, as coroutines for any world.
 
-The main phase runs under faults until the time limit; then every fault is healed, the system is given until the
-contract's deadline to serve on every node again, and the generator's later phases (sentinels, the drain) run without
-faults. The nodes' event logs are taken into the history all the while. The verdict is not given here: the attempt
-judges the history on disk afterwards, as ``assay check`` would judge it later.
+1. The main phase runs under faults until the time limit.
+2. Every fault is healed. The system has until the contract's deadline to serve on every node again.
+3. The generator's later phases (sentinels, the drain) run without faults.
+4. The history is closed. The attempt judges it afterwards, as ``assay check`` would later.
 
-Nothing that goes wrong in a run loses its history: the history is closed, the faults are healed, and what stood in the
-way is recorded. A first Ctrl-C ends the main phase, heals, and skips the drain: what there is gets checked, and the
-verdict cannot be pass.
+The nodes' event logs are collected into the history throughout. No error in a run loses its history: faults are healed,
+the history is closed, and the error is recorded. A first Ctrl-C ends the main phase, heals, and skips the drain. The
+history so far is checked, but the verdict cannot be pass.
 """
 
 import asyncio
@@ -54,22 +54,23 @@ from assay.nemesis.schedule.schedule import Schedule, encode
 from assay.nemesis.schedule.target import possible_servers, servers
 
 TICK: Final = 0.1
-"""Seconds between two looks at the interrupt and two updates of the progress."""
+"""Seconds between two checks of the interrupt and updates of the progress."""
 READY_EVERY: Final = 0.25
 START_SECONDS: Final = 90.0
-"""For all processes to serve and the set-up to be done: a slow machine under load takes a third of it."""
+"""Time limit for all processes to serve and for the set-up. A slow machine under load takes a third of it."""
 REPLICA_SECONDS: Final = 60.0
-"""For the nodes' disks to be read."""
+"""Time limit for reading the nodes' disks."""
 
 
 class Unavailable(Exception):
-    """A fault that was asked for cannot be injected into this cluster; the message says why and the remedy."""
+    """A requested fault cannot be injected into this cluster. The message says why, and the remedy."""
 
 
 @dataclass(frozen=True)
 class TrialEnd:
-    """How a run ended, in addition to its history. ``notes`` speak against a pass; ``problems`` are for the record,
-    ``remarks`` for the author of the client.
+    """How a run ended, in addition to its history.
+
+    ``notes`` are reasons against a pass, ``problems`` are for the record, ``remarks`` for the author of the client.
     """
 
     digest: str
@@ -82,7 +83,7 @@ class TrialEnd:
 
 @dataclass
 class Trial:
-    """One run. ``set_up``, then ``run`` once, then ``tear_down`` in every case."""
+    """A run: call ``set_up``, then ``run`` once, then ``tear_down`` in every case."""
 
     experiment: Experiment
     system: System
@@ -96,9 +97,9 @@ class Trial:
     origin: Origin | None = None
     """When the history began; None before."""
     meant: Schedule | None = None
-    """The faults to be played; None: those that the settings mean."""
+    """The faults to play; None: drawn from the settings."""
     watched: Watched | None = None
-    """Judges the history while it grows, if that is wanted."""
+    """Judges the history while it grows, if requested."""
     _generator: Generator | None = None
     _cluster: Cluster | None = None
     _conductor: Conductor | None = None
@@ -106,7 +107,7 @@ class Trial:
     _logs_kept: bool = False
     _standstill: Standstill = field(default_factory=lambda: Standstill(TICK))
     _unready: Exception | None = None
-    """What a node's ``ready`` raised last."""
+    """The last exception of a node's ``ready``."""
     _problems: list[str] = field(default_factory=list)
     _unavailable: list[str] = field(default_factory=list)
 
@@ -117,7 +118,7 @@ class Trial:
 
     @property
     def conductor(self) -> Conductor:
-        """Of the run that is going on."""
+        """The conductor of the current run."""
         assert self._conductor is not None, "run comes first"
         return self._conductor
 
@@ -126,14 +127,14 @@ class Trial:
         return self.interrupt.requested or self._assertions.broken
 
     def prepare(self) -> None:
-        """Has the test make its generator, before there is a cluster. Raises what the test raises."""
+        """Lets the test make its generator before there is a cluster. Raises the exceptions of the test."""
         if self._generator is None:
             self._generator = self.experiment.generator(self.settings)
 
     async def set_up(self) -> None:
-        """Nodes, then the system on them, ready to serve.
+        """Starts the nodes and the system on them, until it serves.
 
-        Raises ``NodeError``, ``DeploymentError`` or what the world raises; :class:`Unavailable` for a fault.
+        Raises ``NodeError``, ``DeploymentError`` or other errors of the world, and :class:`Unavailable` for a fault.
         """
         self.prepare()
         self._cluster = await self.world.open(self.progress.note)
@@ -147,11 +148,11 @@ class Trial:
                 raise Unavailable(f"--nemesis={name} is not available here: {reason}")
 
     async def run(self) -> TrialEnd:
-        """The workload under faults, the heal, the drain."""
+        """Runs the workload under faults, the heal and the drain."""
         stamps = Stamps()
         self.origin = Origin(stamps.loop_time(0), time.time())
         loop = asyncio.get_running_loop()
-        # In the simulation seconds fly by, and a run that is killed is played again: nothing is sealed before its end.
+        # Simulated seconds pass quickly, and a killed simulation can be replayed: nothing is sealed before its end.
         sealing = None if getattr(loop, "simulated", False) else loop
         history = self.folder.open_history(sealing)
         try:
@@ -160,8 +161,8 @@ class Trial:
             digest = history.digest()
             history.close()
         except BaseException:
-            # What there is stays readable, but unmarked: a history without its end.
-            with contextlib.suppress(Exception):  # whatever it is, it must not take the place of what ended the run
+            # The rows so far stay readable, but the history is not marked as complete.
+            with contextlib.suppress(Exception):  # an error here must not hide the one that ended the run
                 history.flush()
             history.abandon()
             raise
@@ -171,20 +172,20 @@ class Trial:
         return TrialEnd(digest, self.interrupt.requested, unknown, tuple(self._problems), remarks, stood_still)
 
     async def keep_logs(self) -> None:
-        """Takes the nodes' logs into the run's folder, once. What cannot be taken costs a run neither its history nor
-        its verdict.
+        """Copies the nodes' logs into the run's folder, once. An error costs the run neither its history nor its
+        verdict.
         """
         if self._cluster is not None and self.folder.logs is not None and not self._logs_kept:
             self._logs_kept = True
             try:
                 missing = await self.world.save_logs(self.folder.logs)
-            except Exception as error:  # noqa: BLE001 - a user's own code says which there are
+            except Exception as error:  # noqa: BLE001 - user code lists the logs
                 missing = [placed(error)]
             for one in missing:
                 self.progress.note(f"log not kept: {one}")
 
     async def tear_down(self, *, keep: bool) -> None:
-        """Keeps the nodes' logs and takes the cluster away, or leaves it when ``keep`` says so. Idempotent."""
+        """Keeps the nodes' logs and removes the cluster, or leaves it if ``keep`` is true. Idempotent."""
         try:
             await self.keep_logs()
         finally:
@@ -272,7 +273,9 @@ class Trial:
     async def _main_phase(
         self, interpreter: Interpreter, conductor: Conductor, main: Generator, stop: asyncio.Event
     ) -> None:
-        """Ends with every fault healed and every server ready, or with the contract's deadline."""
+        """Runs the main phase. At its end every fault is healed, and every server ready or past the contract's
+        deadline.
+        """
         self.tally.stage = "main"
         nemesis = asyncio.get_running_loop().create_task(conductor.run(), name="nemesis")
         try:
@@ -287,7 +290,7 @@ class Trial:
     async def _later_phases(
         self, interpreter: Interpreter, later: Generator, stop: asyncio.Event, records: NewRecords
     ) -> None:
-        """Ends also when it would go on for ever."""
+        """Runs the later phases, and ends those that would go on for ever."""
         records.watching = True
         endless = asyncio.Event()
         contract, settings = self.experiment.contract, self.settings
@@ -305,7 +308,7 @@ class Trial:
             await asyncio.gather(watcher, return_exceptions=True)
 
     async def _recovered(self, conductor: Conductor) -> None:
-        """Waits until all that was hit serves again; whether that took too long is for the checks to say."""
+        """Waits until all nodes serve again. The checks judge whether that took too long."""
         deadline = self.experiment.contract.recovery_deadline
         try:
             async with asyncio.timeout(deadline):
@@ -321,7 +324,7 @@ class Trial:
             self._problems.append(f"not every node was ready {deadline:g} s after the last heal{last}")
 
     async def _come_to_rest(self, history: History, stamps: Stamps) -> None:
-        """Has a system looked at until it is at rest, or until all deadlines for that are over."""
+        """Takes looks at the system until it is at rest, or until all deadlines for that are over."""
         if isinstance(self.system, SupportsSnapshots):
             self.tally.stage = "coming to rest"
             watch = Watch(self.system, self.cluster, self.world.runtime(), history, stamps)
@@ -330,7 +333,7 @@ class Trial:
                 self._problems.append(trouble)
 
     async def _read_replicas(self, history: History) -> None:
-        """What lies on the nodes' disks, of a system that can read them; all of it or, with a reason to doubt, none."""
+        """Records the replicas on the nodes' disks, if the system can read them: all, or none and a problem."""
         if not isinstance(self.system, SupportsReplicas):
             return
         self.tally.stage = "reading the replicas"
@@ -347,13 +350,15 @@ class Trial:
     async def _ready(self, node: Node) -> bool:
         try:
             return await self.system.ready(node)
-        except Exception as error:  # noqa: BLE001 - a node in recovery may answer in any way; asked until the deadline
+        except Exception as error:  # noqa: BLE001 - a recovering node may answer in any way; retried until the deadline
             self._unready = error
             return False
 
     def _fault_recorder(self, history: History, stamps: Stamps) -> Callable[[FaultRow], None]:
-        """What it records of an injection, whose row comes when it is complete, says by the run's stamps when it began,
-        too: it may have done harm from then on.
+        """Returns a function that records fault rows.
+
+        The row of an injection is written when the injection is complete. Its detail also says when it began, because
+        it may have done harm since then.
         """
 
         def record(row: FaultRow) -> None:
@@ -370,7 +375,7 @@ class Trial:
         return record
 
     async def _tick(self, stamps: Stamps, stop: asyncio.Event) -> None:
-        """By the loop's clock and not by stamps: a look at the progress must not move the history's clock."""
+        """Updates the progress by the loop's clock, because reading stamps would advance the history's clock."""
         loop = asyncio.get_running_loop()
         origin = stamps.loop_time(0)
         while True:
@@ -394,5 +399,5 @@ class Trial:
 
 
 def paced(main: Generator, settings: Settings) -> Generator:
-    """The main phase with its time limit and, for an open loop, its rate."""
+    """Applies the time limit of the main phase and, for an open loop, its rate."""
     return time_limit(settings.time_limit, main if settings.rate is None else rate(settings.rate, main))

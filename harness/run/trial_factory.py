@@ -1,4 +1,4 @@
-"""A trial of an experiment: its system as the settings want it, and the world in which it runs."""
+"""Creates a trial of an experiment: its system with the settings, and its world."""
 
 from dataclasses import replace
 
@@ -24,9 +24,10 @@ def make_trial(
     interrupt: Interrupt,
     progress: Progress,
 ) -> Trial:
-    """Nothing has started yet. ``experiment`` and ``settings`` have their mixes; ``run_id`` marks containers.
+    """Returns a trial that has not started. ``experiment`` and ``settings`` include their mixes; ``run_id`` marks
+    containers.
 
-    The trial's experiment has the contract with the limits of its system.
+    The contract of the trial's experiment has the limits of its system.
     """
     variant = configured(with_defect(experiment.system, settings.defect), settings.configuration)
     experiment = replace(experiment, contract=with_limits(experiment.contract, variant))

@@ -1,8 +1,8 @@
-"""Mixes: what a workload does in addition to its own traffic, to other settings, with clients of other habits.
+"""Workload mixes: operations, settings and client options in addition to a workload's own.
 
-A mix is a value. An experiment lists those that it can take on (``@experiment(mixes=...)``), ``--workload-mix`` chooses
-among them, and :func:`mixed` makes one experiment of the two before anything is started: from there on a run with
-mixes is a run like any other. What a mix leaves open is drawn from the run's seed.
+A mix is a value. An experiment lists the mixes that it supports (``@experiment(mixes=...)``), and ``--workload-mix``
+chooses among them. :func:`mixed` combines both to one experiment before anything is started, so a run with mixes is
+like any other. Choices that a mix leaves open are drawn from the run's seed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from assay.harness.run.experiment import Experiment
 
 RANDOM: Final = "random"
-"""As a choice: one to four mixes that go together and are promised, drawn from the run's seed."""
+"""The name for one to four compatible, promised mixes, drawn from the run's seed."""
 OWN_WEIGHT: Final = 100
 MOST_DRAWN: Final = 4
 
@@ -46,12 +46,16 @@ def _as_it_is(system: System) -> System:
 
 @dataclass(frozen=True)
 class WorkloadMix:
-    """``adds``: generators for the main phase, each with its weight, where all of the workload's own weighs 100.
-    ``closes``: what follows the last heal, before the workload's own later phases. ``settings`` of the system, and
-    ``client``, options that its clients find in ``Endpoint.options``: values of which the seed draws one.
-    ``system`` returns the system with what else the mix needs of it, ``contract`` the contract with what else is
-    promised, or no longer. ``promised``: False of one that asks for what the system does not promise, to show that; it
-    is there by its name alone, neither drawn nor one of ``all``.
+    """A workload mix.
+
+    - ``adds``: generators for the main phase, each with its weight; the workload's own operations weigh 100.
+    - ``closes``: what follows the last heal, before the workload's own later phases.
+    - ``settings``: of the system. ``client``: options in ``Endpoint.options``. The seed draws one of the values of
+      each.
+    - ``system``: returns the system with further changes that the mix needs.
+    - ``contract``: returns the contract with additional or fewer promises.
+    - ``promised``: False for a mix that uses what the system does not promise, to show that. It must be named: it is
+      neither drawn nor one of ``all``.
     """
 
     name: str
@@ -66,7 +70,7 @@ class WorkloadMix:
 
 
 def combinations(options: Sequence[str], taken: Sequence[WorkloadMix]) -> tuple[tuple[str, ...], ...]:
-    """The runs that ``--workload-mix`` asks for, each a sorted tuple of names; ``((),)`` when not given."""
+    """Returns the runs that ``--workload-mix`` asks for, each a sorted tuple of names; ``((),)`` if it is not given."""
     found: dict[tuple[str, ...], None] = {}
     for option in options or (NONE,):
         words = {word.strip() for word in option.replace("+", ",").split(",")}
@@ -78,7 +82,7 @@ def combinations(options: Sequence[str], taken: Sequence[WorkloadMix]) -> tuple[
 
 
 def unfit(name: str, names: Sequence[str], taken: Sequence[WorkloadMix]) -> str | None:
-    """Why an experiment of this name cannot take these mixes on; None when it can."""
+    """Returns an error if an experiment of this name cannot use these mixes; else None."""
     known = {one.name: one for one in taken}
     asked = "--workload-mix=" + ",".join(names)
     if names == (RANDOM,):
@@ -96,7 +100,7 @@ def unfit(name: str, names: Sequence[str], taken: Sequence[WorkloadMix]) -> str 
 
 
 def resolved(experiment: Experiment, settings: Settings) -> Settings:
-    """The settings with the mixes that ``random`` stands for, if it does."""
+    """Returns the settings with ``random`` replaced by the mixes that it draws."""
     if settings.workload_mix != (RANDOM,):
         return settings
     chance = Random(derive(settings.seed, "workload-mix"))
@@ -110,7 +114,7 @@ def resolved(experiment: Experiment, settings: Settings) -> Settings:
 
 
 def mixed(experiment: Experiment, settings: Settings) -> Experiment:
-    """The experiment with the mixes that these settings name. Raises ``SettingsError`` for one that does not fit."""
+    """Returns the experiment with the mixes of these settings. Raises ``SettingsError`` for an unsuitable one."""
     names = resolved(experiment, settings).workload_mix
     reason = unfit(experiment.name, names, experiment.mixes)
     if reason is not None:
@@ -146,7 +150,7 @@ def mixed(experiment: Experiment, settings: Settings) -> Experiment:
 
 def _set(system: System, one: WorkloadMix, name: str, value: str) -> System:
     if not isinstance(system, SupportsSettings):
-        raise SettingsError(f"the mix {one.name} sets {name}, and {system.name} has no settings to be set here")
+        raise SettingsError(f"the mix {one.name} sets {name}, but {system.name} has no settings")
     try:
         return system.with_setting(name, value)
     except ValueError as error:
@@ -154,12 +158,12 @@ def _set(system: System, one: WorkloadMix, name: str, value: str) -> System:
 
 
 def _clash(one: WorkloadMix, other: WorkloadMix) -> list[str]:
-    """What both of them choose."""
+    """Returns the settings and options that both mixes choose."""
     return sorted((one.settings.keys() & other.settings.keys()) | (one.client.keys() & other.client.keys()))
 
 
 def listing(experiments: Mapping[str, Sequence[WorkloadMix]]) -> list[str]:
-    """What ``--workload-mix-list`` prints: each mix in a line, and below it the tests that take it."""
+    """Returns the lines of ``--workload-mix-list``: each mix, and below it the tests that support it."""
     mixes = {one.name: one for taken in experiments.values() for one in taken}
     width = max((len(name) for name in mixes), default=0)
     lines = []

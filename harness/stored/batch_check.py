@@ -1,8 +1,8 @@
 """Judges many stored runs in one pass, with the same verdicts and texts as ``assay check`` but at lower cost.
 
-Some dozens of histories are judged at once, in one database (``opened_together``). A large history, or one in the
-oldest format, is judged alone. On Spark each task judges one batch from the files, so any number of runs is one job.
-The executors need this package, the modules of ``plugins``, and the files under the same paths.
+Some dozens of histories are judged at once, in one database (``opened_together``); a large history is judged alone. On
+Spark each task judges one batch from the files, so any number of runs is one job. The executors need this package, the
+modules of ``plugins``, and the files under the same paths.
 """
 
 import pickle
@@ -30,8 +30,6 @@ SMALL: Final = 100_000
 """
 ROWS: Final = 500_000
 """Rows of the histories that are judged at once, because all of them are in memory."""
-TRANSLATED_BY_FAMILY: Final = 1
-"""The format that does not determine the family of a history's objects."""
 
 Progress = Callable[[int], None]
 """Called with the number of runs judged so far."""
@@ -154,8 +152,7 @@ def _opened(path: Path) -> _Opened | Judged:
     except (HistoryError, OSError) as error:
         return Judged(path, None, str(error))
     rows = sum(history.rows(name) for name in DATA_SETS)
-    says_its_objects = history.format("effects") > TRANSLATED_BY_FAMILY
-    if rows > SMALL or not says_its_objects or stored.seal is not None:
+    if rows > SMALL or stored.seal is not None:
         return _Opened(path, stored, history)
     try:
         history.load()

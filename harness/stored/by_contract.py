@@ -63,18 +63,6 @@ class Stored:
         path = None if self.run is None else self.run / "report.html"
         return path if path is not None and path.exists() else None
 
-    def of_family(self, family: str | None) -> Stored:
-        """Returns a copy whose objects are of this family; None changes nothing.
-
-        Raises ``HistoryError`` if the run's own contract names another family.
-        """
-        own = self.contract.family
-        if family is None or family == own:
-            return self
-        if own is not None:
-            raise HistoryError(f"the contract of {self.run} says that its objects are of family {own}, not {family}")
-        return replace(self, contract=msgspec.structs.replace(self.contract, family=family))
-
     def by(self, contract: Contract | None) -> Stored:
         """Returns a copy that is judged by the user's contract; None changes nothing.
 

@@ -52,8 +52,6 @@ def check(request: Request, engines: Engines, registry: Registry, watch: Watch) 
     Raises ``HistoryError`` or ``FileNotFoundError`` for a path that cannot be judged, ``SettingsError`` for wrong
     usage.
     """
-    if request.family is not None and request.model is not None:
-        raise SettingsError("--family is for checks in SQL, and --model for the search: choose one")
     if request.refusals and request.model is not None and "cas" not in MODELS.get(request.model, ("cas",)):
         raise SettingsError(f"--cas-refusals is for a model that has a cas, and --model={request.model} has none")
     _of_workload(request)
@@ -80,7 +78,7 @@ def check(request: Request, engines: Engines, registry: Registry, watch: Watch) 
         raise SettingsError("--time-limit and --memory-limit are of the search by --model; the checks in SQL need none")
     begun = time.perf_counter()
     contract = None if request.contract is None else given_contract(request.contract)
-    stored = open_stored(request.path).by(contract).of_family(request.family)
+    stored = open_stored(request.path).by(contract)
     opened = stored.opened()
     taken = time.perf_counter() - begun
     judgement = judge_again(stored, opened, engines, registry, watch)
@@ -103,9 +101,8 @@ def explained(stored: Stored, history: HistoryReader, judgement: Judgement) -> C
 def _of_workload(request: Request) -> None:
     """Raises ``SettingsError`` for workload options that do not go together."""
     if request.workload is not None:
-        for option, given in (("--model", request.model), ("--family", request.family)):
-            if given is not None:
-                raise SettingsError(f"--workload says how a file is judged, and so does {option}: choose one")
+        if request.model is not None:
+            raise SettingsError("--workload says how a file is judged, and so does --model: choose one")
         if request.refusals:
             raise SettingsError("--cas-refusals is for a model that has a cas, and a --workload has none")
     if request.real_time and request.workload not in ORDERED:

@@ -43,6 +43,10 @@ Files of other tools differ, because Parquet writers mark every column as nullab
 """
 
 
+FORMER_FIELDS: Final = frozenset({"family"})
+"""Former fields of a contract, which no promise depends on. ``family`` was about histories of format 1."""
+
+
 class LostContractError(Exception):
     """No contract can be relied on; the message says why."""
 
@@ -132,7 +136,7 @@ def _contract(found: Any, path: Path) -> Contract:
     """Converts a contract. Raises ``LostContractError`` also for unknown parts: one may be the broken promise."""
     if not isinstance(found, Mapping) or "forbidden" not in found:
         raise LostContractError(f"{path} holds no readable contract: it does not say what is forbidden")
-    unknown = sorted(set(found) - set(Contract.__struct_fields__))
+    unknown = sorted(set(found) - set(Contract.__struct_fields__) - FORMER_FIELDS)
     if unknown:
         raise LostContractError(f"{path} holds no readable contract: this version knows no {', '.join(unknown)}")
     try:

@@ -20,10 +20,7 @@ ORDERS: Final = ("time", "file")
 
 @dataclass(frozen=True)
 class Request:
-    """Request to judge the history at ``path``.
-
-    Without ``model`` and ``workload`` it is judged by the contract, with objects of ``family``.
-    """
+    """Request to judge the history at ``path``, by its contract without ``model`` and ``workload``."""
 
     path: Path
     format: str = AUTO
@@ -35,7 +32,6 @@ class Request:
     keys: str = AUTO
     order: str = ORDERS[0]
     refusals: bool = False
-    family: str | None = None
     real_time: bool = False
     """Whether an operation that ended before another began must come before it."""
     contract: str | None = None

@@ -1,4 +1,4 @@
-"""The faults injected and not healed, and what follows from them for the next one: which nodes it may hit."""
+"""The active faults (injected and not healed), and which nodes the next fault may hit."""
 
 import dataclasses
 import random
@@ -30,7 +30,7 @@ from assay.nemesis.schedule.trigger import Fired
 
 
 class InForce:
-    """Of one run, oldest first. An injection is in force from before its first call to a node until it is healed."""
+    """Active faults of one run, oldest first. A fault is active from before its first call to a node until its heal."""
 
     def __init__(self, context: FaultContext, catalogue: Mapping[str, Fault]) -> None:
         self._context = context
@@ -54,11 +54,11 @@ class InForce:
         del self._injections[number]
 
     def kept_from_running(self) -> set[str]:
-        """The nodes whose main processes a fault has ended or paused."""
+        """Returns the nodes whose main processes a fault has ended or paused."""
         return self._by_process(lambda impact: impact.stops_work)
 
     def kept_standing(self) -> set[str]:
-        """The nodes whose main processes a fault has paused, and lets go on."""
+        """Returns the nodes whose main processes a fault has paused and will continue."""
         return self._by_process(lambda impact: impact.pauses_process)
 
     def _by_process(self, by: Callable[[Impact], bool]) -> set[str]:
@@ -67,7 +67,7 @@ class InForce:
         return {name for injection in held for name in injection.names}
 
     def away(self) -> set[str]:
-        """The nodes that faults keep from working, or cut from others: their targets, and all cut from ZooKeeper."""
+        """Returns the nodes that faults stop or cut off: their targets, and all nodes cut off from ZooKeeper."""
         cut = [one for one in self if self._catalogue[one.step.fault].impact.cuts_links]
         keepers = {node.name for node in zookeepers(self._context.cluster)}
         links = [{near, parted(far)[0]} for near, far in self._context.cuts.in_force()]
@@ -75,7 +75,9 @@ class InForce:
         return self.kept_from_running() | {name for injection in cut for name in injection.names} | deaf
 
     def in_the_way(self) -> bool:
-        """May one keep a process that starts from what it needs? Something is cut, or a ZooKeeper node is away."""
+        """Returns whether a fault may keep a starting process from what it needs: a cut link, or a missing ZooKeeper
+        node.
+        """
         return any(
             (impact := self._catalogue[one.step.fault].impact).cuts_links
             or (impact.stops_work and any(node.role == ZOOKEEPER_ROLE for node in one.targets))
@@ -87,8 +89,9 @@ class InForce:
         return {name for injection in held for name in injection.names}
 
     async def choose(self, step: Step, seed: int, fired: Fired | None, *, waits: bool = True) -> Chosen:
-        """The targets of the next fault, or why it has to wait. Raises ``TargetError`` when it has none, and where it
-        does not wait, when others hold all of them.
+        """Returns the targets of the next fault, or why it has to wait.
+
+        Raises ``TargetError`` if there are no targets, and, without ``waits``, if other faults hold all of them.
         """
         context, fault = self._context, self._catalogue[step.fault]
         scope, servers = fault.scope, self._open_to(fault)
@@ -105,7 +108,7 @@ class InForce:
         )
         target = step.target
         if fired is not None and fired.line is not None and target.kind in KEYED and target.key is None:
-            # The leader, or a follower, of what the event was about.
+            # The target is the leader, or a follower, of the event's key.
             about = fired.line.get("key")
             target = msgspec.structs.replace(target, key=about if about in scene.whose(target.kind) else None)
         try:
@@ -122,9 +125,11 @@ class InForce:
         return dataclasses.replace(chosen, too_soon=await self._too_soon(step, chosen.nodes))
 
     async def _too_soon(self, step: Step, nodes: Collection[Node]) -> str | None:
-        """Why these are not to be taken away yet, or None: one that has lost its data may be counted on until it serves
-        again, and would be left as the last of an in-sync set if the others left it before. And of two servers that
-        leave at once each would be given the other's replicas, and keys be left with fewer than they had.
+        """Returns why these nodes must not be taken away yet, or None. There are two reasons:
+
+        - A server that has lost its data may be counted on until it serves again. If the others left before that, it
+          would be the last of an in-sync set.
+        - If two servers left at once, each would be given the other's replicas, and keys would lose replicas.
         """
         context, fault = self._context, self._catalogue[step.fault]
         impact = fault.impact if step.target.of_main else fault.impact.beside_main
@@ -136,7 +141,7 @@ class InForce:
         held = self.away()
         for server in [node for node in self._servers if node.name in context.emptied]:
             if ended_cleanly(context.emptied[server.name].step) and not takes_leave(fault):
-                continue  # its session is over, before any that has to expire
+                continue  # its session has ended already and need not expire
             away = [one for one in self._servers if one is not server and (one in nodes or one.name in held)]
             if not any(one in nodes for one in away):
                 continue
@@ -149,13 +154,13 @@ class InForce:
         return None
 
     def _open_to(self, fault: Fault) -> list[Node]:
-        """The servers that a fault may hit: those of its roles, where it names roles of servers."""
+        """Returns the servers that a fault may hit: all, or those of the fault's roles."""
         wanted = {node.role for node in self._servers} & set(fault.roles)
         return [node for node in self._servers if not wanted or node.role in wanted]
 
     def _sparing(self, chosen: Chosen, busy: Collection[str], alike: Collection[Node]) -> Chosen:
-        """The same, or one server of those that are meant which suffers already, when a majority of the servers would
-        suffer otherwise.
+        """Returns the targets, or one intended server that suffers already if a majority of servers would suffer
+        otherwise.
         """
         if not any(node in self._servers for node in chosen.nodes):
             return chosen

@@ -1,22 +1,23 @@
-"""Plays a schedule on a cluster while the workload runs, and reports what became of every fault.
+"""Plays a schedule on a cluster while the workload runs, and reports the outcome of every fault.
 
-One fault is acted on at a time, in the order of their times (heals before injections at the same moment), so two faults
-never race for a node; recoveries are waited for in the background. Nothing a node, a finder or the user's system does
-ends the run: a fault that fails is reported as ``failed`` with the reason, undone as far as there is anything to undo,
-and the next one is played. A failed fault makes the run's coverage unknown; that is for the checkers to say.
+- Only one fault is acted on at a time, in the order of their times, and heals come before injections. So two faults
+  never race for a node. Recoveries are awaited in the background.
+- No error of a node, a finder or the user's system ends the run. A fault that fails is reported as ``failed`` with the
+  reason and undone as far as possible. Then the next one is played. A failed fault makes the run's coverage unknown;
+  the checkers report that.
+- A step with a trigger waits once its time has come (:mod:`assay.nemesis.engine.waiting_steps`). The trial calls the
+  conductor for each acknowledged operation and each line of the nodes' event logs. The step acts as soon as the current
+  action has ended, and the delay is recorded. With ``hold``, the process that wrote the event is stopped until then
+  (:mod:`assay.nemesis.engine.stop_at_event`).
+- A step whose trigger never fires is reported as failed. So is a step that is postponed for too long because another
+  server has just lost its data (:mod:`assay.nemesis.faults.data_loss`).
+- A fault that ``lingers`` is not healed before it has had its effect, within its bound, and no other fault waits for it
+  then. A fault on passing packets may have met none, because another fault kept its target silent. A move of replicas
+  may not have ended because of another fault.
 
-A step with a trigger waits once its time has come (:mod:`assay.nemesis.engine.waiting_steps`); the trial calls the
-conductor for each acknowledged operation and each line of the nodes' event logs. It acts as soon as the action that is
-under way has ended, and the delay is recorded; with ``hold`` the process that wrote the event stands still until then
-(:mod:`assay.nemesis.engine.stop_at_event`). One that waits in vain is reported as failed. So is one that is put off for
-too long, since another server has just lost its data (:mod:`assay.nemesis.faults.data_loss`).
-
-A fault that ``lingers`` is not healed before it has had its effect, within its bound, and no other waits for it then:
-one that strikes only what passes by, such as a packet, may have met nothing, since another fault kept its target
-silent, and a move of replicas may not have ended while another was in force.
-
-In every case :meth:`Conductor.heal_all` leaves no fault in force: :meth:`Conductor.run` calls it at its end, when
-it is cancelled and on errors, and it may be called again."""
+:meth:`Conductor.heal_all` never leaves a fault active. :meth:`Conductor.run` calls it at its end, on cancellation and
+on errors, and it can be called again.
+"""
 
 import asyncio
 import enum
@@ -46,12 +47,12 @@ from assay.nemesis.schedule.target import Chosen, clients, servers
 from assay.nemesis.schedule.trigger import Fired
 
 LOOK_EVERY: Final = 0.2
-"""Seconds from one look at what a fault that lingers has done to the next."""
+"""Seconds between two looks at the effect of a lingering fault."""
 _LINE = msgspec.json.Decoder(dict[str, Any])
 
 
 class _Turn(enum.IntEnum):
-    """What is done first when several things are due at one moment: heals before injections."""
+    """Order of actions that are due at the same time: heals before injections."""
 
     HEAL = 0
     FIRED = 1
@@ -62,10 +63,13 @@ class _Turn(enum.IntEnum):
 class Conductor:
     """Plays one schedule once.
 
-    ``record`` takes each row as it comes to pass; ``stamp`` gives the history's strictly increasing nanoseconds;
-    ``rng`` feeds the choices of steps that carry no seed of their own. ``reseed`` takes the seed from which all chance
-    of a branch comes, and ``between_steps`` calls back at a moment of the loop's clock, changing nothing else by that.
-    Raises ``ScheduleError`` at once when the schedule names a fault that is not in ``catalogue``.
+    - ``record`` takes each row as it happens.
+    - ``stamp`` returns the history's strictly increasing nanoseconds.
+    - ``rng`` feeds the choices of steps without a seed.
+    - ``reseed`` takes the seed of a branch, from which all its randomness comes.
+    - ``between_steps`` calls back at a time of the loop's clock and changes nothing else.
+
+    Raises ``ScheduleError`` at once if the schedule names a fault that is not in ``catalogue``.
     """
 
     def __init__(
@@ -88,10 +92,10 @@ class Conductor:
         self._rng = rng
         self._reseed = reseed
         self._between_steps = between_steps or asyncio.get_running_loop().call_at
-        # Drawn now, in the order of the steps: what happens in between must not change who is hit.
+        # Drawn now, in the order of the steps, because later events must not change the targets.
         self._seeds = {number: self._seed(step) for number, step in self._score.numbered()}
         self._steps: deque[tuple[int, Step]] = deque()
-        """Those whose time has not come, by time."""
+        """Steps whose time has not come, by time."""
         self._last_events: dict[str, Mapping[str, Any]] = {}
         self._seen: Counter[str] = Counter()
         self._context = FaultContext(
@@ -110,15 +114,15 @@ class Conductor:
         ambush = Ambush(servers(cluster, system), system, self._last_events)
         self._waiting = Waiting(self._score, ambush, self._in_force, self._reporter, self._wake.set)
         self._heals: dict[int, float] = {}
-        """When each fault in force is to be healed, in seconds of the run."""
+        """When each active fault must be healed, in seconds of the run."""
         self._latest: dict[int, float] = {}
-        """The same of those that were to be healed and have had no effect: by then they are."""
+        """Latest heal times, in seconds of the run, of faults that linger because they have had no effect."""
         self._acting = asyncio.Lock()
         self._halted = False
         self._over = False
-        """Nothing more is played, whatever branch may come."""
+        """No further step is played, even if a branch begins."""
         self._further: list[asyncio.Task[None]] = []
-        """What plays the steps of branches that came when all was played."""
+        """Tasks that play the steps of branches that began when all other steps were played."""
 
     @property
     def began(self) -> float:
@@ -132,20 +136,20 @@ class Conductor:
 
     @property
     def in_force(self) -> tuple[Injection, ...]:
-        """The faults injected and not healed, oldest first."""
+        """The active faults, oldest first."""
         return tuple(self._in_force)
 
     @property
     def outcome(self) -> Record:
-        """What was meant and what it has come to so far; a run stores it as ``schedule.json``."""
+        """The plan and its outcome so far. A run stores it as ``schedule.json``."""
         return self._reporter.outcome
 
     def acknowledged(self, count: int = 1) -> None:
-        """Operations have ended well."""
+        """Reports successful operations."""
         self._waiting.acknowledged(count)
 
     def event(self, node: str, line: str) -> None:
-        """One line of a node's event log has been read; what is no JSON object is no event."""
+        """Reports one line of a node's event log. A line that is no JSON object is ignored."""
         try:
             known = _LINE.decode(line)
         except msgspec.DecodeError:
@@ -157,9 +161,9 @@ class Conductor:
         self._waiting.event(node, known)
 
     async def run(self) -> None:
-        """Plays all steps and returns when the last is healed; recoveries may still be waited for (:meth:`settle`).
+        """Plays all steps and returns when the last is healed. Recoveries may still be running (:meth:`settle`).
 
-        Cancelling it heals what is in force before the cancellation goes on.
+        A cancellation heals the active faults first.
         """
         self._reporter.begins()
         self._reporter.intended(self._score.numbered())
@@ -169,7 +173,7 @@ class Conductor:
         await self._play_all()
 
     def branch(self, branch: Branch) -> None:
-        """Between two steps of the loop: chance has another seed from now on, and these steps are to be played, too."""
+        """Begins a branch between two steps of the loop: reseeds all randomness and adds the branch's steps."""
         self._reseed(branch.seed)
         added = self._score.begin(branch)
         self._seeds |= {number: self._seed(step) for number, step in added}
@@ -197,9 +201,9 @@ class Conductor:
             await self._undo_all()
 
     async def heal_all(self) -> tuple[str, ...]:
-        """Plays no further step and heals every fault in force, going on when one heal fails. Idempotent.
+        """Plays no further step and heals every active fault, even after a failed heal. Idempotent.
 
-        Returns what could not be healed, a message each; empty when nothing is left in force.
+        Returns a message for each fault that could not be healed; empty if no fault is left active.
         """
         self._over = True
         errors = await self._undo_all()
@@ -216,22 +220,22 @@ class Conductor:
             before = [injection.id for injection in sorted(self._in_force, key=self._patience)]
             troubles = [await self._heal(number) for number in before] + [await self._waiting.end_ambush()]
             errors = [trouble for trouble in troubles if trouble is not None]
-            # one may be in another's way: a frozen node's rules cannot be changed before it has been thawed, and what
-            # waits for an end, with more patience than others, comes last
+            # Repeated, because one heal may depend on another: a frozen node's rules can only change after its thaw.
+            # Faults that linger longest are healed last.
             if not errors or len(self._in_force) == len(before):
                 return tuple(errors)
 
     @property
     def finds(self) -> Finds:
-        """What became of the questions who leads."""
+        """Results of the finders' queries."""
         return self._context.finds
 
     async def settle(self) -> None:
-        """Waits until every healed fault has been reported as recovered, or as not so within its deadline."""
+        """Waits until every healed fault is reported as recovered, or as not recovered within its deadline."""
         await self._recoveries.settle()
 
     async def close(self) -> tuple[str, ...]:
-        """:meth:`heal_all`, and no longer waits for recoveries: those still due are reported as failed. Idempotent."""
+        """Heals all faults and stops waiting for recoveries: unfinished ones are reported as failed. Idempotent."""
         errors = await self.heal_all()
         await self._recoveries.close()
         return errors
@@ -241,7 +245,7 @@ class Conductor:
             self._wake.clear()
             at, turn, number = min(self._agenda())
             if not await self._time_has_come(at) or self._halted:
-                continue  # a trigger was fulfilled, or the run is halted, maybe at this very moment
+                continue  # a trigger fired, or the run was halted, maybe at this very moment
             if turn is _Turn.HEAL:
                 if not await self._lingers(number, at):
                     await self._heal(number)
@@ -257,7 +261,7 @@ class Conductor:
                     await self._waiting.arm(number, step.trigger)
 
     def _agenda(self) -> Iterator[tuple[float, _Turn, int]]:
-        """What is to be done next of each sort, with its time in seconds of the run."""
+        """Yields the next action of each sort, with its time in seconds of the run."""
         for number, at in self._heals.items():
             yield at, _Turn.HEAL, number
         for at, number in self._waiting.due():
@@ -269,7 +273,7 @@ class Conductor:
             yield step.at, _Turn.BEGIN, number
 
     async def _time_has_come(self, seconds: float) -> bool:
-        """Waits until then; False as soon as there is a reason to look at the agenda again."""
+        """Waits until that time. Returns False as soon as the agenda may have changed."""
         try:
             async with asyncio.timeout_at(self._reporter.started + seconds):
                 await self._wake.wait()
@@ -278,10 +282,10 @@ class Conductor:
         return False
 
     async def _inject(self, number: int, fired: Fired | None = None) -> None:
-        """``fired``: what fulfilled the step's trigger, if it has one."""
+        """Injects a fault. ``fired``: the event that fulfilled the step's trigger, if it has one."""
         trouble = None
         async with self._acting:
-            if self._halted:  # while it waited for its turn
+            if self._halted:  # halted while it waited for its turn
                 if fired is not None:
                     self._waiting.drop(number, ENDED)
                 return
@@ -295,9 +299,9 @@ class Conductor:
             await self._heal(number, failed=trouble)
 
     async def _strike(self, number: int, fired: Fired | None, held: bool) -> str | None:
-        """Chooses the targets and injects the fault; why it could not be injected, or None."""
+        """Chooses the targets and injects the fault. Returns why it could not be injected, or None."""
         step, began = self._score[number], self._reporter.elapsed()
-        # While a process stands in an ambush it is not waited: others may wait for that process.
+        # No waiting while a process is stopped at an event: others may wait for that process.
         chosen = await self._choose(number, step, fired, waits=not held)
         if isinstance(chosen, str):
             self._reporter.missed(number, began, Stage.TARGET, chosen)
@@ -330,7 +334,7 @@ class Conductor:
             self._reporter.not_injected(injection, Stage.INJECT, trouble)
 
     async def _choose(self, number: int, step: Step, fired: Fired | None, *, waits: bool) -> Chosen | str:
-        """The targets, or why there are none."""
+        """Returns the targets, or why there are none."""
         if (rival := self._waiting.rival(step)) is not None:
             return rival
         chosen: list[Chosen] = []
@@ -342,7 +346,10 @@ class Conductor:
         return chosen[0] if trouble is None else trouble
 
     async def _lingers(self, number: int, at: float) -> bool:
-        """Is it to stay in force beyond ``at``, as it has had no effect so far? If so, its heal gets a later time."""
+        """Returns whether the fault stays active after ``at`` because it has had no effect.
+
+        Then its heal is postponed.
+        """
         injection = self._in_force.get(number)
         patience = self._patience(injection) if injection is not None else 0.0
         if injection is None or not patience:
@@ -358,12 +365,15 @@ class Conductor:
         return True
 
     def _patience(self, injection: Injection) -> float:
-        """By how many seconds it may outlast its duration."""
+        """Returns the seconds that it may outlast its duration."""
         fault = self._faults[injection.step.fault]
         return 0.0 if injection.step.exact else declared(fault, "lingers") or 0.0
 
     async def _heal(self, number: int, failed: str | None = None) -> str | None:
-        """Observes, heals and judges one fault; what could not be healed, or None. ``failed``: why it never began."""
+        """Observes, heals and judges one fault. Returns why it could not be healed, or None.
+
+        ``failed``: why the injection failed.
+        """
         async with self._acting:
             self._heals.pop(number, None)
             injection = self._in_force.get(number)
@@ -382,17 +392,18 @@ class Conductor:
             self._in_force.remove(number)
             proof = fault.proof(injection) if failed is None else Proof(False, injection.evidence, failed)
             self._reporter.healed(injection, proof, began)
-            await self._waiting.end_ambush()  # a machine that was frozen could not be asked before
+            await self._waiting.end_ambush()  # a frozen machine could not be asked before
             self._recoveries.begin(injection)
         return None
 
     async def _start_again(self, injection: Injection, node: Node) -> None:
-        """A target that has ended since the heal, unless another fault keeps it from running: of the fault itself, or
-        as it was started while others were in its way. Raises ``NodeError``.
+        """Restarts a target that has ended since the heal, unless another fault keeps it from running.
+
+        The fault itself may have ended it, or other faults hindered its start. Raises ``NodeError``.
         """
         fault = self._faults[injection.step.fault]
         if not (ends_late(fault) or (fault.impact.ends_process and self._in_force.in_the_way())):
-            return  # not even to wait for its turn: what acts may wait for this recovery
+            return  # without waiting for its turn: the acting fault may wait for this recovery
         async with self._acting:
             held = node.name in self._in_force.kept_from_running()
             if not held and (await node.process()).state is ProcessState.DEAD:

@@ -1,12 +1,11 @@
-"""The links that are cut now, by whom and how, and how many packets died there.
+"""Ledger of the cut links: which fault cuts them, how, and how many packets were dropped.
 
-A node can add drops and remove *all* of its drops, nothing finer. Two partitions may overlap: this ledger knows
-which links are still meant to be cut when one of them heals. It re-applies what remains, and keeps the counts of rules
-that were taken away, since counters vanish with their rules. A link that one partition drops and another rejects is
-dropped.
+A node can add drop rules and remove *all* of them, nothing finer. Two partitions may overlap, so the ledger knows which
+links must stay cut when one of them heals, and applies those again. It also keeps the counts of removed rules, because
+counters vanish with their rules. A link that one partition drops and another rejects is dropped.
 
-When a node's rules are re-made its remaining links are open between the two calls (one SSH round trip on a real node);
-this happens only when overlapping partitions share a node.
+While a node's rules are made again, its remaining links are open between the two calls (one SSH round trip on a real
+node). This only happens if overlapping partitions share a node.
 """
 
 import enum
@@ -16,24 +15,24 @@ from collections.abc import Iterable, Mapping, Sequence
 from assay.cluster.node import Cluster, Flow, Node, NodeError
 
 Drop = tuple[str, str]
-"""(node that drops, peer whose packets it drops); a cut link is two of them. ``n2:9092`` is one flow of n2 alone."""
+"""(node that drops, peer whose packets it drops). A cut link has two of them. ``n2:9092`` is a single flow of n2."""
 
 
 class Manner(enum.StrEnum):
-    """What becomes of a packet: nothing at all, or a reset for its sender."""
+    """Effect on a packet: it is dropped, or its sender gets a reset."""
 
     DROP = "drop"
     REJECT = "reject"
 
 
 def both_ways(left: Iterable[str], right: Iterable[str]) -> list[Drop]:
-    """Every link between two groups, cut at both ends, sorted."""
+    """Returns the drops that cut every link between two groups at both ends, sorted."""
     others = list(right)
     return sorted({drop for a in left for b in others if a != b for drop in ((a, b), (b, a))})
 
 
 def parted(peer: str) -> tuple[str, Flow | None]:
-    """The node of a drop, and its flow if it is one alone."""
+    """Returns the peer's node, and its flow if the drop is restricted to one."""
     name, sign, flow = re.split("([:>])", peer, maxsplit=1) if re.search("[:>]", peer) else (peer, "", "")
     if not sign:
         return name, None
@@ -42,7 +41,7 @@ def parted(peer: str) -> tuple[str, Flow | None]:
 
 
 class Cuts:
-    """All drops of one run. Not safe for concurrent calls; the conductor makes them one after the other."""
+    """All drops of one run. Not safe for concurrent calls; the conductor calls it sequentially."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._nodes = {node.name: node for node in cluster.nodes}
@@ -50,27 +49,30 @@ class Cuts:
         self._installed: dict[str, dict[str, Manner]] = {name: {} for name in self._nodes}
         self._kept: dict[Drop, int] = {}
         self.troubles: list[str] = []
-        """Counters that could not be read before their rules were removed; such counts are lost, never guessed."""
+        """Errors of counters that were unreadable before their rules were removed.
+
+        Such counts are lost, never guessed.
+        """
 
     async def add(self, holder: int, drops: Sequence[Drop], manner: Manner = Manner.DROP) -> None:
-        """Cuts these links for ``holder``, at every end even when one fails; then raises ``NodeError``."""
+        """Cuts these links for ``holder``, at every end even if one fails. Raises ``NodeError`` afterwards."""
         self._held[holder] = (sorted(drops), manner)
         await self._bring_about()
 
     async def remove(self, holder: int) -> None:
-        """Opens what no other holder wants cut. May be called again after it raised, and for an unknown holder."""
+        """Opens links that no other holder cuts. May be repeated after an error, and called for an unknown holder."""
         self._held.pop(holder, None)
         await self._bring_about()
 
     async def counts(self, drops: Sequence[Drop]) -> dict[Drop, int]:
-        """Packets dropped on each since the run began. Raises ``NodeError`` when a node cannot be asked."""
+        """Returns the packets dropped by each since the run began. Raises ``NodeError`` if a node does not answer."""
         now: dict[str, dict[str, int]] = {}
         for name in sorted({name for name, _ in drops}):
             now[name] = dict(await self._nodes[name].dropped()) if self._installed[name] else {}
         return {(name, peer): self._kept.get((name, peer), 0) + now[name].get(peer, 0) for name, peer in drops}
 
     def in_force(self) -> list[Drop]:
-        """Every drop that a fault holds, sorted."""
+        """Returns every drop that a fault holds, sorted."""
         return sorted(self._wanted())
 
     def _wanted(self) -> dict[Drop, Manner]:
@@ -81,7 +83,7 @@ class Cuts:
         return wanted
 
     async def _bring_about(self) -> None:
-        """Makes every node's rules what the holders want; a node that fails does not keep the others from it."""
+        """Applies the wanted rules to every node. An error of one node does not keep the others from it."""
         errors: list[NodeError] = []
         wanted = sorted(self._wanted().items())
         for name in self._nodes:
@@ -101,7 +103,7 @@ class Cuts:
         for manner, call in ((Manner.DROP, node.drop_from), (Manner.REJECT, node.reject_from)):
             new = [peer for peer in peers if peers[peer] is manner and peer not in self._installed[name]]
             if new:
-                # Noted before the call: after a failure the rules may be there, and must be removed at the heal.
+                # Noted before the call: after an error the rules may exist, and the heal must remove them.
                 self._installed[name] |= dict.fromkeys(new, manner)
                 whose: dict[Flow | None, list[Node]] = {}
                 for peer, flow in map(parted, new):

@@ -1,4 +1,4 @@
-"""The rows of the history's ``faults`` table, as the conductor reports them."""
+"""Rows of the history's ``faults`` table, as the conductor reports them."""
 
 import enum
 from dataclasses import asdict
@@ -11,7 +11,7 @@ from assay.nemesis.faults.link_set import LIKENESS
 
 
 class FaultPhase(enum.StrEnum):
-    """What became of a fault, in this order; ``failed`` may come at any time, and has a ``stage``."""
+    """Progress of a fault, in this order. ``failed`` may come at any time, and has a ``stage``."""
 
     INTENDED = "intended"
     INJECTED = "injected"
@@ -21,8 +21,15 @@ class FaultPhase(enum.StrEnum):
 
 
 class Stage(enum.StrEnum):
-    """Where a fault failed: waiting for its trigger, finding its targets, doing it, looking at it, proving its effect,
-    undoing it, or afterwards. ``hindered``: it could not be done while others were in force, and its step yields.
+    """The stage at which a fault failed.
+
+    - ``trigger``: waiting for its trigger
+    - ``target``: finding its targets
+    - ``inject``: injecting it; ``hindered``: the same, while other faults were active, in a step that yields
+    - ``observe``: observing it
+    - ``effect``: proving its effect
+    - ``heal``: undoing it
+    - ``recover``: waiting for its targets to serve again
     """
 
     TRIGGER = "trigger"
@@ -36,12 +43,15 @@ class Stage(enum.StrEnum):
 
 
 class FaultRow(msgspec.Struct, frozen=True):
-    """One change of one fault. ``id`` rises from 1 in the schedule's order; ``time`` is the run's stamp in nanoseconds.
+    """A change of one fault.
 
-    ``impact``: as the fault declares it, for main processes. ``on_clients``: is a node among the targets that clients
-    live on? ``took_effect``: on ``healed`` rows whether the fault was proved to have taken effect. ``stage``: on
-    ``failed`` rows where it failed. ``not_before``: on ``intended`` rows when it may begin at the earliest, in
-    nanoseconds, by whole seconds. ``detail`` is plain data, for people to read.
+    - ``id`` counts from 1 in the schedule's order; ``time`` is the run's stamp in nanoseconds.
+    - ``impact``: as the fault declares it, for main processes.
+    - ``on_clients``: whether a target is a client node.
+    - ``took_effect``: on ``healed`` rows, whether the fault was proved to have taken effect.
+    - ``stage``: on ``failed`` rows, where it failed.
+    - ``not_before``: on ``intended`` rows, the earliest begin in nanoseconds, in steps of whole seconds.
+    - ``detail``: plain data for readers.
     """
 
     id: int
@@ -57,12 +67,14 @@ class FaultRow(msgspec.Struct, frozen=True):
     not_before: int | None = None
 
     def __str__(self) -> str:
-        """As progress has it: ``kill n1``, ``kill n1@agent``, ``partition-links n1+n2 (as partition-bridge)``."""
+        """Returns the text for progress: ``kill n1``, ``kill n1@agent``, ``partition-links n1+n2 (as
+        partition-bridge)``.
+        """
         name, process = self.detail.get("evidence", {}).get(LIKENESS), self.detail.get("process")
         one = f"@{process}" if process else ""
         return f"{self.fault} {'+'.join(self.targets)}{one}{f' (as {name})' if name else ''}"
 
     def columns(self) -> dict[str, Any]:
-        """As the history's writer takes it."""
+        """Returns the columns for the history's writer."""
         columns = msgspec.structs.asdict(self)
         return columns | asdict(columns.pop("impact"))

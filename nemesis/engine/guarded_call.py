@@ -1,7 +1,7 @@
-"""The one place where what goes wrong with a fault becomes a message.
+"""Turns every error of a fault into a message.
 
-A fault acts on machines that are being broken on purpose, through a user's system whose finders may have bugs. Neither
-may end the run: what was raised is reported, in full where it was not foreseen.
+A fault acts on machines that are broken on purpose, through a user's system whose finders may have bugs. Neither may
+end the run: the error is reported, with its traceback if it was not expected.
 """
 
 import asyncio
@@ -14,13 +14,13 @@ from assay.cluster.system import DeploymentError
 from assay.nemesis.schedule.target import TargetError
 
 ACTION_SECONDS = 30.0
-"""An injection or a heal that takes longer has failed; a start over SSH takes less than one second."""
+"""An injection or a heal that takes longer has failed. A start over SSH takes less than one second."""
 KNOWN_ERRORS = (NodeError, DeploymentError, TargetError)
-"""Errors whose message says all; of others the traceback is kept."""
+"""Errors whose message is sufficient. For others the traceback is kept."""
 
 
 async def attempt(seconds: float, action: Coroutine[Any, Any, None]) -> str | None:
-    """Runs it to its end or to the deadline; what went wrong, or None. Only cancellation goes through."""
+    """Runs an action to its end or to the deadline. Returns the error, or None. Only cancellation is raised."""
     try:
         async with asyncio.timeout(seconds) as deadline:
             await action

@@ -1,7 +1,9 @@
-"""After the heal: waits until the targets of a fault serve again, while the nemesis goes on.
+"""Waits after a heal until the fault's targets serve again, while the nemesis continues.
 
-A process that a fault has end by itself may have been on its way there when the fault was healed. One that the heal has
-started gives up where it finds no ZooKeeper for long, as another fault is in the way. Both are started again.
+Two kinds of targets are started again:
+
+- A process that was about to end because of the fault when it was healed.
+- A process that the heal started, but that gave up because another fault cut it off from ZooKeeper.
 """
 
 import asyncio
@@ -24,8 +26,9 @@ READY_SECONDS = 5.0
 
 @dataclass(eq=False)
 class Recoveries:
-    """Of one run. A fault whose targets do not serve within ``seconds`` is reported as failed. ``start_again``: starts
-    a target that has ended since its heal, if that fault may have had it end.
+    """Recoveries of one run. A fault whose targets do not serve within ``seconds`` is reported as failed.
+
+    ``start_again`` restarts a target that has ended since its heal, if that fault may have ended it.
     """
 
     system: System
@@ -34,25 +37,25 @@ class Recoveries:
     start_again: Callable[[Injection, Node], Awaitable[None]]
     _tasks: dict[int, tuple[Injection, asyncio.Task[None]]] = field(default_factory=dict, init=False)
     _raised: str = field(default="", init=False)
-    """What a ``ready`` raised last, but for a node that is away: said where a recovery fails."""
+    """The last error of ``ready`` other than an unreachable node. It is part of a failed recovery's message."""
 
     def begin(self, injection: Injection) -> None:
-        """The fault is healed: waits in the background."""
+        """Begins to wait in the background, because the fault is healed."""
         name = f"recovery of fault {injection.id}"
         self._tasks[injection.id] = injection, asyncio.get_running_loop().create_task(self._wait(injection), name=name)
 
     def due(self) -> set[str]:
-        """The targets that are waited for."""
+        """Returns the targets of running recoveries."""
         waited = [injection for injection, task in self._tasks.values() if not task.done()]
         return {name for injection in waited for name in injection.names}
 
     async def settle(self) -> None:
-        """Waits for all of them. A caller that gives up, by a time limit of its own, ends none: :meth:`close` does."""
+        """Waits for all recoveries. A caller's own time limit ends none of them; only :meth:`close` does."""
         for _, task in list(self._tasks.values()):
             await asyncio.shield(task)
 
     async def close(self) -> None:
-        """Waits no longer: those still due are reported as failed. Idempotent."""
+        """Stops waiting: unfinished recoveries are reported as failed. Idempotent."""
         for injection, task in self._tasks.values():
             if not task.done():
                 reason = "not ready yet when the run was closed"
@@ -61,7 +64,7 @@ class Recoveries:
         await asyncio.gather(*(task for _, task in self._tasks.values()), return_exceptions=True)
 
     async def _wait(self, injection: Injection) -> None:
-        """Until all targets serve again, at the same time or one after the other; a spare that has left does not."""
+        """Waits until all targets have served, not necessarily at the same time. Spares that have left are ignored."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         spares = injection.context.cluster.spares
@@ -89,12 +92,12 @@ class Recoveries:
     async def _ready(self, node: Node) -> bool:
         try:
             async with asyncio.timeout(READY_SECONDS):
-                # ZooKeeper is the cluster's own, not the system's: the cluster knows when it is ready.
+                # ZooKeeper belongs to the cluster, not to the system, so the cluster knows when it is ready.
                 if node.role == ZOOKEEPER_ROLE:
                     return await zookeeper.ready(node)
                 return await self.system.ready(node)
         except NOT_READY_ERRORS:
             return False
-        except Exception as error:  # noqa: BLE001 - half of an answer may break the user's parser: asked again, and said
+        except Exception as error:  # noqa: BLE001 - an incomplete answer may break the user's parser: ask again
             self._raised = f"; ready() of {node.name} raised {type(error).__name__}: {error}"
             return False

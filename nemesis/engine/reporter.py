@@ -1,6 +1,6 @@
-"""Reports what becomes of every fault of a run: rows for the history, and the schedule's record.
+"""Reports the outcome of every fault of a run: rows for the history, and the schedule's record.
 
-Times that a row's detail gives are seconds of the run; the row's own time is the history's stamp.
+Times in a row's detail are seconds of the run. The row's own time is the history's stamp.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from assay.nemesis.schedule.trigger import Fired, OnEvent
 
 
 class Reporter:
-    """``record`` takes each row as it comes to pass; ``stamp`` gives strictly increasing nanoseconds.
+    """``record`` takes each row as it happens; ``stamp`` returns strictly increasing nanoseconds.
 
     A fault's number is its place in the schedule, from 1.
     """
@@ -44,7 +44,7 @@ class Reporter:
 
     @property
     def outcome(self) -> Record:
-        """What was meant and what it has come to so far."""
+        """The plan and its outcome so far."""
         return Record(self._score.schedule, tuple(self._resolved[number] for number in sorted(self._resolved)))
 
     @property
@@ -53,20 +53,20 @@ class Reporter:
         return self._started
 
     def elapsed(self) -> float:
-        """Seconds of the run."""
+        """Returns the seconds of the run."""
         return asyncio.get_running_loop().time() - self._started
 
     def moment(self) -> float:
-        """The same, later than what it was the last time: two acts at one moment of the clock keep their order."""
+        """Returns the seconds of the run, strictly increasing, so that simultaneous actions keep their order."""
         self._noted = max(self.elapsed(), math.nextafter(self._noted, math.inf))
         return self._noted
 
     def begins(self) -> None:
-        """The run begins, and time is counted from now on."""
+        """Starts the clock of the run."""
         self._started = asyncio.get_running_loop().time()
 
     def intended(self, steps: Iterable[tuple[int, Step]], now: float = 0.0) -> None:
-        """One row for each of these that will surely be tried. ``now``: seconds of the run."""
+        """Writes a row for each step that will certainly be tried. ``now``: seconds of the run."""
         for number, step in steps:
             if not optional(step):
                 self._intended(number, step, max(int(step.at - now), 0))
@@ -76,17 +76,17 @@ class Reporter:
         self._row(number, (), FaultPhase.INTENDED, detail, starts=starts)
 
     def missed(self, number: int, at: float, stage: Stage, reason: str) -> None:
-        """It failed before it had a target."""
+        """Reports a step that failed before it had a target."""
         step = self._score[number]
         self._resolved[number] = Resolved(step, (), at, None, {"reason": reason})
         if not (optional(step) and stage is Stage.TRIGGER):
             self.failed(number, (), stage, reason)
 
     def aimed(self, injection: Injection, at: float, detail: Mapping[str, Any]) -> None:
-        """It has targets, and is about to be injected."""
+        """Reports a step that has targets and is about to be injected."""
         if optional(injection.step):
             self._intended(injection.id, injection.step, 0)
-        # Played again without those that hit no one, it would draw another seed.
+        # A replay without the steps that hit no node would draw another seed, so the seed is recorded.
         step = msgspec.structs.replace(injection.step, seed=injection.seed)
         self._resolved[injection.id] = Resolved(step, injection.names, at, None, dict(detail))
 
@@ -96,18 +96,18 @@ class Reporter:
         self._row(injection.id, injection.names, FaultPhase.INJECTED, {**resolved.detail, **extra})
 
     def not_injected(self, injection: Injection, stage: Stage, reason: str) -> None:
-        """The injection failed, perhaps after a part of it was done."""
+        """Reports a failed injection, which may have been done in part."""
         self._retarget(injection)
         self.failed(injection.id, injection.names, stage, reason)
 
     def _retarget(self, injection: Injection) -> Resolved:
-        """Records the present targets, because an injection may turn to other nodes than those it began with."""
+        """Records the present targets, because an injection may turn to other nodes than its first ones."""
         resolved = msgspec.structs.replace(self._resolved[injection.id], targets=injection.names)
         self._resolved[injection.id] = resolved
         return resolved
 
     def healed(self, injection: Injection, proof: Proof, at: float) -> None:
-        """It is undone; whether it took effect is known."""
+        """Reports a heal, and whether the fault took effect."""
         detail = {"at": at, "evidence": dict(proof.evidence)}
         if proof.reason is not None:
             detail["reason"] = proof.reason
@@ -120,11 +120,11 @@ class Reporter:
             self.failed(injection.id, injection.names, Stage.EFFECT, proof.reason or "the fault did nothing")
 
     def recovered(self, injection: Injection, seconds: float) -> None:
-        """All targets serve again, so many seconds after the heal."""
+        """Reports that all targets serve again, ``seconds`` after the heal."""
         self._row(injection.id, injection.names, FaultPhase.RECOVERED, {"seconds": seconds})
 
     def failed(self, number: int, targets: tuple[str, ...], stage: Stage, reason: str) -> None:
-        """Something went wrong with it."""
+        """Reports a failure."""
         detail = {"what": str(self._score[number]), "stage": str(stage), "reason": reason}
         self._row(number, targets, FaultPhase.FAILED, detail, stage=stage)
 
@@ -139,7 +139,7 @@ class Reporter:
         stage: Stage | None = None,
         starts: int | None = None,
     ) -> None:
-        """``starts``: whole seconds from now on until it may begin."""
+        """Writes a row. ``starts``: whole seconds from now until it may begin."""
         step, time = self._score[number], self._stamp()
         impact = self._catalogue[step.fault].impact
         self._record(
@@ -149,7 +149,7 @@ class Reporter:
                 targets,
                 phase,
                 time,
-                # A copy as it is now: evidence goes on growing after the row has been written.
+                # A copy of the present state, because evidence still grows after the row is written.
                 msgspec.json.decode(msgspec.json.encode(dict(detail))),
                 impact if step.target.of_main else impact.beside_main,
                 on_clients=not self._clients.isdisjoint(targets),
@@ -161,16 +161,16 @@ class Reporter:
 
 
 def optional(step: Step) -> bool:
-    """May it wait in vain?"""
+    """Returns whether it is no failure if the step's trigger never fires."""
     return isinstance(step.trigger, OnEvent) and step.trigger.optional
 
 
 def described(step: Step, chosen: Chosen, fired: Fired | None, held: bool, at: float) -> dict[str, Any]:
-    """What is known of an injection when it begins, as its row has it."""
+    """Returns what is known of an injection when it begins, for its row."""
     departure = {"key": chosen.key, "note": chosen.note, "fell_back": chosen.fell_back, "process": step.target.process}
     detail: dict[str, Any] = {"what": str(step), **{name: word for name, word in departure.items() if word}}
     if fired is not None:
         trigger = {"at": fired.at, "delay": at - fired.at, "origin": fired.origin, "line": fired.line}
-        trigger["held"] = held or None  # its process was seen stopped, with this line its last
+        trigger["held"] = held or None  # its process was seen stopped, with this line as its last
         detail["trigger"] = {name: value for name, value in trigger.items() if value is not None}
     return detail

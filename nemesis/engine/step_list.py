@@ -1,4 +1,4 @@
-"""The steps that a run knows so far: those of its schedule, and of each branch once it has come to that."""
+"""The steps that a run knows so far: those of its schedule, and of each branch that has begun."""
 
 from collections.abc import Iterator
 
@@ -8,11 +8,11 @@ from assay.nemesis.schedule.schedule import Branch, Schedule, Step
 
 
 class Score:
-    """A step's number is its place in here, from 1: it keeps it, whatever is added later."""
+    """Numbered steps. A step's number is its place from 1, and never changes."""
 
     def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule
-        """All that is meant, with branches that are still to come."""
+        """The complete plan, including future branches."""
         self._steps = list(schedule.steps)
         self._begun = 0
 
@@ -20,11 +20,14 @@ class Score:
         return self._steps[number - 1]
 
     def numbered(self) -> Iterator[tuple[int, Step]]:
-        """All that are known, in the order of their numbers."""
+        """Returns all known steps, in the order of their numbers."""
         return enumerate(self._steps, start=1)
 
     def begin(self, branch: Branch) -> tuple[tuple[int, Step], ...]:
-        """The next branch's time has come: its steps with their numbers. One that was not foreseen is the last."""
+        """Begins the next branch.
+
+        Returns its numbered steps. An unplanned branch is added to the schedule as its last.
+        """
         self._begun += 1
         if self._begun > len(self.schedule.branches):
             branches = (*self.schedule.branches, branch)

@@ -1,9 +1,11 @@
 """Processes that stop themselves at an event, so that a step strikes exactly there.
 
-A trigger with ``hold`` has this order given to every server when its step is armed. A process that reaches the event
-stops itself (SIGSTOP) in the very step that wrote it; once its line has been read and the process seen stopped with
-that as its last event, the step acts, the order is withdrawn, and every other process that stands still goes on. A line
-that is read while no process stands stopped at it was written before the order came, and does not count.
+1. When a step with a ``hold`` trigger is armed, every server gets the order to stop at the event.
+2. A process that reaches the event stops itself (SIGSTOP) in the very step that wrote it.
+3. Once its line is read, and the process is seen stopped with that line as its last event, the step acts.
+4. The order is withdrawn, and every other stopped process continues.
+
+A line that is read while no process is stopped at it was written before the order, and does not count.
 
 The file of orders (:class:`assay.cluster.system.SupportsHold`) is that of the fault ``hold``, so the two exclude each
 other.
@@ -20,29 +22,31 @@ from assay.nemesis.faults.fault import on_each
 from assay.nemesis.schedule.trigger import OnEvent
 
 SEEN_WITHIN = 1.0
-"""Seconds from the reading of its line until the process was seen stopped."""
+"""Seconds after a line was read within which its process must be seen stopped."""
 LOOK_EVERY = 0.01
 LINE_SECONDS = 5.0
-"""For the line of a process that stands to be read; over SSH, from a busy machine, it may take more than one."""
+"""Seconds until the line of a stopped process is read. Over SSH, from a busy machine, it may take more than one."""
 
 
 @dataclass
 class Ambush:
-    """Of one conductor; for one step at a time. ``last_events``: the latest line of each node, by name, as read."""
+    """Orders of one conductor, for one step at a time. ``last_events``: the last line read from each node, by name."""
 
     servers: Sequence[Node]
     system: System
     last_events: Mapping[str, Mapping[str, Any]]
     step: int | None = None
-    """The number of the step for which it is laid."""
+    """Number of the step that gave the order."""
     _trigger: OnEvent | None = None
     _dismissed: dict[str, Mapping[str, Any]] = field(default_factory=dict)
-    """The line of each node after which its process went on: written before the order came."""
+    """Lines, by node, that were written before the order, because their process was not stopped."""
 
     async def lay(self, step: int, trigger: OnEvent) -> None:
-        """Raises ``NodeError``: no such orders here, or another step's stands."""
+        """Gives the order. Raises ``NodeError`` if the system takes no orders, or another step's order is active."""
         if self._trigger is not None:
-            raise NodeError(f"another step has the processes stop at {self._trigger.event}: one at a time can")
+            raise NodeError(
+                f"another step already makes processes stop at {self._trigger.event}: only one at a time can"
+            )
         if not isinstance(self.system, SupportsHold):
             raise NodeError(f"{self.system.name} cannot stop itself after an event (hold_file)")
         self.step, self._trigger = step, trigger
@@ -51,8 +55,9 @@ class Ambush:
         await on_each(self.servers, lambda node: node.write_file(system.hold_file(node), f"{order}\n".encode()))
 
     async def caught(self, but: Collection[str] = ()) -> tuple[str, Mapping[str, Any]] | None:
-        """The node whose process stands at the event, and the line; None once none of those read so far does. Not one
-        of ``but``, which stand for another reason, whatever they wrote last.
+        """Returns the node and line of a process stopped at the event; None if no line read so far has one.
+
+        Nodes in ``but`` are ignored, because they are stopped for another reason.
         """
         loop = asyncio.get_running_loop()
         since: dict[str, tuple[Mapping[str, Any], float]] = {}
@@ -69,14 +74,14 @@ class Ambush:
         return None
 
     async def has_sprung(self, but: Collection[str]) -> bool:
-        """Does a process stand, other than of these nodes? Then the line that it wrote is on its way."""
+        """Returns whether a process of other nodes is stopped. Then its line will still arrive."""
         for node in self.servers:
             if node.name not in but and await _stands(node):
                 return True
         return False
 
     def _matching(self, but: Collection[str]) -> list[tuple[Node, Mapping[str, Any]]]:
-        """Nodes whose last event is the one asked for, as far as it may be one at which they stand."""
+        """Returns nodes whose last event is the requested one, except lines that were dismissed."""
         return [
             (node, line)
             for node in self.servers
@@ -88,9 +93,9 @@ class Ambush:
         ]
 
     async def end(self, keep: Collection[str] = ()) -> None:
-        """Withdraws the order and continues the processes that are stopped, except these. Idempotent.
+        """Withdraws the order and continues the stopped processes, except those of ``keep``. Idempotent.
 
-        A node that cannot be reached keeps no other from going on; it is still to be asked then, by another call.
+        An unreachable node does not keep the others from continuing. A further call must ask it again.
         """
         system = self.system
         if self._trigger is None or not isinstance(system, SupportsHold):

@@ -1,7 +1,7 @@
-"""The steps of a run that wait: for their triggers (armed, fulfilled, or given up), or until they may strike.
+"""The steps of a run that wait: for their triggers (armed, fired, or given up), or because they are postponed.
 
-A trigger with ``hold`` lays an ambush (:mod:`assay.nemesis.engine.stop_at_event`): its step acts once the process that
-wrote the event is seen stopped at it.
+A trigger with ``hold`` makes processes stop at the event (:mod:`assay.nemesis.engine.stop_at_event`). Its step acts
+once the process that wrote the event is seen stopped at it.
 """
 
 import asyncio
@@ -23,18 +23,22 @@ from assay.nemesis.schedule.schedule import Step
 from assay.nemesis.schedule.trigger import Armed, Fired, OnEvent, Trigger
 
 LOOK_AGAIN = 0.25
-"""Seconds until an ambush whose time is over is looked at again, while a line of its may be on its way; and until a
-step that is put off is tried again."""
+"""Seconds between attempts of a postponed step, and between looks at an expired order whose line may still arrive."""
 PUT_OFF = 15.0
-"""Seconds for which a step is put off: ZooKeeper grants sessions of 10 s at most, and a server serves soon after. So it
-is where other faults hold all that it may hit; most are healed within that."""
+"""Maximum seconds that a step is postponed.
+
+ZooKeeper grants sessions of 10 s at most, and a server serves soon after. Most faults that hold all possible targets
+are healed within that time, too.
+"""
 ENDED = "the run ended first"
 LEAST = 1.0
-"""Seconds that a fault lasts at least which came late, since the injection before it took long: a clean end may."""
+"""Minimum duration in seconds of a fault that begins late because the previous injection (such as a clean stop) took
+long.
+"""
 
 
 class Waiting:
-    """Of one run. ``wake`` is called when a trigger is fulfilled."""
+    """Waiting steps of one run. ``wake`` is called when a trigger fires."""
 
     def __init__(
         self, score: Score, ambush: Ambush, in_force: InForce, reporter: Reporter, wake: Callable[[], None]
@@ -48,31 +52,31 @@ class Waiting:
         self._armed: dict[int, Armed] = {}
         self._fired: dict[int, Fired] = {}
         self._too_late: dict[int, float] = {}
-        """Until when steps are put off, in seconds of the run."""
+        """When postponed steps are given up, in seconds of the run."""
         self._reasons: dict[int, str] = {}
-        """Why steps were put off last."""
+        """Latest reasons for the postponement of steps."""
 
     def __bool__(self) -> bool:
         return bool(self._armed or self._fired)
 
     def deadlines(self) -> Iterator[tuple[float, int]]:
-        """Until when, in seconds of the run, each armed step waits."""
+        """Yields the deadline of each armed step, in seconds of the run."""
         for number, armed in self._armed.items():
             yield armed.deadline, number
 
     def due(self) -> Iterator[tuple[float, int]]:
-        """When each step acts whose trigger is fulfilled."""
+        """Yields the action time of each step whose trigger has fired."""
         for number, fired in self._fired.items():
             yield fired.due, number
 
     def acknowledged(self, count: int) -> None:
-        """So many more operations have ended well."""
+        """Reports ``count`` more successful operations."""
         self._acknowledged += count
         for number in [number for number, armed in self._armed.items() if armed.acknowledged(self._acknowledged)]:
             self._fire(number)
 
     def event(self, node: str, line: Mapping[str, Any]) -> None:
-        """A line of a node's event log has been read."""
+        """Reports a line of a node's event log."""
         for number in [number for number, armed in self._armed.items() if armed.event(line)]:
             self._fire(number, node, line)
 
@@ -82,7 +86,7 @@ class Waiting:
         self._wake()
 
     async def arm(self, number: int, trigger: Trigger) -> None:
-        """The step's time has come: it waits from now on."""
+        """Arms a step whose time has come."""
         self._arm(number, trigger)
         if isinstance(trigger, OnEvent) and trigger.hold:
             orders = [held for held in self._in_force if held.step.fault == Hold.name]
@@ -96,15 +100,15 @@ class Waiting:
         self._armed[number] = Armed(trigger, self._score[number].at + trigger.within, self._acknowledged)
 
     async def give_up(self, number: int, at: float) -> None:
-        """Its time is over. But a process may stand in its ambush, and only its line has not been read yet."""
+        """Gives up a step whose deadline has passed, unless a process is stopped and only its line is unread."""
         armed, step = self._armed[number], self._score[number]
         if self._ambush.step == number and at < step.at + armed.trigger.within + LINE_SECONDS:
             try:
                 sprung = await self._ambush.has_sprung(self._in_force.kept_standing())
             except NOT_READY_ERRORS:
-                sprung = True  # not known: it is asked again
+                sprung = True  # unknown, so it is asked again
             if self._armed.get(number) is not armed:
-                return  # the line has come
+                return  # the line has arrived
             if sprung:
                 armed.deadline = at + LOOK_AGAIN
                 return
@@ -112,21 +116,24 @@ class Waiting:
         await self.end_ambush()
 
     def rival(self, step: Step) -> str | None:
-        """Why the orders of a step that is to be injected cannot be given: an ambush's stand in the same files."""
+        """Returns why a step's own orders cannot be given: a waiting step's orders are in the same files."""
         if step.fault != Hold.name or self._ambush.step is None:
             return None
         return f"{self._score[self._ambush.step]} has the processes stop at its event, with orders of its own"
 
     def ambushed(self, number: int) -> bool:
-        """Is the ambush laid for this step?"""
+        """Returns whether the active order belongs to this step."""
         return self._ambush.step == number
 
     def pop(self, number: int) -> Fired:
-        """What fulfilled the trigger of a step that is due."""
+        """Removes a due step and returns the event that fired its trigger."""
         return self._fired.pop(number)
 
     def put_off(self, number: int, fired: Fired | None, reason: str) -> Sequence[tuple[int, Step]]:
-        """It cannot act yet: it is tried again soon, for a while. Where it has no trigger, with its new time."""
+        """Postpones a step that cannot act yet, up to a limit.
+
+        Returns the step with its new time if it has no trigger.
+        """
         now = self._reporter.elapsed()
         again = now + LOOK_AGAIN
         self._reasons[number] = reason
@@ -139,21 +146,21 @@ class Waiting:
         return ()
 
     def least(self, number: int) -> float:
-        """Seconds that a step lasts at least from when it strikes."""
+        """Returns the minimum duration of a step in seconds, from its injection."""
         step = self._score[number]
         if step.exact:
             return 0.0
         return step.duration if number in self._reasons else min(step.duration, LEAST)
 
     async def caught(self, number: int, fired: Fired) -> Fired | None:
-        """With the process that stands in the ambush. None when it has caught nothing: the step waits again."""
+        """Returns the event with the stopped process. Returns None if no process is stopped: the step waits again."""
         try:
             async with asyncio.timeout(ACTION_SECONDS):
                 caught = await self._ambush.caught(self._in_force.kept_standing())
         except NOT_READY_ERRORS as error:
             self.drop(number, f"no process was seen stopped: {error}")
             return None
-        if caught is None:  # armed again at once: the next line may be read at any moment
+        if caught is None:  # armed again at once, because the next line may arrive at any moment
             trigger = self._score[number].trigger
             assert trigger is not None, "it has fired"
             self._arm(number, trigger)
@@ -161,13 +168,13 @@ class Waiting:
         return Fired(fired.at, fired.due, *caught)
 
     async def end_ambush(self) -> str | None:
-        """Unless a step waits in it. Nodes that a fault has paused do not go on. What went wrong, or None."""
+        """Ends an order that no step waits for. Nodes paused by a fault stay paused. Returns the error, or None."""
         if self._ambush.step is None or self._ambush.step in self._armed or self._ambush.step in self._fired:
             return None
         return await attempt(ACTION_SECONDS, self._ambush.end(self._in_force.kept_standing()))
 
     def drop_all(self, queued: Iterable[int]) -> None:
-        """None of them will act: the run ends. Nor will those that are ``queued``, of which some were put off."""
+        """Drops all waiting and ``queued`` steps, because the run ends. Postponed steps are reported."""
         for number in sorted([*queued, *self._armed, *self._fired]):
             if (reason := self._reasons.get(number)) is not None:
                 self._armed.pop(number, None)
@@ -177,7 +184,7 @@ class Waiting:
                 self.drop(number, ENDED)
 
     def drop(self, number: int, reason: str) -> None:
-        """A step whose trigger was not fulfilled, or too late to act."""
+        """Drops a step whose trigger did not fire, or fired too late to act."""
         self._armed.pop(number, None)
         self._fired.pop(number, None)
         reason = f"{self._score[number]}: {reason}"

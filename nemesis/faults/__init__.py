@@ -1,18 +1,39 @@
 """The built-in faults, one module per kind.
 
-``fault`` is the interface that all of them implement: probe, inject, observe, heal, prove. ``impact`` says in which way
-a fault harms its targets.
+Interface:
 
-- processes, on ``process``: ``kill``, ``stop``, ``restart``, ``hold``, ``start_twice``, ``cascading_failover``,
-  ``rolling_outage``, ``controlled_shutdown``, ``zookeeper``
-- consumers: ``consumer``
-- links, on ``cut_fault``: ``partition``, ``one_way``, with ``link_set`` and ``cut_shape_names``
-- connections and packets: ``connection``, ``packets``
-- sessions: ``session_expiry``
-- files and disks: ``file_damage``, ``data_loss``, ``disk_full``, ``slow_disk``, ``disk_error``, ``kill_in_fsync``,
-  ``kill_in_write``
-- machines: ``freeze``, ``power_loss``, ``clock``, ``memory``
-- replicas and members: ``move``, ``membership`` with ``membership_actions``
+- ``fault``: probe, inject, observe, heal, prove
+- ``impact``: how a fault affects its targets
+
+Processes and machines:
+
+- ``process``: base of the faults of processes
+- ``kill``, ``stop``, ``restart``: SIGKILL, SIGSTOP, and a clean end with a new start
+- ``hold``: a process stops itself at an event
+- ``start_twice``: a second copy of a process
+- ``cascading_failover``: one leader after the other
+- ``rolling_outage``: all servers down and up again
+- ``controlled_shutdown``: a leader hands its leadership over and ends
+- ``zookeeper``: ZooKeeper's processes
+- ``consumer``: client nodes
+- ``freeze``, ``power_loss``, ``clock``, ``memory``: whole machines
+
+Networks and sessions:
+
+- ``cut_fault``: base of the faults that cut links
+- ``partition``, ``one_way``: cut links, in both directions or one
+- ``link_set``, ``cut_shape_names``: any set of links, and its name
+- ``connection``: a single connection
+- ``packets``: late, lost or duplicated packets
+- ``session_expiry``: expired ZooKeeper sessions
+
+Disks and data:
+
+- ``disk_full``, ``slow_disk``, ``disk_error``: full, slow and failing disks
+- ``kill_in_fsync``, ``kill_in_write``: a kill during an fsync, or at a change
+- ``file_damage``, ``data_loss``: damaged files, lost or old data
+- ``move``: moved replicas
+- ``membership``, ``membership_actions``: servers that leave and join
 
 Imports ``cluster``; ``nemesis.schedule``, ``nemesis.engine`` and the harness import it.
 """

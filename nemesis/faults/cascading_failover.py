@@ -1,13 +1,12 @@
 """A relay: the leader of a key is struck, and soon after its return the next leader, several times in a row.
 
-What one failover leaves half done is completed within seconds: followers learn where the new leader's term begins, cut
-off what only they have, and rejoin. A second failover in these seconds finds them in the middle of it. Histories in
-which acknowledged records were lost after two failovers, never after one, are those of KIP-101 and KIP-279; Raft's
-figure 8 is one, too.
+A failover leaves work that is completed within seconds: followers learn where the new leader epoch begins, truncate
+what only they have, and rejoin. A second failover in these seconds interrupts this work. In the histories of KIP-101
+and KIP-279 acknowledged records were lost after two failovers, never after one. Raft's figure 8 is another example.
 
-Strikes do not overlap by more than ``OVERLAP`` seconds, so that a majority is up nearly all the time. But the first may
-fall on a follower, which then returns to a leader that is just being replaced; and the last may wait for what recovery
-does (a leader that takes over, a replica that rejoins), and strike there within milliseconds.
+- Strikes overlap by at most ``OVERLAP`` seconds, so that a majority is up nearly all the time.
+- The first may hit a follower, which then returns to a leader that is just being replaced.
+- The last may wait for an event of the recovery (a new leader, a rejoined replica), and strike within milliseconds.
 """
 
 import random
@@ -26,22 +25,24 @@ from assay.nemesis.schedule.target import Kind, Target
 from assay.nemesis.schedule.trigger import OnEvent
 
 STRIKES: Final = (Kill.name, Kill.name, Stop.name, Freeze.name)
-"""Each takes one server away from all others. Not by cutting links: of a frozen machine no rule can be changed, and one
-strike may begin, or be healed, while the one before it is in force.
+"""Each takes one server away from all others.
+
+Faults that cut links are excluded: a frozen machine's rules cannot be changed, and a strike may begin or be healed
+while the one before it is active.
 """
 LEGS: Final = (2, 4)
-"""Strikes, at least and at most, before the one that waits."""
+"""Minimum and maximum number of strikes before the one that waits."""
 SHORT: Final = (0.4, 1.5)
-"""Seconds: of a process that is back before its session expires, or gives its partitions away by itself."""
+"""Seconds. The process is back before its session expires, or it gives its partitions away itself."""
 LONG: Final = (1.5, 3.5)
-"""Seconds: long enough for a successor."""
+"""Seconds. Long enough for a successor to take over."""
 OVERLAP: Final = 0.3
 PAUSE: Final = 0.15
-"""Seconds from a return to the next strike, at most."""
+"""Maximum seconds from a return to the next strike."""
 SOON: Final = (0.0, 0.001, 0.002, 0.005, 0.01, 0.03)
 """Seconds from an event to the strike that waits for it."""
 WAITING: Final = 2.5
-"""How long it waits."""
+"""Seconds that the last strike waits for its event."""
 
 
 def relay(
@@ -53,9 +54,10 @@ def relay(
     end: float,
     events: Sequence[str] = (),
 ) -> list[Step]:
-    """Steps from ``at`` that are healed before ``end`` (seconds); none where no key has a leader, or time is short.
+    """Returns steps from ``at`` that are healed before ``end`` (seconds); none if no key has a leader, or time is
+    short.
 
-    ``faults``: those that system and cluster can have. ``events``: what a strike may wait for.
+    ``faults``: those that system and cluster support. ``events``: those that a strike may wait for.
     """
     strikes = [name for name in STRIKES if name in faults]
     if not strikes or not census.keys or census.servers < 3:
@@ -80,7 +82,7 @@ def relay(
 
 
 def _waiting(rng: random.Random, strike: Step, last: Step, events: Sequence[str], end: float) -> list[Step]:
-    """A strike on what comes of the last: its begin or its heal, where there is time for that."""
+    """Returns a strike that waits for an event after the last strike's begin or heal, if there is time."""
     at = round(last.at + rng.choice((0.05, last.duration - 0.1)), 3)
     trigger = OnEvent(rng.choice(events), delay=rng.choice(SOON), within=WAITING, optional=True)
     target = rng.choice((strike.target, Target(Kind.ORIGIN)))

@@ -1,10 +1,10 @@
-"""Clock: a machine's wall clock is wrong, by a constant (a bump) or by now this much and now nothing (a strobe).
+"""Clock: a machine's wall clock is wrong by a constant (a bump), or alternates between wrong and right (a strobe).
 
 Parameters: ``seconds``, how far ahead (or behind) it is; ``strobe``, the seconds between two changes, 0 for a bump. The
-monotonic clock is right: timeouts and leases that are counted by it must not notice.
+monotonic clock stays right: timeouts and leases that use it must not be affected.
 
-Proof: the clock was read, and was wrong by that much. On a real node it is the system's process that has read it; where
-it has not by the end, since another fault keeps it from running, the fault goes on until it has, for some seconds.
+Proof: the clock was read and was wrong by that much. On a real node the system's process must have read it. If another
+fault keeps the process from running, this fault lingers until it has, for some seconds.
 """
 
 import asyncio
@@ -24,10 +24,10 @@ STROBES = (0.0, 0.05, 0.5)
 
 
 class Clock(ServerFault):
-    """A wrong wall clock, set right at the heal."""
+    """A wrong wall clock, corrected at the heal."""
 
     name = "clock"
-    description = "the wall clock jumps ahead or back (or to and fro, strobe), and is set right at the heal"
+    description = "the wall clock jumps ahead or back (or back and forth, strobe), and is set right at the heal"
     scope = Scope.CLOCK
     impact = Impact(wrong_clock=True)
     lingers = LINGER_SECONDS
@@ -39,7 +39,7 @@ class Clock(ServerFault):
     async def probe(self, cluster: Cluster, system: System) -> str | None:
         nodes = servers(cluster, system)
         if not nodes:
-            return "there is no server to do it to (--nodes=3)"
+            return "there is no server to act on (--nodes=3)"
         for node in nodes:
             if not isinstance(node, SupportsClockShift):
                 return f"a {cluster.kind} node's clock cannot be set; the simulation's can (--cluster=sim)"
@@ -52,7 +52,7 @@ class Clock(ServerFault):
     async def inject(self, injection: Injection) -> None:
         seconds, strobe = _parameter(injection, "seconds"), _parameter(injection, "strobe")
         if not seconds:
-            raise TargetError("clock needs the parameter seconds: by how much it is to be wrong, not 0")
+            raise TargetError("clock needs the parameter seconds, the shift, which must not be 0")
         await super().inject(injection)
         if strobe > 0:
             injection.background = asyncio.get_running_loop().create_task(_strobe(injection, seconds, strobe))
@@ -63,7 +63,7 @@ class Clock(ServerFault):
         await self.look(injection, node)
 
     async def look(self, injection: Injection, node: Node) -> None:
-        """Once it was seen to be wrong by so much, that is what was seen."""
+        """Reads the clock until it was once seen wrong by the right amount."""
         seen, seconds = injection.evidence[node.name], _parameter(injection, "seconds")
         if seen.get("shift") != seconds:
             seen["shift"] = await cast(SupportsClockShift, node).clock_shift()

@@ -1,20 +1,25 @@
-"""Connections: what is said on one connection, in one direction, is held back or lost, while everything else is heard.
+"""Connections: packets of one connection, in one direction, are held back or lost. Everything else passes.
 
-``fetch``       a follower's connection to the leader of a key
-``controller``  the controller's to one other server
-``zookeeper``   a server's to ZooKeeper: what it claims there, writes and hears
+- ``fetch``: a follower's connection to the leader of a key
+- ``controller``: the controller's connection to one other server
+- ``zookeeper``: a server's connection to ZooKeeper: its requests, writes and notifications
 
-Parameters: ``connection``, one of these; ``way``: ``answers`` to what the target asked, or its ``requests``; ``lost``:
-false holds packets back (dropped; TCP sends them again, so what was said arrives after the heal, or the connection is
-given up), true breaks the connection (a reset for their sender), so that with ``answers`` a request is carried out and
-its answer is never heard; ``every``: 1 for all packets, 3 for every third, so that some get through in between, 7 so
-that of several requests of one step one alone is lost.
+Parameters:
 
-A connection is known by who opened it, to which node and port; a new one between the two suffers alike. Proof: the
-counters of the rules. On the controller's nothing is said unless something happens: combine it with another fault.
+- ``connection``: one of these
+- ``way``: ``answers`` to the target's requests, or its ``requests``
+- ``lost``: false drops packets. TCP sends them again, so they arrive after the heal, or the connection is given up.
+  True breaks the connection (a reset for the sender). With ``answers`` a request is then executed but its answer is
+  lost.
+- ``every``: 1 for all packets, 3 for every third, so that some pass in between, 7 so that of several requests of one
+  step only one is lost
 
-A server fetches only from those that lead what it follows, and during other faults it may have no one to fetch from. So
-the rules stay where packets are heard to die; a follower that is not heard makes room for the next one.
+A connection is identified by its opener, and by the other end's node and port. New connections between the two are
+affected too. Proof: the counters of the rules. The controller's connection is silent unless something happens: combine
+it with another fault.
+
+A server fetches only from the leaders that it follows, and during other faults there may be none. So the rules stay
+only if packets are seen to be dropped. If a follower is silent, the next one is tried.
 """
 
 import asyncio
@@ -36,9 +41,9 @@ from assay.nemesis.schedule.target import KEYED, NAMING_KEYS, OF_CLIENTS, Kind, 
 ANSWERS, REQUESTS = "answers", "requests"
 EVERY: Final = (1, 1, 3)
 EVERY_OF_ZOOKEEPER: Final = (*EVERY, 7)
-"""There several requests make one step."""
+"""Several requests to ZooKeeper make one step."""
 HEARD_SECONDS: Final = 0.6
-"""For a follower to be heard; one that has caught up asks again after 0.5 s at most."""
+"""Seconds to see a follower's packet. A follower that has caught up asks again after 0.5 s at most."""
 HEARD_EVERY: Final = 0.1
 
 
@@ -60,13 +65,13 @@ OPENERS = {
     Line.CONTROLLER: (Kind.CONTROLLER,),
     Line.ZOOKEEPER: (Kind.ONE, Kind.LEADER, Kind.CONTROLLER),
 }
-"""The target: who opened the connection."""
+"""The target, which is the node that opened the connection."""
 MIXED = (Line.FETCH, Line.ZOOKEEPER)
-"""What ``connection`` draws from: those on which something is said at any time."""
+"""Connections that ``connection`` draws from: those that are never silent."""
 
 
 class Connection(Cutting):
-    """One line, or a mix of those that are never quiet."""
+    """A fault on one line, or on a drawn one of those that are never silent."""
 
     scope = Scope.CONNECTION
 
@@ -105,7 +110,7 @@ class Connection(Cutting):
         return Manner.REJECT if injection.step.parameters.get("lost", False) else Manner.DROP
 
     async def inject(self, injection: Injection) -> None:
-        """Who is at the other end is found out now; a follower whose leader is not known speaks to some server."""
+        """Finds the other end now. A follower whose leader is unknown is paired with some server."""
         context, (opener, *more) = injection.context, injection.targets
         if more:
             raise TargetError(f"{self.name} takes one server, not {', '.join(injection.names)}")
@@ -121,11 +126,14 @@ class Connection(Cutting):
                 pairs = [(opener, [end]) for end in sorted(others, key=lambda node: node is not leader)]
                 pairs += [(other, [end]) for other in injection.others for end in everyone if end is not other]
         if not pairs[0][1]:
-            raise TargetError(f"{self.name}: {opener.name} has no one to speak to")
+            raise TargetError(f"{self.name}: {opener.name} has no peer")
         await self._cut_one(injection, pairs)
 
     async def _cut_one(self, injection: Injection, pairs: Sequence[tuple[Node, Sequence[Node]]]) -> None:
-        """The first pair that is heard; where none is, or half of the time is over, the one that was asked for."""
+        """Cuts the first pair that is not silent.
+
+        If all are, or half of the time is over, it cuts the requested pair.
+        """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + injection.step.duration / 2
         silent: list[str] = []
@@ -144,7 +152,7 @@ class Connection(Cutting):
             injection.evidence["silent"] = silent
 
     async def _heard(self, injection: Injection) -> bool:
-        """Has a packet died within ``HEARD_SECONDS``?"""
+        """Returns whether a packet is dropped within ``HEARD_SECONDS``."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + HEARD_SECONDS
         while True:
@@ -174,7 +182,7 @@ class Connection(Cutting):
 
 
 def _trouble(line: Line, census: Census, target: Target | None) -> str | None:
-    """Why this connection cannot be drawn, or None."""
+    """Returns why this connection cannot be drawn, or None."""
     if line is Line.ZOOKEEPER and not census.zookeepers:
         return f"{line} needs a ZooKeeper node"
     least = 1 if line is Line.ZOOKEEPER else 2

@@ -1,17 +1,16 @@
-"""Faults of consumers: those of processes and of links, on the nodes that clients live on.
+"""Faults of consumers: faults of processes and links, on client nodes.
 
-``stop-consumer``              SIGSTOP of a worker process for longer than its clients' sessions last (half the interval
-                               must be longer): when it wakes they go on as zombies with what they had begun
-``kill-consumer``              SIGKILL, started again at the heal
-``cut-consumer``               the node from all servers; ZooKeeper is still reached
-``consumer-from-zookeeper``    the node from every ZooKeeper node; servers are still reached
-``consumer-from-coordinator``  the node from the server that coordinates its group, at the moment of the injection
-``consumer-zookeeper-resets``  every so manieth packet of ZooKeeper's answers to the node (``every``) breaks its
-                               connection: what it had asked for is done, and it does not know; its session goes on
-                               with the next connection
+- ``stop-consumer``: SIGSTOP of a worker process for longer than its clients' sessions (half the interval must be
+  longer). After the resume they continue as zombies with the work that they had begun.
+- ``kill-consumer``: SIGKILL, started again at the heal
+- ``cut-consumer``: the node is cut from all servers; ZooKeeper is still reachable
+- ``consumer-from-zookeeper``: the node is cut from every ZooKeeper node; servers are still reachable
+- ``consumer-from-coordinator``: the node is cut from the server that coordinates its group at the injection
+- ``consumer-zookeeper-resets``: one of every few packets (``every``) of ZooKeeper's answers breaks the node's
+  connection. Its request is executed without its knowledge. Its session continues with the next connection.
 
-Each is a fault that there is already, with another target. What harness and worker process say to each other is never
-cut. Proof as for ``stop``, ``kill`` and partitions.
+Each is an existing fault with another target. Traffic between the harness and a worker process is never cut. Proof as
+for ``stop``, ``kill`` and partitions.
 """
 
 import random
@@ -50,13 +49,13 @@ from assay.nemesis.schedule.target import (
 )
 
 EVERY: Final = (3, 7)
-"""Of so many packets of answers one is lost with its connection; more are not heard within a fault's time for sure."""
+"""Every third or seventh packet of answers breaks its connection. With larger numbers a fault may end first."""
 GROUP: Final = "group"
 NONE_HERE: Final = "no client lives on a node here (@experiment(..., client_nodes=True))"
 
 
 class _OnClients:
-    """What is done to the nodes that clients live on."""
+    """Mixin for faults on client nodes."""
 
     name: str
     roles: Sequence[str] = (CLIENT_ROLE,)
@@ -77,7 +76,7 @@ class StopConsumer(_OnClients, Stop):
     """SIGSTOP of client nodes."""
 
     name = "stop-consumer"
-    description = "a consumer is paused (SIGSTOP) past its session, which half the interval must be longer than"
+    description = "a consumer is paused (SIGSTOP) past its session; half the interval must be longer than that"
 
 
 class KillConsumer(_OnClients, Kill):
@@ -88,7 +87,7 @@ class KillConsumer(_OnClients, Kill):
 
 
 class CutConsumer(_CutsOfClients, Partition):
-    """Client nodes from all servers."""
+    """Client nodes cut from all servers."""
 
     def __init__(self) -> None:
         super().__init__(Shape.ONE)
@@ -98,7 +97,7 @@ class CutConsumer(_CutsOfClients, Partition):
 
 
 class ConsumerFromZooKeeper(_CutsOfClients, Partition):
-    """Client nodes from every ZooKeeper node."""
+    """Client nodes cut from every ZooKeeper node."""
 
     capabilities: Sequence[type] = (SupportsClientSessions,)
 
@@ -110,7 +109,7 @@ class ConsumerFromZooKeeper(_CutsOfClients, Partition):
 
 
 class ConsumerFromCoordinator(_CutsOfClients, Cutting):
-    """Client nodes from the coordinator of the group that the parameter ``group`` names."""
+    """Client nodes cut from the coordinator of the group in the parameter ``group``."""
 
     name = "consumer-from-coordinator"
     description = "a consumer's node cut from the server that coordinates its group, not from the others"
@@ -123,7 +122,10 @@ class ConsumerFromCoordinator(_CutsOfClients, Cutting):
         return whom, {GROUP: rng.choice(census.groups)}
 
     async def inject(self, injection: Injection) -> None:
-        """When no node is known to coordinate the group, another server is taken, and the evidence says so."""
+        """Cuts the coordinator's link.
+
+        If no coordinator is known, another server is taken, and the evidence says so.
+        """
         context, named = injection.context, injection.step.parameters.get(GROUP)
         known = groups(context.system)
         if named is not None and named not in known:
@@ -142,7 +144,7 @@ class ConsumerFromCoordinator(_CutsOfClients, Cutting):
 
 
 class ConsumerZooKeeperResets(ConsumerFromZooKeeper):
-    """Client nodes' connections to ZooKeeper break, again and again."""
+    """Client nodes whose connections to ZooKeeper break again and again."""
 
     scope = Scope.CONNECTION
     manner = Manner.REJECT

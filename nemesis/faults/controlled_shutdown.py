@@ -1,8 +1,8 @@
-"""Controlled shutdown: a server is asked to end (SIGTERM), and others lead what it led before it does.
+"""Controlled shutdown: a server is asked to end (SIGTERM), and hands its leadership over before it ends.
 
-As ``restart``, of a server that leads a key, unless another target is asked for. Proof: that of the restart, and a line
-of the process's own event log, written before it ended, that names what it still led by then, each with the reason: the
-leads that could not move. In the evidence: ``led`` when it was asked to end, ``kept`` of those.
+It is a ``restart`` of a server that leads a key, unless another target is requested. Proof: that of the restart, and a
+line of the process's own event log, written before it ended. The line names the keys that it still led, each with the
+reason why its leadership could not move. Evidence: ``led`` when it was asked to end, and ``kept`` of those.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from assay.nemesis.schedule.target import Kind, Target, TargetError
 
 
 class ControlledShutdown(Restart):
-    """See the module."""
+    """Ends a leader cleanly; see the module."""
 
     name = "controlled-shutdown"
     description = "a leader is ended cleanly (SIGTERM), others lead before it ends; started again at the heal"
@@ -55,7 +55,7 @@ class ControlledShutdown(Restart):
 
 
 def _lacking(seen: Mapping[str, Any]) -> str | None:
-    """What is missing from the proof of one node, beyond that of a restart."""
+    """Returns what is missing from the proof of one node, beyond that of a restart."""
     if "kept" not in seen:
         return "its event log does not say what it still led when it ended"
     unexplained = sorted(key for key, why in seen["kept"].items() if not why)

@@ -1,11 +1,11 @@
-"""What all faults that cut links share: cutting, counting, healing, and the proof by counters.
+"""Base of all faults that cut links: cutting, counting, healing, and the proof by counters.
 
 Clients and the harness's control traffic are never cut: a client that still reaches an isolated leader is what makes
 stale leaders dangerous.
 
-Proof: the counters of the rules. Each node that is to suffer must have seen at least one packet die on a link of its
-own, at either end, between the injection and the heal. Not every link need carry traffic (a follower of nothing says
-nothing to some peers), hence one and not all; links that stayed quiet are listed in the evidence.
+Proof: the counters of the rules. Each affected node must have seen at least one packet dropped on one of its links, at
+either end, between the injection and the heal. A single link is enough, because not every link has traffic (a follower
+of nothing is silent to some peers). The evidence lists silent links.
 """
 
 import re
@@ -19,29 +19,29 @@ from assay.nemesis.schedule.target import zookeepers
 
 
 class Cutting:
-    """A fault of links. Who cuts is in :meth:`links`, who must be seen to suffer in :meth:`sufferers`."""
+    """A fault of links. :meth:`links` defines the cut links, :meth:`sufferers` the nodes that must be affected."""
 
     scope = Scope.NETWORK
     impact = Impact(cuts_links=True)
     manner = Manner.DROP
     lingers = LINGER_SECONDS
     everywhere = False
-    """Does it take any number of nodes, so that another of its scope may find none that is free?"""
+    """Whether it takes any number of nodes, so that another fault of its scope may find no free node."""
     capabilities: Sequence[type] = ()
 
     def links(self, injection: Injection) -> list[Drop]:
-        """A function of targets, parameters and cluster, so that a replay has the same.
+        """Returns the drops. They depend only on targets, parameters and cluster, so that a replay has the same ones.
 
-        Raises ``TargetError`` when there are none.
+        Raises ``TargetError`` if there are none.
         """
         raise TypeError(f"{type(self).__name__} does not say which links it cuts")
 
     def manner_of(self, injection: Injection) -> Manner:
-        """How these links are cut."""
+        """Returns how these links are cut."""
         return self.manner
 
     def sufferers(self, injection: Injection, drops: Sequence[Drop]) -> list[str]:
-        """The targets that have a link cut."""
+        """Returns the targets with a cut link."""
         ends = {name for drop in drops for name in drop}
         return [name for name in injection.names if name in ends]
 
@@ -54,7 +54,7 @@ class Cutting:
         keepers = {node.name for node in zookeepers(injection.context.cluster)}
         if keepers:
             injection.evidence["zookeeper"] = any(parted(name)[0] in keepers for drop in drops for name in drop)
-        # Rules that another partition made count already: only what dies from here on is this one's doing.
+        # Rules of another partition have counted already. Only later drops belong to this one.
         injection.evidence["before"] = written(await cuts.counts(drops))
         await cuts.add(injection.id, drops, self.manner_of(injection))
 
@@ -85,7 +85,7 @@ class Cutting:
 
 
 async def probe_counters(cluster: Cluster) -> str | None:
-    """None when packets can be dropped and counted on every node."""
+    """Returns None if packets can be dropped and counted on every node, else the reason."""
     try:
         for node in cluster.nodes:
             await node.dropped()
@@ -95,16 +95,16 @@ async def probe_counters(cluster: Cluster) -> str | None:
 
 
 def described(drops: Sequence[Drop]) -> list[str]:
-    """``n1|n2``: cut both ways; ``n1<-n2``: n1 alone drops n2's packets."""
+    """Returns text: ``n1|n2`` is cut both ways; with ``n1<-n2`` only n1 drops n2's packets."""
     both = {drop for drop in drops if drop[::-1] in drops}
     return sorted({"|".join(sorted(drop)) if drop in both else f"{drop[0]}<-{drop[1]}" for drop in drops})
 
 
 def _ends(link: str) -> list[str]:
-    """The nodes of a link as :func:`written` names it."""
+    """Returns the nodes of a link as :func:`written` names it."""
     return re.split("[:>]|<-", link)
 
 
 def written(counts: dict[Drop, int]) -> dict[str, int]:
-    """``n1<-n2``: what n1 dropped of n2's packets."""
+    """Returns the counts by text: ``n1<-n2`` is what n1 dropped of n2's packets."""
     return {f"{node}<-{peer}": count for (node, peer), count in counts.items()}

@@ -1,7 +1,8 @@
-"""The name of some cut links: those drawn one by one may come to what a fault with a name of its own cuts.
+"""Finds the name of a set of cut links, because links drawn one by one may equal a fault with its own name.
 
-Where several names fit, the one that says more is given: one server of three from the other two is ``partition-one``,
-not also halves; one link of three servers is a follower's to its leader where one of the two leads, else a bridge.
+If several names fit, the more specific one is returned: one server of three cut from the other two is
+``partition-one``, not halves. A single link among three servers is a follower's to its leader if one of the two leads,
+else a bridge.
 """
 
 import itertools
@@ -20,9 +21,9 @@ def likeness(
     clients: Sequence[str] = (),
     leads: Collection[str] = (),
 ) -> str | None:
-    """The fault that cuts exactly this, as ``partition-bridge``; None where no fault does.
+    """Returns the fault that cuts exactly these links, such as ``partition-bridge``; None if no fault does.
 
-    ``keepers`` are the nodes of ZooKeeper, ``leads`` the servers that lead any key.
+    ``keepers`` are ZooKeeper's nodes, ``leads`` the servers that lead any key.
     """
     cut = set(drops)
     found = (name for name, known in _known(cut, servers, keepers, clients, leads) if cut and set(known) == cut)
@@ -37,7 +38,7 @@ def _known(
     clients: Sequence[str],
     leads: Collection[str],
 ) -> Named:
-    """What each fault would cut, of those nodes that are touched."""
+    """Yields what each fault would cut, given the nodes with cut links."""
     touched = {name for drop in cut for name in drop}
     for name in (*servers, *keepers):
         others = [other for other in servers if other != name]
@@ -62,7 +63,7 @@ def _known(
 
 
 def _two_sides(cut: Collection[Drop], servers: Sequence[str], keepers: Sequence[str]) -> Named:
-    """The sides are those that the first server with a cut link reaches, and the rest."""
+    """Yields faults with two sides: the servers that the first server with a cut link reaches, and the rest."""
     touched = [name for name in servers if any(name in drop for drop in cut)]
     if not touched:
         return
@@ -80,12 +81,12 @@ def _two_sides(cut: Collection[Drop], servers: Sequence[str], keepers: Sequence[
 
 
 def _is_ring(cut: Collection[Drop], servers: Sequence[str]) -> bool:
-    """Does every server reach as many as make a majority, no more, no two the same, and all of them ZooKeeper?"""
+    """Returns whether every server reaches just a majority, no two the same one, and all of them ZooKeeper."""
     within = len(servers) >= 4 and all(drop[::-1] in cut and {*drop} <= {*servers} for drop in cut)
     reached = {frozenset(other for other in servers if (name, other) not in cut) for name in servers}
     return within and len(reached) == len(servers) and set(map(len, reached)) == {1 + 2 * reach_in_ring(len(servers))}
 
 
 def reach_in_ring(count: int) -> int:
-    """Of so many servers in a ring: how many neighbours on either side make a majority with one."""
+    """Returns how many neighbours on either side make a majority with a server, in a ring of ``count`` servers."""
     return -(-(count // 2) // 2)

@@ -1,22 +1,24 @@
 """Wipe and rollback: a server comes back with an empty disk, or with an older state of it.
 
-``wipe``      the process is killed and all its data are removed, as when a machine is replaced and keeps its id.
-              Parameter ``end``: ``killed``, or ``stopped``, for one that is asked to end (SIGTERM), as in a maintenance
-``rollback``  its data are copied, half of the fault's time later it is killed and the copy is put back, as a virtual
-              machine is. Parameter ``copied``: ``running``, as a snapshot of a machine that runs; ``stopped``, with
-              the process ended cleanly first and started again, so that the copy has its notes of a clean end
+- ``wipe``: the process is killed and all its data are removed, as when a machine is replaced and keeps its id.
+  Parameter ``end``: ``killed``, or ``stopped`` (SIGTERM first, as in a maintenance).
+- ``rollback``: its data are copied, and half of the fault's time later it is killed and the copy is restored, as with a
+  virtual machine. Parameter ``copied``: ``running``, as a snapshot of a running machine; ``stopped``,
+  with a clean end before the copy and a start after it. The copy then records a clean end.
 
-Unlike damage (:mod:`assay.nemesis.faults.file_damage`), what was fsynced goes, too, and nothing in what is left says
-so. No replicated system survives that everywhere, so one server suffers it at a time, and the same one all through a
-run: the one that was hit first. Where a system can say that a server alone has all of something
-(``SupportsSoleReplica``), the fault waits until another has it as well, and fails where none gets it; one that does not
-serve yet after another fault does not count, as it may be in sync in its former life alone. It fails at once where
-those that have it are held by other faults: one that is cut off may be taken out of an in-sync set before the server
-that lost its data is, which then is the last of it. For the same reason no fault takes the last of the others away
-before that server serves again (:mod:`assay.nemesis.engine.active_faults`).
+Unlike damage (:mod:`assay.nemesis.faults.file_damage`), fsynced data are lost too, and nothing in the remaining data
+shows it. No replicated system survives that on many servers. So these rules hold:
 
-Proof: that of the kill, and the files as they were read back: none is left, or they are those of the copy and not those
-of before.
+- Only one server suffers it at a time, and all through a run it is the first one that was hit.
+- If the system can say that a server holds the only complete replica of a key (``SupportsSoleReplica``), the fault
+  waits until another server has everything, and fails if none does. A server that does not serve yet after another
+  fault does not count, because it may only be in sync in its former incarnation.
+- It fails at once if the other complete replicas are held by other faults. A server that is cut off may be removed from
+  an in-sync set before the server that lost its data, which would then be the last one.
+- For the same reason no fault takes the last of the others away before that server serves again
+  (:mod:`assay.nemesis.engine.active_faults`).
+
+Proof: that of the kill, and the files as read back: none is left, or they equal the copy and not the state before.
 """
 
 import asyncio
@@ -39,13 +41,13 @@ RUNNING, STOPPED, KILLED = "running", "stopped", "killed"
 LOOK = 0.1
 """Seconds between two looks at whether another server has everything."""
 PATIENCE = 10.0
-"""Seconds that this may take: others are on their way back into the in-sync set."""
+"""Maximum seconds of that wait, because others may be about to rejoin the in-sync set."""
 AGE = 0.5
-"""How old a copy is when it is put back, in parts of the fault's duration."""
+"""Age of a copy when it is restored, as a share of the fault's duration."""
 
 
 class Wipe(Kill):
-    """See the module."""
+    """Removes all data of a server; see the module."""
 
     name = "wipe"
     description = "the process is killed and all its data are removed; started again with nothing at the heal"
@@ -77,7 +79,10 @@ class Wipe(Kill):
         await super().inject(injection)
 
     async def _aim(self, injection: Injection) -> None:
-        """Who was hit first is hit again. Waits until someone else has everything."""
+        """Chooses the server, which must be the first one hit in this run.
+
+        Waits until another server has everything.
+        """
         context, loop = injection.context, asyncio.get_running_loop()
         if len(injection.targets) != 1:
             raise TargetError(f"{self.name} is of one server, not of {', '.join(injection.names)}")
@@ -85,7 +90,9 @@ class Wipe(Kill):
         if context.lost and injection.names[0] not in context.lost:
             name = next(iter(context.lost))
             if name not in others:
-                raise TargetError(f"{name} has lost its data in this run, so no other may; it is held, or not meant")
+                raise TargetError(
+                    f"{name} has lost its data in this run, so no other may; it is held, or not a possible target"
+                )
             injection.evidence["instead_of"] = injection.names[0]
             injection.targets = (others[name],)
         node, deadline = injection.targets[0], loop.time() + PATIENCE
@@ -107,7 +114,7 @@ class Wipe(Kill):
     async def end(self, injection: Injection, node: Node) -> None:
         if ended_cleanly(injection.step):
             await node.terminate()
-            await self._aim(injection)  # it may have taken a while, and others have left the in-sync sets
+            await self._aim(injection)  # the end may have taken a while, and others may have left the in-sync sets
         else:
             await super().end(injection, node)
         folder, disk = _folder(injection, node), cast(SupportsDataRestore, node)
@@ -126,14 +133,14 @@ class Wipe(Kill):
         return Proof(not reasons, killed.evidence, "; ".join(reasons) or None)
 
     def data_lacking(self, seen: Mapping[str, Any]) -> str | None:
-        """What is missing from the proof for one node's data, or None."""
+        """Returns what is missing from the proof of one node's data, or None."""
         if not seen.get("files"):
             return "had no data that could be removed"
         return f"still had {seen['left']} of {seen['files']} files" if seen["left"] else None
 
 
 class Rollback(Wipe):
-    """See the module."""
+    """Restores older data of a server; see the module."""
 
     name = "rollback"
     description = "the process is killed, its data are put back to an older copy, and it is started with that"
@@ -159,14 +166,14 @@ class Rollback(Wipe):
 
         async def put_back() -> None:
             await asyncio.sleep(injection.step.duration * AGE)
-            _empties(injection)  # before it is asked who has everything: other faults begin meanwhile
+            _empties(injection)  # before the question which server has everything, because other faults begin meanwhile
             await self._aim(injection)
             await Kill.inject(self, injection)
 
         injection.background = asyncio.get_running_loop().create_task(put_back())
 
     async def observe(self, injection: Injection) -> None:
-        """The rest is done first; what went wrong with it is raised here."""
+        """Waits for the restore first, and raises its error."""
         if injection.background is not None:
             await asyncio.shield(injection.background)
         await super().observe(injection)
@@ -207,22 +214,22 @@ def _folder(injection: Injection, node: Node) -> str:
 
 
 def lock_files(system: System, node: Node) -> Sequence[str]:
-    """Returns the files of a node's data that no fault removes or puts back."""
+    """Returns the files of a node's data that no fault removes or restores."""
     return system.lock_files(node) if isinstance(system, SupportsLockFiles) else ()
 
 
 def _empties(injection: Injection) -> None:
-    """Its target is about to lose data, and counts as a server that has, until it serves again."""
+    """Marks the target as a server without its data, until it serves again."""
     injection.context.emptied[injection.names[0]] = injection
 
 
 def ended_cleanly(step: Step) -> bool:
-    """Is a server asked to end before it loses its data?"""
+    """Returns whether a server is asked to end before it loses its data."""
     return step.parameters.get("end") == STOPPED
 
 
 async def alone_with(context: FaultContext, node: Node, away: Collection[Node] = ()) -> str | None:
-    """Of what no other server is known to have all; None also where the system never says."""
+    """Returns a key without another server that is known to have everything; None also if the system never says."""
     system = context.system
     if not isinstance(system, SupportsSoleReplica):
         return None

@@ -1,12 +1,14 @@
 """A disk that fails: chosen changes to it are rejected with an input/output error (EIO).
 
-Of the changes of one kind (``change``: a ``write``, an ``fsync``, a ``cut``, a ``name``, ``DiskChange`` of
-``cluster/node.py``) that the server makes while the fault is in force the first ``after`` are as ever, and the next
-``errors`` fail and change nothing. Where none of that kind comes for a while any other fails. A system may reject what
-it was to store, or end; what it has acknowledged must be there, also when half of a step is done. Where its process has
-ended it is started again at the heal, which waits a moment for one that is about to.
+1. The parameter ``change`` selects a kind of the server's changes: ``write``, ``fsync``, ``cut`` or ``name``
+   (``DiskChange`` of ``cluster/node.py``).
+2. The first ``after`` changes of that kind succeed.
+3. The next ``errors`` changes fail and change nothing. If none of that kind comes for a while, any other fails.
+4. At the heal, a process that has ended is started again. The heal waits a moment for one that is about to end.
 
-Proof: the node's count of changes that were rejected.
+A system may reject what it could not store, or end. Acknowledged data must survive, even if a step is half done.
+
+Proof: the node's count of rejected changes.
 """
 
 import asyncio
@@ -23,20 +25,20 @@ from assay.nemesis.schedule.schedule import Parameter
 from assay.nemesis.schedule.target import TargetError
 
 AFTER: Final = (0, 0, 1, 2, 5, 20)
-"""A broker makes most changes one after the other, by the hundred; what is done in several steps is done rarely."""
+"""A broker makes hundreds of changes in a row, but rarely does work of several steps."""
 ERRORS: Final = (1, 1, 3, 1000)
-"""One that passes, some, or all until the heal."""
+"""A transient error, some, or all until the heal."""
 MOST: Final = 1_000_000
 CHOSEN_FOR: Final = 1.0
-"""Seconds that a change of the chosen kind is waited for, before any is taken."""
+"""Seconds to wait for a change of the chosen kind, before any kind is taken."""
 LOOK_EVERY: Final = 0.05
 TO_FAIL: Final = "made to fail"
 ENDING: Final = 1.5
-"""Seconds for a process to end of what was rejected. A broker that does so with its next checkpoint takes one."""
+"""Seconds for a process to end after a rejection. A broker that ends at its next checkpoint takes one."""
 
 
 class DiskError(ServerFault):
-    """Changes fail; at the heal none does."""
+    """Makes changes fail until the heal."""
 
     name = "disk-error"
     description = "one or more of the server's changes to its disk fail (EIO)"
@@ -68,7 +70,7 @@ class DiskError(ServerFault):
 
     async def undo(self, injection: Injection, node: Node) -> None:
         await as_before(node)
-        if await _struck_at(injection, node):  # just before the heal, it may be, and the process is about to end
+        if await _struck_at(injection, node):  # perhaps just before the heal, so that the process is about to end
             await within(ENDING, lambda: _is_dead(node))
         await started_if_dead(injection, node)
 
@@ -77,17 +79,17 @@ class DiskError(ServerFault):
 
 
 def drawn(rng: random.Random) -> dict[str, Parameter]:
-    """A change that is struck."""
+    """Returns random parameters of the struck change."""
     return {"change": str(rng.choice(tuple(DiskChange))), "after": rng.choice(AFTER)}
 
 
 async def broken_at_chosen(
     injection: Injection, struck: Callable[[], Awaitable[bool]], errors: int = 0, *, made: bool = False
 ) -> None:
-    """The targets' disks fail at the change of the step's parameters, or at any, if that one does not come soon.
+    """Makes the targets' disks fail at the step's change, or at any change if that one does not come soon.
 
-    ``struck``: has any failed? ``errors`` and ``made``: as ``SupportsDiskErrors.break_disk`` takes them. Raises
-    ``TargetError`` for parameters that are none.
+    ``struck``: returns whether any change has failed. ``errors`` and ``made``: see ``SupportsDiskErrors.break_disk``.
+    Raises ``TargetError`` for invalid parameters.
     """
     change, after = _chosen(injection), counted(injection, "after", 0)
 
@@ -103,7 +105,7 @@ async def broken_at_chosen(
 
 
 async def within(seconds: float, look: Callable[[], Awaitable[bool]]) -> bool:
-    """Is it so by then?"""
+    """Polls until ``look`` returns True or the time is over. Returns the last answer."""
     loop = asyncio.get_running_loop()
     until = loop.time() + seconds
     found = await look()
@@ -114,7 +116,7 @@ async def within(seconds: float, look: Callable[[], Awaitable[bool]]) -> bool:
 
 
 def counted(injection: Injection, name: str, least: int) -> int:
-    """A parameter that is a number of changes; ``least`` when it is not given. Raises ``TargetError``."""
+    """Returns a parameter that is a number of changes, by default ``least``. Raises ``TargetError``."""
     value = injection.step.parameters.get(name, least)
     if isinstance(value, str) or value != int(value) or not least <= value <= MOST:
         wanted = f"a whole number from {least} to {MOST}"
@@ -131,7 +133,7 @@ def _chosen(injection: Injection) -> DiskChange:
 
 
 async def as_before(node: Node) -> None:
-    """No change that a node's process makes fails any more."""
+    """Ends the failures of a node's disk."""
     if isinstance(node, SupportsDiskErrors):
         await node.break_disk(())
 
@@ -141,7 +143,7 @@ async def _struck(injection: Injection) -> bool:
 
 
 async def _struck_at(injection: Injection, node: Node) -> bool:
-    """Was a change of the node's rejected?"""
+    """Returns whether a change of the node was rejected."""
     before = seen_of(injection, node).get("before")
     return before is not None and (await cast(SupportsDiskErrors, node).broken()).errors > before
 

@@ -1,10 +1,10 @@
 """Disk full: not one byte more fits on the disk with the servers' data, until the heal.
 
-What is there can be read, and what was allocated can be written again. A system may reject what it cannot store, or
-end; what it has acknowledged must be there. Where its process has ended it is started again at the heal.
+Existing data can be read, and allocated space can be overwritten. A system may reject what it cannot store, or end.
+Acknowledged data must survive. At the heal a process that has ended is started again.
 
-Proof: a write that was tried on the node was rejected for want of space, after the injection, and at the heal unless
-the process has ended meanwhile, which may have left some space.
+Proof: a write tried on the node failed for lack of space, after the injection and at the heal. The second is not
+required if the process has ended meanwhile, because that may have freed space.
 """
 
 from collections.abc import Mapping
@@ -18,15 +18,15 @@ from assay.nemesis.faults.process import ServerFault, not_here, seen_of, started
 
 
 class DiskFull(ServerFault):
-    """Nothing more can be stored; at the heal as much as before."""
+    """Fills the disk until the heal."""
 
     name = "disk-full"
     description = "the disk with the server's data has no free byte"
     scope = Scope.DISK
     impact = Impact(ends_process=True, gradual=True)
-    """Of a system that goes on, no process ends; this one's followers do."""
+    """In a system that continues, no process ends. The broker's followers do end."""
     own_disks = True
-    """Containers get disks of their own for it."""
+    """Containers get separate disks for it."""
     ends_late = True
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:

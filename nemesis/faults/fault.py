@@ -1,12 +1,12 @@
-"""What every fault is: probe, inject, observe, heal, and the proof that it took effect.
+"""The interface of every fault: probe, inject, observe, heal, and the proof that it took effect.
 
-A fault object holds no state of a run; what a run knows of one injection is in :class:`Injection`. The injection exists
-before anything is done to a node, so that a fault that fails midway, or a run that is stopped there, can still be
-healed: ``heal`` looks at what the nodes are like and undoes what it finds, rather than trusting that ``inject`` came to
-its end, and may be called again when it failed.
+A fault object has no state of a run. The state of one injection is in :class:`Injection`, which exists before anything
+is done to a node. So a fault that fails midway, or a run that is stopped there, can still be healed: ``heal`` examines
+the nodes and undoes what it finds. It does not assume that ``inject`` finished, and can be called again after a
+failure.
 
-A fault that did nothing is a failed fault. Evidence is gathered while it is in force (``observe``, just before the
-heal) and where needed by ``heal``; ``proof`` then judges it and does nothing else.
+A fault that did nothing is a failed fault. ``observe`` gathers evidence just before the heal, and ``heal`` adds to it
+if needed. ``proof`` only judges that evidence.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from assay.nemesis.schedule.schedule import Parameter, ScheduleError, Step
 from assay.nemesis.schedule.target import KEYED, OF_CLIENTS, SIZES, Kind, Target, clients, groups, servers, zookeepers
 
 NOT_READY_ERRORS = (NodeError, DeploymentError, OSError, TimeoutError)
-"""What nodes and systems that are being broken may raise when they are asked something."""
+"""Errors that broken nodes and systems may raise when they are queried."""
 LINGER_SECONDS = 3.0
-"""By so much a fault that strikes only what passes by may outlast its duration, until something has."""
+"""Extra seconds that a fault on passing traffic may stay active while it waits for its first victim."""
 
 
 class Scope(enum.StrEnum):
-    """What of a node a fault holds: its process, its network, its clock, its disk, its replicas, or all of it.
+    """The part of a node that a fault occupies: process, network, clock, disk, replicas, or the whole node.
 
-    Two faults that clash never hold one node at the same time. One connection, or the speed of a disk, is the business
-    of a process that runs: of one that stands still or is gone nothing would show.
+    Two clashing faults never hold one node at the same time. A connection, and the speed of a disk, clash with
+    processes: if the process is stopped or gone, they would have no effect.
     """
 
     PROCESS = "process"
@@ -57,11 +57,14 @@ _CLASHING = ({Scope.CONNECTION, Scope.NETWORK}, {Scope.CONNECTION, Scope.PROCESS
 
 @dataclass(frozen=True)
 class Census:
-    """What a schedule needs to know of a cluster before there is one: how many nodes of which sort, which keys.
+    """Facts about a cluster that a schedule is drawn from: node counts and keys.
 
-    ``keys`` None: not known yet, they are drawn at injection; empty: the system has none, so no node leads anything.
-    ``clients`` are nodes that clients live on; ``groups`` those whose coordinators the system can name; ``sessions``:
-    do these clients speak to ZooKeeper? ``spares`` are nodes that are no servers yet.
+    - ``keys``: None if not known yet, so that they are drawn at injection; empty if the system has none, so that no
+      node leads anything
+    - ``clients``: number of client nodes
+    - ``groups``: groups whose coordinators the system can name
+    - ``sessions``: whether the clients use ZooKeeper
+    - ``spares``: number of nodes that are not servers yet
     """
 
     servers: int
@@ -72,18 +75,18 @@ class Census:
     sessions: bool = False
     spares: int = 0
     roles: tuple[str, ...] | None = None
-    """Of servers; None: not known."""
+    """Roles of servers; None: not known."""
     named: tuple[str, ...] = ()
-    """How the servers are called, where some are not of the main role."""
+    """Names of the servers, if some are not of the main role."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the servers: ``n1``, ``n2``, ... unless said otherwise."""
+        """Names of the servers: by default ``n1``, ``n2``, ..."""
         return self.named or tuple(f"n{number}" for number in range(1, self.servers + 1))
 
 
 def census(cluster: Cluster, system: System) -> Census:
-    """Counts a cluster that exists."""
+    """Returns the facts about an existing cluster."""
     everyone = servers(cluster, system)
     return Census(
         len(everyone),
@@ -99,7 +102,7 @@ def census(cluster: Cluster, system: System) -> Census:
 
 @dataclass
 class Finds:
-    """How often the system's finder was asked, and failed in a way that is not a node's being away."""
+    """How often the system's finder was asked, and how often it failed other than by an unreachable node."""
 
     asked: int = 0
     failed: int = 0
@@ -108,36 +111,35 @@ class Finds:
 
 @dataclass(frozen=True)
 class FaultContext:
-    """What all injections of a run share."""
+    """State shared by all injections of a run."""
 
     cluster: Cluster
     system: System
     cuts: Cuts
     last_events: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """The latest line of each node's event log, by name, as far as it has been read."""
+    """The last line read from each node's event log, by name."""
     seen: Mapping[str, int] = field(default_factory=dict)
-    """How often each event has been read, of any node."""
+    """How often each event has been read, on any node."""
     lost: dict[str, None] = field(default_factory=dict)
-    """Servers that have lost data in this run, beyond what they had not fsynced
-    (:mod:`assay.nemesis.faults.data_loss`)."""
+    """Servers that have lost more than unsynced data in this run (:mod:`assay.nemesis.faults.data_loss`)."""
     emptied: dict[str, Injection] = field(default_factory=dict)
-    """Those that have not served since, and what took their data: others may still count on what they had."""
+    """Servers that have not served since, with the fault that took their data. Others may still count on that data."""
     away: Callable[[], Collection[str]] = tuple
-    """The nodes that faults in force keep from working, or cut from others."""
+    """The nodes that active faults stop, or cut from others."""
     recovering: Callable[[], Collection[str]] = tuple
-    """Those that faults have hit and that do not serve yet since the heal."""
+    """The nodes that do not serve yet since the heal of a fault."""
     finds: Finds = field(default_factory=Finds)
     listeners: dict[int, Callable[[str, Mapping[str, Any]], None]] = field(default_factory=dict)
     """Called with a node's name and each line of its event log as it is read; by the number of the injection."""
 
     async def find(self, what: str, key: str | None) -> Node | None:
-        """What the system's finder says. One that fails knows none: during other faults there may be no node to ask."""
+        """Returns the finder's answer, or None if it fails: during other faults there may be no node to ask."""
         self.finds.asked += 1
         try:
             return await self.system.find(self.cluster, what, key)
         except NOT_READY_ERRORS:
             return None
-        except Exception as error:  # noqa: BLE001 - a client library's, or the user's own slip: a run's end says so
+        except Exception as error:  # noqa: BLE001 - an error of the user's code: reported at the run's end
             self.finds.failed += 1
             self.finds.last = error
             return None
@@ -145,10 +147,11 @@ class FaultContext:
 
 @dataclass
 class Injection:
-    """One fault on its way through a run. ``evidence`` is plain data, as it goes into the history.
+    """A fault in a run. ``evidence`` is plain data, as in the history.
 
-    ``seed`` feeds what is left open until the injection; ``background`` is what an injection goes on doing. ``others``
-    are servers that it may hit instead of its target, where nothing would show on that one.
+    - ``seed`` feeds the choices left open until the injection.
+    - ``background`` is work that the injection continues.
+    - ``others`` are servers that it may hit instead of its target, if it would have no effect there.
     """
 
     id: int
@@ -166,16 +169,16 @@ class Injection:
         return tuple(node.name for node in self.targets)
 
     async def end_background(self) -> None:
-        """Ends what still goes on. What it raised is not raised here: ``observe`` is there to report it."""
+        """Ends the background work without raising its error, which ``observe`` reports."""
         background, self.background = self.background, None
-        if background is not None:  # a heal that failed is tried again, and who waited for this would be cancelled
+        if background is not None:  # cleared first, so that a repeated heal does not await a cancelled task
             background.cancel()
             await asyncio.gather(background, return_exceptions=True)
 
 
 @dataclass(frozen=True)
 class Proof:
-    """Did the fault do what it says? ``evidence`` is what was seen, node by node; ``reason`` why it did not."""
+    """Whether the fault took effect. ``evidence`` has the observations of each node, ``reason`` why it did not."""
 
     took_effect: bool
     evidence: Mapping[str, Any]
@@ -183,11 +186,11 @@ class Proof:
 
 
 class Fault(Protocol):
-    """One kind of fault. Node calls may raise ``NodeError``; the conductor records that and the run goes on."""
+    """A kind of fault. Node calls may raise ``NodeError``; the conductor records that and the run goes on."""
 
     @property
     def name(self) -> str:
-        """As on the command line."""
+        """Name on the command line."""
         ...
 
     @property
@@ -197,8 +200,10 @@ class Fault(Protocol):
 
     @property
     def roles(self) -> Sequence[str]:
-        """Roles that the cluster must have in addition to at least one server. Of servers it hits those of these roles
-        alone, where it names any."""
+        """Roles that the cluster must have, in addition to at least one server.
+
+        If roles of servers are named, it only hits servers of these roles.
+        """
         ...
 
     @property
@@ -211,28 +216,28 @@ class Fault(Protocol):
 
     @property
     def impact(self) -> Impact:
-        """What it does to its targets. Checks and reports read it, from the rows of the history."""
+        """Effect on its targets. Checks and reports read it from the rows of the history."""
         ...
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
-        """The target and parameters of one random step; a target that is given is kept.
+        """Returns target and parameters of one random step. A given target is kept.
 
-        Raises ``ScheduleError`` when the fault cannot take that target or this cluster is too small for it.
+        Raises ``ScheduleError`` if the fault cannot take that target or this cluster is too small for it.
         """
         ...
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
-        """None when it can be injected here, else why not and the remedy. Changes nothing."""
+        """Returns None if it can be injected here, else the reason and the remedy. Changes nothing."""
         ...
 
     async def inject(self, injection: Injection) -> None: ...
 
     async def observe(self, injection: Injection) -> None:
-        """Gathers, just before the heal, evidence that only shows while the fault is in force."""
+        """Gathers, just before the heal, evidence that only shows while the fault is active."""
         ...
 
     async def heal(self, injection: Injection) -> None:
-        """Undoes what there is to undo on every target, also after an ``inject`` that failed midway."""
+        """Undoes everything that it finds on the targets, even after an ``inject`` that failed midway."""
         ...
 
     def proof(self, injection: Injection) -> Proof:
@@ -246,57 +251,58 @@ Declaration = Literal[
 
 
 def declared(fault: Fault, name: Declaration) -> Any:
-    """What a fault declares beyond :class:`Fault`, or something false. It may have
+    """Returns an optional declaration of a fault, or a false value. Possible declarations:
 
-    ``lingers``: by how many seconds at most it may outlast its duration, until ``observe`` and ``proof`` say that it
-    has had its effect; ``everywhere``: it may strike more servers than a majority can spare, and so leaves no other
-    server in peace; ``ends_late``: a process ends of it by itself, and may be about to when it is healed, and is
-    started again then; ``takes_leave``: it asks processes to end, so that their sessions are over at once, those of one
-    that is killed later; ``own_disks``: containers get disks of their own for it, although it loses nothing of what is
-    on them; ``slow_disks``: their processes are started such that their disks can be made slow, or to fail;
-    ``own_memory``: they may not use more memory than a limit; ``spares``: so many nodes must wait for it that are no
-    servers yet.
+    - ``lingers``: maximum seconds that it may outlast its duration, until ``observe`` and ``proof`` show an effect
+    - ``everywhere``: it may strike more servers than a majority can spare, and so leaves no other server untouched
+    - ``ends_late``: it may make a process end, possibly only after the heal; the process is then started again
+    - ``takes_leave``: it asks processes to end, so that their sessions end at once; a killed process's session ends
+      later
+    - ``own_disks``: containers get separate disks for it, although no data on them are lost
+    - ``slow_disks``: processes are started such that their disks can be made slow, or fail
+    - ``own_memory``: servers get a memory limit
+    - ``spares``: number of nodes that must wait for it and are not servers yet
     """
     return getattr(fault, name, None)
 
 
 def strikes_everywhere(fault: Fault) -> bool:
-    """Does it say so?"""
+    """Returns whether it declares ``everywhere``."""
     return bool(declared(fault, "everywhere"))
 
 
 def ends_late(fault: Fault) -> bool:
-    """Does it say that a process may?"""
+    """Returns whether it declares ``ends_late``."""
     return bool(declared(fault, "ends_late"))
 
 
 def takes_leave(fault: Fault) -> bool:
-    """May a process end by itself, and with it its sessions?"""
+    """Returns whether a process may end by itself, and its sessions with it."""
     return ends_late(fault) or bool(declared(fault, "takes_leave"))
 
 
 def needs_disks(fault: Fault) -> bool:
-    """Must servers in containers have disks of their own for it?"""
+    """Returns whether servers in containers need separate disks for it."""
     return fault.impact.loses_unsynced or bool(declared(fault, "own_disks"))
 
 
 def needs_slow_disks(fault: Fault) -> bool:
-    """Must they be able to be slow, or to fail, for it?"""
+    """Returns whether servers need disks that can be slow, or fail, for it."""
     return bool(declared(fault, "slow_disks"))
 
 
 def needs_memory(fault: Fault) -> bool:
-    """Must they have a limit of memory for it?"""
+    """Returns whether servers need a memory limit for it."""
     return bool(declared(fault, "own_memory"))
 
 
 def spares(faults: Iterable[Fault]) -> int:
-    """How many nodes must wait to join so that all of these can be had."""
+    """Returns how many nodes must wait to join for all of these faults."""
     return max((declared(fault, "spares") or 0 for fault in faults), default=0)
 
 
 def with_key(target: Target, rng: random.Random, census: Census) -> Target:
-    """The same target with its key drawn, where keys are known and it was left open; checked against the census.
+    """Returns the target with its key drawn, if keys are known and it has none. Checks it against the census.
 
     Raises ``ScheduleError`` for a part that no node can have in such a cluster.
     """
@@ -328,7 +334,7 @@ def with_key(target: Target, rng: random.Random, census: Census) -> Target:
 
 
 async def on_each(nodes: Iterable[Node], action: Callable[[Node], Awaitable[None]]) -> None:
-    """Runs ``action`` on every node, even when it fails on some; then raises one ``NodeError`` for all failures."""
+    """Runs ``action`` on every node, even after failures. Raises one ``NodeError`` for all failures afterwards."""
     errors: list[NodeError] = []
     for node in nodes:
         try:
@@ -339,7 +345,7 @@ async def on_each(nodes: Iterable[Node], action: Callable[[Node], Awaitable[None
 
 
 async def on_all(nodes: Iterable[Node], action: Callable[[Node], Awaitable[None]]) -> None:
-    """As :func:`on_each`, on all of them at the same time."""
+    """Does the same as :func:`on_each`, on all nodes at the same time."""
     errors: list[NodeError] = []
 
     async def attempt(node: Node) -> None:

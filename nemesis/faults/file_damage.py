@@ -1,21 +1,23 @@
-"""Damage to the files of a killed process: a tail cut short, bits flipped, nonsense added at the end.
+"""Damage to the files of a killed process: a truncated tail, flipped bits, garbage at the end.
 
-``truncate-tail``  the active file of each data folder loses its end
-``corrupt``        one to three bits of it are flipped
-``garbage-tail``   up to 4 KiB of nonsense are added: random bytes, zeros, or a copy of the file's own last bytes
+- ``truncate-tail``: the active file of each data folder loses its end
+- ``corrupt``: one to three bits of it are flipped
+- ``garbage-tail``: up to 4 KiB of garbage are appended: random bytes, zeros, or a copy of the file's last bytes
 
-The process is killed first and started again at the heal: files are damaged on a stopped process only. The active file
-is the last by name in its folder (``System.data_files``, see :class:`assay.cluster.system.SupportsDataFiles`).
+The process is killed first and started again at the heal, because only a dead process's files may be damaged. The
+active file is the last by name in its folder (see :class:`assay.cluster.system.SupportsDataFiles`).
 
-Two rules make that a fair test, of a promise that systems give. *A survivor*: at most a minority of the servers is
-damaged, and no file (by path) on two of them, so everything that a majority acknowledged is whole somewhere. *The
-region*: ``unflushed``, the default, damages only bytes beyond what the system itself has noted as durable
-(``durable_size``), as an unclean stop may; ``file`` damages any byte. What a system owes then is another contract
-(for the broker: never to serve the damage, to hand over and rebuild), and a run that loses data by it proves less.
+Two rules make that a fair test of a promise that systems give:
 
-A process that has this moment flushed everything offers nothing to damage, so the kill waits until it does.
+- *A survivor*: at most a minority of the servers is damaged, and no file (by path) on two of them. So everything that a
+  majority acknowledged is intact somewhere.
+- *The region*: ``unflushed``, the default, only damages bytes beyond those that the system itself recorded as durable
+  (``durable_size``), as an unclean stop may. ``file`` damages any byte. Then another contract applies (for the broker:
+  never serve the damage, hand over and rebuild), and a run that loses data by it proves less.
 
-Proof: the damaged bytes were read back, and differ from what was there.
+A process that has just flushed everything offers nothing to damage, so the kill waits until it does.
+
+Proof: the damaged bytes were read back, and differ from the previous content.
 """
 
 from __future__ import annotations
@@ -39,12 +41,12 @@ from assay.nemesis.schedule.target import Kind, Target, TargetError, servers, si
 
 UNFLUSHED, FILE = "unflushed", "file"
 GARBAGE = 4096
-"""Bytes of nonsense at most: a page, the unit in which a file system leaves what was there before."""
+"""Maximum bytes of garbage: a page, because a file system leaves whole pages of earlier content."""
 BITS = 3
 LOOK = 0.1
-"""Seconds between two looks at a running process that has just flushed all it has: it is killed when there is more."""
+"""Seconds between two looks at a process that has flushed everything. It is killed once there is unflushed data."""
 PATIENCE = 0.5
-"""How long that may take, in parts of the fault's duration; then it is killed all the same."""
+"""Maximum duration of that wait, as a share of the fault's duration; then it is killed anyway."""
 TOO_MANY = (Kind.HALF, Kind.MAJORITY, Kind.ALL)
 
 
@@ -62,7 +64,7 @@ DESCRIPTIONS = {
 
 
 class Damage(Kill):
-    """A kill, and in the time in which the process is dead, damage."""
+    """A kill, and damage while the process is dead."""
 
     capabilities: Sequence[type] = (SupportsDataFiles,)
     impact = Impact(ends_process=True, damages_files=True)
@@ -120,7 +122,7 @@ class Damage(Kill):
     async def _damageable(
         self, injection: Injection, system: SupportsDataFiles, region: Parameter
     ) -> dict[str, dict[str, _Region]]:
-        """By node, the files that have something to be damaged."""
+        """Returns, by node, the files that can be damaged."""
         found = {}
         for node in injection.targets:
             regions = await _active(system, node, whole=region == FILE)
@@ -136,7 +138,7 @@ class Damage(Kill):
         if len(unharmed) == len(seen) and not any(one.get("damageable") for one in seen.values()):
             reason = f"no byte of {', '.join(unharmed)} was changed: nothing lay in the region"
             return Proof(False, killed.evidence, reason)
-        # Of several targets one may have nothing to damage: it was killed, and the evidence says so.
+        # Some targets may have nothing to damage: they were killed, and the evidence says so.
         missed = [name for name in unharmed if seen[name].get("damageable")]
         if missed:
             return Proof(False, killed.evidence, f"no byte of {', '.join(missed)} was changed")
@@ -179,7 +181,7 @@ _ACTIONS: Mapping[Way, Callable[[random.Random, Node, str, int, int], Awaitable[
     Way.CORRUPT: _flip,
     Way.GARBAGE: _garbage,
 }
-"""Each damages one file, whose bytes from ``low`` to ``end`` may be damaged, and says what it did."""
+"""Functions that damage one file, in its bytes from ``low`` to ``end``, and return what they did."""
 
 
 @dataclass(frozen=True)
@@ -195,7 +197,7 @@ class _Region:
 
 
 async def _active(system: SupportsDataFiles, node: Node, *, whole: bool) -> dict[str, _Region]:
-    """The last file of each folder."""
+    """Returns the last file of each folder, with its region."""
     files: dict[str, int] = {}
     for pattern in system.data_files(node):
         files |= await node.find_files(pattern)
@@ -206,7 +208,7 @@ async def _active(system: SupportsDataFiles, node: Node, *, whole: bool) -> dict
 
 
 def _dealt(rng: random.Random, found: Mapping[str, Mapping[str, _Region]]) -> dict[str, str]:
-    """Each path to one node that has it. The nodes take turns, those that have the least to choose from first."""
+    """Assigns each path to one node that has it. Nodes take turns, those with the fewest files first."""
     whose: dict[str, str] = {}
     names = sorted(found, key=lambda name: (len(found[name]), name))
     left = {name: rng.sample(sorted(found[name]), len(found[name])) for name in names}

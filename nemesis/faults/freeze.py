@@ -1,11 +1,11 @@
-"""Freeze: the whole machine stops, its network stack included, and goes on where it was at the heal.
+"""Freeze: the whole machine stops, including its network stack, and continues at the heal.
 
-It is what a virtual machine suspended by its host does. Unlike ``stop`` nothing is acknowledged: peers see a machine
-that has vanished, retransmit, and may give up. Its clock has gone on, so at the heal all timers that are due
+A virtual machine suspended by its host behaves like this. Unlike with ``stop``, nothing is acknowledged: peers see a
+machine that has vanished, retransmit, and may give up. Its clock has advanced, so at the heal all timers that are due
 fire together. Packets sent to it are lost, and sent again once it answers.
 
-Nothing can be asked of a frozen machine, so no other fault may hold it, and the random nemesis adds no companion.
-Proof: what froze it saw it frozen after the injection and at the heal, and the same process runs before and after.
+A frozen machine answers nothing, so no other fault may hold it, and the random nemesis adds no companion. Proof: it was
+seen frozen after the injection and at the heal, and the same process runs before and after.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ from assay.nemesis.schedule.target import servers
 
 
 class Freeze(ServerFault):
-    """The machine is frozen, and thawed at the heal."""
+    """Freezes the machine until the heal."""
 
     name = "freeze"
     description = "the whole machine is frozen, its network included, and thawed at the heal"
@@ -45,7 +45,7 @@ class Freeze(ServerFault):
         seen_of(injection, node)["frozen_at_heal"] = await node.frozen()
 
     async def undo(self, injection: Injection, node: Node) -> None:
-        # Always: an injection that failed midway may have silenced a machine and not yet frozen it.
+        # Always, because a failed injection may have silenced a machine without freezing it.
         await node.thaw()
         seen_of(injection, node)["after"] = await status(node)
 

@@ -1,18 +1,21 @@
-"""Hold: a process stops itself (SIGSTOP) right after an event of its event log, and goes on at the heal.
+"""Hold: a process stops itself (SIGSTOP) right after an event of its event log, and continues at the heal.
 
-SSH needs 40 to 70 ms, too slow for "exactly after step X"; the process itself is not. The order is a line in a file
-(:class:`assay.cluster.system.SupportsHold`) that the process looks into whenever it has written an event. Parameters:
-``event``, ``key`` (any, when left out), and ``restart``: the targets are killed and started after the order was given,
-so that they pass the events of a start (registered, recovered, became-follower). The random nemesis always does
-that, since other events may never come; by hand leave it out, and let another step provoke the event.
+SSH needs 40 to 70 ms, too slow for "exactly after step X", but the process itself is fast enough. The order is a line
+in a file (:class:`assay.cluster.system.SupportsHold`) that the process reads after each event that it writes.
+Parameters:
 
-With ``seen`` the event is one that has been seen often enough in this run to come again. Should it not, half of the
-time, the first target is killed and started for an event of a start, and the evidence says so (``fell_back``).
+- ``event``
+- ``key``: any, if left out
+- ``restart``: the targets are killed and started after the order was given, so that they pass the events of a start
+  (registered, recovered, became-follower). The random nemesis always does that, because other events may never come. In
+  hand-written steps leave it out, and let another step provoke the event.
+- ``seen``: the event is one that was seen often enough in this run to come again. If it has not come after half of the
+  time, the first target is killed and started for an event of a start. The evidence then has ``fell_back``.
 
-The order stands on all targets; each stops by itself when it gets there, and one is enough for the fault to have
-taken effect. At the heal the orders are withdrawn first, then the processes that stopped go on.
+The order is given to all targets. Each stops by itself at the event, and one is enough for the fault to have taken
+effect. At the heal the orders are withdrawn first, then the stopped processes continue.
 
-Proof: the process was seen stopped at the heal, and the last line of its event log is the event asked for.
+Proof: the process was seen stopped at the heal, and the last line of its event log is the requested event.
 """
 
 import asyncio
@@ -29,11 +32,11 @@ from assay.nemesis.schedule.schedule import Parameter
 from assay.nemesis.schedule.target import TargetError
 
 OFTEN: Final = 3
-"""Of an event that has been read as often, ``seen`` may wait for the next."""
+"""``seen`` may wait for an event that was read at least this often."""
 
 
 class Hold(ServerFault):
-    """An order to stop after an event; withdrawn, and the process continued, at the heal."""
+    """Orders processes to stop after an event. The heal withdraws the order and continues the processes."""
 
     name = "hold"
     description = "the process stops itself right after an event of its event log, and goes on at the heal"
@@ -43,7 +46,7 @@ class Hold(ServerFault):
     lingers = LINGER_SECONDS
 
     def parameters(self, rng: random.Random, census: Census) -> dict[str, Parameter]:
-        """The event is chosen at the injection, when the system is known."""
+        """Leaves the event open until the injection, when the system is known."""
         return {"restart": True}
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
@@ -105,7 +108,7 @@ class Hold(ServerFault):
 
 
 def _order(injection: Injection) -> tuple[SupportsHold, str, str | None]:
-    """The system, the event and its key."""
+    """Returns the system, the event and its key."""
     system, parameters = injection.context.system, injection.step.parameters
     if not isinstance(system, SupportsHold):
         raise TargetError(f"{system.name} cannot stop itself after an event (hold_file, start_events)")
@@ -135,21 +138,21 @@ async def _give(injection: Injection, system: SupportsHold, nodes: Sequence[Node
 
 
 async def _fall_back(injection: Injection, system: SupportsHold) -> None:
-    """Half of the time is over: does no target stand, one is to pass the events of a start."""
+    """After half of the time, restarts the first target for an event of a start, unless a target is stopped."""
     await asyncio.sleep(injection.step.duration / 2)
     try:
         for node in injection.targets:
             if (await node.process()).state is ProcessState.STOPPED:
                 return
         injection.evidence["fell_back"] = f"{injection.evidence['event']} did not come"
-        # The first of them that comes: one that waits for the end of a session may come too late.
+        # The first event of a start that comes, because one that waits for a session's end may come too late.
         await _give(injection, system, injection.targets[:1], "\n".join(system.start_events), True)
     except NodeError as error:
         injection.evidence["fell_back"] = str(error)
 
 
 def _wrong(seen: dict[str, Any], event: str | None, key: Parameter | None) -> str | None:
-    """What is missing from the proof for one node, or None."""
+    """Returns what is missing from the proof for one node, or None."""
     if "at_heal" not in seen:
         return "its process was not seen at the heal"
     if seen["at_heal"]["state"] != ProcessState.STOPPED:

@@ -1,4 +1,4 @@
-"""What a fault does to its targets, in the terms in which checks and reports ask."""
+"""Effects of a fault on its targets, in the terms that checks and reports use."""
 
 from __future__ import annotations
 
@@ -7,23 +7,24 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True)
 class Impact:
-    """Declared by each fault; the fields are columns of the history's ``faults`` rows.
+    """Declared by each fault. The fields are columns of the history's ``faults`` rows.
 
-    A fault that sets none of them leaves processes, links, files, clocks and replicas alone (a slow
-    disk).
+    A fault that sets none of them leaves processes, links, files, clocks and replicas alone (a slow disk).
     """
 
     ends_process: bool = False
-    """The targets' main processes end; what they had in memory is gone."""
+    """The targets' main processes end and lose their memory."""
     pauses_process: bool = False
-    """The targets' main processes stand still, and go on with all that they knew."""
+    """The targets' main processes are paused, and continue with their memory intact."""
     gradual: bool = False
-    """Processes end or stand still some time while the fault is in force, not all of them at the injection."""
+    """Processes end or are paused at different times while the fault is active, not all at the injection."""
     cuts_links: bool = False
-    """Packets between the targets and other nodes, or among ZooKeeper's, are lost or rejected. Clients that are no
-    targets are spared."""
+    """Packets between the targets and other nodes, or among ZooKeeper's nodes, are lost or rejected.
+
+    Client nodes are only affected as targets.
+    """
     loses_unsynced: bool = False
-    """What the targets had written and not fsynced may be gone. Containers get disks of their own for it."""
+    """The targets' unsynced data may be lost. Containers get separate disks for it."""
     damages_files: bool = False
     """The targets' files are changed."""
     wrong_clock: bool = False
@@ -33,20 +34,20 @@ class Impact:
 
     @property
     def beside_main(self) -> Impact:
-        """Of the same fault, of a process beside the main one."""
+        """Impact of the same fault on a sidecar."""
         return replace(self, ends_process=False, pauses_process=False)
 
     @property
     def stops_work(self) -> bool:
-        """No process of the targets works at some time while the fault is in force."""
+        """Whether the targets' processes do not work at some time while the fault is active."""
         return self.ends_process or self.pauses_process
 
     @property
     def changes_members(self) -> bool:
-        """Servers leave or join, with all replicas that they have or get."""
+        """Whether servers leave or join, with all their replicas."""
         return self.ends_process and self.moves_replicas
 
     @property
     def loses_data(self) -> bool:
-        """What the targets hold on disk may be less afterwards, or wrong."""
+        """Whether the targets' disks may have less data afterwards, or wrong data."""
         return self.loses_unsynced or self.damages_files

@@ -1,9 +1,10 @@
-"""Kill: SIGKILL the process at the injection, start it again at the heal.
+"""Kill: SIGKILL of the process at the injection, a new start at the heal.
 
-The process alone dies. The node keeps its files, the page cache included (this is no power loss), and its network
-rules, so a partition stays in force over a kill and the restarted process comes up behind it.
+Only the process dies. The node keeps its files, including the page cache (this is no power loss), and its network
+rules. So a partition stays active over a kill, and the restarted process comes up behind it.
 
-Of a node with several processes all are killed, and the proof is about the main one; or one that the target names.
+On a node with several processes all are killed, and the proof is about the main one, or only the one that the target
+names.
 
 Proof: the process was alive before, dead from the injection to the heal, and another incarnation runs afterwards.
 """
@@ -26,7 +27,7 @@ class Kill(ServerFault):
 
     async def strike(self, injection: Injection, node: Node) -> None:
         seen, one = seen_of(injection, node), acted_on(injection, node)
-        if "before" not in seen:  # by now it may have ended by itself, as it was to
+        if "before" not in seen:  # the process may already have ended, as kill-in-write intends
             seen["before"] = await status(one)
         if one is node:
             await self.end(injection, node)
@@ -35,11 +36,11 @@ class Kill(ServerFault):
         seen["killed"] = await status(one)
 
     async def end(self, injection: Injection, node: Node) -> None:
-        """How the process ends."""
+        """Ends the process."""
         await node.kill()
 
     async def undo(self, injection: Injection, node: Node) -> None:
-        # Only what is dead: after an injection that failed midway some targets may never have been killed.
+        # Only dead ones, because a failed injection may not have killed every target.
         one = acted_on(injection, node)
         if (await one.process()).state is ProcessState.DEAD:
             await one.start()

@@ -1,12 +1,12 @@
-"""The end that comes while an fsync is under way.
+"""A kill or power loss during an fsync.
 
-``kill-in-fsync``        fsyncs are slow for ``slow_for`` seconds, each by ``seconds``; then the process is killed in
-                         the middle of one (``part`` of it is over)
-``power-loss-in-fsync``  the same, and the power is lost (``power_loss``)
+- ``kill-in-fsync``: fsyncs are delayed for ``slow_for`` seconds, each by ``seconds``. Then the process is killed in the
+  middle of one (after ``part`` of it).
+- ``power-loss-in-fsync``: the same, but the power is lost (``power_loss``).
 
-What an fsync was about is then not on the disk, or torn. The process is stopped at just that moment, by its disk, and
-dies there, however long the harness takes to see it. It may be one that the main one has started, as PostgreSQL's are
-that write; all of them are killed then. Proof: that it was stopped so, and the proof of the end.
+The data of that fsync are then not on the disk, or torn. The disk stops the process at exactly that moment, and it dies
+there, however long the harness takes to notice. The stopped process may be one that the main process has started, such
+as PostgreSQL's writers. All of them are killed then. Proof: it was stopped so, and the proof of the end.
 """
 
 import asyncio
@@ -24,15 +24,15 @@ from assay.nemesis.schedule.schedule import Parameter
 
 LONG: Final = (0.05, 0.2, 0.8)
 SLOW_FOR: Final = (0.0, 0.0, 0.5, 1.5)
-"""Seconds: what is begun, appended or counted during a slow fsync shows after it."""
+"""Seconds. Work that is begun, appended or counted during a slow fsync shows after it."""
 PARTS: Final = (0.1, 0.5, 0.9)
 PATIENCE: Final = 4.0
-"""Seconds for an fsync to begin: the broker's come once a second at least, while it is written to."""
+"""Seconds for an fsync to begin. The broker makes one at least once a second while it gets writes."""
 LOOK_EVERY: Final = 0.01
 
 
 class KillInFsync(Kill):
-    """The process of one server is killed while an fsync is under way."""
+    """Kills the process of one server during an fsync."""
 
     name = "kill-in-fsync"
     description = "fsyncs are slow for a moment, and in the middle of one the process is killed; started at the heal"
@@ -45,7 +45,7 @@ class KillInFsync(Kill):
         return not_here(cluster, system, SupportsSlowDisk, "made slow") or await super().probe(cluster, system)
 
     async def inject(self, injection: Injection) -> None:
-        """Of several machines, which lose power together, one is enough to be in an fsync."""
+        """Injects the fault. If several machines lose power together, one of them in an fsync is enough."""
         seconds, parameters = seconds_of(injection), injection.step.parameters
         midway = seconds * min(float(parameters.get("part", 0.5)), 0.9)
         slow_for = float(parameters.get("slow_for", 0.0))
@@ -81,7 +81,7 @@ class KillInFsync(Kill):
 
 
 class PowerLossInFsync(KillInFsync, PowerLoss):
-    """The power of one server is lost while an fsync is under way."""
+    """Cuts the power of one server during an fsync."""
 
     name = "power-loss-in-fsync"
     description = "the same, and the machine loses power: what was not fsynced is gone; started again at the heal"
@@ -90,7 +90,7 @@ class PowerLossInFsync(KillInFsync, PowerLoss):
 
 
 async def _halted(injection: Injection) -> list[str]:
-    """The targets that stand still in an fsync, or of which a process does that the main one has started."""
+    """Returns the targets with a process, main or started by the main one, that is stopped in an fsync."""
     halted = []
     for node in injection.targets:
         slowed = await cast(SupportsSlowDisk, node).slowed()
@@ -100,7 +100,7 @@ async def _halted(injection: Injection) -> list[str]:
 
 
 async def _as_before(node: Node) -> None:
-    """Its process stands still in no fsync, nor will it, and its disk is as fast as ever."""
+    """Cancels the halt, continues a halted process, and restores the disk's speed."""
     if isinstance(node, SupportsSlowDisk):
         await node.halt_in_fsync(0.0)
     await as_before(node)

@@ -1,12 +1,12 @@
-"""The end that comes between two changes to the disk.
+"""A kill or power loss between two changes to the disk.
 
-``kill-in-write``        the process ends just ``before`` a change or just ``after`` it (``side``): of one kind
-                         (``change``) the next one, or a later one (``after`` so many)
-``power-loss-in-write``  the same, and the power is lost
+- ``kill-in-write``: the process ends just ``before`` or just ``after`` a change (``side``): the next one of a kind
+  (``change``), or the one after ``after`` others.
+- ``power-loss-in-write``: the same, and the power is lost.
 
-What takes several changes (a file written beside, made durable, renamed; a log cut, its epochs after it) is then half
-done. The process ends by itself, at just that moment, however long the harness takes to see it. Kinds of changes are
-those of :mod:`assay.nemesis.faults.disk_error`. Proof: that it ended so, and the proof of the end.
+Work that takes several changes is then half done: a file written under another name, fsynced and renamed; a log
+truncated, and its epochs after it. The process ends at exactly that moment, however long the harness takes to notice.
+:mod:`assay.nemesis.faults.disk_error` has the kinds of changes. Proof: it ended so, and the proof of the end.
 """
 
 import random
@@ -24,11 +24,11 @@ from assay.nemesis.schedule.target import TargetError
 
 SIDES: Final = ("before", "after")
 PATIENCE: Final = 3.0
-"""Seconds for any change, once no one of the chosen kind has come."""
+"""Seconds to wait for any change, if none of the chosen kind has come."""
 
 
 class KillInWrite(Kill):
-    """The process of one server ends just before, or just after, it changes something on its disk."""
+    """Ends the process of one server just before, or just after, a change to its disk."""
 
     name = "kill-in-write"
     description = "the process is killed just before or after a change to its disk; started again at the heal"
@@ -41,7 +41,7 @@ class KillInWrite(Kill):
         return not_here(cluster, system, SupportsDiskErrors, TO_FAIL) or await super().probe(cluster, system)
 
     async def inject(self, injection: Injection) -> None:
-        """Of several machines, which lose power together, one is enough to end so."""
+        """Injects the fault. If several machines lose power together, one that ends so is enough."""
 
         async def note(node: Node) -> None:
             seen = seen_of(injection, node)
@@ -66,13 +66,13 @@ class KillInWrite(Kill):
         return Proof(False, ended.evidence, f"{', '.join(injection.names)} changed nothing on disk, so ended otherwise")
 
     async def end(self, injection: Injection, node: Node) -> None:
-        """The others, where several are to."""
+        """Kills the other targets, which have not ended at a change."""
         if (await node.process()).state is not ProcessState.DEAD:
             await super().end(injection, node)
 
 
 class PowerLossInWrite(KillInWrite, PowerLoss):
-    """The power of one server is lost then."""
+    """Cuts the power of one server at that moment."""
 
     name = "power-loss-in-write"
     description = "the same, and the machine loses power: what was not fsynced is gone; started again at the heal"
@@ -80,7 +80,7 @@ class PowerLossInWrite(KillInWrite, PowerLoss):
     on_targets = staticmethod(on_all)
 
     async def end(self, injection: Injection, node: Node) -> None:
-        """Of a machine whose process is dead, too."""
+        """Cuts the power, even if the process is dead already."""
         await PowerLoss.end(self, injection, node)
 
 
@@ -93,7 +93,7 @@ def _side(injection: Injection) -> str:
 
 
 async def _ended(injection: Injection) -> list[str]:
-    """The targets whose processes have ended at a change."""
+    """Returns the targets whose processes have ended at a change."""
     return [
         node.name
         for node in injection.targets

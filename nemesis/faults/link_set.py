@@ -1,6 +1,6 @@
-"""Any subset of the links between the nodes of a cluster, as a parameter of a step: ``n1|n2 n3<-zk1``.
+"""Any subset of the links between a cluster's nodes, as a parameter of a step: ``n1|n2 n3<-zk1``.
 
-``n1|n2`` is cut both ways; ``n3<-zk1``: n3 alone drops what arrives from zk1.
+``n1|n2`` is cut both ways; with ``n3<-zk1`` only n3 drops what arrives from zk1.
 """
 
 import itertools
@@ -16,14 +16,14 @@ from assay.nemesis.schedule.target import Target, TargetError, named
 
 LINKS: Final = "links"
 LIKENESS: Final = "likeness"
-"""In the evidence: the fault that cuts just these links, where there is one."""
+"""Evidence: the fault that cuts exactly these links, if there is one."""
 SHARES: Final = (0.2, 0.35, 0.5)
-"""How many of the links are cut."""
+"""Shares of cut links."""
 ONE_WAY: Final = 0.25
 
 
 def drawn_links(rng: random.Random, census: Census) -> tuple[Target, dict[str, Parameter]]:
-    """The servers that have a link cut, and the links. Every link is drawn for itself."""
+    """Draws each link independently. Returns the servers with a cut link, and the links."""
     servers = census.names
     keepers = [f"zk{number}" for number in range(1, census.zookeepers + 1)]
     clients = [f"client{number}" for number in range(1, census.clients + 1)]
@@ -45,13 +45,13 @@ def drawn_links(rng: random.Random, census: Census) -> tuple[Target, dict[str, P
 
 
 def _lively(link: Collection[str], census: Census) -> bool:
-    """Is something said on it all the time? A server speaks to one node of ZooKeeper, a client to whom it likes."""
+    """Returns whether the link always has traffic. A server uses one ZooKeeper node, and a client any server."""
     ours = sum(name in census.names for name in link)
     return ours == 2 or (ours == 1 and "zk1" in link and census.zookeepers == 1)
 
 
 def spared(rng: random.Random, census: Census, links: str) -> tuple[Target, dict[str, Parameter]]:
-    """The same without the links of a majority of the servers, drawn, with each other, ZooKeeper and clients."""
+    """Returns the links without those of a random majority of servers with each other, ZooKeeper and clients."""
     servers = census.names
     rest = rng.sample(servers, max(1, (census.servers - 1) // 2))
     words = [word for word in links.split() if set(_ends(word)) & set(rest)]
@@ -80,7 +80,7 @@ def _cut(rng: random.Random, chosen: Sequence[tuple[str, str]], census: Census) 
 
 
 def read_links(text: Parameter) -> list[Drop]:
-    """Raises ``TargetError`` for what is no list of links."""
+    """Parses a list of links. Raises ``TargetError`` if it is invalid."""
     drops: set[Drop] = set()
     for word in str(text).split():
         link = re.fullmatch(r"(\w+)(\||<-)(\w+)", word)

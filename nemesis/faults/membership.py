@@ -1,24 +1,31 @@
 """Membership: a server leaves the cluster, and an empty one joins it, while clients use it.
 
-All replicas of the server are moved away, also those that the system keeps for itself; where every other server has one
-already, the key has one fewer meanwhile. Then the process is ended cleanly and all its data are removed. What comes up
-on the node afterwards, with the same id, is a new server that has nothing.
+1. All replicas of the server are moved away, including the system's internal ones. If every other server has a replica
+   of a key already, the key has one fewer meanwhile.
+2. The process is ended cleanly and all its data are removed.
+3. A process started on the node afterwards, with the same id, is a new server without data.
 
-``membership-remove``   the cluster does without it until the heal, when an empty one is added
-``membership-replace``  an empty one takes its place at once, and has no replicas until the heal
-``membership-add``      a node that was none becomes a server, and gets replicas in the place of others'; at the heal it
-                        leaves, in the same way as one that is removed
+The changes (``membership`` draws one):
 
-At the heal the replicas come back to where they were, so that everything is copied. ``membership`` draws one of these.
+- ``membership-remove``: the cluster goes on without it until the heal, when an empty server is added
+- ``membership-replace``: an empty server takes its place at once, and has no replicas until the heal
+- ``membership-add``: a spare node becomes a server, and gets replicas in place of others'; at the heal it leaves like a
+  removed one
 
-A move waits for servers that are dead, so all of it goes on in the background: the fault lingers until everything is
-where it was. A key that clients have deleted, or moved since, is left alone then. Clients may also make topics
-meanwhile, on this server, too. So it is looked at again once the process has ended; when it was given something, the
-process is started again, and that is moved away as well.
+At the heal the replicas return to their original servers, so that everything is copied.
 
-Proof: the server had replicas, which were moved away; it had none when it had ended; its process ended by itself; the
-system listed its members without it; its files are gone; and another incarnation was listed again and has its replicas.
-Of one that was added: the members were listed without it, with it, and without it again, and it had replicas.
+A move waits for dead servers, so all of it happens in the background, and the fault lingers until everything is back. A
+key that clients have deleted, or moved since, is then left alone. Clients may also create topics on this server
+meanwhile. So after the process has ended its replicas are read again. If there are new ones, the process is started
+again, and those are moved away as well.
+
+Proof of a leaving server:
+
+- It had replicas, which were moved away, and had none after it had ended.
+- Its process ended by itself, and its files are gone.
+- The system listed its members without it. Later another incarnation was listed again and has its replicas.
+
+Proof of an added server: the members were listed without it, with it, and without it again, and it had replicas.
 """
 
 from __future__ import annotations
@@ -44,7 +51,7 @@ from assay.nemesis.schedule.target import Kind, Target, TargetError, servers
 
 
 class Change(enum.StrEnum):
-    """Who comes and who goes."""
+    """The kinds of membership changes."""
 
     REMOVE = "remove"
     REPLACE = "replace"
@@ -59,7 +66,7 @@ DESCRIPTIONS = {
 
 
 class Membership(Restart):
-    """See the module."""
+    """Changes the members of the cluster; see the module."""
 
     capabilities: Sequence[type] = (SupportsMove, SupportsMembership, SupportsDataFolder)
     scope = Scope.NODE
@@ -75,7 +82,7 @@ class Membership(Restart):
             else DESCRIPTIONS[change]
         )
         self.spares = int(Change.ADD in self._changes)
-        """Nodes that wait to join."""
+        """Number of nodes that must wait to join."""
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
         change = rng.choice(possible(self.name, self._changes, lambda change: _trouble(change, census, target)))
@@ -107,7 +114,7 @@ class Membership(Restart):
         injection.background = asyncio.get_running_loop().create_task(going, name=f"{self.name} {injection.id}")
 
     async def observe(self, injection: Injection) -> None:
-        """Once it is gone, or there, the way back begins, which the last look waits for no longer than any other."""
+        """Begins the way back once the server is gone, or there. The last look does not wait for its end."""
         task, evidence = injection.background, injection.evidence
         if task is None or not task.done():
             return
@@ -146,7 +153,7 @@ class Membership(Restart):
 
 
 def _trouble(change: Change, census: Census, target: Target | None) -> str | None:
-    """Why this change cannot be drawn, or None."""
+    """Returns why this change cannot be drawn, or None."""
     if census.keys == ():
         return f"{change} needs a key with replicas"
     if change is Change.ADD:
@@ -161,7 +168,7 @@ def _trouble(change: Change, census: Census, target: Target | None) -> str | Non
 
 
 def _lacking(name: str, evidence: Mapping[str, Any]) -> str | None:
-    """What is missing from the proof, beyond that of a restart."""
+    """Returns what is missing from the proof, beyond that of a restart."""
     if not evidence.get("moved"):
         return f"no replica of {name} was moved away"
     if name not in evidence["members"] or name in evidence.get("without", [name]):
@@ -177,7 +184,7 @@ def _lacking(name: str, evidence: Mapping[str, Any]) -> str | None:
 
 
 def _lacking_of_added(name: str, evidence: Mapping[str, Any]) -> str | None:
-    """What is missing from the proof of a server that was added, or None."""
+    """Returns what is missing from the proof of an added server, or None."""
     seen = evidence.get(name, {})
     if name in evidence.get("members", [name]):
         return f"{name} was a member before"
@@ -193,7 +200,7 @@ def _lacking_of_added(name: str, evidence: Mapping[str, Any]) -> str | None:
 
 
 def _left_behind(name: str, seen: Mapping[str, Any]) -> str | None:
-    """What of its data was left, or has not been looked at yet: a proof is asked for while all of it goes on."""
+    """Returns which data were left, or not examined yet, because a proof may be asked for while all of it continues."""
     if seen.get("files") and seen.get("left") == 0:
         return None
     return f"{seen.get('left', 'all')} of {seen.get('files', 0)} files of {name} were left"

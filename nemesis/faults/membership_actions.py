@@ -1,9 +1,9 @@
-"""What a server is made to do that leaves a cluster for a while, or joins it for one (``membership``).
+"""Actions of a server that leaves a cluster for a while, or joins it for a while (``membership``).
 
-Its replicas go or come, its process ends or starts.
+Its replicas are moved, and its process ends or starts.
 
-What it knows of itself is in the evidence of the fault, so that what was begun can be finished by another who looks
-there. A move waits for servers that are dead, so everything here may take long, and is done in the background.
+All state is in the fault's evidence, so that another object can finish what was begun. A move waits for dead servers,
+so everything here may take long, and is done in the background.
 """
 
 from __future__ import annotations
@@ -24,19 +24,25 @@ from assay.nemesis.faults.restart import serves
 from assay.nemesis.schedule.target import TargetError, possible_servers
 
 ASK_SECONDS = 5.0
-"""For the system to say who has what, and to take one order."""
+"""Seconds for the system to report its membership, and to accept one order."""
 MOVE_SECONDS = 20.0
-"""For all replicas of one server to be elsewhere, or back, or on it."""
+"""Seconds for all replicas of one server to be moved away, back, or to it."""
 MOST_KEYS: Final = 6
-"""Of which one that joins gets a replica in place of another server's, whose rank it takes over: the first leads."""
+"""Maximum number of keys whose replicas a joining server gets.
+
+It takes over the rank of the replaced one: the first leads.
+"""
 
 TRIES = 3
-"""How often at most it is ended, in case that it has been given replicas meanwhile."""
+"""Maximum number of attempts to end it, in case it gets replicas meanwhile."""
 
 
 class Member:
-    """One server on its way. Evidence: ``moved``, by key: where the replicas were, and where they were ordered to;
-    ``without`` and ``with``: the members as the system has listed them; ``kept``: what it still had when it had ended.
+    """A server that leaves or joins. Evidence:
+
+    - ``moved``: key to the previous and the ordered replicas
+    - ``without`` and ``with``: the members as the system listed them
+    - ``kept``: the keys that it still had when it had ended
     """
 
     def __init__(self, injection: Injection) -> None:
@@ -44,7 +50,7 @@ class Member:
         self.evidence = injection.evidence
         (self.node,) = injection.targets
         self.system: Any = injection.context.system
-        """``Movable``, ``Membered`` and ``Durable``."""
+        """The system; satisfies ``SupportsMove``, ``SupportsMembership`` and ``SupportsDataFolder``."""
         self._nodes: dict[int, Node] = {
             node.index: node for node in possible_servers(injection.context.cluster, self.system)
         }
@@ -55,7 +61,7 @@ class Member:
         return seen_of(self.injection, self.node)
 
     async def join(self) -> None:
-        """Its process runs, and it is a member. Raises ``NodeError``."""
+        """Starts the process and waits until it is a member. Raises ``NodeError``."""
         if (await self.node.process()).state is ProcessState.DEAD:
             await self.node.start()
         self.seen["after"] = await status(self.node)
@@ -67,10 +73,10 @@ class Member:
         self.evidence["with"] = self.names(standing.members)
 
     async def leave(self) -> None:
-        """Its replicas are elsewhere, its process has ended, and its data are gone. Raises ``NodeError``.
+        """Moves its replicas away, ends its process, and removes its data. Raises ``NodeError``.
 
-        It is looked at again once the process has ended; when it was given something meanwhile, it is started again,
-        and that is moved away as well.
+        After the process has ended, its replicas are read again. If it got some meanwhile, it is started again, and
+        those are moved away as well.
         """
         index = self.node.index
         for _ in range(TRIES):
@@ -107,8 +113,9 @@ class Member:
         what: str,
         standing: MembershipState | None = None,
     ) -> MembershipState:
-        """Orders what is ``left`` to be moved, again and again until nothing is; how things stand then. ``order``
-        takes a key, the names of those that have it, and all else. Raises ``NodeError`` when it takes too long.
+        """Orders moves again and again until no key is ``left``. Returns the membership then.
+
+        ``order`` takes a key, the names of its servers, and the membership. Raises ``NodeError`` if it takes too long.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + MOVE_SECONDS
@@ -118,7 +125,7 @@ class Member:
             if not keys:
                 return now
             if loop.time() >= deadline:
-                raise NodeError(f"{', '.join(keys)} did not {what} {self.node.name}; the dead are waited for")
+                raise NodeError(f"{', '.join(keys)} did not {what} {self.node.name}; dead servers are waited for")
             for key in keys:
                 if key in now.replicas:
                     await order(key, self.names(now.replicas[key]), now)
@@ -126,13 +133,13 @@ class Member:
             standing = None
 
     async def order_away(self, key: str, before: Sequence[str], standing: MembershipState) -> None:
-        """The replica that it has of a key goes to another member, or goes."""
+        """Orders the server's replica of a key to another member, or removes it."""
         after = elsewhere(before, self.node.name, self.names(standing.members), self.rng)
         if await self.order(key, after):
             self.evidence["moved"][key] = [list(before), after]
 
     async def order(self, key: str, names: Collection[str]) -> bool:
-        """Was it accepted? If not it is given again, unless there is no reason any more."""
+        """Returns whether the order was accepted. If not it is repeated, unless there is no reason any more."""
         nodes = [node for name in names for node in self._nodes.values() if node.name == name]
         with contextlib.suppress(*NOT_READY_ERRORS):
             async with asyncio.timeout(ASK_SECONDS):
@@ -140,7 +147,7 @@ class Member:
         return False
 
     def held(self, standing: MembershipState) -> set[str]:
-        """The keys of which it has, gets or gives up a replica."""
+        """Returns the keys with a replica that it holds, gets or gives up."""
         everything: dict[str, Collection[int]] = {**standing.replicas, **standing.moving}
         return {key for key, indexes in everything.items() if self.node.index in indexes}
 
@@ -151,7 +158,7 @@ class Member:
     async def standing(
         self, fits: Callable[[MembershipState], bool] = lambda found: True, trouble: str = "does not say who has what"
     ) -> MembershipState:
-        """Asks until the answer fits. Raises ``NodeError`` when none does in time."""
+        """Asks until the answer fits. Raises ``NodeError`` if none does in time."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(ASK_SECONDS):
                 while True:
@@ -164,10 +171,10 @@ class Member:
 
 
 class Joining(Member):
-    """A server that was none joins the cluster, has replicas (``go``), and goes again (``leave_again``)."""
+    """A spare node joins the cluster and gets replicas (``go``), and leaves again (``leave_again``)."""
 
     async def begin(self) -> None:
-        """Raises ``TargetError`` for a server that is a member already, ``NodeError`` when no one says who is."""
+        """Raises ``TargetError`` if the server is a member already, ``NodeError`` if the members are unknown."""
         standing = await self.standing()
         if self.node.index in standing.members or (await self.node.process()).state is not ProcessState.DEAD:
             raise TargetError(f"{self.node.name} is a member already, or runs; only a spare node can join")
@@ -175,7 +182,7 @@ class Joining(Member):
         self.seen["before"] = await status(self.node)
 
     async def go(self) -> None:
-        """It is a member, and has replicas. Raises ``NodeError``."""
+        """Makes it a member with replicas. Raises ``NodeError``."""
         await self.join()
         standing = await self.standing()
         wanted = self._chosen(standing.replicas)
@@ -185,7 +192,7 @@ class Joining(Member):
         self.evidence["taken"] = [key for key in wanted if key in self.held(standing)]
 
     def _chosen(self, known: Collection[str]) -> list[str]:
-        """One that clients use at least, where there is one."""
+        """Chooses keys, at least one of the clients' if there is one."""
         keys, clients = sorted(known), self.system.keys()
         own = [key for key in clients if key in known]
         first = [self.rng.choice(own)] if own else []
@@ -200,7 +207,7 @@ class Joining(Member):
             self.evidence["moved"][key] = [list(before), after]
 
     def _is_missing(self, key: str, standing: MembershipState) -> bool:
-        """Is it to come, or on its way? Not one that was deleted, or moved on by someone else."""
+        """Returns whether the replica must still come. Keys that were deleted, or moved on by another, are excluded."""
         if key in standing.moving:
             return True
         now = standing.replicas.get(key)
@@ -210,7 +217,7 @@ class Joining(Member):
         return key not in moved or self.names(now) == moved[key][0]
 
     async def leave_again(self) -> None:
-        """What it has goes back to where it was, or elsewhere, and it is no member any more. Raises ``NodeError``."""
+        """Moves its replicas back or elsewhere, and removes it from the members. Raises ``NodeError``."""
         await self.leave()
         self.evidence["back"] = sorted(self.evidence["moved"])
 
@@ -221,11 +228,14 @@ class Joining(Member):
 
 
 class Leaving(Member):
-    """A server leaves the cluster (``go``), and comes back with nothing (``come_back``)."""
+    """A server leaves the cluster (``go``), and comes back empty (``come_back``)."""
 
     @classmethod
     async def of_one_with_replicas(cls, injection: Injection) -> Leaving:
-        """The target, or one that might as well be it. Raises ``NodeError``, or ``TargetError`` when none has any."""
+        """Returns the target, or another possible server with replicas.
+
+        Raises ``NodeError``, or ``TargetError`` if none has any.
+        """
         meant = injection.targets[0]
         standing = await cls(injection).standing()
         for node in (meant, *injection.others):
@@ -240,13 +250,13 @@ class Leaving(Member):
         raise TargetError(f"{meant.name} has no replica that could be moved away")
 
     async def go(self, *, replaced: bool) -> None:
-        """``replaced``: an empty server takes its place at once."""
+        """Leaves. ``replaced``: an empty server takes its place at once."""
         await self.leave()
         if replaced:
             await self.join()
 
     async def come_back(self) -> None:
-        """The server is a member, and has the replicas that it had. Raises ``NodeError``."""
+        """Makes the server a member with its previous replicas again. Raises ``NodeError``."""
         await self.join()
         moved: dict[str, Any] = self.evidence["moved"]
         standing = await self.until_none(
@@ -257,7 +267,7 @@ class Leaving(Member):
         self.evidence["back"] = [key for key in moved if key in self.held(standing)]
 
     def _is_missing(self, key: str, standing: MembershipState) -> bool:
-        """Is it to come back, or on its way? Not one that was deleted, or moved by someone else."""
+        """Returns whether the replica must still return. Keys that were deleted, or moved by another, are excluded."""
         if key in standing.moving:
             return True
         now = standing.replicas.get(key)

@@ -1,9 +1,9 @@
-"""Memory: a server has no more of it than a limit, all of that is taken, and the kernel ends its process for that.
+"""Memory: all of a server's limited memory is allocated, until the kernel kills its process.
 
-To the process it is a kill (SIGKILL) that it brought on itself; before that it stands still, for a moment, each time it
-needs a page. It is started again at the heal, when there is memory again.
+For the process it is a SIGKILL. Before that it is briefly blocked each time it needs a page. It is started again at the
+heal, when there is memory again.
 
-Proof: that of the kill, and the kernel's own count of processes that it has ended for want of memory.
+Proof: that of the kill, and the kernel's own count of processes that it killed for lack of memory.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from assay.nemesis.schedule.target import servers
 
 
 class Memory(Kill):
-    """See the module."""
+    """Exhausts a server's memory; see the module."""
 
     name = "memory"
     description = "the server runs out of memory, and the kernel ends its process; started again at the heal"
@@ -45,5 +45,5 @@ class Memory(Kill):
 
 
 def _lacking(seen: Mapping[str, Any]) -> str | None:
-    """What is missing from the proof for one node, beyond that of a kill."""
+    """Returns what is missing from the proof for one node, beyond that of a kill."""
     return None if seen.get("memory", {}).get("ended") else "the kernel ended nothing for want of memory"

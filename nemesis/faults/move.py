@@ -1,14 +1,14 @@
-"""Move: a key's replica goes from the target to another server while clients use it, as when a broker is replaced.
+"""Move: a key's replica moves from the target to another server while clients use it, as when a broker is replaced.
 
-A server without a replica of the key gets one in place of another's. Where every server has one already, the target's
-is taken away, and at the heal it comes back, so that it has to copy everything again.
+If the target has no replica of the key, it gets one in place of another server's. If every server has one already, the
+target's is removed, and at the heal it is added again, so that everything must be copied.
 
 There is nothing to undo: it is healed when the system says that the move has ended. Another fault may keep it from
-ending, so it lingers, and the others do not wait for it; when it still has not ended, its heal has failed, and is tried
-again once they have been healed.
+ending, so it lingers, and others do not wait for it. If it still has not ended, its heal fails, and is tried again once
+the others are healed.
 
-Proof: the key's replicas came to be on other servers. A line of an event log says so as it comes to pass, since clients
-that move replicas too may undo it in the next moment; where none says so, the system is asked at the heal.
+Proof: the key's replicas came to be on other servers. A line of an event log says so at once, which matters because
+clients that move replicas too may revert it in the next moment. Without such lines the system is asked at the heal.
 """
 
 import asyncio
@@ -28,19 +28,21 @@ from assay.nemesis.schedule.target import Kind, Target, TargetError, possible_se
 T = TypeVar("T")
 SINGLE = (Kind.ONE, Kind.LEADER, Kind.FOLLOWER, Kind.CONTROLLER, Kind.ORIGIN, Kind.NAMED)
 ASK_SECONDS = 5.0
-"""How long the system may be unable to say where the replicas are, and to take the order; no longer than the fault is
-to last, since other faults wait meanwhile."""
+"""Seconds for the system to report the replicas, and to accept the order.
+
+At most the fault's duration, because other faults wait meanwhile.
+"""
 LOOK_SECONDS = 1.0
-"""The same for a look whether a move has ended."""
+"""Seconds for a look at whether a move has ended."""
 MOVE_SECONDS = 30.0
-"""By so much it may outlast its duration."""
+"""Maximum seconds that it may outlast its duration."""
 HEAL_SECONDS = 12.0
-"""For each of the moves that have not ended by then."""
+"""Seconds for each move that has not ended by then."""
 ASK_EVERY = 0.2
 
 
 class MoveReplicas(ServerFault):
-    """One replica of one key, to another server."""
+    """Moves one replica of one key to another server."""
 
     name = "move-replicas"
     description = "a key's replica moves from one server to another; it is healed when it has"
@@ -93,7 +95,7 @@ class MoveReplicas(ServerFault):
         injection.evidence["accepted"] = True
 
     async def observe(self, injection: Injection) -> None:
-        """Has it ended? A replica that was taken away is ordered back at once."""
+        """Looks whether the move has ended. A removed replica is ordered back at once."""
         evidence = injection.evidence
         if "meant" not in evidence or "back" in evidence:
             return
@@ -114,8 +116,8 @@ class MoveReplicas(ServerFault):
             return
         key = evidence["key"]
         if "after" not in evidence:
-            # An order without an answer may be carried out all the same. The fault in force that keeps it from ending
-            # waits for this look to be healed, so the first is short; the conductor heals again after the others.
+            # An order without an answer may be executed anyway. An active fault that keeps it from ending cannot be
+            # healed during this look, so the first look is short. The conductor heals again after the others.
             seconds = HEAL_SECONDS if evidence.get("accepted") or evidence.get("awaited") else LOOK_SECONDS
             evidence["awaited"] = True
             ended = await _ended(injection, key, seconds)
@@ -137,9 +139,9 @@ class MoveReplicas(ServerFault):
 
 
 def elsewhere(before: Sequence[str], target: str, nodes: Sequence[str], rng: random.Random) -> list[str]:
-    """Where the replicas shall be, so that the target's is elsewhere, or here if it had none; as many if possible.
+    """Returns the new replicas: the target's one elsewhere, or here if it had none. Keeps their number if possible.
 
-    Raises ``TargetError`` when the only replica is on the only server.
+    Raises ``TargetError`` if the only replica is on the only server.
     """
     others = [name for name in nodes if name not in before]
     if target not in before:
@@ -161,7 +163,7 @@ def _movable(injection: Injection) -> SupportsMove:
 
 
 async def _order(injection: Injection, key: str, nodes: Sequence[Node], deadline: float) -> None:
-    """Until it is accepted; the same order twice is harmless. Raises ``NodeError`` at the deadline, by the loop."""
+    """Orders until accepted; a repeated order is harmless. Raises ``NodeError`` at the deadline (loop time)."""
     loop = asyncio.get_running_loop()
     while True:
         trouble: str | None = "no answer in time"
@@ -181,22 +183,22 @@ async def _order_back(injection: Injection, deadline: float) -> None:
 
 
 async def _placed(injection: Injection, key: str) -> list[str] | None:
-    """Where the replicas are; None while they move."""
+    """Returns the servers with replicas; None while they move."""
     found = await _movable(injection).replicas_of(injection.context.cluster, key)
     return None if found is None else [node.name for node in found]
 
 
 async def _ended(injection: Injection, key: str, seconds: float) -> list[str]:
-    """Where the replicas are. Raises ``NodeError`` when they still move after that time."""
+    """Waits until the replicas have moved and returns their servers. Raises ``NodeError`` if they still move then."""
     deadline = asyncio.get_running_loop().time() + seconds
     found = await _known(lambda: _placed(injection, key), deadline)
     if found is None:
-        raise NodeError(f"the move of {key} has not ended within {seconds:g} s; the dead are waited for")
+        raise NodeError(f"the move of {key} has not ended within {seconds:g} s; dead servers are waited for")
     return found
 
 
 async def _asked(ask: Callable[[], Awaitable[T | None]], deadline: float) -> T | None:
-    """None when there is no answer until then, by the loop."""
+    """Asks once. Returns None if there is no answer before the deadline (loop time)."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout_at(deadline):
             return await ask()
@@ -204,7 +206,7 @@ async def _asked(ask: Callable[[], Awaitable[T | None]], deadline: float) -> T |
 
 
 async def _known(ask: Callable[[], Awaitable[T | None]], deadline: float) -> T | None:
-    """As ``_asked``, again and again."""
+    """Asks repeatedly until there is an answer or the deadline has passed."""
     loop = asyncio.get_running_loop()
     while True:
         found = await _asked(ask, deadline)

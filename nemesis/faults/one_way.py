@@ -1,12 +1,12 @@
-"""One way: links cut in one direction only.
+"""One-way partition: links cut in one direction only.
 
-``inbound``   the target drops what arrives from the others: it speaks and does not hear
-``outbound``  the others drop what arrives from the target: it hears and is not heard
+- ``inbound``: the target drops what arrives from the others: it can send but not receive
+- ``outbound``: the others drop what arrives from the target: it can receive but not send
 
-On a TCP connection both directions carry acknowledgements, so *the acknowledgements of the open direction starve as
-well*: data still arrives up to the window, is retransmitted, and at last the connection times out at the sender; new
-connections cannot be made either way. What remains open is that which already was: data within the window, packets of
-other kinds. Proof: the counters at the end that drops.
+On a TCP connection both directions carry acknowledgements, so *the acknowledgements of the open direction are lost as
+well*. Data still arrive up to the window and are retransmitted, and finally the connection times out at the sender. New
+connections fail in both directions. So only existing data within the window, and packets of other kinds, pass. Proof:
+the counters at the end that drops.
 """
 
 import random
@@ -25,7 +25,7 @@ KINDS = (Kind.ONE, Kind.LEADER, Kind.CONTROLLER)
 
 
 class OneWay(Cutting):
-    """Drops in one direction between the targets and all other servers, by a seeded choice ZooKeeper too."""
+    """Drops in one direction between the targets and all other servers, and by a seeded choice ZooKeeper."""
 
     name = "partition-one-way"
     description = "one server's packets dropped in one direction only (acknowledgements starve as well)"
@@ -38,7 +38,7 @@ class OneWay(Cutting):
         if target is None:
             target = Target(rng.choice([kind for kind in KINDS if kind is not Kind.LEADER or census.keys != ()]))
         elif target.kind is Kind.ALL:
-            raise ScheduleError(f"{self.name}: cuts its targets from the rest, of all servers there is no rest")
+            raise ScheduleError(f"{self.name}: cuts its targets from the rest, and all servers leave no rest")
         cut_too = bool(census.zookeepers) and (census.servers < 2 or rng.random() < 0.5)
         direction = rng.choice([INBOUND, OUTBOUND])
         return with_key(target, rng, census), {"direction": direction, "zookeeper": cut_too}

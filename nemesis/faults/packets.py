@@ -1,16 +1,16 @@
-"""Packets: what a server sends is late, lost, doubled, overtaken or rationed on its way.
+"""Packets: what a server sends is delayed, lost, duplicated, reordered or rate-limited.
 
-``slow-network``       late by up to ``seconds``, in order
-``packets-loss``       a ``share`` of them is lost
-``packets-duplicate``  a ``share`` arrives twice
-``packets-reorder``    a ``share`` is late by up to ``seconds``, and the others overtake it
-``packets-rate``       so many bytes go out per second (``rate``)
-``packets``            one of these, drawn as ``way``
+- ``slow-network``: late by up to ``seconds``, in order
+- ``packets-loss``: a ``share`` of them is lost
+- ``packets-duplicate``: a ``share`` arrives twice
+- ``packets-reorder``: a ``share`` is late by up to ``seconds``, and the others overtake it
+- ``packets-rate``: only ``rate`` bytes are sent per second
+- ``packets``: one of these, drawn as ``way``
 
-All that a server sends, or, with the parameter ``to``, what it sends to one node by name or to every ``zookeeper``.
-Connections are TCP: no byte is lost in the end and none comes twice, but all come later, and unevenly, so that a moment
-that lasts tenths of a millisecond otherwise is long enough for another fault to hit. Proof: packets were counted, where
-they go out, that were late, lost or doubled.
+This affects everything that a server sends, or, with the parameter ``to``, what it sends to one node by name or to
+every ``zookeeper``. Connections are TCP: finally no byte is lost or duplicated, but all arrive later and unevenly. So a
+moment of tenths of a millisecond becomes long enough for another fault to hit. Proof: the sending node counted packets
+that were late, lost or doubled.
 """
 
 import enum
@@ -28,15 +28,15 @@ from assay.nemesis.schedule.target import Target, TargetError, servers, zookeepe
 SECONDS: Final = (0.005, 0.02, 0.05, 0.1, 0.2)
 SHARES: Final = (0.02, 0.1, 0.3)
 RATES: Final = (30_000, 100_000)
-"""Bytes per second: a server of a workload at 80 operations a second sends some tens of thousands."""
+"""Bytes per second. A server of a workload at 80 operations a second sends some tens of thousands."""
 LIMITS: Final = {"seconds": 1.0, "share": 0.9, "rate": 1e9}
 ZOOKEEPER: Final = "zookeeper"
 ONE_LINK: Final = 0.3
-"""How often only what goes to ZooKeeper is hit, where there is one."""
+"""Probability that only traffic to ZooKeeper is hit, if there is a ZooKeeper."""
 
 
 class Way(enum.StrEnum):
-    """What befalls the packets."""
+    """Effect on the packets."""
 
     DELAY = "delay"
     LOSS = "loss"
@@ -59,11 +59,11 @@ COUNTED: Final = {
     Way.REORDER: ("late",),
     Way.RATE: ("late", "lost"),
 }
-"""What of the node's counts shows that it happened."""
+"""The node's counts that prove each effect."""
 
 
 class Packets(ServerFault):
-    """One way, or with None one that is drawn; after the heal packets go out as before."""
+    """A fault on packets with one effect, drawn if ``way`` is None. After the heal packets are sent as before."""
 
     scope = Scope.CONNECTION
     lingers = LINGER_SECONDS
@@ -72,7 +72,9 @@ class Packets(ServerFault):
         self._way = way
         self.name = "packets" if way is None else "slow-network" if way is Way.DELAY else f"packets-{way}"
         self.description = (
-            "what the server sends is late, lost, doubled, overtaken or rationed" if way is None else DESCRIPTIONS[way]
+            "the server's packets are late, lost, duplicated, reordered or rate-limited"
+            if way is None
+            else DESCRIPTIONS[way]
         )
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
@@ -148,7 +150,7 @@ class Packets(ServerFault):
                 return Traffic(rate=given("rate"))
 
     def _peers(self, injection: Injection) -> Sequence[Node] | None:
-        """Of one link; None for all."""
+        """Returns the peers of the affected link; None for all."""
         to = injection.step.parameters.get("to")
         if to is None:
             return None

@@ -2,23 +2,22 @@
 
 Shapes:
 
-``one``                 the targets from all other servers; a seeded choice says whether from ZooKeeper as well
-``halves``              half of the servers from the other half; both still reach ZooKeeper
-``majority-minority``   a minority of the servers from the majority; both still reach ZooKeeper
-``random-halves``       all nodes, ZooKeeper's too, in two halves: one side loses ZooKeeper's quorum
-``isolate-leader``      the leader of a key from all other servers; all still reach ZooKeeper
-``isolate-controller``  the same for the controller
-``majorities-ring``     every server reaches a majority, and no two the same; all reach ZooKeeper (four servers or more)
-``bridge``              two sides, and one server that both reach; all reach ZooKeeper
-``from-zookeeper``      the targets from every ZooKeeper node; the servers still reach each other
-``leader-and-follower`` the leader of a key with one other server from the rest, and from ZooKeeper (three servers)
-``follower-from-leader`` a follower of a key from its leader alone; both reach all others and ZooKeeper
-``links``               any subset of the links between servers, ZooKeeper and client nodes, either way or both; what
-                        that comes to may have a name (:mod:`assay.nemesis.faults.cut_shape_names`)
+- ``one``: the targets from all other servers; a seeded choice says whether from ZooKeeper as well
+- ``halves``: half of the servers from the other half; both still reach ZooKeeper
+- ``majority-minority``: a minority of the servers from the majority; both still reach ZooKeeper
+- ``random-halves``: all nodes, including ZooKeeper's, in two halves: one side loses ZooKeeper's quorum
+- ``isolate-leader``: the leader of a key from all other servers; all still reach ZooKeeper
+- ``isolate-controller``: the same for the controller
+- ``majorities-ring``: every server reaches a majority, and no two the same; all reach ZooKeeper (four servers or more)
+- ``bridge``: two sides, and one server that both reach; all reach ZooKeeper
+- ``from-zookeeper``: the targets from every ZooKeeper node; the servers still reach each other
+- ``leader-and-follower``: the leader of a key with one other server from the rest, and from ZooKeeper (three servers)
+- ``follower-from-leader``: a follower of a key from its leader alone; both reach all others and ZooKeeper
+- ``links``: any subset of the links between servers, ZooKeeper and client nodes, one way or both; the result may have a
+  name (:mod:`assay.nemesis.faults.cut_shape_names`)
 
-Packets are dropped, not rejected, so established connections stall rather than break (:class:`FastFail` is the other
-kind). Who is cut from whom is a function of the targets and of the parameter ``order``, which seeds a
-shuffle.
+Packets are dropped, not rejected, so established connections stall rather than break (:class:`FastFail` rejects). The
+cut links depend only on the targets and on the parameter ``order``, which seeds a shuffle.
 """
 
 import itertools
@@ -61,12 +60,14 @@ DESCRIPTIONS = {
     Shape.LINKS: "any subset of the links between servers, ZooKeeper and clients, either way or both",
 }
 SEPARATE = (Shape.RANDOM_HALVES, Shape.LEADER_AND_FOLLOWER, Shape.FOLLOWER_FROM_LEADER, Shape.LINKS)
-"""What ``partition`` does not draw from. Some of these may take ZooKeeper from a majority, which no second fault may
-meet in a combined run: then no server at all is left in peace. They have names of their own."""
+"""Shapes with their own names that ``partition`` does not draw.
+
+Some may take ZooKeeper from a majority. With a second fault of a combined run no server at all would be left untouched.
+"""
 MIXED = tuple(shape for shape in Shape if shape not in SEPARATE)
 ORDERED = (Shape.RANDOM_HALVES, Shape.MAJORITIES_RING, Shape.BRIDGE, Shape.LEADER_AND_FOLLOWER)
 LEAST = {Shape.MAJORITY_MINORITY: 3, Shape.BRIDGE: 3, Shape.MAJORITIES_RING: 4, Shape.LEADER_AND_FOLLOWER: 3}
-"""Servers that a shape needs; 2 unless said here."""
+"""Minimum number of servers of a shape; by default 2."""
 NUMBERS = {2: "two servers", 3: "three servers", 4: "four servers"}
 
 
@@ -81,7 +82,7 @@ class Partition(Cutting):
         self.roles: Sequence[str] = (ZOOKEEPER_ROLE,) if shape is Shape.FROM_ZOOKEEPER else ()
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
-        """A shape that this cluster and the target allow, and whether ``one`` is cut from ZooKeeper too."""
+        """Draws a shape that this cluster and the target allow, and whether ``one`` is cut from ZooKeeper too."""
         shape = rng.choice(possible(self.name, self._shapes, lambda shape: _trouble(shape, census, target)))
         if shape is Shape.LINKS:
             return drawn_links(rng, census)
@@ -96,7 +97,7 @@ class Partition(Cutting):
             parameters["key"] = rng.choice(census.keys) if target is None or target.key is None else target.key
         implied = ISOLATED.get(shape, Kind.ONE)
         if shape is Shape.BRIDGE and census.keys:
-            # Else the leader may be the bridge, and those on either side may have nothing to say to each other.
+            # Otherwise the leader may be the bridge, and the two sides may have no traffic.
             implied = Kind.FOLLOWER
         whom = target if target is not None else Target(implied)
         if "key" in parameters and whom.kind is Kind.FOLLOWER:
@@ -111,7 +112,7 @@ class Partition(Cutting):
         return await probe_counters(cluster)
 
     async def inject(self, injection: Injection) -> None:
-        """Whom a follower follows is asked now. Client nodes that have one of the links cut are targets as well."""
+        """Finds the follower's leader, and adds client nodes with a cut link to the targets."""
         if self._shape(injection) is Shape.FOLLOWER_FROM_LEADER:
             injection.evidence["leader"] = (await leader_for(injection)).name
         if self._shape(injection) is Shape.LINKS:
@@ -123,7 +124,7 @@ class Partition(Cutting):
         await super().inject(injection)
 
     def links(self, injection: Injection) -> list[Drop]:
-        """Raises :class:`TargetError` when there is no link between the two sides."""
+        """Raises :class:`TargetError` if there is no link between the two sides."""
         drops = _LINKS.get(self._shape(injection), _from_the_rest)(injection)
         if not drops:
             whom = ", ".join(injection.names)
@@ -131,13 +132,13 @@ class Partition(Cutting):
         return drops
 
     def sufferers(self, injection: Injection, drops: Sequence[Drop]) -> list[str]:
-        """Of a bridge the servers at either side, else the targets."""
+        """Returns the servers on both sides of a bridge, else the targets."""
         if self._shape(injection) is not Shape.BRIDGE:
             return super().sufferers(injection, drops)
         return sorted({name for drop in drops for name in drop})
 
     def proof(self, injection: Injection) -> Proof:
-        """Not each server of some links need have anything to say on one of these."""
+        """With ``links``, one dropped packet is enough, because some servers may be silent on these links."""
         proof = super().proof(injection)
         anything = self._shape(injection) is Shape.LINKS and bool(proof.evidence["dropped"])
         return Proof(True, proof.evidence) if anything else proof
@@ -147,12 +148,12 @@ class Partition(Cutting):
 
 
 class FastFail(Partition):
-    """A partition that rejects instead of dropping, as a firewall does, or a host whose process is gone; of one server
-    from all others unless the step says another shape.
+    """A partition that rejects instead of dropping, like a firewall, or a host without the process.
 
-    Every packet of a cut link is answered with a TCP reset, so established connections break at once and new ones are
-    refused: no one waits for a timeout, all error paths run at the same moment, and reconnecting clients spin.
-    Resets themselves pass. Proof: the counters of the rejecting rules.
+    It isolates one server from all others, unless the step says another shape. Every packet of a cut link is answered
+    with a TCP reset, so established connections break at once and new ones are refused. No one waits for a timeout, all
+    error paths run at the same moment, and clients reconnect in a loop. Resets themselves pass. Proof: the counters of
+    the rejecting rules.
     """
 
     manner = Manner.REJECT
@@ -165,9 +166,9 @@ class FastFail(Partition):
 
 
 async def leader_for(injection: Injection) -> Node:
-    """The leader of the step's key, or some other server where none is known, or the target is it.
+    """Returns the leader of the step's key, or another server if it is unknown or the target itself.
 
-    Raises ``TargetError`` when there is no other server.
+    Raises ``TargetError`` if there is no other server.
     """
     context, rng = injection.context, random.Random(injection.seed)
     others = [node for node in servers(context.cluster, context.system) if node.name not in injection.names]
@@ -180,7 +181,7 @@ async def leader_for(injection: Injection) -> Node:
 
 
 async def _name_of_links(injection: Injection) -> str | None:
-    """The fault that cuts just these; who leads is asked where it matters."""
+    """Returns the fault that cuts exactly these links. Leaders are only asked for if the answer depends on them."""
     context = injection.context
     everyone = [servers(context.cluster, context.system), zookeepers(context.cluster), clients(context.cluster)]
     ours, keepers, others = ([node.name for node in nodes] for nodes in everyone)
@@ -202,7 +203,7 @@ def _from_zookeeper(injection: Injection) -> list[Drop]:
 
 
 def _from_the_rest(injection: Injection) -> list[Drop]:
-    """The targets from all other servers, as the step says from ZooKeeper too."""
+    """Cuts the targets from all other servers, and from ZooKeeper if the step says so."""
     inside, others, keepers = _sides(injection)
     isolated_keeper = any(node.role == ZOOKEEPER_ROLE for node in injection.targets)
     if injection.step.parameters.get("zookeeper", False) or isolated_keeper:
@@ -211,7 +212,7 @@ def _from_the_rest(injection: Injection) -> list[Drop]:
 
 
 def _random_halves(injection: Injection) -> list[Drop]:
-    """ZooKeeper's nodes are dealt out to the two sides in turn, in the drawn order."""
+    """Deals ZooKeeper's nodes to the two sides in turn, in the drawn order."""
     inside, others, keepers = _sides(injection)
     keepers = _shuffled(injection, keepers)
     first = injection.step.parameters.get("order", 0) in range(0, 1 << 16, 2)
@@ -220,7 +221,7 @@ def _random_halves(injection: Injection) -> list[Drop]:
 
 
 def _ring(injection: Injection) -> list[Drop]:
-    """In a ring each server reaches as many neighbours on either side as make a majority with itself, no more."""
+    """Lets each server of a ring reach just as many neighbours on either side as make a majority with itself."""
     ring = _shuffled(injection, [node.name for node in servers(injection.context.cluster, injection.context.system)])
     count = len(ring)
     reach = reach_in_ring(count)
@@ -263,7 +264,7 @@ _LINKS: dict[Shape, Callable[[Injection], list[Drop]]] = {
 
 
 def _sides(injection: Injection) -> tuple[Sequence[str], list[str], list[str]]:
-    """The targets, the other servers, the other ZooKeeper nodes."""
+    """Returns the targets, the other servers, the other ZooKeeper nodes."""
     context, inside = injection.context, injection.names
     others = [node.name for node in servers(context.cluster, context.system) if node.name not in inside]
     keepers = [node.name for node in zookeepers(context.cluster) if node.name not in inside]
@@ -275,7 +276,7 @@ def _shuffled(injection: Injection, names: Sequence[str]) -> list[str]:
 
 
 def _trouble(shape: Shape, census: Census, target: Target | None) -> str | None:
-    """Why this shape cannot be drawn, or None."""
+    """Returns why this shape cannot be drawn, or None."""
     if shape is Shape.FROM_ZOOKEEPER and not census.zookeepers:
         return f"{shape} needs a ZooKeeper node"
     few = shape is Shape.FROM_ZOOKEEPER or (shape is Shape.ONE and census.zookeepers)
@@ -293,5 +294,5 @@ def _trouble(shape: Shape, census: Census, target: Target | None) -> str | None:
     if shape is Shape.FROM_ZOOKEEPER and target.kind in (Kind.ZOOKEEPER, Kind.ZOOKEEPERS):
         return f"{shape} cuts others from ZooKeeper, it takes no target {target}"
     if shape is Shape.ONE and target.kind is Kind.ALL:
-        return f"{shape} cuts its targets from the rest, of all servers there is no rest"
+        return f"{shape} cuts its targets from the rest, and all servers leave no rest"
     return None

@@ -1,10 +1,10 @@
-"""Power loss: a machine stops at once, and of its files only what had been fsynced is left; it is started at the heal.
+"""Power loss: a machine stops at once, and only fsynced data of its files are left; it is started at the heal.
 
-Unlike a kill, which leaves the page cache to the next process. One machine at a time, unless more are asked for: what a
-system promises when several lose power together is a matter of its flush settings, and of its contract.
+A kill, in contrast, leaves the page cache to the next process. Only one machine is hit at a time, unless more are
+requested: a system's promise for a common power loss depends on its flush settings, and on its contract.
 
-Proof: that of the kill, and what each file lost. That may be nothing, where all had been fsynced: a real node tries at
-each loss whether bytes that were not are gone, and fails when they are not.
+Proof: that of the kill, and the losses of each file. These may be empty if everything was fsynced. So a real node tests
+at each loss that unsynced bytes are gone, and fails otherwise.
 """
 
 from typing import cast
@@ -19,14 +19,14 @@ from assay.nemesis.schedule.target import Kind
 
 
 class PowerLoss(Kill):
-    """A kill that takes what was not fsynced."""
+    """A kill that loses unsynced data."""
 
     name = "power-loss"
     description = "the machine loses power: what was not fsynced is gone; started again at the heal"
     impact = Impact(ends_process=True, loses_unsynced=True)
     kinds = (Kind.ONE, Kind.LEADER, Kind.FOLLOWER, Kind.CONTROLLER)
     on_targets = staticmethod(on_all)
-    """One after the other, the last would have had time to flush what it alone still had."""
+    """At the same time, because otherwise the last one could flush data that only it has."""
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
         return not_here(cluster, system, SupportsPowerLoss, "cut", "power") or await super().probe(cluster, system)

@@ -1,4 +1,4 @@
-"""What faults of processes share: which targets they draw, and how they read a process's state."""
+"""Base of the faults of processes: which targets they draw, and how they read a process's state."""
 
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -28,14 +28,17 @@ from assay.nemesis.schedule.target import KEYED, Kind, Target, TargetError, serv
 Word = TypeVar("Word", bound=StrEnum)
 
 DEFAULT_TARGETS = (Kind.ONE, Kind.MINORITY, Kind.LEADER, Kind.FOLLOWER, Kind.CONTROLLER)
-"""What is drawn from when no target is asked for. Not ``majority`` and ``all``: with min_insync=2 nothing can be
-acknowledged then, and a run in which little happened proves little; ``--nemesis-target`` asks for them."""
+"""Targets that are drawn if none is requested.
+
+``majority`` and ``all`` are excluded, because with min_insync=2 nothing could be acknowledged, and a run with few
+operations proves little. ``--nemesis-target`` can request them.
+"""
 
 
 def draw_target(
     rng: random.Random, census: Census, target: Target | None, defaults: Sequence[Kind] = DEFAULT_TARGETS
 ) -> tuple[Target, dict[str, Parameter]]:
-    """The given target, or one of the defaults that a cluster of this size has."""
+    """Returns the given target, or one of the defaults that a cluster of this size has."""
     if census.servers < 1:
         raise ScheduleError("a process fault needs a server, there is none (--nodes=3)")
     if target is None:
@@ -53,11 +56,11 @@ def _possible(kind: Kind, census: Census) -> bool:
 
 
 BY_PROCESS = ("kill", "stop", "restart")
-"""Faults that can be of one process of a node (``one@agent``). Others are of its main one, or of the machine."""
+"""Faults that can hit one process of a node (``one@agent``). Others hit its main process, or the machine."""
 
 
 def whole(fault: str, target: Target) -> None:
-    """Raises ``ScheduleError`` for a fault of whole nodes that is to be of one process."""
+    """Raises ``ScheduleError`` if a fault of whole nodes has a target with one process."""
     if target.process is not None and fault not in BY_PROCESS:
         raise ScheduleError(
             f"{fault} takes no target @{target.process}: {', '.join(BY_PROCESS)} can be of one process, this is of "
@@ -66,21 +69,25 @@ def whole(fault: str, target: Target) -> None:
 
 
 def acted_on(injection: Injection, node: Node) -> Node | Part:
-    """The node, which stands for all its processes, or the one that the step's target names. Raises ``NodeError``."""
+    """Returns the node, for all its processes, or the one process that the step's target names.
+
+    Raises ``NodeError``.
+    """
     process = injection.step.target.process
     if process is None:
         return node
     if not isinstance(node, SupportsParts):
-        raise NodeError(
-            f"{node.name} has one process alone, so there is no {process} to be named: leave out @{process}"
-        )
+        raise NodeError(f"{node.name} has only one process and none named {process}: leave out @{process}")
     return node.part(process)
 
 
 async def probe_processes(
-    nodes: Sequence[Node], missing: str = "there is no server to do it to (--nodes=3)"
+    nodes: Sequence[Node], missing: str = "there is no server to act on (--nodes=3)"
 ) -> str | None:
-    """None when every node's process can be looked at. ``missing``: what to say when there are no nodes."""
+    """Returns None if every node's process can be examined, else the reason.
+
+    ``missing``: the reason if there are no nodes.
+    """
     if not nodes:
         return missing
     try:
@@ -92,8 +99,10 @@ async def probe_processes(
 
 
 class ServerFault:
-    """What most faults of servers have alike. The same is done to each target: ``strike`` at the injection, ``look``
-    just before the heal, ``undo`` at the heal. What they see is in the target's evidence, which ``lacking`` judges.
+    """Base of most faults of servers. Each target is treated alike.
+
+    ``strike`` acts at the injection, ``look`` just before the heal, ``undo`` at the heal. Their observations are in the
+    target's evidence, which ``lacking`` judges.
     """
 
     roles: Sequence[str] = ()
@@ -101,18 +110,19 @@ class ServerFault:
     scope = Scope.PROCESS
     impact = Impact()
     lingers = 0.0
-    """By so many seconds at most it may outlast its duration, until it has had its effect
-    (:mod:`assay.nemesis.engine.conductor`)."""
+    """Maximum seconds that it may outlast its duration, until it has had its effect
+    (:mod:`assay.nemesis.engine.conductor`).
+    """
     kinds: Sequence[Kind] = DEFAULT_TARGETS
-    """What is drawn from when no target is asked for."""
+    """Targets that are drawn if none is requested."""
     on_targets = staticmethod(on_each)
-    """The injection: one target after the other, or all at once."""
+    """Injects into one target after the other, or into all at once."""
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
         return draw_target(rng, census, target, self.kinds)[0], self.parameters(rng, census)
 
     def parameters(self, rng: random.Random, census: Census) -> dict[str, Parameter]:
-        """Those of one random step."""
+        """Returns parameters of one random step."""
         return {}
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
@@ -137,26 +147,26 @@ class ServerFault:
         seen_of(injection, node)["at_heal"] = await status(acted_on(injection, node))
 
     async def undo(self, injection: Injection, node: Node) -> None:
-        """Also after an injection that failed midway."""
+        """Undoes the fault, even after an injection that failed midway."""
 
     def lacking(self, seen: Mapping[str, Any]) -> str | None:
-        """What is missing from the proof for one node, or None."""
+        """Returns what is missing from the proof for one node, or None."""
         raise NotImplementedError(f"{type(self).__name__} does not say what proves it")
 
 
 def seen_of(injection: Injection, node: Node | Part) -> dict[str, Any]:
-    """A target's part of the evidence."""
+    """Returns a target's part of the evidence."""
     seen: dict[str, Any] = injection.evidence.setdefault(node.name, {})
     return seen
 
 
 async def status(node: Node | Part) -> dict[str, str | None]:
-    """A process's state as evidence; of a node, its main one's."""
+    """Returns a process's state as evidence; for a node, its main process's."""
     return written(await node.process())
 
 
 async def go_on(one: Node | Part) -> None:
-    """Continues what stands still of it: also processes beside a main one that has ended or was started again since."""
+    """Continues all stopped processes, including sidecars of a main process that has ended or was started again."""
     if (await one.process()).state is ProcessState.STOPPED:
         await one.resume()
     elif isinstance(one, SupportsParts):
@@ -166,14 +176,14 @@ async def go_on(one: Node | Part) -> None:
 
 
 async def started_if_dead(injection: Injection, node: Node) -> None:
-    """A process that has ended of a fault that did not kill it is started again."""
+    """Starts a process again that ended because of a fault other than a kill."""
     if (await node.process()).state is ProcessState.DEAD:
         await node.start()
         seen_of(injection, node)["started"] = True
 
 
 def unseen(seen: Mapping[str, Any], *moments: str) -> str | None:
-    """What is missing from the proof of a node whose process was not looked at in each of these moments."""
+    """Returns what is missing from the proof if the process was not examined in each of these moments."""
     missing = next((moment for moment in moments if moment not in seen), None)
     return None if missing is None else f"its process was not seen ({missing})"
 
@@ -185,7 +195,7 @@ def not_here(
     done: str,
     what: str = "disk",
 ) -> str | None:
-    """Why a server's disk, or ``what`` else of it, cannot be ``done`` something to; None if it can."""
+    """Returns why a server's disk, or another part ``what``, cannot be ``done`` something to; None if it can."""
     for node in servers(cluster, system):
         if not isinstance(node, kind):
             return f"a {cluster.kind} node's {what} cannot be {done}; the simulation's can (--cluster=sim)"
@@ -201,7 +211,7 @@ def not_here(
 
 
 def possible(name: str, ways: Iterable[Word], trouble: Callable[[Word], str | None]) -> list[Word]:
-    """The ways of a fault that nothing speaks against. Raises ``ScheduleError`` when there is none."""
+    """Returns the possible ways of a fault. Raises ``ScheduleError`` if there is none."""
     troubles = {way: trouble(way) for way in ways}
     if None not in troubles.values():
         raise ScheduleError(f"{name}: " + "; ".join(f"{trouble}" for trouble in troubles.values()))
@@ -209,7 +219,7 @@ def possible(name: str, ways: Iterable[Word], trouble: Callable[[Word], str | No
 
 
 def chosen(name: str, injection: Injection, parameter: str, ways: type[Word], default: Sequence[Word]) -> Word:
-    """The way that a step's parameter names; of a fault that has but one, a hand-written step need not say it."""
+    """Returns the way in a step's parameter. If the fault has only one, a hand-written step can leave it out."""
     word = injection.step.parameters.get(parameter, default[0] if len(default) == 1 else "")
     try:
         return ways(str(word))
@@ -218,12 +228,15 @@ def chosen(name: str, injection: Injection, parameter: str, ways: type[Word], de
 
 
 def written(seen: ProcessStatus) -> dict[str, str | None]:
-    """As plain data."""
+    """Returns a process's state as plain data."""
     return {"state": str(seen.state), "incarnation": seen.incarnation}
 
 
 def proved(injection: Injection, lack: Callable[[Mapping[str, Any]], str | None]) -> Proof:
-    """A proof that holds if it holds on every target. ``lack``: what is missing from one node's evidence, or None."""
+    """Returns a proof that holds if it holds on every target.
+
+    ``lack``: returns what is missing from one node's evidence.
+    """
     missing = {name: lack(injection.evidence.get(name, {})) for name in injection.names}
     reasons = [f"{name}: {reason}" for name, reason in missing.items() if reason is not None]
     return Proof(not reasons, injection.evidence, "; ".join(reasons) or None)

@@ -1,11 +1,11 @@
 """Restart: the process is asked to end (SIGTERM), ends by itself, and is started again.
 
-``restart``          the targets are down from the injection to the heal, as for a maintenance that takes a while
-``restart-rolling``  one server after the other, the next when the last serves again, as an upgrade is rolled out; all
-                     of it in the background between the injection and the heal
+- ``restart``: the targets are down from the injection to the heal, as for a long maintenance
+- ``restart-rolling``: one server after the other, the next when the last serves again, as in a rolling upgrade; all of
+  it in the background between the injection and the heal
 
-A clean stop is a promise of its own: what the process says it has done before it ends is believed at the next start.
-A process that does not end is a fault that failed; it is killed at the heal, or it could not be started again.
+A clean stop is a promise of its own: the next start trusts what the process recorded before it ended. If a process does
+not end, the fault has failed. The process is killed at the heal, because it could not be started again otherwise.
 
 Proof: the process was running before, had ended by itself after that, and another incarnation runs afterwards.
 """
@@ -29,7 +29,7 @@ READY_WITHIN = 10.0
 
 
 class Restart(ServerFault):
-    """Asked to end at the injection, a new start at the heal."""
+    """A clean end at the injection, a new start at the heal."""
 
     name = "restart"
     description = "the process is ended cleanly (SIGTERM) and started again at the heal"
@@ -66,7 +66,7 @@ class Restart(ServerFault):
 
 
 class RollingRestart(Restart):
-    """One server after the other."""
+    """Restarts one server after the other."""
 
     name = "restart-rolling"
     description = "every server is ended cleanly and started again, one after the other"
@@ -86,7 +86,7 @@ class RollingRestart(Restart):
         injection.background = asyncio.get_running_loop().create_task(roll(), name=f"rolling restart {injection.id}")
 
     async def observe(self, injection: Injection) -> None:
-        """Waits until the last one serves, if need be beyond the heal's time."""
+        """Waits until the last one serves, if necessary beyond the heal's time."""
         if injection.background is not None:
             await asyncio.shield(injection.background)
 
@@ -96,7 +96,7 @@ class RollingRestart(Restart):
 
 
 async def serves(system: System, node: Node) -> None:
-    """Waits until it does. Raises ``NodeError`` when it does not within ``READY_WITHIN``."""
+    """Waits until the node serves. Raises ``NodeError`` if it does not within ``READY_WITHIN``."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + READY_WITHIN
     raised = ""
@@ -105,7 +105,7 @@ async def serves(system: System, node: Node) -> None:
             async with asyncio.timeout_at(deadline):
                 if await system.ready(node):
                     return
-        except Exception as error:  # noqa: BLE001 - a server that starts may answer in any way; asked again, and said
+        except Exception as error:  # noqa: BLE001 - a starting server may answer in any way: report, then ask again
             raised = f" (ready() raised {type(error).__name__}: {error})"
         await asyncio.sleep(READY_EVERY)
     raise NodeError(

@@ -1,14 +1,14 @@
-"""Outage: all servers go down one after the other, and come back one after the other, in orders of their own.
+"""Outage: all servers go down one after the other, and come back one after the other, each in a random order.
 
-Who is left alone, and dies last, is the only one that is sure to have everything; who comes back first may be another,
-and may be stopped once more before the others are there; one of them may stand still as soon as it is registered. What
-each notes of its end, and what is noted of it elsewhere, decides who may go on: the rules of the last replica standing
-(KIP-966) are about nothing else.
+Only the server that dies last is sure to have everything. The first to come back may be another one, which may be
+stopped once more before the others are there. Any of them may stop as soon as it is registered. Who may go on depends
+on what each server recorded about its end, and what others recorded about it. The rules of the last replica standing
+(KIP-966) cover exactly this.
 
-``outage``             some are ended as an operator does it, the others killed; or all but one hang, and are killed
-``outage-power-loss``  the one that the parameter ``last`` names goes last, as a rule, and loses its power
+- ``outage``: some are ended cleanly, the others killed; or all but one hang, and are killed
+- ``outage-power-loss``: the server in the parameter ``last`` usually goes last, and loses its power
 
-One that was asked to end and takes longer than it has is a fault that failed, and it is killed at the heal.
+If a server that is asked to end takes too long, the fault has failed, and the server is killed at the heal.
 
 Proof: that of the kill, for each.
 """
@@ -31,34 +31,35 @@ from assay.nemesis.schedule.schedule import Parameter
 from assay.nemesis.schedule.target import Kind, Target
 
 PAUSES = (0.05, 0.4, 0.9)
-"""Seconds between two that go, or come back."""
+"""Seconds between two servers that go down, or come back."""
 CLEANLY = (0, 1, 1, 2)
-"""How many of the first are ended as an operator does it, so that the others go on without them for a while; the rest
-is killed. When that is all of them, they go within an instant.
+"""How many of the first are ended cleanly, so that the others go on without them for a while.
+
+The rest is killed. With none, they go down within an instant.
 """
 HUNG = 0.3
-"""How often all but the last stand still first, so that it goes on without them before they are missed elsewhere."""
+"""Probability that all but the last are stopped first, so that the last goes on alone before others notice."""
 HANG = (1.5, 3.0)
-"""Seconds that they do."""
+"""Seconds that they are stopped."""
 SHUFFLED = 0.4
-"""How often they do not come back in the order in which they went, the last one first."""
+"""Probability that they do not come back in reverse order, the last one first."""
 AGAIN = 0.6
-"""How often the first that is back is stopped cleanly once more."""
+"""Probability that the first to come back is stopped cleanly once more."""
 ALONE = (0.3, 1.5)
-"""Seconds that it has by itself, then."""
+"""Seconds that it then runs alone."""
 SERVES_WITHIN: Final = 4.0
-"""Seconds in which it serves; one of a quorum never does, and the others are not kept waiting."""
+"""Seconds for it to serve. A member of a quorum never serves alone, and the others must not wait."""
 FALTERS: Final = 0.7
-"""How often else one of them stands still as soon as it is back: others count on it, and it answers no one."""
+"""Probability, otherwise, that one of them stops as soon as it is back: others count on it, and it does not answer."""
 FALTER: Final = (1.0, 3.5)
-"""Seconds that it does: less and more than a request may take, and than a session."""
+"""Seconds that it is stopped: both shorter and longer than a request timeout, and than a session."""
 STANDS: Final = 3.0
-"""Seconds in which it gets that far."""
+"""Seconds for it to reach that point."""
 LOOK_EVERY: Final = 0.1
 
 
 class Outage(Kill):
-    """See the module."""
+    """Takes all servers down and brings them back; see the module."""
 
     name = "outage"
     description = "all servers go down, killed or ended cleanly, and come back, one after the other in any order"
@@ -92,13 +93,13 @@ class Outage(Kill):
         await on_each(order, take)
 
     async def _served(self, injection: Injection, node: Node) -> None:
-        """Or not in time: alone it may have nothing to serve with."""
+        """Waits until it serves, but not too long, because it may not be able to serve alone."""
         with contextlib.suppress(NodeError, TimeoutError):
             async with asyncio.timeout(SERVES_WITHIN):
                 await serves(injection.context.system, node)
 
     def _order(self, injection: Injection) -> Sequence[Node]:
-        """In which they go; the same each time it is asked."""
+        """Returns the order in which they go down, equal at each call."""
         return random.Random(injection.seed).sample(injection.targets, len(injection.targets))
 
     async def heal(self, injection: Injection) -> None:
@@ -134,7 +135,10 @@ class Outage(Kill):
 
 
 async def _asked_to_end(injection: Injection, node: Node) -> None:
-    """Raises ``NodeError`` for one that takes too long: the injection, or the heal, has failed then."""
+    """Ends a process cleanly.
+
+    Raises ``NodeError`` if it takes too long: the injection, or the heal, has failed then.
+    """
     seen = seen_of(injection, node)
     seen["asked"] = True
     await node.terminate()
@@ -142,14 +146,14 @@ async def _asked_to_end(injection: Injection, node: Node) -> None:
 
 
 async def _killed_if_asked(injection: Injection, node: Node) -> None:
-    """One that was asked to end and has not yet would do so after the heal, as if by itself, and stay away."""
+    """Kills a process that was asked to end and has not ended, because it would end after the heal and stay away."""
     if seen_of(injection, node).pop("asked", False) and (await node.process()).state is not ProcessState.DEAD:
         await node.kill()
         seen_of(injection, node)["too_slow"] = True
 
 
 async def _falter(node: Node, seconds: float) -> None:
-    """Until it has stood still for so long; one that does not stop itself in time goes on."""
+    """Waits until the node has been stopped for ``seconds``. A node that does not stop itself in time continues."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + STANDS
     while (await node.process()).state is not ProcessState.STOPPED:
@@ -160,14 +164,14 @@ async def _falter(node: Node, seconds: float) -> None:
 
 
 async def _go_on(node: Node, system: System) -> None:
-    """Also after an injection, or a heal, that failed midway."""
+    """Withdraws the order and continues the node, even after an injection, or a heal, that failed midway."""
     if isinstance(system, SupportsHold):
         await node.write_file(system.hold_file(node), b"")
     await go_on(node)
 
 
 class OutagePowerLoss(Outage):
-    """See the module."""
+    """Takes all servers down, one by a power loss; see the module."""
 
     name = "outage-power-loss"
     description = "all servers go down and come back one after the other, and one of them, the last, loses its power"
@@ -177,7 +181,7 @@ class OutagePowerLoss(Outage):
         return await PowerLoss().probe(cluster, system)
 
     def _order(self, injection: Injection) -> Sequence[Node]:
-        """Who loses its power goes last."""
+        """Puts the server that loses its power last."""
         last = injection.step.parameters.get("last", injection.names[-1])
         return sorted(super()._order(injection), key=lambda node: node.name == last)
 

@@ -1,12 +1,12 @@
-"""ZooKeeper sessions that expire: a node cut from every ZooKeeper node for longer than its sessions last.
+"""ZooKeeper sessions that expire: a node is cut from every ZooKeeper node for longer than its sessions last.
 
-Cutting is what expires a session; a process that is paused instead tests something else, for it does not run.
-One that is cut off runs on, believes in its session until its own clock says otherwise, and has lost all its ephemeral
-znodes by then.
+A cut is the right way to expire a session, because a paused process does not run and so tests something else. A node
+that is cut off runs on and believes in its session until its own clock says otherwise. By then it has lost all its
+ephemeral znodes.
 
-The session lasts as long as was negotiated, so the cut lasts until ZooKeeper has ended it, if need be beyond the heal's
-time; other faults do not wait for that, and one of them may be what keeps ZooKeeper from answering. Proof, in addition
-to the counters of dropped packets: ZooKeeper listed sessions of the node before, and lists none of them at the heal.
+The cut lasts until ZooKeeper has ended the session, if necessary beyond the heal's time. Other faults do not wait for
+that, and one of them may keep ZooKeeper from answering. Proof, in addition to the counters of dropped packets:
+ZooKeeper listed sessions of the node before, and lists none of them at the heal.
 """
 
 import asyncio
@@ -22,17 +22,17 @@ from assay.nemesis.schedule.shape import Shape
 from assay.nemesis.schedule.target import OF_CLIENTS, Kind, Target, TargetError, zookeepers
 
 PATIENCE: Final = 15.0
-"""Seconds beyond the heal's time for sessions to end: the longest that ZooKeeper grants here is 10 s."""
+"""Seconds beyond the heal's time for sessions to end. ZooKeeper grants 10 s at most here."""
 ASK_EVERY: Final = 0.25
 REGISTERING: Final = 5.0
-"""Seconds to wait for a target without a session: one that an earlier fault took from it is replaced in moments."""
+"""Seconds to wait for a target without a session. A session lost to an earlier fault is replaced soon."""
 
 
 class ZooKeeperExpire(Partition):
-    """From every ZooKeeper node until the sessions are gone."""
+    """Cuts a node from every ZooKeeper node until its sessions are gone."""
 
     scope = Scope.NODE
-    """Of a process that is dead or paused there is no session to expire, or it expires for that reason."""
+    """A dead or paused process has no session to expire, or it expires for that reason."""
     lingers = PATIENCE
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class ZooKeeperExpire(Partition):
         return with_key(target if target is not None else Target(Kind.ONE), rng, census), {}
 
     async def inject(self, injection: Injection) -> None:
-        """Raises ``TargetError`` when a target holds no session, and gets none."""
+        """Raises ``TargetError`` if a target holds no session, and gets none."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + REGISTERING
         while without := [name for name, mine in (await self._sessions(injection)).items() if not mine]:
@@ -60,7 +60,7 @@ class ZooKeeperExpire(Partition):
         await super().inject(injection)
 
     async def _sessions(self, injection: Injection) -> Mapping[str, dict[str, float]]:
-        """Those of each target that are alive, with their timeouts in seconds; they are the evidence."""
+        """Returns the living sessions of each target, with their timeouts in seconds, and stores them as evidence."""
         keepers = zookeepers(injection.context.cluster)
         held, alive = await zookeeper.connected(keepers), await zookeeper.sessions(keepers) or set()
         listed = {session: known for session, known in held.items() if session in alive}
@@ -73,7 +73,7 @@ class ZooKeeperExpire(Partition):
         await super().observe(injection)
 
     async def heal(self, injection: Injection) -> None:
-        """Waits for the sessions' end, too, where the run has ended before."""
+        """Heals after the sessions have ended, even if the run has ended before."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + PATIENCE
         while injection.evidence.get("alive") and loop.time() < deadline:
@@ -82,7 +82,7 @@ class ZooKeeperExpire(Partition):
         await super().heal(injection)
 
     async def _look(self, injection: Injection) -> None:
-        """Which of the sessions are alive; it never fails, so nothing keeps the links from being restored."""
+        """Records which sessions are alive. It never fails, so that the links are restored in any case."""
         wanted = {int(session, 16) for mine in injection.evidence["sessions"].values() for session in mine}
         alive = await zookeeper.sessions(zookeepers(injection.context.cluster))
         injection.evidence["alive"] = None if alive is None else sorted(f"{session:#x}" for session in wanted & alive)
@@ -101,5 +101,5 @@ class ZooKeeperExpire(Partition):
 
 
 def _of(address: str, held: Mapping[int, tuple[str, float]]) -> dict[str, float]:
-    """The sessions of clients at this address, with their timeouts in seconds."""
+    """Returns the sessions of clients at this address, with their timeouts in seconds."""
     return {f"{session:#x}": timeout for session, (client, timeout) in sorted(held.items()) if client == address}

@@ -1,14 +1,14 @@
-"""A slow disk: fsyncs take longer, or everything that is read and written does.
+"""A slow disk: fsyncs take longer, or all reads and writes do.
 
-``slow-fsync``  each fsync of the targets takes ``seconds`` more while the fault is in force
-``slow-disk``   each read and each write takes ``seconds`` more, and each fsync ten times that
+- ``slow-fsync``: each fsync of the targets takes ``seconds`` more while the fault is active
+- ``slow-disk``: each read and each write takes ``seconds`` more, and each fsync ten times that
 
-What an fsync has not ended for is not on the disk; a system that counts on it before has promised too much. And what
-takes several fsyncs is half done most of the time while they are slow, which it nearly never is otherwise. With
-``slow-disk`` the process itself stands still in each call, and is late with all else that it does: it answers, keeps
-its sessions as a rule, and holds up everyone who waits for it.
+Data are not on the disk before their fsync has ended. A system that counts on them earlier has promised too much. Work
+of several fsyncs is half done most of the time while they are slow, which is rare otherwise. With ``slow-disk`` each
+call blocks the process, so it is late with everything else: it answers, usually keeps its sessions, and delays every
+process that waits for it.
 
-Proof: the node's counts of calls that were slow.
+Proof: the node's counts of slow calls.
 """
 
 import random
@@ -24,12 +24,12 @@ from assay.nemesis.schedule.target import TargetError
 FSYNC_SECONDS: Final = (0.05, 0.2, 0.8)
 CALL_SECONDS: Final = (0.002, 0.01, 0.03)
 FSYNC_TIMES: Final = 10
-"""How many times as long as a write an fsync takes on a slow disk: it waits for all that was written before."""
+"""How many times longer than a write an fsync takes on a slow disk, because it waits for all earlier writes."""
 MOST_SECONDS: Final = 10.0
 
 
 class SlowFsync(ServerFault):
-    """Every fsync takes longer; at the heal as long as before."""
+    """Slows every fsync until the heal."""
 
     name = "slow-fsync"
     description = "each fsync of the server takes up to 0.8 s longer"
@@ -52,11 +52,11 @@ class SlowFsync(ServerFault):
         await self.slow(disk, seconds)
 
     async def slow(self, disk: SupportsSlowDisk, seconds: float) -> None:
-        """Makes it so."""
+        """Slows the disk."""
         await disk.slow_disk(seconds)
 
     def counted(self, slowed: Slowed) -> int:
-        """How many of the calls that this fault is about have been slow."""
+        """Returns how many of this fault's calls have been slow."""
         return slowed.fsyncs
 
     async def look(self, injection: Injection, node: Node) -> None:
@@ -73,7 +73,7 @@ class SlowFsync(ServerFault):
 
 
 class SlowDisk(SlowFsync):
-    """Every call to the disk takes longer; at the heal as long as before."""
+    """Slows every call to the disk until the heal."""
 
     name = "slow-disk"
     description = "each read and write of the server takes up to 0.03 s longer, and each fsync up to 0.3 s"
@@ -88,7 +88,7 @@ class SlowDisk(SlowFsync):
 
 
 def seconds_of(injection: Injection) -> float:
-    """How much longer it takes. Raises ``TargetError`` for what is no such number."""
+    """Returns the additional seconds. Raises ``TargetError`` if the parameter is invalid."""
     value = injection.step.parameters.get("seconds")
     if isinstance(value, str) or value is None or not 0 < value <= MOST_SECONDS:
         wanted = f"more than 0 and at most {MOST_SECONDS:g}"
@@ -97,6 +97,6 @@ def seconds_of(injection: Injection) -> float:
 
 
 async def as_before(node: Node) -> None:
-    """The disk of a node is as fast as ever."""
+    """Restores the speed of a node's disk."""
     if isinstance(node, SupportsSlowDisk):
         await node.slow_disk(0.0)

@@ -6,7 +6,8 @@ process, so its end is no unexpected exit. At the heal it is killed, if it still
 first process again: if that has ended, the run says so.
 
 Proof: the first process was running before, and the copy has ended by itself, with its exit status, or has lived for
-``LIVED`` seconds. In the simulation the evidence has the number of ``changes`` that the copy made to files.
+``LIVED`` seconds. The evidence has the number of ``changes`` that the copy made to files of the data folder. If more
+changes are possible, ``not_proved`` says why.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any, Final, cast
 
 from assay.cluster.node import Cluster, Node, ProcessState
 from assay.cluster.second_copy import SupportsSecondCopy
-from assay.cluster.system import System
+from assay.cluster.system import SupportsDataFolder, System
 from assay.nemesis.faults.fault import LINGER_SECONDS, Injection
 from assay.nemesis.faults.process import ServerFault, seen_of, status, unseen
 from assay.nemesis.schedule.target import servers
@@ -48,7 +49,9 @@ class StartTwice(ServerFault):
         if seen["before"]["state"] != ProcessState.RUNNING:
             return  # the copy would be the node's only process, with its data and address, until the heal kills it
         seen["started"] = asyncio.get_running_loop().time()
-        await cast(SupportsSecondCopy, node).start_second()
+        system = injection.context.system
+        data = system.data_folder(node) if isinstance(system, SupportsDataFolder) else None
+        await cast(SupportsSecondCopy, node).start_second(data)
 
     async def look(self, injection: Injection, node: Node) -> None:
         await super().look(injection, node)

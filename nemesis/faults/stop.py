@@ -1,7 +1,7 @@
-"""Stop: SIGSTOP the process at the injection, SIGCONT at the heal.
+"""Stop: SIGSTOP of the process at the injection, SIGCONT at the heal.
 
-The kernel goes on acknowledging, so peers see a live connection to a process that does nothing; ZooKeeper expires its
-session; at the heal all its timers fire together and it may believe for a moment that it still leads. That is the
+The kernel still acknowledges packets, so peers see a live connection to a process that does nothing. ZooKeeper expires
+its session. At the heal all its timers fire together, and it may believe for a moment that it still leads. This is the
 long garbage collection pause of the literature.
 
 Proof: the process was seen stopped (``T`` in ``/proc/PID/stat``) after the injection and still at the heal, and is the
@@ -29,7 +29,7 @@ class Stop(ServerFault):
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
         if target is not None and of_clients(target, any):
-            # A contract may tolerate what a client does that slept, and goes by the fault's name.
+            # A contract may tolerate actions of a client that was paused, and identifies the fault by its name.
             raise ScheduleError(f"{self.name} takes no target {target}: that is the fault stop-consumer")
         return super().draw(rng, census, target)
 

@@ -1,11 +1,12 @@
-"""ZooKeeper's own processes stopped or killed. What that tests is neither a lost session nor a stopped broker.
+"""ZooKeeper's own processes paused or killed. This tests neither a lost session nor a paused broker.
 
-``zookeeper-pause``  SIGSTOP: clients keep their connections and get no answers; sessions do not expire in that time,
-                     and a lone server finds them overdue when it wakes up
-``zookeeper-kill``   SIGKILL, started again at the heal: clients are disconnected; a lone server that starts grants
-                     every session a full timeout again
+- ``zookeeper-pause``: SIGSTOP: clients keep their connections and get no answers. Sessions do not expire in that time,
+  and a lone server finds them overdue after the resume.
+- ``zookeeper-kill``: SIGKILL, started again at the heal: clients are disconnected. A lone server that starts grants
+  every session a full timeout again.
 
-Of several ZooKeeper nodes either one is hit, and the ensemble goes on, or all are. Proof as for ``stop`` and ``kill``.
+With several ZooKeeper nodes either one is hit, and the ensemble goes on, or all are. Proof as for ``stop`` and
+``kill``.
 """
 
 import random
@@ -21,11 +22,11 @@ from assay.nemesis.schedule.schedule import Parameter, ScheduleError
 from assay.nemesis.schedule.target import Kind, Target, of_zookeepers, zookeepers
 
 KINDS = (Kind.ZOOKEEPER, Kind.ZOOKEEPERS)
-NONE_HERE = "there is no ZooKeeper node to do it to (--zookeepers=1)"
+NONE_HERE = "there is no ZooKeeper node to act on (--zookeepers=1)"
 
 
 class _OnZooKeeper:
-    """What is done to one ZooKeeper node or all."""
+    """Mixin for faults on one ZooKeeper node or all."""
 
     name: str
     roles: Sequence[str] = (ZOOKEEPER_ROLE,)

@@ -1,7 +1,7 @@
-"""Schedules: which faults strike whom, and when, as plain data.
+"""Schedules: which faults strike which targets, and when, as plain data.
 
-- ``schedule``: the steps, as meant and as resolved in a run
-- ``target``: whom a step strikes
+- ``schedule``: the steps, as planned and as resolved in a run
+- ``target``: the targets of steps
 - ``trigger``: steps that wait for an event or a number of operations
 - ``shape``: the shapes of partitions
 - ``draw``: a random schedule of one fault

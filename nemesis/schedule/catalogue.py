@@ -1,11 +1,12 @@
-"""The faults of a session by name, and how names are written on the command line.
+"""The faults of a session by name, and the syntax of names on the command line.
 
-A session has one :class:`Catalogue`, made of the faults that come with the project and those that plugins add. It is
-handed to everything that looks faults up.
+A session has one :class:`Catalogue` of the project's faults and those of plugins. It is passed to everything that looks
+faults up.
 
-``partition,kill`` combines faults in one run; its canonical id is ``kill+partition``, sorted, so that test ids are
-stable. ``none`` is a run without faults and stands alone. ``all`` means one run per fault; ``mix`` is one run of many
-kinds (:mod:`assay.nemesis.schedule.mix`).
+- ``partition,kill`` combines faults in one run. Its canonical id is ``kill+partition``, sorted, for stable test ids.
+- ``none`` is a run without faults and stands alone.
+- ``all`` means one run per fault.
+- ``mix`` is one run of many kinds (:mod:`assay.nemesis.schedule.mix`).
 """
 
 from __future__ import annotations
@@ -62,16 +63,16 @@ MIX = "mix"
 
 
 class FaultError(ValueError):
-    """A fault that cannot be used in a session; the message names it, and says why."""
+    """A fault that cannot be used in a session. The message names it and gives the reason."""
 
 
 class FaultNameError(FaultError):
-    """A name that is no fault, or a combination that makes no sense; the message lists the faults there are."""
+    """An unknown fault name, or an invalid combination. The message lists the existing faults."""
 
 
 @dataclass(frozen=True)
 class Combination:
-    """The faults of one run, sorted and without repetition; empty for ``none``."""
+    """The faults of one run, sorted and unique; empty for ``none``."""
 
     names: tuple[str, ...]
 
@@ -85,11 +86,11 @@ class Combination:
 
 
 class Catalogue(Mapping[str, Fault]):
-    """Faults by name, sorted. ``apart``: names that ``all`` leaves out, since another fault includes them, or
-    no one is served meanwhile.
+    """Faults by name, sorted.
 
-    Raises :class:`FaultNameError` when two faults have one name, or a name cannot be written on the command line; and
-    :class:`FaultError` when one lacks something.
+    ``apart``: names that ``all`` leaves out, because another fault includes them, or they stop all service. Raises
+    :class:`FaultNameError` if two faults have one name, or a name is not allowed on the command line. Raises
+    :class:`FaultError` if a fault is incomplete.
     """
 
     def __init__(self, faults: Iterable[Fault], *, apart: Collection[str] = ()) -> None:
@@ -109,7 +110,7 @@ class Catalogue(Mapping[str, Fault]):
 
     @classmethod
     def standard(cls, *more: Fault) -> Catalogue:
-        """The faults that come with the project, and ``more``."""
+        """Returns the catalogue of the project's faults and ``more``."""
         apart = [f"partition-{shape}" for shape in Shape] + [f"connection-{line}" for line in Line]
         apart += [f"membership-{change}" for change in Change]
         apart += [f"packets-{way}" for way in PacketsWay if way is not PacketsWay.DELAY]
@@ -126,11 +127,11 @@ class Catalogue(Mapping[str, Fault]):
 
     @property
     def all(self) -> tuple[str, ...]:
-        """What ``--nemesis=all`` means: a run for each of these."""
+        """The faults of ``--nemesis=all``, each with its own run."""
         return tuple(name for name in self if name not in self._apart)
 
     def check(self, schedule: Schedule) -> None:
-        """Raises ``ScheduleError`` for a step whose fault is not in this catalogue, or cannot take its target."""
+        """Raises ``ScheduleError`` if a step's fault is not in this catalogue, or cannot take its target."""
         unknown = sorted({step.fault for step in schedule.all_steps} - set(self))
         if unknown:
             raise ScheduleError(f"no fault {', '.join(unknown)}; known faults: {', '.join(self)}")
@@ -138,7 +139,7 @@ class Catalogue(Mapping[str, Fault]):
             whole(step.fault, step.target)
 
     def descriptions(self) -> dict[str, str]:
-        """Name to one line, ``none`` and ``mix`` first, as ``--nemesis-list`` prints them."""
+        """Returns name to one line, ``none`` and ``mix`` first, as ``--nemesis-list`` prints them."""
         several = {
             NONE: "no fault at all",
             MIX: "many kinds by weight, overlapping, with settings of the system drawn too",
@@ -146,14 +147,17 @@ class Catalogue(Mapping[str, Fault]):
         return {**several, **{name: fault.description for name, fault in self.items()}}
 
     def parse(self, text: str) -> Combination:
-        """One combination: ``partition,kill`` or ``kill+partition`` or ``none``. Raises :class:`FaultNameError`."""
+        """Parses one combination: ``partition,kill``, ``kill+partition`` or ``none``.
+
+        Raises :class:`FaultNameError`.
+        """
         names = sorted({word.strip() for word in text.replace("+", ",").split(",")})
         if names == [NONE]:
             return Combination(())
         if names == [MIX]:
             return Combination((MIX,))
         for alone in {NONE, MIX} & set(names):
-            raise FaultNameError(f"--nemesis={text}: {alone} stands alone; repeat the option for a run of its own")
+            raise FaultNameError(f"--nemesis={text}: {alone} cannot be combined; repeat the option for separate runs")
         for name in names:
             if name not in self:
                 near = difflib.get_close_matches(name, self, n=1)
@@ -164,7 +168,7 @@ class Catalogue(Mapping[str, Fault]):
         return Combination(tuple(names))
 
     def select(self, options: Sequence[str]) -> tuple[Combination, ...]:
-        """The runs that the values of a repeated ``--nemesis`` ask for: each once, in the order asked for."""
+        """Returns the runs that the values of a repeated ``--nemesis`` ask for: each once, in that order."""
         wanted: dict[Combination, None] = {}
         for text in options:
             combinations = [Combination((name,)) for name in self.all] if text == ALL else [self.parse(text)]
@@ -173,7 +177,7 @@ class Catalogue(Mapping[str, Fault]):
 
 
 def standard_faults() -> tuple[Fault, ...]:
-    """The faults that come with the project."""
+    """Returns the faults that come with the project."""
     return (
         Clock(),
         Connection(),
@@ -223,7 +227,7 @@ def standard_faults() -> tuple[Fault, ...]:
 
 
 def _whole(fault: object) -> None:
-    """Raises :class:`FaultError` when it lacks anything of :class:`Fault`: it would be missed in the midst of a run."""
+    """Raises :class:`FaultError` if an attribute of :class:`Fault` is missing, because a run would fail on it later."""
     if isinstance(fault, type):
         raise FaultError(f"the fault {fault.__name__} is a class: make an object of it, {fault.__name__}()")
     missing = [part for part in vars(Fault) if not part.startswith("_") and not hasattr(fault, part)]
@@ -233,21 +237,21 @@ def _whole(fault: object) -> None:
 
 
 def lacking(fault: Fault, roles: Iterable[str]) -> list[str]:
-    """The roles that a fault needs and a system with these roles lacks; empty when it has them all."""
+    """Returns the roles that a fault needs and the system lacks."""
     present = set(roles)
     return [role for role in fault.roles if role not in present]
 
 
 def unsuited(fault: Fault, system: System) -> str | None:
-    """Why a fault can never be injected into this system, wherever it runs, or None."""
+    """Returns why a fault can never be injected into this system in any kind of cluster, or None."""
     missing = lacking(fault, system.roles)
     if missing:
-        return f"needs a node of role {', '.join(missing)}, which {system.name} has not"
+        return f"needs a node of role {', '.join(missing)}, which {system.name} lacks"
     without = [capability.__name__ for capability in fault.capabilities if not isinstance(system, capability)]
     if without:
-        return f"needs a system that is {', '.join(without)} ({_where(fault)}), which {system.name} is not"
+        return f"needs a system that satisfies {', '.join(without)} ({_where(fault)}), which {system.name} does not"
     if SupportsMove in fault.capabilities and not system.keys():
-        return f"needs a system with keys, which {system.name} has not"
+        return f"needs a system with keys, which {system.name} lacks"
     return None
 
 

@@ -1,17 +1,17 @@
 """The random nemesis: a schedule drawn from a seed.
 
-The rule of the interval: from injection to injection, the first after 2 s, each fault lasts half of it, and every fault
-is healed before the time limit. In a combined run each injection draws one of the faults, so that each occurs while
-time allows; about every third injection has a *companion*, another fault that begins while the first is in force and,
-lasting as long, ends before the next injection. So at most two faults overlap, and there are calm times to recover in.
-Unless a target is asked for, the two leave a majority of the servers in peace: else nothing can be acknowledged
-then, and a run in which little happened proves little.
-With a trigger each fault is drawn once, and acts when it is fulfilled: the first after N operations, the second after
-2 N (or at the event's second time), each in the order drawn.
+- Injections follow in intervals; the first comes after 2 s. Each fault lasts half an interval, and every fault is
+  healed before the time limit.
+- In a combined run each injection draws one of the faults, so that each occurs if time allows.
+- About every third injection has a *companion*. This is another fault that begins while the first is active, lasts as
+  long, and ends before the next injection. So at most two faults overlap, with calm times for recovery.
+- Unless a target is requested, the two leave a majority of the servers untouched. Otherwise nothing could be
+  acknowledged, and a run with few operations proves little.
+- With a trigger each fault is drawn once, in random order, and acts when its trigger fires. The first acts after N
+  operations, the second after 2 N (or at the second occurrence of the event).
 
-Faults for which there is no time, companions included, are named in ``Schedule.omitted``; never left out in silence.
-
-Same arguments, same schedule.
+Faults without time, including companions, are named in ``Schedule.omitted``, never left out silently. Equal arguments
+give equal schedules.
 """
 
 import random
@@ -30,9 +30,9 @@ from assay.nemesis.schedule.trigger import Trigger, TriggerError, numbered
 INTERVAL = 10.0
 TIME_LIMIT = 30.0
 COMPANION = 1 / 3
-"""How often an injection of a combined run has a companion."""
+"""Probability that an injection of a combined run has a companion."""
 EARLIEST, LATEST = 0.2, 0.8
-"""When a companion begins, in parts of the first fault's duration."""
+"""Range of a companion's begin, as shares of the first fault's duration."""
 
 
 def draw(
@@ -46,11 +46,11 @@ def draw(
     target: Target | None = None,
     trigger: Trigger | None = None,
 ) -> Schedule:
-    """A schedule of these faults of ``catalogue``. ``interval`` and ``time_limit`` in seconds; ``target`` None lets
-    each fault choose.
+    """Returns a schedule of these faults of ``catalogue``.
 
-    Raises :class:`ScheduleError` when not even one fault fits into the time limit, for an unknown fault, and for a
-    target or a cluster that a fault cannot do with.
+    ``interval`` and ``time_limit`` are seconds. With ``target`` None each fault chooses its own. Raises
+    :class:`ScheduleError` for an unknown fault, for a target or a cluster that a fault does not support, and if no
+    fault fits into the time limit.
     """
     names = sorted(set(faults) - {NONE})
     if not names:
@@ -77,14 +77,14 @@ def draw(
             and _leaves_none(steps[-1], step)
             and catalogue[steps[-1].fault].scope.clashes(catalogue[name].scope)
         ):
-            continue  # every such node is held already
+            continue  # every possible node is held already
         steps.append(msgspec.structs.replace(step, keep_majority=companion and target is None))
     taken = {step.fault for step in steps}
     return Schedule(seed, tuple(steps), tuple(name for name in names if name not in taken))
 
 
 def injection_times(interval: float, time_limit: float) -> list[float]:
-    """Seconds at which faults begin such that each, lasting half an interval, ends before the limit. At least one."""
+    """Returns the seconds at which faults begin, such that each is healed before the limit. At least one."""
     if interval <= 0:
         raise ScheduleError(f"the interval must be above 0 s, got {interval:g} s")
     times: list[float] = []
@@ -99,25 +99,28 @@ def injection_times(interval: float, time_limit: float) -> list[float]:
 
 
 def _compatible(first: Fault, second: Fault, census: Census) -> bool:
-    """May both be in force with a majority left in peace? Where only one server may suffer, both must fit on it."""
+    """Returns whether both can be active with a majority untouched.
+
+    If only one server may suffer, both must fit on it.
+    """
     if Scope.NODE in (first.scope, second.scope):
         return False  # nothing can be done to a frozen machine, not even as the other end of a cut link
-    # Faults of consumers share the nodes that these live on, of which no majority must be left in peace.
+    # Faults of consumers share the client nodes, and no majority of these needs to stay untouched.
     of_clients = [CLIENT_ROLE in fault.roles for fault in (first, second)]
     if any(of_clients):
         if (strikes_everywhere(first) or strikes_everywhere(second)) and first.scope.clashes(second.scope):
-            return False  # it takes any nodes, clients' among them
+            return False  # it takes any nodes, including client nodes
         return not all(of_clients) or census.clients > 1 or first.scope != second.scope
-    # Faults of ZooKeeper share its nodes as the others share the servers.
+    # Faults of ZooKeeper share its nodes, like other faults share the servers.
     both_keepers = ZOOKEEPER_ROLE in first.roles and ZOOKEEPER_ROLE in second.roles
     nodes = census.zookeepers if both_keepers else census.servers
     if strikes_everywhere(first) or strikes_everywhere(second):
-        return False  # it leaves no one in peace by itself
+        return False  # it leaves no node untouched by itself
     return (nodes - 1) // 2 > 1 or not first.scope.clashes(second.scope)
 
 
 def _leaves_none(first: Step, second: Step) -> bool:
-    """Does the first hold every node that the second could hit?"""
+    """Returns whether the first holds every node that the second could hit."""
     of_clients = second.target.kind in OF_CLIENTS
     return first.target.kind is (Kind.CONSUMERS if of_clients else Kind.ALL)
 
@@ -133,7 +136,7 @@ def _triggered(
     duration: float,
     last: float,
 ) -> Schedule:
-    """One step per fault, all armed at the first injection's time; they may act until the second ``last``."""
+    """Returns one step per fault, all armed at the first injection's time. They may act until second ``last``."""
     steps = []
     for number, name in enumerate(rng.sample(names, len(names)), 1):
         whom, parameters = known[name].draw(rng, census, target)
@@ -154,14 +157,14 @@ def _assign(
     time_limit: float,
     compatible: Callable[[str, str], bool],
 ) -> list[tuple[float, str, bool]]:
-    """Which fault at which time, sorted by time, and whether it is a companion."""
+    """Returns fault and time of each injection, sorted by time, and whether it is a companion."""
     due = rng.sample(names, len(names))
     plan: list[tuple[float, str, bool]] = []
     for number, at in enumerate(times):
         name = due.pop(0) if due else rng.choice(names)
         plan.append((at, name, False))
         slack = time_limit - (at + duration)
-        # Drawn whether used or not, so that the rest of the schedule does not hang on the time limit.
+        # Drawn even if unused, so that the rest of the schedule does not depend on the time limit.
         wanted, part = rng.random() < COMPANION, rng.uniform(EARLIEST, LATEST)
         pressed = len(due) > len(times) - number - 1
         offset = min(part * duration, slack / 2)

@@ -1,20 +1,22 @@
-"""The mix: faults of every kind by weight, overlapping on purpose, as one schedule from a seed.
+"""The mix: faults of every kind by weight, deliberately overlapping, as one schedule from a seed.
 
-A run keeps to a few kinds of faults (swarm testing: Groce et al., ISSTA 2012), drawn by their weights. It goes in
-episodes, with calm between them. An episode begins with one fault; others begin while it is in force, of other kinds:
-those that take a server away fall on the same one, so that a majority is left in peace, and what only disturbs (one
-connection, slow fsyncs, a clock, a consumer) falls anywhere. Two kinds are never alone: a controller's connection has a
-server killed and started meanwhile, else nothing would be said on it; and a hold at an event that this run has seen has
-another fault once the process stands.
+1. A run uses a few kinds of faults (swarm testing: Groce et al., ISSTA 2012), drawn by their weights.
+2. It consists of episodes, with calm between them.
+3. An episode begins with one fault, and faults of other kinds begin while it is active. Faults that take a server away
+   hit the same one, so that a majority stays untouched. Faults that only disturb (one connection, slow fsyncs, a clock,
+   a consumer) hit any node.
+4. Two kinds never come alone. During a fault of the controller's connection a server is killed and started, because
+   otherwise the connection is silent. A hold at an event that this run has seen is followed by another fault once the
+   process is stopped.
+5. Some episodes are a relay instead: leaders struck one after the other
+   (:mod:`assay.nemesis.faults.cascading_failover`). In others one server is gone for so long that the cluster must go
+   on without it.
+6. Faults that lose unsynced data hit the same server all through a run, because no replicated log survives the loss of
+   more than a minority's disks.
+7. If the contract expects it (``may_stall``), some episodes hit all servers, or take all down in turn, and the last may
+   lose its power (:mod:`assay.nemesis.faults.rolling_outage`).
 
-Now and then an episode is a relay instead: leaders struck one after the other
-(:mod:`assay.nemesis.faults.cascading_failover`); or one server is gone for so long that no one may still wait for it.
-
-What loses data that were not on disk yet hits one and the same server all through a run: more than a minority's disks
-no replicated log promises to do without. Where the contract expects it (``may_stall``), it now and then hits all, or
-all go down in turn, and the last of them may lose its power (:mod:`assay.nemesis.faults.rolling_outage`).
-
-Same arguments, same schedule.
+Equal arguments give equal schedules.
 """
 
 import random
@@ -57,51 +59,53 @@ WEIGHTS: Final[Mapping[str, float]] = {
     "consumer-zookeeper-resets": 4,
 }  # fmt: skip
 KINDS: Final = (3, 6)
-"""How many kinds of faults a run keeps to, at least and at most."""
+"""Minimum and maximum number of kinds of faults in a run."""
 LASTING: Final = (0.3, 0.5)
-"""How long a fault lasts, in parts of the interval."""
+"""Range of a fault's duration, as shares of the interval."""
 AWAY_FOR: Final = (0.4, 0.5)
-"""The same of one that takes servers away: longer than a session, and until others have taken over."""
+"""That range for faults that take servers away: longer than a session and a failover."""
 LONGEST: Final = 0.6
-"""The same of a controller's connection, on which nothing is said before a server has been missed."""
+"""That share for a controller's connection, which is silent until a server is missed."""
 AWAY: Final = 0.75
-"""For how much of that this server is away: long enough for the others to go on without it."""
+"""Share of that time for which the killed server is away: long enough for a failover."""
 CALM: Final = 0.5
-"""Seconds between the last heal of an episode and the next, or the time limit."""
+"""Seconds between the last heal of an episode and the next episode, or the time limit."""
 APART: Final = (0.6, 1.0)
-"""From the begin of one episode to that of the next, in the same."""
+"""Range of the time between the begins of two episodes, as shares of the interval."""
 COMPANIONS: Final = (0, 1, 1, 1, 2)
 BEGINS: Final = (0.1, 0.7)
-"""When a companion begins, in parts of the first fault's duration."""
+"""Range of a companion's begin, as shares of the first fault's duration."""
 OUTLASTS: Final = 1.0
-"""By how many seconds the later of two faults lasts longer, where nothing may happen while both are in force."""
+"""Seconds that the later of two faults outlasts the other, if nothing may happen while both are active."""
 RELAYS: Final = 0.35
-"""How often an episode is a relay (:mod:`assay.nemesis.faults.cascading_failover`)."""
+"""Probability that an episode is a relay (:mod:`assay.nemesis.faults.cascading_failover`)."""
 ABSENCES: Final = 0.1
-"""How often an episode is that one server is gone for so long that everyone has to do without it, and nothing else."""
+"""Probability that in an episode a single server is gone for so long that the cluster must go on without it."""
 ABSENT: Final = (8.0, 10.0)
 """Seconds."""
 BLACKOUTS: Final = 0.2
-"""How often, where a fault may strike all servers, an episode is that and nothing else."""
+"""Probability that an episode is a fault on all servers, if one is allowed."""
 DARK: Final = (0.3, 1.5)
 """Seconds that a loss of power lasts."""
 WORN: Final = (2.0, 4.0)
-"""The same where it comes in an fsync, for which fsyncs are slow before, or at a change that is waited for."""
+"""That range for a loss of power in an fsync, preceded by slow fsyncs, or at a change that is awaited."""
 DOWN: Final = (2.0, 3.5)
-"""Seconds from the first server that goes to the first that is back."""
+"""Seconds from the first server's stop to the first server's return."""
 RETURN: Final = 7.0
-"""Seconds until all are."""
+"""Seconds until all servers are back."""
 CONTROLLER: Final = f"connection-{Line.CONTROLLER}"
 CONNECTIONS: Final = ("connection", *(f"connection-{line}" for line in Line))
 PAIR: Final = f"partition-{Shape.LEADER_AND_FOLLOWER}"
 SILENT: Final = ("zookeeper-kill", "zookeeper-pause")
-"""During these a connection to ZooKeeper has nothing to be lost."""
+"""During these, a connection to ZooKeeper has nothing to lose."""
 CHANGED: Final = 3.0
-"""Seconds that a change of members may go on after its heal was due: it waits for every replica to be copied back."""
+"""Seconds that a membership change may continue after its heal was due, because it waits for every replica to be
+copied.
+"""
 HOLD, KILL, MOVE, MEMBERSHIP = Hold.name, Kill.name, MoveReplicas.name, Membership().name
 OUTAGES: Final = (Outage.name, OutagePowerLoss.name)
 AFTERMATH: Final[Mapping[str, float]] = {**dict.fromkeys(OUTAGES, RETURN), MEMBERSHIP: CHANGED}
-"""How long what a fault leaves to be done takes at most: seconds, from its end, in which no episode begins."""
+"""Maximum seconds of a fault's aftermath, from its end. No episode begins in that time."""
 
 
 def draw_mix(
@@ -115,10 +119,10 @@ def draw_mix(
     everywhere: Collection[str] = (),
     events: Sequence[str] = (),
 ) -> Schedule:
-    """``faults``: those that system and cluster can have. Raises ``ScheduleError`` when not one fits the time.
+    """Returns a mixed schedule. Raises ``ScheduleError`` if no fault fits into the time.
 
-    ``everywhere``: those that may strike all servers at once, since what is promised holds then, too. ``events``: the
-    system's turning points.
+    ``faults``: those that system and cluster support. ``everywhere``: those that may strike all servers at once without
+    breaking the contract. ``events``: the system's turning points.
     """
     rng = random.Random(seed)
     kinds = _kinds(rng, sorted(faults), catalogue, census)
@@ -153,7 +157,7 @@ def draw_mix(
 def _absence(
     rng: random.Random, faults: Collection[str], catalogue: Catalogue, census: Census, at: float, time_limit: float
 ) -> Step | None:
-    """A server that is killed, and missed for long; None where that cannot be, or time is short."""
+    """Returns a kill with a long absence; None if that is not possible, or time is short."""
     duration = min(rng.uniform(*ABSENT), time_limit - CALM - at)
     if KILL not in faults or duration < ABSENT[0]:
         return None
@@ -164,7 +168,7 @@ def _absence(
 def _of_all(
     rng: random.Random, among: Mapping[str, Fault], census: Census, at: float, time_limit: float, last: Target
 ) -> Step | None:
-    """One of these faults that strikes all servers; None where none may, or time is short."""
+    """Returns a fault that strikes all servers; None if none may, or time is short."""
     possible = {PowerLoss.name: DARK, PowerLossInFsync.name: WORN, PowerLossInWrite.name: WORN}
     if at + DOWN[1] + RETURN <= time_limit - CALM:
         possible |= dict.fromkeys(OUTAGES, DOWN)
@@ -180,15 +184,15 @@ def _of_all(
 
 
 def weight(name: str) -> float:
-    """Of a fault that came by a hook, as of an ordinary one."""
+    """Returns the weight of a fault. A fault from a plugin counts as an ordinary one."""
     return WEIGHTS.get(name, 1.0)
 
 
 def mixable(catalogue: Catalogue) -> tuple[str, ...]:
-    """Returns what the mix draws from: all faults but ``restart-rolling``, which others include, and ``start-twice``.
+    """Returns the faults that the mix draws from: all except ``restart-rolling`` and ``start-twice``.
 
-    A second start is an operator's error, and a system without a lock may lose all its data by it. So it comes only by
-    its name.
+    Other faults include ``restart-rolling``. A second start is an operator's error, and a system without a lock may
+    lose all its data by it. So it only runs if it is requested by name.
     """
     return tuple(sorted({*WEIGHTS, *OUTAGES, *catalogue.all} & set(catalogue) - {"restart-rolling", StartTwice.name}))
 
@@ -213,7 +217,7 @@ def _drawable(fault: Fault, census: Census) -> bool:
 
 @dataclass
 class _Episode:
-    """One fault, and those that begin while it is in force."""
+    """A fault, and those that begin while it is active."""
 
     rng: random.Random
     catalogue: Catalogue
@@ -264,7 +268,7 @@ class _Episode:
         if LINKS in parameters:
             target, parameters = spared(self.rng, self.census, str(parameters[LINKS]))
         step = Step(round(at, 3), name, target, round(duration, 3), parameters, self.rng.getrandbits(32))
-        # A controller that is slow, or cut off, may take no order meanwhile.
+        # A slow or isolated controller may accept no order meanwhile.
         return msgspec.structs.replace(step, yields=name == MOVE)
 
     def _together(self, first: str, second: str) -> bool:
@@ -272,7 +276,7 @@ class _Episode:
         if first == second or second in (CONTROLLER, HOLD) or Scope.NODE in (one.scope, two.scope):
             return False
         if PAIR in (first, second):
-            return False  # alone it leaves no majority in peace
+            return False  # alone it already disturbs a majority
         if two.impact.loses_data or (_on_one(one, two) and self._heavy(first) and self._heavy(second)):
             return False  # the same server twice, or the only other one
         if strikes_everywhere(two) or (strikes_everywhere(one) and one.scope.clashes(two.scope)):
@@ -286,10 +290,11 @@ class _Episode:
         return AWAY_FOR if self._heavy(name) else LASTING
 
     def _outlasts(self, later: Step, first: Step) -> bool:
-        """Has the later one to go on when the first is healed, so that something happens, or it strikes anything?
+        """Returns whether the later fault must outlast the first, because otherwise nothing happens or it strikes
+        nothing.
 
-        Who hears nothing of ZooKeeper puts no one in the place of a server that is away; and the links of a server that
-        is dead, of which the others know, are quiet.
+        A controller without a connection to ZooKeeper replaces no missing server. The links of a server that the others
+        know to be dead are silent.
         """
         if any(
             deaf.parameters.get("connection") == Line.ZOOKEEPER and self._heavy(away.fault)
@@ -300,13 +305,16 @@ class _Episode:
         return cut and self._heavy(first.fault) and self.catalogue[first.fault].impact.stops_work
 
     def _heavy(self, name: str) -> bool:
-        """Does it take servers away from the others? One that is late with everything is as good as gone."""
+        """Returns whether it takes servers away from the others.
+
+        A server that is slow with everything counts as gone.
+        """
         fault = self.catalogue[name]
         ours = fault.impact.stops_work or fault.scope is Scope.NETWORK or isinstance(fault, SlowDisk)
         return ours and CLIENT_ROLE not in fault.roles
 
 
 def _on_one(first: Fault, second: Fault) -> bool:
-    """Can the two not be in force on one node? The disks of servers are no matter of ZooKeeper's nodes."""
+    """Returns whether the two cannot be active on one node. ZooKeeper's nodes do not share the servers' disks."""
     of_servers = ZOOKEEPER_ROLE not in (*first.roles, *second.roles)
     return first.scope is second.scope or (of_servers and first.scope.clashes(second.scope))

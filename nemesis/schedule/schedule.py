@@ -1,10 +1,12 @@
-"""A schedule is data: which fault, when, on whom, for how long. It is recorded as meant and as it came out.
+"""A schedule is data: which fault, when, on which target, for how long. It is recorded as planned and as resolved.
 
-:class:`Schedule` is what is meant (``kill leader of orders-0 at 12 s``), :class:`Resolved` what a step came to (``n2 at
-12.041 s, healed at 17.102 s``), :class:`Record` both, as a run stores them. Either can be played again:
-:meth:`Record.as_meant` asks again who leads, :meth:`Record.as_resolved` hits the same nodes at the same times. What a
-step needs in order to be repeated is in the step, its own seed too, so that leaving out other steps (shrinking) does
-not change it.
+- :class:`Schedule` is the plan (``kill leader of orders-0 at 12 s``).
+- :class:`Resolved` is the outcome of a step (``n2 at 12.041 s, healed at 17.102 s``).
+- :class:`Record` has both, as a run stores them.
+
+Both can be played again: :meth:`Record.as_meant` asks again which node leads, :meth:`Record.as_resolved` hits the same
+nodes at the same times. A step contains everything needed to repeat it, including its own seed. So removing other steps
+(shrinking) does not change it.
 
 In JSON, ``type`` distinguishes them: ``{"type": "schedule", "seed": 7, "steps": [...]}``, ``{"type": "run", ...}``.
 Unknown fields are errors: a misspelled ``duration`` must not become a default.
@@ -21,25 +23,28 @@ from assay.nemesis.schedule.target import Target, named
 from assay.nemesis.schedule.trigger import Trigger
 
 FIRST_AT = 2.0
-"""Seconds from the start of the main phase to the first injection: the workload is under way by then."""
+"""Seconds from the start of the main phase to the first injection, so that the workload is already running."""
 
 Seconds = Annotated[float, msgspec.Meta(ge=0)]
 Parameter = str | int | float | bool
 
 
 class ScheduleError(ValueError):
-    """A schedule that cannot be read, or cannot be drawn; the message says where and what to do."""
+    """A schedule cannot be read or drawn. The message says where, and what to do."""
 
 
 class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One fault. ``at``: seconds from the start of the main phase; ``duration``: seconds from ``at`` to its heal.
+    """A planned fault.
 
-    ``parameters`` are the fault's own (a partition's shape). ``seed`` feeds the choices left open until injection,
-    such as which node is ``one``; None takes them from the run's generator. ``keep_majority``: when others are in
-    force already, hit one of their nodes rather than leave less than a majority of the servers in peace.
-    ``yields``: where other faults in force keep it from being injected, that is recorded and no more.
-    ``exact``: it is healed when its duration is over, although it has had no effect and others would linger.
-    ``trigger``: what it waits for from ``at`` on; it is then healed ``duration`` seconds after it was injected.
+    - ``at``: seconds from the start of the main phase
+    - ``duration``: seconds from ``at`` to its heal
+    - ``parameters``: the fault's own settings (a partition's shape)
+    - ``seed``: feeds the choices left open until injection, such as which node is ``one``; None uses the run's
+      generator
+    - ``keep_majority``: if other faults are active, hits one of their nodes rather than disturb a majority of servers
+    - ``yields``: if other active faults keep it from being injected, this is recorded and is no failure
+    - ``exact``: healed at the end of its duration, even if it has had no effect and could linger
+    - ``trigger``: what it waits for from ``at`` on; it is then healed ``duration`` seconds after its injection
     """
 
     at: Seconds
@@ -55,27 +60,28 @@ class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
 
     @property
     def until(self) -> float:
-        """Seconds from the start of the main phase at which it is to be healed, at the latest."""
+        """Seconds from the start of the main phase at which it must be healed, at the latest."""
         waiting = 0.0 if self.trigger is None else self.trigger.within + self.trigger.delay
         return self.at + waiting + self.duration
 
     def __str__(self) -> str:
-        """As it is said: ``kill leader of orders-0``, ``partition halves``, ``partition from-zookeeper n2``."""
+        """Returns text like ``kill leader of orders-0``, ``partition halves``, ``partition from-zookeeper n2``."""
         shape = self.parameters.get("shape")
         fault = self.fault if shape is None or self.fault.endswith(f"-{shape}") else f"{self.fault} {shape}"
         whom = str(self.target)
         if shape in ISOLATED:
-            # Its name says whom it isolates: "isolate-leader of orders-0".
+            # The shape's name already contains the target: "isolate-leader of orders-0".
             whom = whom.removeprefix(ISOLATED[Shape(str(shape))])
         when = f" {self.trigger}" if self.trigger is not None else ""
         return f"{fault} {whom}{when}".replace("  ", " ").strip()
 
 
 class Branch(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Where a run leaves another one that began like it: from ``at`` on chance is drawn from ``seed``, and only then
-    are ``steps`` known, which are further faults. ``at`` and their times: seconds from the start of the main phase.
+    """Point at which a run diverges from another one with the same beginning.
 
-    In the simulation this is all chance; on real nodes what the harness draws, targets and clients.
+    From ``at`` on, randomness is drawn from ``seed``, and the further faults ``steps`` are added. Times are seconds
+    from the start of the main phase. In the simulation ``seed`` decides all randomness. On real nodes it decides that
+    of the harness, targets and clients.
     """
 
     at: Seconds
@@ -89,7 +95,7 @@ class Branch(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 class Schedule(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="schedule", omit_defaults=True
 ):
-    """Steps as meant, by time. ``omitted``: faults that were asked for and found no time; ``branches``, by time."""
+    """Planned steps, by time. ``omitted``: requested faults without time. ``branches``: by time."""
 
     seed: int
     steps: tuple[Step, ...] = ()
@@ -106,15 +112,15 @@ class Schedule(
 
     @property
     def all_steps(self) -> tuple[Step, ...]:
-        """With those of its branches, each where its number says: the first has 1."""
+        """Steps including those of branches, in the order of their numbers, from 1."""
         return (*self.steps, *(step for branch in self.branches for step in branch.steps))
 
 
 class Resolved(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a step came to. Times are seconds from the start of the main phase; ``healed_at`` None: it never was.
+    """Outcome of a step. Times are seconds from the start of the main phase. ``healed_at`` None: it was never healed.
 
-    ``targets`` is empty when no node could be hit; ``detail`` then says why. If the injection failed, ``targets`` are
-    the nodes on which it was tried: a part of it may have been done.
+    ``targets`` is empty if no node could be hit; ``detail`` then has the reason. If the injection failed, ``targets``
+    are the nodes on which it was tried, because a part of it may have been done.
     """
 
     step: Step
@@ -124,30 +130,30 @@ class Resolved(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     detail: dict[str, Any]
 
     def __str__(self) -> str:
-        """As it is said: ``kill leader of orders-0: n2 at 14.203 s to 19.310 s``."""
+        """Returns text like ``kill leader of orders-0: n2 at 14.203 s to 19.310 s``."""
         until = f" to {self.healed_at:.3f} s" if self.healed_at is not None else ", not healed"
         return f"{self.step}: {'+'.join(self.targets) or 'no node'} at {self.at:.3f} s{until}"
 
 
 class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="run"):
-    """A run's schedule as meant and, step by step as far as it got, as it came out."""
+    """A run's schedule as planned and, as far as the run got, as resolved."""
 
     schedule: Schedule
     resolved: tuple[Resolved, ...] = ()
 
     def as_meant(self) -> Schedule:
-        """Plays the same intentions; who leads is asked again."""
+        """Returns the planned schedule. A replay asks again which node leads."""
         return self.schedule
 
     def as_resolved(self) -> Schedule:
-        """Plays the same faults on the same nodes at the same times; what hit no node is left out."""
+        """Returns a schedule of the same faults on the same nodes at the same times, without steps that hit no node."""
         steps = [
             msgspec.structs.replace(
                 done.step,
                 at=done.at,
                 target=named(*done.targets),
                 trigger=None,
-                keep_majority=False,  # these nodes were hit, although a majority was to be kept
+                keep_majority=False,  # these nodes were hit although a majority had to be kept
                 exact=done.healed_at is not None,
                 duration=done.step.duration if done.healed_at is None else _between(done.at, done.healed_at),
             )
@@ -160,7 +166,7 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field=
 
 
 def _between(at: float, healed_at: float) -> float:
-    """A duration that, as floats are added, ends when it did: what came before it, and after it, does so again."""
+    """Returns the duration whose floating-point sum with ``at`` is ``healed_at``, so that a replay keeps the order."""
     duration = healed_at - at
     while at + duration > healed_at:
         duration = math.nextafter(duration, 0.0)
@@ -170,12 +176,12 @@ def _between(at: float, healed_at: float) -> float:
 
 
 def encode(document: Schedule | Record) -> bytes:
-    """Readable JSON that :func:`decode` takes back unchanged."""
+    """Returns readable JSON, the inverse of :func:`decode`."""
     return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
 
 
 def decode(data: bytes, source: str = "schedule") -> Schedule | Record:
-    """Reads what :func:`encode` wrote, or a hand-written schedule. ``source`` names the file in errors.
+    """Reads the output of :func:`encode`, or a hand-written schedule. ``source`` names the file in errors.
 
     Raises :class:`ScheduleError` with the place in the document and what was expected there.
     """

@@ -1,4 +1,4 @@
-"""The shapes of a partition, and whom each isolates; :mod:`assay.nemesis.faults.partition` says what they are."""
+"""The shapes of a partition and their targets; :mod:`assay.nemesis.faults.partition` explains them."""
 
 import enum
 
@@ -32,4 +32,4 @@ ISOLATED = {
     Shape.LEADER_AND_FOLLOWER: Kind.LEADER,
     Shape.FOLLOWER_FROM_LEADER: Kind.FOLLOWER,
 }
-"""Whom a shape isolates by its name (or who is the bridge). ``one`` takes other targets, too."""
+"""The target that each shape isolates (or that is the bridge). ``one`` takes other targets, too."""

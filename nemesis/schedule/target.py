@@ -1,13 +1,13 @@
-"""Whom a fault hits: a target as it is meant (``leader of orders-0``) and its resolution to nodes.
+"""Targets of faults: a target as planned (``leader of orders-0``) and its resolution to nodes.
 
-A target is data and names a part, not a machine, so that one schedule fits any cluster. It is resolved at the moment
-of injection, because who leads is not known before. Resolution sees nodes, a random generator and the system's finders,
-nothing else. When no node is known to have the part (an election is under way, the finder cannot reach anyone), it
-asks again for a moment and then takes ``one`` at random and says so: a fault on some node is a better test than none,
-and the record distinguishes the two.
+A target is data and names a part, not a machine, so that one schedule fits any cluster. It is resolved at injection,
+because the leader is not known before. Resolution only uses nodes, a random generator and the system's finders. If no
+node is known to have the part (an election is running, the finder reaches no node), it asks again for a moment. Then it
+takes a random server and says so: a fault on some node is a better test than none, and the record distinguishes the
+two.
 
-*Servers* are the nodes of the system's own roles. ZooKeeper and the nodes that clients live on are not among them:
-``all`` does not kill ZooKeeper.
+*Servers* are the nodes of the system's own roles. They include neither ZooKeeper nor client nodes: ``all`` does not
+kill ZooKeeper.
 """
 
 import asyncio
@@ -23,28 +23,30 @@ from assay.cluster.node import Cluster, Node, by_role
 from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, SupportsGroups, System
 
 FIND_SECONDS = 1.0
-"""How long a finder is asked before ``one`` is taken instead: an election takes some tenths of a second."""
+"""How long a finder is asked before ``one`` is taken instead. An election takes some tenths of a second."""
 FIND_EVERY = 0.1
 MAIN = "main"
-"""The name of a node's main process, among several."""
+"""Name of a node's main process, among several."""
 
 Find = Callable[[str, str | None], Awaitable[Node | None]]
 
 
 class TargetError(ValueError):
-    """A target that cannot be read or that no node of this cluster satisfies; the message says which and why."""
+    """A target is unreadable, or no node of this cluster satisfies it. The message names it and gives the reason."""
 
 
 class HeldError(TargetError):
-    """Another fault holds what the target means; once that is healed it is free."""
+    """Another fault holds the target. It is free again after that fault's heal."""
 
 
 class Kind(enum.StrEnum):
-    """The parts that can be named. Sizes are of the servers: minority < half <= n // 2 < majority <= all.
+    """The parts that can be named. Sizes refer to the servers: minority < half <= n // 2 < majority <= all.
 
-    ``zookeeper`` is one of the ZooKeeper nodes, ``zookeepers`` all of them; ``consumer`` is one of the nodes that
-    clients live on, ``consumers`` all of them; ``coordinator`` is the server that coordinates a group; ``origin`` is
-    the node on which the event appeared that triggered the fault; ``spare`` is a node that is no server yet.
+    - ``zookeeper`` is one of the ZooKeeper nodes, ``zookeepers`` all of them.
+    - ``consumer`` is one of the client nodes, ``consumers`` all of them.
+    - ``coordinator`` is the server that coordinates a group.
+    - ``origin`` is the node whose event triggered the fault.
+    - ``spare`` is a node that is not a server yet.
     """
 
     ONE = "one"
@@ -66,20 +68,22 @@ class Kind(enum.StrEnum):
 
 
 KEYED = (Kind.LEADER, Kind.FOLLOWER, Kind.COORDINATOR)
-"""Parts that a server has of something: the leader of a key, the coordinator of a group."""
+"""Parts that belong to an object: the leader of a key, the coordinator of a group."""
 SIZES = (Kind.ONE, Kind.MINORITY, Kind.HALF, Kind.MAJORITY, Kind.ALL)
-"""So many of the servers, or of those of one role: the target's key."""
+"""Numbers of servers, or of servers of one role, which is the target's key."""
 OF_CLIENTS = (Kind.CONSUMER, Kind.CONSUMERS)
 NAMING_KEYS = (
-    "give it keys(), one name where one node leads everything, and find(cluster, what, key), which says who does"
+    "give it keys() (one name if one node leads everything) and find(cluster, what, key), which returns the leader"
 )
-"""What the author of a system without keys can do about it."""
+"""Remedy for the author of a system without keys."""
 
 
 class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """``key``: of which leader or follower, or the group; None: drawn at injection; of a size, the role of which so
-    many are meant, None: of all servers. ``names``: for ``named`` only. ``process``: which one of a node's, ``main`` or
-    a sidecar's name (``cluster/sidecars.py``); None: all of them.
+    """The target of a step.
+
+    - ``key``: the led key, or the group; None: drawn at injection. For a size: the role of the servers; None: all.
+    - ``names``: for ``named`` only.
+    - ``process``: one process of the node, ``main`` or a sidecar's name (``cluster/sidecars.py``); None: all of them.
     """
 
     kind: Kind
@@ -91,17 +95,17 @@ class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         if self.key is not None and self.kind not in (*KEYED, *SIZES):
             raise TargetError(f"target {self.kind} takes no key, got {self.key!r}")
         if bool(self.names) != (self.kind is Kind.NAMED):
-            raise TargetError(f"names belong to target named and to it alone: {self.kind} with {list(self.names)}")
+            raise TargetError(f"only target named takes names: {self.kind} with {list(self.names)}")
         if len(set(self.names)) != len(self.names):
             raise TargetError(f"target names a node twice: {', '.join(self.names)}")
 
     @property
     def of_main(self) -> bool:
-        """Is the main process meant, alone or with the others?"""
+        """Whether the main process is meant, alone or with the others."""
         return self.process in (None, MAIN)
 
     def __str__(self) -> str:
-        """As it is said: ``leader of orders-0``, ``n1+n2``, ``minority``, ``one, its process agent``."""
+        """Returns text like ``leader of orders-0``, ``n1+n2``, ``minority``, ``one, its process agent``."""
         return self._whom() if self.process is None else f"{self._whom()}, its process {self.process}"
 
     def _whom(self) -> str:
@@ -117,15 +121,15 @@ ONE = Target(Kind.ONE)
 
 
 def named(*names: str) -> Target:
-    """These nodes and no others."""
+    """Returns the target of exactly these nodes."""
     return Target(Kind.NAMED, names=names)
 
 
 def parse(text: str) -> Target:
-    """A target as written on the command line: ``leader``, ``leader:orders-0``, ``minority``, ``n2``, ``n1+n2``; with
-    ``@agent`` behind it one process of each alone.
+    """Parses a target of the command line: ``leader``, ``leader:orders-0``, ``minority``, ``n2``, ``n1+n2``.
 
-    Raises :class:`TargetError`, which lists what can be written.
+    A suffix such as ``@agent`` restricts it to one process of each node. Raises :class:`TargetError`, which lists the
+    possible targets.
     """
     whom, at, process = text.strip().partition("@")
     if at:
@@ -148,38 +152,38 @@ def parse(text: str) -> Target:
 
 
 def servers(cluster: Cluster, system: System) -> list[Node]:
-    """The nodes of the system's own roles, in the cluster's order."""
+    """Returns the nodes of the system's own roles, in the cluster's order."""
     roles = [role for role in system.roles if role not in (ZOOKEEPER_ROLE, CLIENT_ROLE)]
     return [node for node in cluster.nodes if node.role in roles]
 
 
 def possible_servers(cluster: Cluster, system: System) -> list[Node]:
-    """The same, and the spares: who may have replicas, or lead something."""
+    """Returns the servers and the spares: all nodes that may have replicas or lead something."""
     return [*servers(cluster, system), *cluster.spares]
 
 
 def zookeepers(cluster: Cluster) -> list[Node]:
-    """The ZooKeeper nodes, in the cluster's order."""
+    """Returns the ZooKeeper nodes, in the cluster's order."""
     return by_role(cluster, ZOOKEEPER_ROLE)
 
 
 def clients(cluster: Cluster) -> list[Node]:
-    """The nodes that clients live on, in the cluster's order."""
+    """Returns the client nodes, in the cluster's order."""
     return by_role(cluster, CLIENT_ROLE)
 
 
 def groups(system: System) -> tuple[str, ...]:
-    """The groups whose coordinators the system can name."""
+    """Returns the groups whose coordinators the system can name."""
     return tuple(system.groups) if isinstance(system, SupportsGroups) else ()
 
 
 def of_clients(target: Target, how: Callable[[Iterable[bool]], bool] = all) -> bool:
-    """Does it mean nodes that clients live on, also by name? ``how`` many of its names must be theirs."""
+    """Returns whether it means client nodes, also by name. ``how`` decides how many of its names must be theirs."""
     return target.kind in OF_CLIENTS or _named_like(r"client\d+", target, how)
 
 
 def of_zookeepers(target: Target) -> bool:
-    """Does it mean ZooKeeper's nodes, also by name?"""
+    """Returns whether it means ZooKeeper's nodes, also by name."""
     return target.kind in (Kind.ZOOKEEPER, Kind.ZOOKEEPERS) or _named_like(r"zk\d+", target, all)
 
 
@@ -188,13 +192,13 @@ def _named_like(pattern: str, target: Target, how: Callable[[Iterable[bool]], bo
 
 
 def number(name: str) -> int:
-    """Which of its role a node is: 2 of ``n2`` and of ``client2``."""
+    """Returns the number of a node within its role: 2 for ``n2`` and for ``client2``."""
     return int(re.sub(r"\D", "", name))
 
 
 @dataclass(frozen=True)
 class Scene:
-    """What resolution may look at. ``busy``: names of nodes that a fault of the same scope holds already.
+    """Data for resolution. ``busy``: names of nodes that a fault of the same scope holds already.
 
     ``origin``: the name of the node whose event triggered the step.
     """
@@ -210,16 +214,19 @@ class Scene:
     spares: Sequence[Node] = ()
 
     def whose(self, kind: Kind) -> Sequence[str]:
-        """Of what a server can have this part."""
+        """Returns the objects that can have a server in this part."""
         return self.groups if kind is Kind.COORDINATOR else self.keys
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """The nodes, in the cluster's order; ``key`` if one was asked for; ``note``: how they depart from the target.
+    """The chosen nodes, in the cluster's order.
 
-    ``fell_back``: ``one`` was taken because the target was not available; ``note`` says why. ``others``: servers that
-    it might as well have been, unless the step names its own. ``too_soon``: why it has to wait.
+    - ``key``: the key, if one was asked for
+    - ``note``: how they depart from the target
+    - ``fell_back``: ``one`` was taken because the target was not available; ``note`` has the reason
+    - ``others``: servers that would have fitted as well, unless the step names its own
+    - ``too_soon``: why it has to wait
     """
 
     nodes: tuple[Node, ...]
@@ -231,9 +238,9 @@ class Chosen:
 
 
 async def resolve(target: Target, scene: Scene, rng: random.Random) -> Chosen:
-    """The nodes that the target means now. Takes up to ``FIND_SECONDS`` when a finder knows none.
+    """Returns the nodes that the target means now. Takes up to ``FIND_SECONDS`` if a finder knows none.
 
-    Raises :class:`TargetError` when a named node does not exist, ``HeldError`` when it is busy, or no node is free.
+    Raises :class:`TargetError` if a named node does not exist, ``HeldError`` if it is busy, or no node is free.
     """
     if target.kind is Kind.NAMED:
         return Chosen(_named(target.names, scene))
@@ -259,7 +266,7 @@ async def resolve(target: Target, scene: Scene, rng: random.Random) -> Chosen:
 
 
 def size(kind: Kind, count: int) -> int:
-    """How many of ``count`` servers a size means; 0 when there is no such part (the minority of two)."""
+    """Returns how many of ``count`` servers a size means; 0 if there is no such part (the minority of two)."""
     sizes = {
         Kind.ONE: min(1, count),
         Kind.MINORITY: (count - 1) // 2 if count else 0,
@@ -308,7 +315,7 @@ def _some(target: Target, scene: Scene, rng: random.Random) -> Chosen:
 
 
 async def _found(target: Target, scene: Scene, rng: random.Random) -> Chosen:
-    _free(scene.servers, scene, "server")  # who is asked may take a while
+    _free(scene.servers, scene, "server")  # first, because asking a finder may take a while
     key = _key(target, scene, rng)
     node, trouble = await _ask(target.kind, key, scene)
     if node is not None and node.name not in scene.busy:
@@ -320,7 +327,7 @@ async def _found(target: Target, scene: Scene, rng: random.Random) -> Chosen:
 
 
 async def _follower(target: Target, scene: Scene, rng: random.Random) -> Chosen:
-    """A server that does not lead the key. The finders know no replicas, so it may be one without a copy."""
+    """Returns a server that does not lead the key. Finders know no replicas, so it may have none."""
     _free(scene.servers, scene, "server")
     key = _key(target, scene, rng)
     leader, trouble = await _ask(Kind.LEADER, key, scene)
@@ -341,7 +348,7 @@ def _key(target: Target, scene: Scene, rng: random.Random) -> str | None:
 
 
 async def _ask(what: Kind, key: str | None, scene: Scene) -> tuple[Node | None, str]:
-    """The node, or None and why; an answer that is no server of this cluster counts as none."""
+    """Returns the node, or None and the reason. An answer that is not a server of this cluster counts as none."""
     loop = asyncio.get_running_loop()
     subject = f"{what} of {key}" if key is not None else str(what)
     deadline = loop.time() + FIND_SECONDS

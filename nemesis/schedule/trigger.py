@@ -1,12 +1,12 @@
-"""When a step acts that waits for something: so many acknowledged operations, or an event of a node's event log.
+"""Triggers of steps: a number of acknowledged operations, or an event of a node's event log.
 
-A step without a trigger acts at its time. One with a trigger is *armed* at its time and acts when the trigger is
-fulfilled, ``delay`` seconds later if it says so; what happened before it was armed does not count. When ``within``
-seconds have passed in vain the step has failed: it is reported, never skipped in silence.
+A step without a trigger acts at its time. A step with a trigger is *armed* at its time and acts when the trigger fires,
+after an optional ``delay`` in seconds. Events before it was armed do not count. If the trigger has not fired after
+``within`` seconds, the step has failed: it is reported, never skipped silently.
 
 Lines of event logs reach the conductor as they are read, over SSH some tens of milliseconds after they were written.
-What came to pass in between is recorded as the delay from trigger to action, as far as the harness can know it. For
-"exactly after event X" a trigger says ``hold``: the process that wrote the event stands still until the step has acted.
+The delay from trigger to action is recorded as far as the harness can know it. A trigger with ``hold`` acts exactly
+after its event: the process that wrote the event is stopped until the step has acted.
 """
 
 from collections.abc import Mapping
@@ -22,11 +22,11 @@ WITHIN = 30.0
 
 
 class TriggerError(ValueError):
-    """A trigger that cannot be read; the message says what can be written."""
+    """A trigger cannot be read. The message lists the possible triggers."""
 
 
 class AfterOperations(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag="after"):
-    """``operations`` have been acknowledged since the step was armed. ``delay`` and ``within`` in seconds."""
+    """Fires once ``operations`` are acknowledged after the step was armed. ``delay`` and ``within`` in seconds."""
 
     operations: Positive
     delay: Seconds = 0.0
@@ -37,12 +37,12 @@ class AfterOperations(msgspec.Struct, frozen=True, forbid_unknown_fields=True, o
 
 
 class OnEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag="event"):
-    """The ``nth`` line of this event, of any node, has been read since the step was armed.
+    """Fires on the ``nth`` line of this event, of any node, after the step was armed.
 
-    ``key`` and ``fields``, where given, must be equal to the line's own (a field, or one of its ``detail``). ``hold``:
-    the process stops itself at the event, so that it writes nothing after it before the step has acted
-    (:mod:`assay.nemesis.engine.stop_at_event`). ``optional``: a step that waits in vain is left out, which is no
-    failure; nothing is recorded of it but in the schedule.
+    - ``key`` and ``fields``, if given, must equal the line's own (a field, or one of its ``detail``).
+    - ``hold``: the process stops itself at the event, so that it writes nothing after it before the step has acted
+      (:mod:`assay.nemesis.engine.stop_at_event`).
+    - ``optional``: it is no failure if the trigger never fires. Only the schedule records such a step.
     """
 
     event: Annotated[str, msgspec.Meta(min_length=1)]
@@ -80,7 +80,7 @@ Trigger = AfterOperations | OnEvent
 
 @dataclass
 class Armed:
-    """A trigger that waits; times in seconds of the run. ``before``: operations acknowledged when it was armed."""
+    """A waiting trigger, with times in seconds of the run. ``before``: operations acknowledged before it was armed."""
 
     trigger: Trigger
     deadline: float
@@ -88,14 +88,14 @@ class Armed:
     seen: int = 0
 
     def acknowledged(self, total: int) -> bool:
-        """Is it fulfilled, now that ``total`` operations of the run are acknowledged?"""
+        """Returns whether it fires, now that ``total`` operations of the run are acknowledged."""
         if isinstance(self.trigger, OnEvent):
             return False
         self.seen = total - self.before
         return self.seen >= self.trigger.operations
 
     def event(self, line: Mapping[str, Any]) -> bool:
-        """Is it fulfilled by this line?"""
+        """Returns whether it fires on this line."""
         if not isinstance(self.trigger, OnEvent) or not self.trigger.matches(line):
             return False
         self.seen += 1
@@ -103,14 +103,14 @@ class Armed:
 
     @property
     def missing(self) -> str:
-        """What had been seen when it gave up."""
+        """Text with what was seen when it gave up."""
         what = f"events {self.trigger.event}" if isinstance(self.trigger, OnEvent) else "acknowledged operations"
         return f"saw {self.seen} {what} in the {self.trigger.within:g} s since it was armed"
 
 
 @dataclass(frozen=True)
 class Fired:
-    """A trigger that was fulfilled at ``at`` and whose step acts at ``due``; ``origin``: the node of the event."""
+    """A trigger that fired at ``at`` and whose step acts at ``due``; ``origin``: the node of the event."""
 
     at: float
     due: float
@@ -119,9 +119,12 @@ class Fired:
 
 
 def parse(text: str) -> Trigger | None:
-    """``every`` (None: at the interval's times), ``after:500``, ``event:NAME``, ``event:NAME:KEY``, or ``hold:`` so.
+    """Parses a trigger. Raises :class:`TriggerError`.
 
-    Raises :class:`TriggerError`.
+    - ``every``: None, which means the interval's times
+    - ``after:500``: 500 operations
+    - ``event:NAME``, ``event:NAME:KEY``: an event
+    - ``hold:NAME``, ``hold:NAME:KEY``: the same, and the process stops at it
     """
     word, _, rest = text.strip().partition(":")
     name, _, key = rest.partition(":")
@@ -138,12 +141,13 @@ def parse(text: str) -> Trigger | None:
 
 
 def numbered(trigger: Trigger, number: int, within: float) -> Trigger:
-    """The trigger of the ``number``-th fault of a run, from 1: the N-th operation again, or the event once more.
+    """Returns the trigger of a run's ``number``-th fault, from 1: number times the operations, or the event's
+    repetition.
 
     Raises :class:`TriggerError` for a second one that holds.
     """
     if isinstance(trigger, AfterOperations):
         return msgspec.structs.replace(trigger, operations=trigger.operations * number, within=within)
     if trigger.hold and number > 1:
-        raise TriggerError(f"hold:{trigger.event} is for one fault; give several an event of their own in a schedule")
+        raise TriggerError(f"hold:{trigger.event} is for one fault; in a schedule, give each fault its own event")
     return msgspec.structs.replace(trigger, nth=trigger.nth * number, within=within)

@@ -4,18 +4,18 @@ Everything that a test of your own system needs is imported from here::
 
     from assay import Completed, Completion, Effect, Generator, Operation, System, experiment, forbid
 
-The parts behind it, each a folder with a map of its own in its ``__init__``:
+The parts behind it are folders, each with a map in its ``__init__``:
 
 - ``assay.harness``: operations, generators, the interpreter, histories; runs, pytest, the command
-- ``assay.cluster``: nodes, in containers, by SSH, in the simulation; what a system is
-- ``assay.nemesis``: faults, when they come and whom they hit
+- ``assay.cluster``: nodes in containers, by SSH and in the simulation; the protocols of a system
+- ``assay.nemesis``: faults, their schedules and targets
 - ``assay.checkers``: from a history to a verdict
 - ``assay.reports``: the page of a run, and the text of a failure
 - ``assay.workloads``: tests of the broker, one pytest module per promise
 - ``assay.system_under_test``: the broker
 
-Names are looked up when they are first used: a process on a node, which has few packages, imports
-``assay.system_under_test`` or ``assay.harness.remote`` and loads nothing else.
+Names are imported on first use. A process on a node, which has few packages, imports ``assay.system_under_test`` or
+``assay.harness.remote`` and loads nothing else.
 """
 
 from __future__ import annotations
@@ -215,7 +215,7 @@ _HOMES = {
     "assay.nemesis.schedule.schedule": "Parameter ScheduleError",
     "assay.nemesis.schedule.target": "Target servers",
 }
-"""Module -> the names that come from it: the imports above, as data. A test holds the two together."""
+"""Module -> the names that come from it: the imports above, as data. A test compares the two."""
 
 _MODULES = {name: module for module, names in _HOMES.items() for name in names.split()}
 

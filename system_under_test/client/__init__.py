@@ -1,14 +1,30 @@
-"""The client library: asynchronous, and honest about what is known after an error.
+"""Asynchronous client library whose errors say whether a request may have taken effect.
 
-To read in this order: ``errors`` (what each error means), ``connection``, ``pool`` (sockets), ``metadata`` (who leads
-what), ``config`` (all settings), ``properties`` (read from a file). Producing: ``producer`` on ``sender`` with
-``produce_queue`` and ``delivery``, ``partitioner`` and ``serializer``; for ``producer.type=async`` also
-``queued_sender`` with ``callbacks`` and ``message_ledger``. Reading: ``consumer`` with ``multi_fetch`` and
-``fetch_result`` (stateless). Groups: ``group_consumer`` with ``positions`` on ``membership`` with ``coordinated`` and
-``assignors``;
-``draft_consumer`` on ``draft_membership`` (the earlier design); ``zookeeper_groups`` (the design before both).
-``admin`` creates, changes, moves and describes topics. ``traits`` is what a historic defect changes.
+Foundations, in reading order:
 
-Imports ``network``, ``protocol``, ``records`` and ``zookeeper``. Workloads and tests import it; no part of the broker
-does. docs/client.md is its guide.
+- ``errors``: the meaning of each error
+- ``connection``, ``pool``: sockets
+- ``metadata``: leaders of partitions
+- ``config``: all settings; ``properties`` reads them from a file
+
+Producing:
+
+- ``producer``, on ``sender`` with ``produce_queue`` and ``delivery``
+- ``partitioner``, ``serializer``
+- ``queued_sender`` with ``callbacks`` and ``message_ledger``: for ``producer.type=async``
+
+Consuming:
+
+- ``consumer`` with ``multi_fetch`` and ``fetch_result``: stateless reads
+- ``group_consumer`` with ``positions``, on ``membership`` with ``coordinated`` and ``assignors``: Kafka's groups
+- ``draft_consumer`` on ``draft_membership``: the draft's groups
+- ``zookeeper_groups``: the design before both
+
+Other modules:
+
+- ``admin``: creates, changes, moves and describes topics
+- ``traits``: the parts that a historic defect replaces
+
+The package imports ``network``, ``protocol``, ``records`` and ``zookeeper``. Workloads and tests import it; no part of
+the broker does. docs/client.md is its guide.
 """

@@ -1,6 +1,6 @@
-"""Creates, changes, deletes and describes topics, moves their replicas and elects their preferred leaders.
+"""Admin client: creates, changes, deletes and describes topics, moves replicas, and elects preferred leaders.
 
-Changes go to the controller, wherever that is at the moment.
+Changes go to the present controller.
 """
 
 import asyncio
@@ -23,12 +23,12 @@ DELETE_TOPICS_VERSION = 0
 PRIVATE_VERSION = 0
 
 BROKER_SHARE = 0.8
-"""Of the time left that the controller may take, so that its answer comes before we give up."""
+"""Fraction of the remaining time that the controller may use, so that its response arrives before the deadline."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """Either ``partitions`` and ``replication``, or an ``assignment`` of partitions to brokers' ids."""
+    """Either ``partitions`` and ``replication``, or an ``assignment`` of partitions to broker ids."""
 
     name: str
     partitions: int = -1
@@ -39,7 +39,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class TopicOutcome:
-    """What is known of the change of one topic or partition. ``error`` is None where no broker spoke of it."""
+    """Outcome of the change of one topic or partition. ``error`` is None if no broker reported one."""
 
     outcome: errors.Certainty
     error: ErrorCode | None = None
@@ -51,17 +51,17 @@ Partition = tuple[str, int]
 
 
 class MoveState(enum.StrEnum):
-    """How far a reassignment has come, as Kafka's tool says it."""
+    """Progress of a reassignment, in the words of Kafka's tool."""
 
     DONE = "done"
     IN_PROGRESS = "in progress"
     FAILED = "failed"
-    """It is not under way, and the partition is not where it should be: it was rejected, or others were faster."""
+    """The reassignment is not in progress and the replicas differ: it was rejected, or replaced by another."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moving:
-    """``replicas`` are assigned now, ``target`` shall be, and the files of ``removing`` are not known to be gone."""
+    """Replicas now, replicas afterwards, and brokers whose deletion of the files is not confirmed yet."""
 
     replicas: tuple[int, ...]
     target: tuple[int, ...]
@@ -69,13 +69,13 @@ class Moving:
 
 
 _Thing = TypeVar("_Thing", str, Partition)
-"""What changes: a topic or a partition."""
+"""The object of a change: a topic or a partition."""
 _Answers = Mapping[_Thing, tuple[ErrorCode, str | None]]
 _Call = Callable[[Connection, list[_Thing], float], Awaitable[_Answers[_Thing]]]
 
 
 class Admin:
-    """``bootstrap`` is ``host:port,...`` of any brokers; ``timeout`` (seconds) bounds each call as a whole."""
+    """Admin client. ``bootstrap`` is ``host:port,...`` of any brokers; ``timeout`` (seconds) limits each call."""
 
     def __init__(
         self, bootstrap: str | Sequence[str], *, runtime: Runtime, timeout: float = 10.0, client_id: str = "assay-admin"
@@ -85,7 +85,7 @@ class Admin:
         self._metadata = Metadata(bootstrap, self._pool, runtime.random)
 
     async def create_topics(self, topics: Sequence[NewTopic]) -> dict[str, TopicOutcome]:
-        """What became of each. A refusal because of a change of controllers is tried again at the new one."""
+        """Creates topics and returns the outcome of each. A rejection due to a change of controllers is retried."""
         specifications = {topic.name: _creatable(topic) for topic in topics}
 
         async def call(connection: Connection, names: list[str], left: float) -> _Answers[str]:
@@ -98,7 +98,7 @@ class Admin:
         return await self._change(list(specifications), call)
 
     async def delete_topics(self, names: Sequence[str]) -> dict[str, TopicOutcome]:
-        """What became of each."""
+        """Deletes topics and returns the outcome of each."""
 
         async def call(connection: Connection, names: list[str], left: float) -> _Answers[str]:
             request = messages.DeleteTopicsRequest(topics=names, timeout_ms=_share(left))
@@ -112,10 +112,10 @@ class Admin:
     async def create_partitions(
         self, topic: str, count: int, assignments: Sequence[Sequence[int]] = ()
     ) -> TopicOutcome:
-        """Has the topic grow to ``count`` partitions; ``assignments`` places the new ones, else they are spread.
+        """Raises the number of partitions to ``count``. ``assignments`` places the new ones; otherwise they are spread.
 
-        Refused, with ``INVALID_PARTITIONS``, when it has as many already: so a second try of one whose outcome was
-        unknown is an answer, too.
+        A topic that already has ``count`` partitions is rejected with ``INVALID_PARTITIONS``. A retry after an unknown
+        outcome therefore shows whether the first try succeeded.
         """
 
         async def call(connection: Connection, names: list[str], left: float) -> _Answers[str]:
@@ -128,9 +128,9 @@ class Admin:
         return (await self._change([topic], call))[topic]
 
     async def alter_config(self, topic: str, changes: Mapping[str, str | None]) -> TopicOutcome:
-        """Changes settings of the topic; None goes back to the brokers' default, what is not named stays.
+        """Changes settings of the topic. None restores the brokers' default; settings that are not named stay.
 
-        Done means written: each broker follows as soon as it learns of it.
+        Done means stored: each broker applies the settings once it learns of them.
         """
         configs = [messages.ConfigEntry(name=name, value=value) for name, value in sorted(changes.items())]
 
@@ -142,7 +142,7 @@ class Admin:
         return (await self._change([topic], call))[topic]
 
     async def describe_config(self, topic: str) -> dict[str, str]:
-        """The settings that the topic has of its own, as written. Raises ``ReadFailed``."""
+        """Returns the topic's own settings, as stored. Raises ``ReadFailed``."""
         found: dict[str, str] = {}
 
         async def call(connection: Connection, names: list[str], left: float) -> _Answers[str]:
@@ -157,14 +157,14 @@ class Admin:
         return found
 
     async def describe(self, topics: Sequence[str] | None = None) -> ClusterView:
-        """Brokers, controller and topics (None: all) as the first broker that answers sees them.
+        """Returns brokers, controller and topics (None: all) as seen by the first broker that answers.
 
-        Raises ``ReadFailed``. Naming a topic that does not exist may create it, if the brokers are configured so.
+        Raises ``ReadFailed``. Naming a missing topic may create it, if the brokers are configured so.
         """
         return await self._metadata.describe(topics, asyncio.get_running_loop().time() + self._timeout)
 
     async def elect_preferred(self, partitions: Sequence[Partition]) -> dict[Partition, TopicOutcome]:
-        """Gives the lead of each to the first of its assignment: done, or that one is not in sync (5), not done."""
+        """Moves leadership to each partition's preferred replica. Not done if that replica is not in sync (error 5)."""
 
         async def call(connection: Connection, left: list[Partition], seconds: float) -> _Answers[Partition]:
             request = messages.ElectPreferredRequest(partitions=_named(left), timeout_ms=_share(seconds))
@@ -173,11 +173,11 @@ class Admin:
         return await self._change(list(dict.fromkeys(partitions)), call, errors.ELECTION_NOT_DONE)
 
     async def reassign(self, moves: Mapping[Partition, Sequence[int]]) -> dict[Partition, TopicOutcome]:
-        """Has partitions move to these replicas, the preferred leader first; all of them must be alive.
+        """Moves partitions to these replicas, the preferred leader first. All of them must be alive.
 
-        Done means written down: from then on the controllers see to it, also the next ones. ``verify`` says how far
-        they have come. A partition that is on its way to elsewhere is rejected (42); to ask for the same twice is
-        harmless, so after an unknown outcome one may ask again.
+        Done means recorded: from then on the present and later controllers carry out the move. :meth:`verify` reports
+        the progress. A partition that is moving elsewhere is rejected (42). A repeated request for the same move is
+        harmless, so it may be retried after an unknown outcome.
         """
 
         async def call(connection: Connection, left: list[Partition], seconds: float) -> _Answers[Partition]:
@@ -191,11 +191,11 @@ class Admin:
         return await self._change(list(moves), call)
 
     async def reassignments(self) -> dict[Partition, Moving]:
-        """Those that are under way, as the controller has them. Raises ``ReadFailed``."""
+        """Returns the reassignments in progress, as the controller knows them. Raises ``ReadFailed``."""
         return {_partition(entry): _moving(entry) for entry in (await self._reassignments([])).moving}
 
     async def verify(self, moves: Mapping[Partition, Sequence[int]]) -> dict[Partition, MoveState]:
-        """How far each of these has come. Raises ``ReadFailed``."""
+        """Returns the progress of each reassignment. Raises ``ReadFailed``."""
         response = await self._reassignments(list(moves))
         targets = {_partition(entry): entry.target for entry in response.moving}
         settled = {_partition(entry): entry.replicas for entry in response.settled}
@@ -223,7 +223,7 @@ class Admin:
         return found[-1]
 
     async def close(self) -> None:
-        """Calls that still wait for an answer end with outcome unknown."""
+        """Closes the connections. Pending calls end with an unknown outcome."""
         await self._pool.close()
 
     async def _change(
@@ -261,7 +261,7 @@ class Admin:
 
 
 def _share(left: float) -> int:
-    """Milliseconds for the controller."""
+    """Returns the controller's share of the remaining time, in milliseconds."""
     return int(left * 1000 * BROKER_SHARE)
 
 
@@ -300,7 +300,7 @@ def _creatable(topic: NewTopic) -> messages.CreatableTopic:
 
 def _judge(answer: tuple[ErrorCode, str | None] | None, not_done: Collection[ErrorCode]) -> TopicOutcome:
     if answer is None:
-        return TopicOutcome(errors.Certainty.UNKNOWN, None, "the controller's answer does not name it")
+        return TopicOutcome(errors.Certainty.UNKNOWN, None, "the controller's response does not contain it")
     error, message = answer
     return TopicOutcome(errors.outcome(error, not_done), error, message)
 
@@ -310,5 +310,5 @@ def _try_again(known: TopicOutcome) -> bool:
 
 
 def _undeletable(topic: str) -> str:
-    """The meaning of ``INVALID_TOPIC`` for a deletion. The response has no room for a text."""
+    """Explains ``INVALID_TOPIC`` for a deletion, because the response has no field for a text."""
     return f"topic {topic!r} is the brokers' own; it cannot be deleted"

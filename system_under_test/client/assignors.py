@@ -1,4 +1,4 @@
-"""Who of a group gets which partitions: :mod:`assay.system_under_test.assignors`, which coordinators use as well."""
+"""Assignment strategies: :mod:`assay.system_under_test.assignors`, which coordinators use as well."""
 
 from assay.system_under_test.assignors import ASSIGNORS, Assignor, Partition, assign_range, assign_round_robin
 

@@ -1,4 +1,4 @@
-"""The settings of producers and of members of a group; times in seconds."""
+"""Settings of producers and group members. Times are in seconds."""
 
 import math
 from collections.abc import Sequence
@@ -12,49 +12,49 @@ DEFAULT_FETCH_BYTES = 1024 * 1024
 
 @dataclass(frozen=True, kw_only=True)
 class ProducerConfig:
-    """For a :class:`~assay.system_under_test.client.producer.Producer` without a queue (``producer.type=sync``)."""
+    """Settings of a :class:`~assay.system_under_test.client.producer.Producer` of ``producer.type=sync``."""
 
     acks: int = -1
-    """-1, 1 or 0; with 0 no broker answers, and a result says no more than that the messages were written to a
-    socket."""
+    """-1, 1 or 0. With 0 no broker responds, and a result only means that the messages were written to a socket."""
     timeout: float = 5.0
-    """From ``send`` to its outcome."""
+    """Time limit from ``send`` to its outcome."""
     retries: int = 10
-    """How often a definite failure is tried again within that time."""
+    """Limit on retries of definite failures within that time."""
     retry_back_off: float = 0.05
-    """Before each further try."""
+    """Back-off before each retry."""
     repeat_unknown: bool = False
-    """A try whose outcome is unknown is repeated as well, ``request_timeout`` after it was sent."""
+    """Whether a try of unknown outcome is repeated as well, ``request_timeout`` after it was sent."""
     request_timeout: float = math.inf
     linger: float = 0.0
-    """How long a message waits for others to be sent with it."""
+    """Time for which a message waits for others to join its batch."""
     batch_size: int = 16_384
-    """Bytes of a message set to which no further ``send`` is added."""
+    """Bytes of a message set from which no further ``send`` is added."""
     codec: int = 0
-    """By which message sets are compressed: 1 gzip, 2 snappy, 3 lz4; 0: not at all."""
+    """Codec of message sets: 1 gzip, 2 snappy, 3 lz4; 0 for none."""
     message_format: int = 1
     """0, whose messages have no timestamps, or 1."""
     key_serializer: Serializer = as_bytes
     value_serializer: Serializer = as_bytes
     partitioner: Partitioner = hash_partitioner
-    """Gets the serialized key."""
+    """Called with the serialized key."""
     client_id: str = "assay-producer"
 
 
 @dataclass(frozen=True, kw_only=True)
 class AsyncProducerConfig(ProducerConfig):
-    """For a :class:`~assay.system_under_test.client.producer.Producer` with a queue (``producer.type=async``).
+    """Settings of a :class:`~assay.system_under_test.client.producer.Producer` with a queue (``producer.type=async``).
+
     ``timeout`` counts from the moment when a message is accepted.
     """
 
     timeout: float = 30.0
     retries: int = 1_000
     linger: float = 0.005
-    """How long the first message of a batch waits for others."""
+    """Time for which the first message of a batch waits for others."""
     queue_size: int = 10_000
-    """How many accepted messages may be without outcome."""
+    """Limit on accepted messages without an outcome."""
     enqueue_timeout: float | None = None
-    """How long ``send`` waits for room before it drops its message (0: not at all; None: as long as it takes)."""
+    """Time for which ``send`` waits for room before it drops its message; 0 for no wait, None for no limit."""
     batch_count: int = 200
     """Messages that are taken out of the queue at once."""
 
@@ -64,45 +64,45 @@ class AsyncProducerConfig(ProducerConfig):
 
     def __post_init__(self) -> None:
         if self.queue_size < 1 or self.batch_count < 1:
-            raise ValueError("a queue, and a batch, need room for one message at least")
+            raise ValueError("a queue and a batch need room for one message at least")
 
 
 @dataclass(frozen=True, kw_only=True)
 class MemberConfig:
-    """For a :class:`~assay.system_under_test.client.membership.Membership`."""
+    """Settings of a :class:`~assay.system_under_test.client.membership.Membership`."""
 
     assignors: Sequence[str] = ("range",)
     session_timeout: float = 6.0
     rebalance_timeout: float = 10.0
-    """How long the group waits for this member to join again."""
+    """Time for which the group waits for this member to join again."""
     timeout: float = 5.0
-    """For each call to the brokers; a join waits for the others for as long as their group may, if that is longer."""
+    """Time limit of each call to a broker. A join may take as long as the group's rebalance, if that is longer."""
     retention: float | None = None
-    """How long its commits are kept while the group has no members; None: as the brokers say."""
+    """Time for which commits are kept while the group has no members; None for the brokers' setting."""
     metadata_age: float = 5.0
-    """After this time the member that leads looks at the topics again (``metadata.max.age.ms``, there 5 minutes)."""
+    """Age at which the group's leader reads the topics again (``metadata.max.age.ms``, 5 minutes in Kafka)."""
     client_id: str = "assay-member"
     takes_back: bool = False
-    """Is what was given up without an answer not to arrive any more? For commits that no generation fences."""
+    """Whether a request that was given up must not arrive later. For commits that no generation fences."""
     repeat_unknown: bool = False
-    """Is a commit whose outcome is unknown sent again within ``timeout``? For offsets that this client alone commits:
-    if the first try counts after all, it says the same."""
+    """Whether a commit of unknown outcome is repeated within ``timeout``. Safe for offsets that only this client
+    commits, because both tries have the same content."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConsumerConfig(MemberConfig):
-    """For a :class:`~assay.system_under_test.client.group_consumer.GroupConsumer`."""
+    """Settings of a :class:`~assay.system_under_test.client.group_consumer.GroupConsumer`."""
 
     reset: str = "earliest"
-    """``earliest``, ``latest``, or ``none``: then a poll without a position, or with one that is no longer in the log,
-    raises ``ReadFailed`` until there is one by ``seek``."""
+    """``earliest``, ``latest`` or ``none``. With ``none``, a poll raises ``ReadFailed`` if there is no position in the
+    log, until ``seek`` sets one."""
     fetch_bytes: int = DEFAULT_FETCH_BYTES
-    """What one fetch asks for of each partition."""
+    """Bytes that one fetch requests of each partition."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DraftConfig:
-    """For a member of a group of the draft."""
+    """Settings of a member of a draft group."""
 
     reset: str = "earliest"
     fetch_bytes: int = DEFAULT_FETCH_BYTES
@@ -110,9 +110,9 @@ class DraftConfig:
     strategy: str = "range"
     session_timeout: float = 6.0
     frequency: int = 4
-    """Heartbeats in a session."""
+    """Heartbeats per session."""
     join_timeout: float = 20.0
-    """How long a join may wait for the other members."""
+    """Time for which a join may wait for the other members."""
     timeout: float = 5.0
-    """For each call to the brokers."""
+    """Time limit of each call to a broker."""
     client_id: str = "assay-draft"

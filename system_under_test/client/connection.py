@@ -1,4 +1,4 @@
-"""One connection to a broker: that of :mod:`assay.system_under_test.network.connection`, which brokers use as well."""
+"""Connection to a broker: :mod:`assay.system_under_test.network.connection`, which brokers use as well."""
 
 from assay.system_under_test.network.connection import CallError, Connection, NotSent, Unknown
 

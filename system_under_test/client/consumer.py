@@ -1,7 +1,7 @@
-"""Stateless reads: messages from an offset, offsets by time, and the offsets that a group has committed.
+"""Stateless reads: messages from an offset, offsets by time, and committed offsets of a group.
 
-Reads change nothing, so they are repeated after any error until the deadline. A consumer has one connection to each
-broker, on which a broker answers one request after the other: concurrent long polls need consumers of their own.
+Reads change nothing, so they are retried after any error until the deadline. A consumer has one connection to each
+broker, on which a broker answers one request after the other. Concurrent long polls therefore need separate consumers.
 """
 
 import asyncio
@@ -42,9 +42,9 @@ class _Answer(NamedTuple):
 
 @dataclass(eq=False)
 class SimpleConsumer:
-    """``bootstrap`` is ``host:port,...`` of any brokers; ``timeout`` (seconds) bounds each call as a whole.
+    """Stateless consumer. ``bootstrap`` is ``host:port,...`` of any brokers; ``timeout`` (seconds) limits each call.
 
-    Without ``check_crcs`` damaged messages are returned as they came, as far as their lengths make sense.
+    Without ``check_crcs``, damaged messages are returned unchecked, as long as their lengths are plausible.
     """
 
     bootstrap: Bootstrap
@@ -77,13 +77,15 @@ class SimpleConsumer:
         max_wait: float = 0.5,
         min_bytes: int = 1,
     ) -> Fetched:
-        """The messages from ``offset`` on, about ``max_bytes`` of them, below the high watermark.
+        """Returns about ``max_bytes`` of messages from ``offset`` on, below the high watermark.
 
-        Waits up to ``max_wait`` seconds for ``min_bytes``. A buffer into which not even the first message fits is
-        doubled (from Fetch 3 on brokers send a whole message even above the limit), up to ``max_fetch_bytes``; then the
-        error is MESSAGE_TOO_LARGE. Of a damaged answer the messages before the damage are returned. Raises
-        ``ReadFailed`` when no broker answered in time or the leader never got ready, ``DamagedAnswer`` when damage came
-        first.
+        - The call waits up to ``max_wait`` seconds for ``min_bytes``.
+        - If not even the first message fits, the size is doubled up to ``max_fetch_bytes``. Beyond that the error is
+          MESSAGE_TOO_LARGE. From Fetch 3 on, brokers send a whole message even above the limit.
+        - Messages before any damage in a response are returned.
+
+        Raises ``ReadFailed`` if no broker answered in time or the leader never got ready, and ``DamagedAnswer`` if
+        damage came first.
         """
         deadline = asyncio.get_running_loop().time() + self.timeout
         size = max_bytes
@@ -92,8 +94,8 @@ class SimpleConsumer:
             error = ErrorCode.of(answer.found.error_code)
             truncated = not answer.messages and bool(records_bytes(answer.found.records))
             if not truncated or size >= self.max_fetch_bytes:
-                if truncated and not self.check_crcs:  # its length must be the damage
-                    raise _damaged(topic, partition, answer.node, "no whole message, however much is asked for")
+                if truncated and not self.check_crcs:  # the length itself must be damaged
+                    raise _damaged(topic, partition, answer.node, "no whole message, whatever the fetch size")
                 if truncated:
                     error = ErrorCode.MESSAGE_TOO_LARGE
                 wanted = [message for message in answer.messages if message.offset >= offset]
@@ -103,47 +105,54 @@ class SimpleConsumer:
     async def multi_fetch(
         self, offsets: Mapping[Partition, int], max_bytes: int = 1024 * 1024, max_wait: float = 0.5, min_bytes: int = 1
     ) -> dict[Partition, Fetched]:
-        """As :meth:`fetch`, of several partitions, each from its offset on, in one request to each of their leaders.
+        """Fetches from several partitions, each from its offset on, with one request to each of their leaders.
 
-        ``max_bytes`` is per partition. One round of requests, if any partition was answered by it: an answer of another
-        may then be an error that goes away by itself (no leader, or one that did not answer within two seconds more
-        than ``max_wait``, or 0.2 for 5 s from then on: ``NETWORK_EXCEPTION``). Damaged records are ``CORRUPT_MESSAGE``.
-        A broker fills its answer in the order of the request, so a caller that wants all to have their turn begins with
-        another each time. Raises ``ReadFailed`` when no partition was answered.
+        ``max_bytes`` is per partition. There is one round of requests if it answers any partition. The result of
+        another partition may then be an error:
+
+        - The partition has no leader.
+        - Its leader did not answer within ``max_wait`` plus 2 seconds: ``NETWORK_EXCEPTION``. For the next 5 s, the
+          limit of that broker is ``max_wait`` plus 0.2 seconds.
+        - Its records are damaged: ``CORRUPT_MESSAGE``.
+
+        A broker fills its response in the order of the request, so a caller must rotate the partitions for fairness.
+        Raises ``ReadFailed`` if no partition was answered.
         """
         deadline = asyncio.get_running_loop().time() + self.timeout
         return await self._multi.fetch(offsets, max_bytes, max_wait, min_bytes, deadline)
 
     async def offsets(self, topic: str, partition: int, time: int) -> int:
-        """The first offset whose message is at least as young as ``time`` (ms since the epoch), ``LATEST`` or
-        ``EARLIEST``; -1 when there is none. Raises ``ReadFailed``, with the broker's ``error`` if it rejected the
-        request.
+        """Returns the first offset whose message is at least as new as ``time``; -1 if there is none.
+
+        ``time`` is in ms since the epoch, or ``LATEST`` or ``EARLIEST``. Raises ``ReadFailed``, with the broker's
+        ``error`` if it rejected the request.
         """
         wanted = listing.ListOffsetsPartition(partition=partition, timestamp=time)
         return (await self._list_offsets(topic, wanted, LIST_OFFSETS_VERSION)).offset
 
     async def offsets_before(self, topic: str, partition: int, time: int, count: int = 1) -> list[int]:
-        """Up to ``count`` offsets from which messages can be read that are older than ``time`` (ms since the epoch,
-        ``LATEST`` or ``EARLIEST``), newest first: those at which segments begin, and the log's end for ``LATEST``.
+        """Returns up to ``count`` readable offsets before ``time``, newest first.
 
-        A segment is as old as its file, so this is coarse; :meth:`offsets` looks at messages. Raises ``ReadFailed``.
+        ``time`` is in ms since the epoch, or ``LATEST`` or ``EARLIEST``. The offsets are those at which segments begin,
+        and the log end for ``LATEST``. A segment's age is that of its file, so the result is coarse; :meth:`offsets`
+        looks at messages. Raises ``ReadFailed``.
         """
         wanted = listing.ListOffsetsPartition(partition=partition, timestamp=time, max_num_offsets=count)
         return (await self._list_offsets(topic, wanted, SEGMENT_OFFSETS_VERSION)).offsets
 
     async def commit(self, group: str, offsets: Mapping[Partition, Position]) -> None:
-        """Commits for a group as a client that is no member of it, which is rejected while the group has members.
+        """Commits for a group as a client that is not a member. Rejected while the group has members.
 
         Raises ``CommitFailed``.
         """
         await self._coordinated(group).commit(offsets)
 
     async def committed(self, group: str, partitions: Sequence[Partition]) -> Mapping[Partition, Position]:
-        """What the group has committed for each; offset -1 where nothing. Raises ``ReadFailed``."""
+        """Returns the group's committed positions; offset -1 if there is none. Raises ``ReadFailed``."""
         return await self._coordinated(group).committed(partitions)
 
     async def close(self) -> None:
-        """Calls that still wait end with ``ReadFailed``, commits with ``CommitFailed``."""
+        """Closes the connections. Pending reads raise ``ReadFailed``, pending commits ``CommitFailed``."""
         await self._pool.close()
         for coordinated in self._groups.values():
             await coordinated.close()
@@ -161,7 +170,7 @@ class SimpleConsumer:
         loop = asyncio.get_running_loop()
         wanted = fetch.FetchPartition(partition=partition, offset=offset, max_bytes=size)
         while True:
-            # The broker must answer before we give up on it, also when there is nothing to be read.
+            # The broker must respond before this call times out, even if there is nothing to read.
             wait = max(0.0, min(max_wait, (deadline - loop.time()) / 2))
             request = fetch.FetchRequest(
                 replica_id=fetch.CONSUMER_REPLICA_ID,
@@ -173,7 +182,7 @@ class SimpleConsumer:
             node, response = await self._ask(topic, partition, request, self.fetch_version, wait + PATIENCE, deadline)
             found = [p for entry in response.topics if entry.topic == topic for p in entry.partitions]
             if len(found) != 1 or found[0].partition != partition:
-                raise ReadFailed(f"{topic}-{partition}: broker {node.id} answered a fetch of something else")
+                raise ReadFailed(f"{topic}-{partition}: broker {node.id} answered a fetch with another partition")
             error = ErrorCode.of(found[0].error_code)
             if error not in TRANSIENT:
                 messages, damage = messages_in(found[0], offset, check_crcs=self.check_crcs)
@@ -194,7 +203,7 @@ class SimpleConsumer:
             node, response = await self._ask(topic, partition, request, version, PATIENCE, deadline)
             answers = [p for entry in response.topics if entry.topic == topic for p in entry.partitions]
             if len(answers) != 1 or answers[0].partition != partition:
-                raise ReadFailed(f"{topic}-{partition}: broker {node.id} sent the offsets of something else")
+                raise ReadFailed(f"{topic}-{partition}: broker {node.id} answered with offsets of another partition")
             error = ErrorCode.of(answers[0].error_code)
             if error is ErrorCode.NONE:
                 return answers[0]
@@ -203,7 +212,7 @@ class SimpleConsumer:
     async def _ask(
         self, topic: str, partition: int, request: Request[R], version: int, patience: float, deadline: float
     ) -> tuple[Node, R]:
-        """The leader's answer; another leader, or the same again, is asked after a lost connection."""
+        """Returns the leader's response. After a lost connection, the present leader is asked again."""
         loop = asyncio.get_running_loop()
         while True:
             leader = await self._metadata.leader(topic, partition, deadline)

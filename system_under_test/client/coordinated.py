@@ -1,7 +1,6 @@
-"""A group's coordinator as its clients see it: finding it, asking it, and the offsets that it keeps.
+"""Client of a group's coordinator: finds it, sends it requests, and commits and fetches offsets.
 
-The same for both designs of coordination. A commit says what is known of it: done,
-certainly not done, or unknown.
+Both designs of coordination use it. The result of a commit is done, certainly not done, or unknown.
 """
 
 import asyncio
@@ -38,12 +37,12 @@ STALE_COORDINATOR: Final = frozenset(
     {ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR_FOR_GROUP, ErrorCode.GROUP_LOAD_IN_PROGRESS}
 )
 OVER: Final = frozenset({ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.REBALANCE_IN_PROGRESS})
-"""The generation is over, for this member."""
+"""Errors after which a member's generation is over."""
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A committed offset; -1 where none is."""
+    """A committed offset; -1 if there is none."""
 
     offset: int
     metadata: str = ""
@@ -51,7 +50,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """The generation that a member is in, and what it owns there."""
+    """A member's generation and the partitions that it owns in it."""
 
     number: int
     member_id: str
@@ -61,7 +60,7 @@ class Generation:
 class CommitFailed(ClientError):
     """``outcome`` says whether the offsets are certainly not committed, or whether that is unknown.
 
-    ``partitions`` says it of each: some may be committed although others are not, and ``outcome`` is unknown then.
+    ``partitions`` has the outcome of each. If only some may be committed, ``outcome`` is unknown.
     """
 
     def __init__(
@@ -79,18 +78,16 @@ class CommitFailed(ClientError):
 
 
 class JoinFailed(ClientError):
-    """Not a member within the time; what was asked of the coordinator may have happened, and lapses when the session
-    ends.
-    """
+    """Raised if the join did not complete in time. The coordinator may still have acted until the session expires."""
 
 
 class Coordinated:
-    """Of one client, a member or not; ``timeout`` in seconds, for each call."""
+    """One client of a coordinator, member or not. ``timeout`` is in seconds, for each call."""
 
     find_request: ClassVar[type[groups.GroupCoordinatorRequest | draft_groups.ConsumerMetadataRequest]] = (
         groups.GroupCoordinatorRequest
     )
-    """The request for the coordinator, which each design has its own of."""
+    """The request that finds the coordinator; each design has its own."""
 
     def __init__(
         self,
@@ -104,15 +101,21 @@ class Coordinated:
         takes_back: bool = False,
         repeat_unknown: bool = False,
     ) -> None:
-        """``retention``: seconds for which its commits are kept while the group has no members; None: the brokers'.
-        ``takes_back``: as of a :class:`Connection`. ``repeat_unknown``: as in ``MemberConfig``.
+        """Creates a client.
+
+        - ``retention``: seconds for which commits are kept while the group has no members; None for the brokers'
+          setting
+        - ``takes_back``: as in :class:`Connection`
+        - ``repeat_unknown``: as in ``MemberConfig``
         """
         self.group = group
         self.generation: Generation | None = None
-        """None where it has to join, or never did."""
+        """None if the client must join, or never joined."""
         self.ended: ErrorCode | None = None
-        """Why the generation is over: after REBALANCE_IN_PROGRESS no other member owns anything of it before the member
-        has joined again or its time for that is over; after anything else others may already.
+        """Why the generation is over.
+
+        After REBALANCE_IN_PROGRESS, no other member owns its partitions until this member has joined again or its time
+        to do so is over. After any other error, others may own them already.
         """
         self._timeout = timeout
         self._retention_ms = -1 if retention is None else int(retention * 1000)
@@ -120,19 +123,19 @@ class Coordinated:
         self._bootstrap = KnownBrokers.of(bootstrap)
         self._random = runtime.random
         self._pool = Pool(client_id, takes_back=takes_back)
-        # Heartbeats have a connection of their own: a broker answers one request after the other, and a join may wait.
+        # Heartbeats use their own connection, because a broker answers one request after the other and a join may wait.
         self._pulse = Pool(f"{client_id}-heartbeat")
         self._coordinator: Address | None = None
         self._silent_until = -math.inf
         self._tasks: list[asyncio.Task[None]] = []
-        """Heartbeats, and what else goes on as long as its generation."""
+        """Heartbeats and other tasks that last as long as the generation."""
 
     def fall_silent(self, seconds: float) -> None:
-        """Sends no heartbeats for so long: to its group the process looks like one that was stopped."""
+        """Suppresses heartbeats for some seconds, so that the process looks stopped to its group."""
         self._silent_until = asyncio.get_running_loop().time() + seconds
 
     async def close(self) -> None:
-        """Sends nothing to the group."""
+        """Closes the connections without leaving the group."""
         await self._stop_beating()
         await self._pool.close()
         await self._pulse.close()
@@ -145,7 +148,7 @@ class Coordinated:
             await asyncio.wait(tasks)
 
     async def _part(self, request: Any) -> None:
-        """Without an error: a member that sends nothing more is taken out in the end."""
+        """Sends a request to leave. A failure is only logged, because the session of a silent member expires anyway."""
         try:
             await self._ask(request, 0, self._timeout)
         except CallError as error:
@@ -158,10 +161,10 @@ class Coordinated:
     # -- offsets ---------------------------------------------------------------------------------------------------
 
     async def commit(self, offsets: Mapping[Partition, Position], generation: Generation | None = None) -> None:
-        """Commits in this generation, by default the present one; without any, as a client that is no member.
+        """Commits in this generation, by default the present one, or without any as a client that is not a member.
 
-        Raises :class:`CommitFailed`. A try that was certainly not done is repeated while there is time, if it may
-        succeed later; with ``repeat_unknown`` also a try whose outcome is unknown, else the caller decides.
+        Raises :class:`CommitFailed`. A definite failure that may go away is retried while there is time. With
+        ``repeat_unknown``, so is a try of unknown outcome; otherwise the caller decides.
         """
         under = self.generation if generation is None else generation
         request = group_offsets.OffsetCommitRequest(
@@ -205,14 +208,14 @@ class Coordinated:
                 again = bool(bad) and set(bad) <= repeated
             known = {one: _together(earlier[one], now) for one, now in known.items()}
             if not again or loop.time() + BACK_OFF >= deadline:
-                said = error or f"answered {', '.join(code.name for code in bad) or 'not of all partitions'}"
+                said = error or f"answered {', '.join(code.name for code in bad) or 'for only some partitions'}"
                 raise self._commit_failed(said, known, bad[0] if bad else None) from error
             await asyncio.sleep(BACK_OFF)
 
     def _settled(
         self, answer: Any, offsets: Mapping[Partition, Position], under: Generation | None
     ) -> tuple[Mapping[Partition, Certainty], list[ErrorCode]]:
-        """Reads the result for each partition from an answer, and the errors in it."""
+        """Reads the outcome of each partition and the errors from a response."""
         answered = {
             (topic.topic, part.partition): ErrorCode.of(part.error_code)
             for topic in answer.topics
@@ -240,7 +243,7 @@ class Coordinated:
         return CommitFailed(f"group {self.group}: {what}", whole, known, error=error)
 
     async def committed(self, partitions: Sequence[Partition]) -> Mapping[Partition, Position]:
-        """Returns what is committed for each. Raises ``ReadFailed``."""
+        """Returns the committed position of each partition. Raises ``ReadFailed``."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._timeout
         request = group_offsets.OffsetFetchRequest(
@@ -271,7 +274,7 @@ class Coordinated:
     # -- the coordinator -------------------------------------------------------------------------------------------
 
     async def _ask(self, request: Any, version: int, left: float, pool: Pool | None = None) -> Any:
-        """Raises ``CallError``; then the coordinator is looked for again."""
+        """Sends a request to the coordinator. After a ``CallError`` the next call looks for the coordinator again."""
         deadline = asyncio.get_running_loop().time() + left
         address = await self._find(deadline)
         try:
@@ -282,7 +285,7 @@ class Coordinated:
             raise
 
     async def _find(self, deadline: float) -> Address:
-        """Raises ``NotSent``."""
+        """Finds the coordinator. Raises ``NotSent``."""
         if self._coordinator is not None:
             return self._coordinator
         addresses = list(self._bootstrap.addresses)
@@ -301,12 +304,12 @@ class Coordinated:
 
 
 def _together(earlier: Certainty, now: Certainty) -> Certainty:
-    """Combines the results of two tries of one commit. A try that was not done takes back nothing."""
+    """Combines the outcomes of two tries of one commit. A definite failure does not undo an earlier try."""
     if now is Certainty.NOT_DONE and earlier is not Certainty.NOT_DONE:
         return Certainty.UNKNOWN
     return now
 
 
 def left_until(deadline: float) -> float:
-    """Seconds, by the loop's clock; 0 when it has passed."""
+    """Returns the seconds until ``deadline`` on the loop's clock; 0 if it has passed."""
     return max(0.0, deadline - asyncio.get_running_loop().time())

@@ -1,4 +1,4 @@
-"""The way of one message set to the leader of its partition: request, answer, what is known, and the next try."""
+"""Delivery of one message set to its partition's leader: request, response, outcome and retry."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -19,12 +19,12 @@ T = TypeVar("T")
 PRODUCE_VERSION = 2
 
 BROKER_SHARE = 0.9
-"""The part of the time left that a broker may wait for acknowledgements: its "timed out" should come before ours."""
+"""Fraction of the remaining time that a broker may wait for acknowledgements. It then times out before the client."""
 
 
 @dataclass(frozen=True, slots=True)
 class SendResult:
-    """``base_offset`` of the first message (-1 with acks 0), as ``node``, the leader, answered."""
+    """Result of a send: ``base_offset`` of the first message (-1 with acks 0), from the leader ``node``."""
 
     base_offset: int
     node: int
@@ -32,16 +32,16 @@ class SendResult:
 
 @dataclass(slots=True)
 class Way:
-    """Where one message set is. ``in_doubt``: may a try have been carried out, by what is known at this moment?"""
+    """State of one message set. ``in_doubt``: at this moment, a try may have been carried out."""
 
     in_doubt: bool = False
 
 
 class Delivery:
-    """Carries one message set to the leader of the partition, again and again while it certainly did not arrive.
+    """Delivers one message set to the partition's leader, and retries after definite failures.
 
-    With ``repeat_unknown`` also when it may have: each try then has ``request_timeout`` seconds, and what was appended
-    may be appended again. That is for callers which a repetition does not harm.
+    With ``repeat_unknown`` it also retries after unknown outcomes, with ``request_timeout`` seconds for each try.
+    Messages may then be appended twice, which the caller must tolerate.
     """
 
     def __init__(self, metadata: Metadata, pool: Pool, config: ProducerConfig) -> None:
@@ -50,15 +50,16 @@ class Delivery:
         self._config = config
 
     async def known_before_sending(self, lookup: Awaitable[T]) -> T:
-        """Awaits a look-up that comes before the request: its failure is definite, since nothing was sent."""
+        """Awaits a look-up before the request. Its failure is definite, because nothing was sent."""
         try:
             return await lookup
         except errors.ReadFailed as error:
             raise errors.SendFailed(f"not sent: {error}", error=error.error) from error
 
     async def deliver(self, topic: str, partition: int, records: bytes, deadline: float, way: Way) -> SendResult:
-        """Raises ``SendFailed`` if every try failed definitely, else ``SendUnknown``. When it is cancelled, ``way``
-        says what is known.
+        """Delivers the set. Raises ``SendFailed`` if every try failed definitely, else ``SendUnknown``.
+
+        If the call is cancelled, ``way`` has the outcome known so far.
         """
         loop = asyncio.get_running_loop()
         failure: errors.SendFailed | None = None
@@ -79,7 +80,7 @@ class Delivery:
                 way.in_doubt = doubt is not None
                 if error.error is not None and error.error not in errors.PRODUCE_WORTH_REPEATING:
                     break
-        # One try with an unknown outcome leaves the whole in doubt, however the others ended.
+        # One try of unknown outcome makes the whole outcome unknown, however the others ended.
         raise doubt or failure or errors.SendFailed(f"{topic}-{partition}: not sent in time")
 
     async def _attempt(self, topic: str, partition: int, records: bytes, deadline: float, way: Way) -> SendResult:
@@ -111,7 +112,7 @@ class Delivery:
             raise errors.SendUnknown(f"{where}: {error}", node=leader.id) from error
         answers = [found for entry in response.topics if entry.topic == topic for found in entry.partitions]
         if len(answers) != 1 or answers[0].partition != partition:
-            raise errors.SendUnknown(f"{where}: the answer does not speak of it", node=leader.id)
+            raise errors.SendUnknown(f"{where}: the response does not contain it", node=leader.id)
         return self._judge(topic, partition, ErrorCode.of(answers[0].error_code), answers[0].base_offset, leader.id)
 
     def _judge(self, topic: str, partition: int, error: ErrorCode, base_offset: int, node: int) -> SendResult:

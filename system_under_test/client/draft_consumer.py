@@ -1,7 +1,7 @@
-"""A consumer of the draft: as :class:`GroupConsumer`, but its coordinator assigns the partitions.
+"""Consumer of the draft: like :class:`GroupConsumer`, but the coordinator assigns the partitions.
 
-When its generation is over, it stops, commits what it has returned, and joins again; while it looks for a new
-coordinator it keeps consuming.
+When its generation is over, it stops, commits the positions of returned records, and joins again. While it looks for a
+new coordinator, it keeps consuming.
 """
 
 import contextlib
@@ -16,8 +16,10 @@ from assay.system_under_test.runtime import Runtime
 
 
 class DraftConsumer(GroupConsumer):
-    """``on_revoked`` is called with what was owned once it is committed, as far as that could be, and before the group
-    is joined again. It is not called for a consumer that had to stop and goes on under the next coordinator.
+    """Consumer of a draft group.
+
+    ``on_revoked`` is called with the owned partitions after an attempt to commit, and before the consumer joins again.
+    It is not called for a consumer that had to stop and continues under the next coordinator.
     """
 
     def __init__(
@@ -48,6 +50,6 @@ class DraftConsumer(GroupConsumer):
         return self._draft.state
 
     async def _enter(self) -> Generation:
-        with contextlib.suppress(CommitFailed):  # the next owner reads again what could not be committed
+        with contextlib.suppress(CommitFailed):  # the next owner rereads uncommitted records
             await self.commit()
         return await self._draft.enter(before_join=partial(self._revoke, self._listener.on_revoked))

@@ -1,8 +1,11 @@
-"""Membership of one group of the draft: a consumer to which its coordinator assigns partitions.
+"""Membership of a draft group, whose coordinator assigns the partitions.
 
-A heartbeat goes out every session timeout / ``frequency``. A rejected one stops the consumer until it has joined
-again. Without an answer within the session timeout, or when its socket closes, it looks for the coordinator; it keeps
-what it owns until a coordinator says otherwise. :class:`State` is where it stands in that.
+- A heartbeat is sent every session timeout / ``frequency``.
+- A rejected heartbeat stops the consumer until it has joined again.
+- Without a response within the session timeout, or if its socket closes, the consumer looks for the coordinator. It
+  keeps its partitions until a coordinator rejects its generation.
+
+:class:`State` has the states of this process.
 """
 
 import asyncio
@@ -22,7 +25,7 @@ from assay.system_under_test.runtime import Runtime
 
 
 class State(StrEnum):
-    """It consumes as a member, and while it looks for its coordinator again."""
+    """State of a membership. The consumer consumes in ``MEMBER`` and ``REDISCOVERING``."""
 
     DOWN = "Down"
     DISCOVERING = "Discovering"
@@ -52,14 +55,14 @@ _NEXT: Final[Mapping[tuple[State, Happening], State]] = MappingProxyType(
         (State.REDISCOVERING, Happening.ACCEPTED): State.MEMBER,
         (State.REDISCOVERING, Happening.REFUSED): State.STOPPED,
         (State.STOPPED, Happening.JOINED): State.MEMBER,
-        # Stopped by a coordinator that then died: the next one may know of no reason to.
+        # Stopped by a coordinator that then died: its successor may accept the generation.
         (State.STOPPED, Happening.ACCEPTED): State.MEMBER,
     }
 )
 
 
 def next_state(state: State, happening: Happening) -> State:
-    """What does not concern a state leaves it as it is; an end is one in every state."""
+    """Returns the state after an event. Other events change nothing; ``ENDED`` always leads to ``DOWN``."""
     return State.DOWN if happening is Happening.ENDED else _NEXT.get((state, happening), state)
 
 
@@ -67,7 +70,7 @@ JOIN_AGAIN: Final = coordinated.OVER | {ErrorCode.REQUEST_TIMED_OUT}
 
 
 class DraftMembership(coordinated.Coordinated):
-    """Of one consumer. ``on_state`` is called with each new state. One call at a time."""
+    """Membership of one consumer. ``on_state`` is called with each new state. Only one call at a time is allowed."""
 
     find_request = draft_groups.ConsumerMetadataRequest
 
@@ -92,17 +95,17 @@ class DraftMembership(coordinated.Coordinated):
         self._on_state = on_state
         self._consumer_id = ""
         self._stopped: coordinated.Generation | None = None
-        """The generation that was said to be over, where a later coordinator may say that it is not."""
+        """The rejected generation, while a later coordinator may still accept it."""
         self._stopped_by: Address | None = None
-        """The coordinator that said so."""
+        """The coordinator that rejected it."""
 
     async def enter(
         self, timeout: float | None = None, *, before_join: Callable[[], Awaitable[None]] | None = None
     ) -> coordinated.Generation:
-        """Returns the generation that it is in, or joins one first.
+        """Returns the present generation, or joins one first.
 
-        ``before_join`` is called once, before the coordinator is first asked to let it join: until then it may turn out
-        that its generation goes on. Raises :class:`JoinFailed`.
+        ``before_join`` is called once, before the first request to join. Until then a coordinator may still accept the
+        old generation. Raises :class:`JoinFailed`.
         """
         if self.generation is not None:
             return self.generation
@@ -139,7 +142,7 @@ class DraftMembership(coordinated.Coordinated):
         raise coordinated.JoinFailed(f"group {self.group}: not a member in time: {last}")
 
     def subscribe(self, topics: Sequence[str]) -> None:
-        """Changes the topics; the member has to join again, at any coordinator."""
+        """Changes the topics. The member must join again, even if a coordinator would accept its generation."""
         self._topics = list(topics)
         if self.generation is not None:
             super()._over(ErrorCode.REBALANCE_IN_PROGRESS)
@@ -147,7 +150,7 @@ class DraftMembership(coordinated.Coordinated):
         self._stopped = None
 
     async def leave(self) -> None:
-        """Without an error: a member that sends nothing more is taken out in the end."""
+        """Leaves the group. A failure is only logged, because the session of a silent member expires anyway."""
         await self._stop_beating()
         self._stopped = self.generation = None
         self._move(Happening.ENDED)
@@ -156,7 +159,7 @@ class DraftMembership(coordinated.Coordinated):
             await self._part(draft_groups.DraftLeaveGroupRequest(group_id=self.group, consumer_id=consumer_id))
 
     async def close(self) -> None:
-        """Sends nothing to the group."""
+        """Closes the connections without leaving the group."""
         await self._stop_beating()
         self._move(Happening.ENDED)
         await super().close()
@@ -164,7 +167,7 @@ class DraftMembership(coordinated.Coordinated):
     # -- joining ---------------------------------------------------------------------------------------------------
 
     async def _reach(self, deadline: float) -> None:
-        """Raises ``NotSent`` when the coordinator is not known, or cannot be connected to."""
+        """Connects to the coordinator. Raises ``NotSent`` if it is unknown or cannot be reached."""
         address = await self._find(deadline)
         try:
             await self._pool.get(address, coordinated.left_until(deadline))
@@ -173,7 +176,7 @@ class DraftMembership(coordinated.Coordinated):
             raise
 
     async def _goes_on(self, stopped: coordinated.Generation, deadline: float) -> bool:
-        """Whether another coordinator than the one that said stop knows of no reason to. Raises ``CallError``."""
+        """Returns whether a new coordinator accepts the generation that another one rejected. Raises ``CallError``."""
         if self._coordinator == self._stopped_by:
             return False
         code = await self._heartbeat(stopped, min(coordinated.left_until(deadline), self._session_timeout))
@@ -193,7 +196,7 @@ class DraftMembership(coordinated.Coordinated):
             consumer_id=self._consumer_id,
             strategy=self._strategy,
         )
-        # From now on the coordinator may have it, so that there may be another generation than the one that was left.
+        # From now on the coordinator may have the request, so there may be a newer generation than the stopped one.
         stopped, self._stopped = self._stopped, None
         try:
             answer: draft_groups.DraftJoinGroupResponse = await self._ask(request, 0, coordinated.left_until(deadline))
@@ -211,7 +214,7 @@ class DraftMembership(coordinated.Coordinated):
     # -- heartbeats ------------------------------------------------------------------------------------------------
 
     async def _beat(self, generation: coordinated.Generation) -> None:
-        """Until the generation is over."""
+        """Sends heartbeats until the generation is over."""
         while self.generation is generation:
             await self._pause()
             await asyncio.sleep(max(0.0, self._silent_until - asyncio.get_running_loop().time()))
@@ -232,7 +235,7 @@ class DraftMembership(coordinated.Coordinated):
                 self._move(Happening.LOST)
 
     async def _pause(self) -> None:
-        """Until the next heartbeat is due, or its socket closes."""
+        """Waits until the next heartbeat is due, or its socket closes."""
         if self.state is State.REDISCOVERING or self._coordinator is None:
             await asyncio.sleep(BACK_OFF)
             return
@@ -250,7 +253,7 @@ class DraftMembership(coordinated.Coordinated):
 
     def _over(self, code: ErrorCode) -> None:
         if code is ErrorCode.REBALANCE_IN_PROGRESS:
-            return  # said of a commit: heartbeats will show
+            return  # in response to a commit; a heartbeat will follow up
         if code is draft_groups.UNKNOWN_CONSUMER:
             self._consumer_id, self._stopped = "", None
         else:

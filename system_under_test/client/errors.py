@@ -1,8 +1,8 @@
-"""What is known after an error: certainly not done, or unknown.
+"""Errors of the client, and what each one means: certainly not done, or unknown.
 
-The tables list the codes that a broker returns only when it has rejected the request *before* acting on it. Everything
-else, codes from the future included, counts as unknown: a wrong "not done" turns a lost acknowledgement into a false
-accusation, a wrong "unknown" merely weakens a check.
+The tables list the codes that a broker returns only if it rejected the request *before* acting on it. All other codes,
+including future ones, count as unknown. A wrong "not done" turns a lost acknowledgement into a false accusation. A
+wrong "unknown" merely weakens a check.
 """
 
 import enum
@@ -14,7 +14,7 @@ E = ErrorCode
 
 
 class Certainty(enum.StrEnum):
-    """What a broker's answer, or its absence, says about one request."""
+    """Outcome of one request, from a broker's response or its absence."""
 
     DONE = "done"
     NOT_DONE = "not done"
@@ -22,13 +22,13 @@ class Certainty(enum.StrEnum):
 
 
 class ClientError(Exception):
-    """Base of what the client library raises. ``error`` is the broker's code, where one came."""
+    """Base class of the client library's errors. ``error`` is the broker's code, if one was returned."""
 
     def __init__(self, message: str, *, error: ErrorCode | None = None, node: int | None = None) -> None:
         super().__init__(message)
         self.error = error
         self.node = node
-        """The broker that was spoken to last, where there was one."""
+        """The broker that was contacted last, if any."""
 
 
 class SendFailed(ClientError):
@@ -40,11 +40,11 @@ class SendUnknown(ClientError):
 
 
 class ReadFailed(ClientError):
-    """A read got no useful answer in its time. Reads change nothing, so there is no more to know."""
+    """A read got no useful response in time. Reads change nothing, so its outcome does not matter."""
 
 
 class DamagedAnswer(ReadFailed):
-    """A broker served what are no messages. It checks what it reads from its disk, so it should never do so."""
+    """A broker returned invalid messages. It checks what it reads from disk, so it should never do so."""
 
 
 PRODUCE_NOT_DONE = frozenset(
@@ -64,12 +64,12 @@ PRODUCE_NOT_DONE = frozenset(
         E.UNSUPPORTED_FOR_MESSAGE_FORMAT,
     }
 )
-"""Unknown stay above all 6 and 20 (said after an append, too), 7 and -1."""
+"""Codes 6 and 20 are not listed, because they may follow an append. Neither are 7 and -1."""
 
 PRODUCE_WORTH_REPEATING = frozenset(
     {E.CORRUPT_MESSAGE, E.UNKNOWN_TOPIC_OR_PARTITION, E.LEADER_NOT_AVAILABLE, E.NOT_ENOUGH_REPLICAS}
 )
-"""Of those not done, the ones that may go away (``RetriableException`` in 0.10.2)."""
+"""Definite failures that may go away (``RetriableException`` in 0.10.2)."""
 
 OFFSET_COMMIT_NOT_DONE = frozenset(
     {
@@ -85,10 +85,10 @@ OFFSET_COMMIT_NOT_DONE = frozenset(
         E.GROUP_AUTHORIZATION_FAILED,
     }
 )
-"""Unknown stay above all 7, 15, 16 and -1: the coordinator maps failed appends to them."""
+"""Codes 7, 15, 16 and -1 are not listed, because the coordinator maps failed appends to them."""
 
 OFFSET_COMMIT_WORTH_REPEATING = frozenset({E.GROUP_LOAD_IN_PROGRESS})
-"""Errors that go away by themselves: the coordinator takes the commit once it has read its groups."""
+"""Errors that go away: the coordinator accepts the commit once it has loaded its groups."""
 
 TOPIC_CHANGE_NOT_DONE = frozenset(
     {
@@ -106,17 +106,17 @@ TOPIC_CHANGE_NOT_DONE = frozenset(
         E.POLICY_VIOLATION,
     }
 )
-"""For changes of topics and partitions; 7 says that the change goes on."""
+"""For changes of topics and partitions. Code 7 is not listed, because the change goes on after it."""
 
 ELECTION_NOT_DONE = TOPIC_CHANGE_NOT_DONE | {E.LEADER_NOT_AVAILABLE}
-"""5 says that the preferred leader is not in sync."""
+"""For elections: 5 means that the preferred leader is not in sync."""
 
 STALE_METADATA = frozenset({E.UNKNOWN_TOPIC_OR_PARTITION, E.LEADER_NOT_AVAILABLE, E.NOT_LEADER_FOR_PARTITION})
-"""After these the leader must be looked up again."""
+"""Errors after which the leader must be looked up again."""
 
 
 def outcome(error: ErrorCode, not_done: Collection[ErrorCode]) -> Certainty:
-    """What ``error`` means for a request whose refusals are ``not_done``."""
+    """Returns the outcome that ``error`` means for a request whose definite rejections are ``not_done``."""
     if error is ErrorCode.NONE:
         return Certainty.DONE
     return Certainty.NOT_DONE if error in not_done else Certainty.UNKNOWN

@@ -1,4 +1,4 @@
-"""What a fetch of one partition brought."""
+"""Result of a fetch of one partition."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from assay.system_under_test.records.message import TIMESTAMP_TYPE_BIT, Message,
 __all__ = ["PATIENCE", "TRANSIENT", "Fetched", "Message", "created", "messages_in"]
 
 PATIENCE = 2.0
-"""Seconds for an answer, beyond the wait that was asked for, before the leader is looked up and asked again."""
+"""Seconds for a response, beyond the requested wait, before the leader is looked up and asked again."""
 
 TRANSIENT = STALE_METADATA | {ErrorCode.REPLICA_NOT_AVAILABLE, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNKNOWN}
 """Errors after which a read is worth repeating."""
@@ -21,24 +21,25 @@ TRANSIENT = STALE_METADATA | {ErrorCode.REPLICA_NOT_AVAILABLE, ErrorCode.REQUEST
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """What one fetch brought. ``error`` is NONE, or the broker's refusal (OFFSET_OUT_OF_RANGE above all)."""
+    """Result of one fetch. ``error`` is NONE, or why the broker rejected it (mostly OFFSET_OUT_OF_RANGE)."""
 
     messages: Sequence[Message]
     high_watermark: int
     """-1 after an error."""
     node: int
-    """The broker that answered; -1 where none did."""
+    """The broker that responded; -1 if none did."""
     error: ErrorCode = ErrorCode.NONE
 
 
 def created(message: Message) -> int | None:
-    """A message's create time in milliseconds; None where it has none, or the broker put in a time of its own."""
+    """Returns a message's create time in milliseconds. None if it has none, or if the broker set the append time."""
     return None if message.attributes & TIMESTAMP_TYPE_BIT else message.timestamp
 
 
 def messages_in(found: FetchPartitionResponse, offset: int, *, check_crcs: bool) -> tuple[list[Message], str | None]:
-    """The whole messages of an answer, which may begin below ``offset``, as far as they are undamaged; and the damage,
-    if none from ``offset`` on came before it.
+    """Returns the whole messages of a response up to any damage. They may begin below ``offset``.
+
+    If damage came before any message from ``offset`` on, the result is no messages and a description of the damage.
     """
     messages: list[Message] = []
     try:

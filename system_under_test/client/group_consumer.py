@@ -1,13 +1,15 @@
-"""A consumer that shares topics with the other members of its group, or reads partitions that its caller assigns.
+"""Consumer that shares topics with its group, or reads partitions that its caller assigns.
 
-Reading a partition goes on at the committed offset of the group. When there is none, or it is no longer in the log,
-``reset`` says where to begin. Positions are committed when the caller says so: records that were returned before a
-commit are not returned to the group again, those returned since may be.
+Reading starts at the group's committed offset. If there is none, or it is no longer in the log, ``reset`` gives the
+start. Positions are committed when the caller says so. Records returned before a commit are not returned to the group
+again; later ones may be.
 
-What a poll guarantees when the group rebalances: it returns only what it read as a member of the generation that
-``on_assigned`` was called with, and only if that was not known to be over when it returned. What it fetched in vain is
-fetched again by the next owner of the partition. No poll can know whether others have taken over in the meantime; a
-commit can, because it is rejected then.
+Guarantees of a poll when the group rebalances:
+
+- A poll returns only records that it read as a member of the generation for which ``on_assigned`` was called.
+- It returns nothing if it already knows that this generation is over. The partition's next owner fetches those records
+  again.
+- A poll cannot know whether others have taken over meanwhile. A commit can, because it is rejected then.
 """
 
 import asyncio
@@ -32,23 +34,24 @@ LONGEST_WAIT = 0.1
 RESETS = {"earliest": EARLIEST, "latest": LATEST, "none": None}
 
 PASSING = TRANSIENT | {ErrorCode.NONE, ErrorCode.NETWORK_EXCEPTION}
-"""Errors of a partition that the next poll may read."""
+"""Errors of a partition after which the next poll may succeed."""
 
 Callback = Callable[[Sequence[Partition]], Awaitable[None] | None]
 
 
 def ignore(partitions: Sequence[Partition]) -> None:
-    """The callback that does nothing."""
+    """Does nothing; the default callback."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupListener:
-    """Functions or coroutines that a consumer calls; poll raises what they raise.
+    """Functions or coroutines that a consumer calls. ``poll`` raises their exceptions.
 
-    ``on_assigned`` gets what is owned, positions found. ``on_revoked`` gets what was, before the group is joined again,
-    and may still commit it, though the commit may be rejected. ``on_lost``, where it is given, is called in its place
-    when others may own it already. ``on_reset`` gets a partition whose place is no longer in the log, and where reading
-    goes on.
+    - ``on_assigned``: called with the owned partitions once their positions are known.
+    - ``on_revoked``: called with the previous partitions before the consumer joins again. It may commit, though the
+      commit may be rejected.
+    - ``on_lost``: if given, called instead of ``on_revoked`` when others may already own the partitions.
+    - ``on_reset``: called with a partition whose position is no longer in the log, and with the new position.
     """
 
     on_assigned: Callback = ignore
@@ -62,7 +65,7 @@ NO_LISTENER = GroupListener()
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """One record; ``timestamp`` in milliseconds, None where there is none."""
+    """One record. ``timestamp`` is in milliseconds, None if there is none."""
 
     topic: str
     partition: int
@@ -71,14 +74,14 @@ class Received:
     value: bytes | None
     timestamp: int | None
     is_append_time: bool = False
-    """Whose time it is: that of the append, not the producer's."""
+    """Whether ``timestamp`` is the broker's append time rather than the producer's time."""
 
 
 class GroupConsumer:
-    """See the module. Reads ``topics``, or what :meth:`subscribe` or :meth:`assign` names. One call at a time.
+    """Consumer of a group. It reads ``topics``, or those of :meth:`subscribe` or :meth:`assign`. One call at a time.
 
-    Topics that do not exist are joined when they do. ``membership`` replaces the one of this design, which is made by
-    the settings about members.
+    Missing topics are consumed once they exist. ``membership`` replaces that of Kafka's design, which is made from the
+    member settings of ``config``.
     """
 
     def __init__(
@@ -103,7 +106,7 @@ class GroupConsumer:
         self._fetching = traits.fetching()
         self._fetch_bytes = config.fetch_bytes
         self._behind = False
-        """Whether its last fetch brought something: then the next one does not wait at the ends of other partitions."""
+        """Whether the last fetch returned records. The next one then does not wait at the ends of other partitions."""
         self._subscribed = bool(topics)
         self._generation: Generation | None = None
         self._announced = False
@@ -114,17 +117,18 @@ class GroupConsumer:
 
     @property
     def generation(self) -> Generation | None:
-        """The generation it was in last; None before the first time, after it left, and where its caller assigns."""
+        """The last generation. None before the first one, after leaving, and with assigned partitions."""
         return self._generation
 
     @property
     def assignment(self) -> tuple[Partition, ...]:
-        """What it reads: what it owns in its generation, or was assigned by its caller."""
+        """The partitions to read: those owned in the generation, or those that the caller assigned."""
         return self._assigned if self._generation is None else self._generation.partitions
 
     def subscribe(self, topics: Sequence[str]) -> None:
-        """Shares these topics, instead of those before; the next poll joins the group. Raises ``ValueError`` while
-        partitions are assigned.
+        """Subscribes to these topics instead of the previous ones; the next poll joins the group.
+
+        Raises ``ValueError`` while partitions are assigned.
         """
         if self._assigned:
             raise ValueError("partitions are assigned; assign none before subscribing to topics")
@@ -134,7 +138,7 @@ class GroupConsumer:
         self._membership.subscribe(topics)
 
     async def unsubscribe(self) -> None:
-        """Leaves the group. Raises what ``on_revoked`` raises; cancelled in there, it stays a member."""
+        """Leaves the group. Raises exceptions of ``on_revoked``. If cancelled in there, the consumer stays a member."""
         try:
             await self._revoke(self._farewell())
         except Exception:
@@ -147,10 +151,10 @@ class GroupConsumer:
         await self._membership.leave()
 
     def assign(self, partitions: Sequence[Partition]) -> None:
-        """Reads these, and no others, without being a member; the group's members are not notified.
+        """Reads exactly these partitions without being a member; the group's members are not notified.
 
-        Its commits are those of a client that is no member, and rejected while the group has some. Raises
-        ``ValueError`` while topics are subscribed to.
+        Commits count as those of a client that is not a member, so they are rejected while the group has members.
+        Raises ``ValueError`` while topics are subscribed to.
         """
         if self._subscribed:
             raise ValueError("topics are subscribed to; unsubscribe before assigning partitions")
@@ -158,15 +162,15 @@ class GroupConsumer:
         self._positions.keep(self._assigned)
 
     def found(self, partition: Partition) -> Position:
-        """What the group had committed when it got this partition. Raises ``KeyError`` for one that is not owned."""
+        """Returns the committed position at assignment. Raises ``KeyError`` for a partition that is not owned."""
         return self._positions.found[partition]
 
     def position(self, partition: Partition) -> int:
-        """The offset that is read next. Raises ``KeyError`` for a partition that is not owned, or has none yet."""
+        """Returns the offset to read next. Raises ``KeyError`` if the partition is not owned or has no position yet."""
         return self._positions[partition]
 
     def seek(self, partition: Partition, offset: int) -> None:
-        """Moves the position there. Raises ``KeyError`` for a partition that is not owned, ``ValueError`` below 0."""
+        """Sets the position. Raises ``KeyError`` for a partition that is not owned, ``ValueError`` below 0."""
         if partition not in self.assignment:
             raise KeyError(partition)
         if offset < 0:
@@ -175,60 +179,59 @@ class GroupConsumer:
         self._fetching.moved(partition)
 
     def pause(self, partitions: Sequence[Partition]) -> None:
-        """Polls leave them out until they are resumed, or given away. Raises ``KeyError`` for one that is not owned."""
+        """Excludes partitions from polls until resumed or revoked. Raises ``KeyError`` for one that is not owned."""
         for partition in partitions:
             if partition not in self.assignment:
                 raise KeyError(partition)
         self._positions.paused.update(partitions)
 
     def resume(self, partitions: Sequence[Partition]) -> None:
-        """The opposite; nothing for those that are not paused."""
+        """Resumes paused partitions. Others are ignored."""
         self._positions.paused.difference_update(partitions)
 
     async def poll(self, timeout: float = 1.0) -> list[Received]:
-        """Returns what comes within ``timeout`` seconds, in each partition's order; joins the group first, if it has
-        to, which may take longer.
+        """Returns the records that arrive within ``timeout`` seconds, in order within each partition.
 
-        Raises ``JoinFailed``, and ``ReadFailed`` when nothing could be read; then no position has moved, and the next
-        poll tries again.
+        Joins the group first if necessary, which may take longer. Raises ``JoinFailed``, or ``ReadFailed`` if nothing
+        could be read. After ``ReadFailed`` no position has moved, and the next poll tries again.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
         while True:
             await self._prepare()
             received, moved = await self._read(deadline)
-            if received or moved or loop.time() >= deadline:  # what it goes on with might raise
+            if received or moved or loop.time() >= deadline:  # going on could raise and lose the records
                 return received
 
     # -- offsets ---------------------------------------------------------------------------------------------------
 
     async def commit(self, metadata: str = "", *, offsets: Mapping[Partition, int | Position] | None = None) -> None:
-        """Commits these offsets, or the positions of all that it reads, in the generation that it was in last.
+        """Commits these offsets, or the positions of all partitions that it reads, in its last generation.
 
-        ``metadata`` is stored with each that does not bring its own.
-
-        Raises ``CommitFailed``; sent once, so after an unknown outcome the caller decides.
+        ``metadata`` is stored with each offset that has none of its own. Raises ``CommitFailed``. The commit is not
+        repeated after an unknown outcome; the caller decides.
         """
         if offsets is None:
             offsets = self._positions.placed()
         positions = {one: at if isinstance(at, Position) else Position(at, metadata) for one, at in offsets.items()}
         if self._subscribed and self._generation is None and positions:
             known = dict.fromkeys(positions, Certainty.NOT_DONE)
-            raise CommitFailed("not committed: no member of the group", Certainty.NOT_DONE, known)
+            raise CommitFailed("not committed: not a member of the group", Certainty.NOT_DONE, known)
         if positions:
             await self._membership.commit(positions, self._generation)
 
     async def committed(self, partitions: Sequence[Partition]) -> Mapping[Partition, Position]:
-        """What the group has committed, offset -1 where nothing. Raises ``ReadFailed``."""
+        """Returns the group's committed positions; offset -1 if there is none. Raises ``ReadFailed``."""
         return await self._membership.committed(partitions)
 
     def fall_silent(self, seconds: float) -> None:
-        """No heartbeats for so long: to its group the consumer looks like one that was stopped."""
+        """Suppresses heartbeats for some seconds, so that the consumer looks stopped to its group."""
         self._membership.fall_silent(seconds)
 
     async def close(self, *, leave: bool = True) -> None:
-        """Leaves the group; ``on_revoked`` is called before. Without ``leave`` nothing is sent, and the others go on
-        when the session is over.
+        """Leaves the group, after a call of ``on_revoked``, and closes the connections.
+
+        Without ``leave`` nothing is sent, and the group continues when the session expires.
         """
         try:
             if leave and self._subscribed:
@@ -240,7 +243,7 @@ class GroupConsumer:
     # -- before a poll reads ---------------------------------------------------------------------------------------
 
     async def _prepare(self) -> None:
-        """Returns when it is known what is owned, and where reading goes on."""
+        """Waits until the owned partitions and their positions are known."""
         if not self._subscribed:
             await self._find([one for one in self._assigned if one not in self._positions.offsets])
             await self._reset_positions()
@@ -250,7 +253,7 @@ class GroupConsumer:
             if entered is None:
                 entered = await self._enter()
             if entered is not self._generation:
-                # Asked for after the sync: by then the owner before has committed, or is rejected when it does.
+                # Fetched after the sync: by then the previous owner has committed, or its commit will be rejected.
                 committed = await self._membership.committed(entered.partitions) if entered.partitions else {}
                 self._positions.forget()
                 self._generation = entered
@@ -269,12 +272,12 @@ class GroupConsumer:
                 return
 
     async def _enter(self) -> Generation:
-        """Gives up what it owned, and joins."""
+        """Revokes the owned partitions and joins."""
         await self._revoke(self._farewell())
         return await self._membership.enter()
 
     def _farewell(self) -> Callback:
-        """What is called when it owns nothing any more; what ended an earlier generation does not count in the next."""
+        """Returns the callback for the end of ownership. It must be chosen before the next generation begins."""
         member = self._membership
         regular = member.generation is not None or member.ended in (None, ErrorCode.REBALANCE_IN_PROGRESS)
         listener = self._listener
@@ -294,7 +297,7 @@ class GroupConsumer:
             self._positions.start_from(await self._membership.committed(partitions))
 
     async def _reset_positions(self) -> None:
-        """Raises ``ReadFailed``; those found by then are."""
+        """Places all unplaced positions. Raises ``ReadFailed``, and keeps those placed by then."""
         for partition in sorted(self._positions.unplaced):
             self._positions.place(partition, await self._start(partition, "nothing is committed"))
 
@@ -307,9 +310,7 @@ class GroupConsumer:
     # -- and reads -------------------------------------------------------------------------------------------------
 
     async def _read(self, deadline: float) -> tuple[list[Received], bool]:
-        """What came, and whether a place that was no longer in the log has been left. Raises ``ReadFailed`` where
-        neither is so.
-        """
+        """Returns the records, and whether a position was reset. Raises ``ReadFailed`` if there is neither."""
         loop = asyncio.get_running_loop()
         wait = min(LONGEST_WAIT, max(0.0, deadline - loop.time()))
         generation = self._generation
@@ -327,7 +328,7 @@ class GroupConsumer:
         if self._membership.generation is not generation:
             return [], False
         moved = False
-        for one, start in starts.items():  # first: a callback that raises must not skip what was taken before
+        for one, start in starts.items():  # before taking records, which a raising callback would lose
             if self._positions.offsets.get(one) == begin[one]:
                 self._positions.offsets[one] = start
                 self._fetching.moved(one)
@@ -337,7 +338,7 @@ class GroupConsumer:
         failed: ReadFailed | None = None
         for one, fetched in found.items():
             if one in starts or self._positions.offsets.get(one) != begin[one]:
-                continue  # its position was set, by now or during the fetch
+                continue  # its position was set meanwhile
             if fetched.error not in PASSING:
                 what = f"{one[0]}-{one[1]} at offset {begin[one]}: {fetched.error.name}"
                 failed = ReadFailed(what, error=fetched.error, node=fetched.node)
@@ -348,7 +349,7 @@ class GroupConsumer:
         return received, moved
 
     async def _starts(self, begin: Mapping[Partition, int], found: Mapping[Partition, Fetched]) -> dict[Partition, int]:
-        """Where to read on in those that are out of range. Raises ``ReadFailed`` before any position has moved."""
+        """Returns new positions for partitions out of range. Raises ``ReadFailed`` before any position has moved."""
         return {
             one: await self._start(one, f"offset {begin[one]} is not in the log")
             for one, fetched in found.items()

@@ -1,10 +1,11 @@
 """Membership of one consumer group: finding its coordinator, joining, heartbeats, and offsets.
 
-Each call ends within ``timeout``, but for a join, which waits for the others. A member learns from a heartbeat, or from
-any other answer, that it must join again; until it does its generation is over. The one that leads also looks at its
-group's topics now and then: when there are more partitions than it has assigned, it ends its own generation and joins
-again, and the others follow.
-A commit says what is known of it: done, certainly not done, or unknown.
+- Each call ends within ``timeout``, except for a join, which waits for other members.
+- A member learns from a heartbeat, or from any other response, that it must join again. Its generation is over until it
+  has.
+- The group's leader also checks the topics from time to time. If there are more partitions than it has assigned, it
+  ends its own generation and joins again, and the others follow.
+- The outcome of a commit is done, certainly not done, or unknown.
 """
 
 import asyncio
@@ -43,17 +44,16 @@ __all__ = ["CommitFailed", "Generation", "JoinFailed", "Membership", "Position"]
 
 
 REBALANCE_SHARE: Final = 1.25
-"""Of its rebalance timeout: the others have as long to join again, and then the generation is to be stored. One that
-gave up before would be there twice when it tries again, and no member would read what the first of the two is given."""
+"""Time limit of a join as a multiple of the rebalance timeout. The others may take that long to join again, and the
+generation must then be stored. After an earlier time-out the member would join a second time under a new id, and
+nothing would read the partitions of the first one."""
 
 
 class Membership(Coordinated):
-    """One member. One call at a time, besides heartbeats.
+    """One member. Only one call at a time is allowed, apart from heartbeats.
 
-    The member that leads the group looks every ``metadata_age`` seconds whether there are more partitions, and then has
-    the group join again.
-
-    Without ``enter`` it may commit and fetch as a client that is no member.
+    If it leads the group, it checks every ``metadata_age`` seconds whether there are more partitions, and starts a
+    rebalance. Without ``enter`` it may commit and fetch as a client that is not a member.
     """
 
     def __init__(
@@ -84,12 +84,12 @@ class Membership(Coordinated):
         self._metadata = Metadata(bootstrap, self._pool, runtime.random)
         self._metadata_age = config.metadata_age
         self._assigned_from: Mapping[str, int] = {}
-        """How many partitions of each of the group's topics there were to assign, if this member leads."""
+        """The number of partitions of each topic at the last assignment, if this member leads."""
 
     # -- membership ------------------------------------------------------------------------------------------------
 
     async def enter(self, timeout: float | None = None) -> Generation:
-        """Joins the group, again if need be, and learns what it owns. Raises :class:`JoinFailed`."""
+        """Joins the group, repeatedly if necessary, and returns the generation. Raises :class:`JoinFailed`."""
         loop = asyncio.get_running_loop()
         longest = max(self._timeout, self._rebalance_timeout * REBALANCE_SHARE)
         deadline = loop.time() + (longest if timeout is None else timeout)
@@ -117,7 +117,7 @@ class Membership(Coordinated):
                 raise JoinFailed(f"group {self.group}: the coordinator answered {code.name}", error=code)
 
     async def leave(self) -> None:
-        """Without an error: a member that sends nothing more is taken out in the end."""
+        """Leaves the group. A failure is only logged, because the session of a silent member expires anyway."""
         await self._stop_beating()
         self.generation = None
         member_id, self._member_id = self._member_id, ""
@@ -145,14 +145,14 @@ class Membership(Coordinated):
                 raise JoinFailed(f"group {self.group}: the coordinator answered {code.name}", error=code)
 
     async def _assigned(self, joined: groups.JoinGroupResponse, deadline: float) -> list[groups.GroupAssignment]:
-        """What each member gets, if this one leads."""
+        """Computes the assignment of each member, if this one leads."""
         if joined.leader_id != joined.member_id:
             return []
         try:
             topics = {m.member_id: decode(Subscription, 0, m.metadata).topics for m in joined.members}
             counts = await self._count({topic for wanted in topics.values() for topic in wanted}, deadline)
         except (ProtocolError, ReadFailed) as error:
-            raise JoinFailed(f"group {self.group}: leading it: {error}") from error
+            raise JoinFailed(f"group {self.group}: assigning partitions: {error}") from error
         self._assigned_from = counts
         given = ASSIGNORS[joined.protocol](topics, counts)
         return [
@@ -161,10 +161,10 @@ class Membership(Coordinated):
         ]
 
     async def _count(self, topics: Collection[str], deadline: float) -> Mapping[str, int]:
-        """How many partitions each has now; 0 for a topic that does not exist yet. Raises ``ReadFailed``.
+        """Returns the number of partitions of each topic; 0 for a topic that does not exist yet. Raises ``ReadFailed``.
 
-        For one of which the answer says no more than that it is to be asked for again, that is done for a while: a
-        broker that was just started knows none.
+        While a topic's answer is LEADER_NOT_AVAILABLE, the request is repeated for a while, because a broker that has
+        just started knows no topics.
         """
         wanted = sorted(topics)
         if not wanted:
@@ -179,7 +179,7 @@ class Membership(Coordinated):
             await asyncio.sleep(BACK_OFF)
 
     async def _watch(self, generation: Generation) -> None:
-        """Ends when there are more partitions than were assigned. Fewer mean nothing: a broker may not know all yet."""
+        """Starts a rebalance if there are more partitions. Fewer mean nothing: a broker may not know all yet."""
         loop = asyncio.get_running_loop()
         while self.generation is generation:
             await asyncio.sleep(self._metadata_age)
@@ -187,14 +187,14 @@ class Membership(Coordinated):
             try:
                 now = await self._count(known, loop.time() + ATTEMPT)
             except ReadFailed as error:
-                _log.info("group %s: its topics: %s", self.group, error)
+                _log.info("group %s: looking up its topics: %s", self.group, error)
                 continue
             if self.generation is generation and any(now[topic] > known[topic] for topic in known):
-                _log.info("group %s: there are partitions to share: %s", self.group, now)
+                _log.info("group %s: there are new partitions to assign: %s", self.group, now)
                 self._over(ErrorCode.REBALANCE_IN_PROGRESS)
 
     async def _until(self, request: Any, version: int, deadline: float) -> Any:
-        """Returns the answer of the present coordinator. Raises :class:`JoinFailed` when there is none in time."""
+        """Returns the response of the present coordinator. Raises :class:`JoinFailed` if there is none in time."""
         loop = asyncio.get_running_loop()
         last: object = "no broker coordinates it"
         while (left := deadline - loop.time()) > 0:
@@ -211,10 +211,10 @@ class Membership(Coordinated):
         raise JoinFailed(f"group {self.group}: not a member in time: {last}")
 
     async def _beat(self, generation: Generation) -> None:
-        """Ends when another member may own what this one owned, or after so long without an answer that it must be so.
+        """Sends heartbeats until another member may own this member's partitions.
 
-        A generation that is over because others come or go does not end it: what the member has still to do before it
-        joins again may take longer than its session.
+        Without a response, that is the case after one session timeout. A rebalance does not end the heartbeats, because
+        the work before the member joins again may take longer than its session.
         """
         loop = asyncio.get_running_loop()
         answered = loop.time()
@@ -224,7 +224,7 @@ class Membership(Coordinated):
         )
         while self._has_place(generation):
             await asyncio.sleep(self._session_timeout / 4)
-            if self.generation is None:  # the group may not know yet that it waits for this member
+            if self.generation is None:  # the coordinator may not know of the rebalance yet
                 until = min(until, loop.time() + self._rebalance_timeout)
             if loop.time() >= until:
                 self._over(ErrorCode.REQUEST_TIMED_OUT)
@@ -245,13 +245,13 @@ class Membership(Coordinated):
                 self._over(code)
 
     def _has_place(self, generation: Generation) -> bool:
-        """Is it in this generation, or to join again after it?"""
+        """Returns whether the member is in this generation, or may still join again after it."""
         if self.generation is not None:
             return self.generation is generation
         return self.ended is ErrorCode.REBALANCE_IN_PROGRESS
 
     def subscribe(self, topics: Sequence[str]) -> None:
-        """Changes the topics; the member has to join again."""
+        """Changes the topics; the member must join again."""
         self.topics = tuple(topics)
         if self.generation is not None:
             self._over(ErrorCode.REBALANCE_IN_PROGRESS)
@@ -268,7 +268,7 @@ def _encoded(partitions: Sequence[Partition]) -> bytes:
 
 
 def _partitions(assignment: bytes) -> tuple[Partition, ...]:
-    """An assignment that makes no sense counts as empty."""
+    """Decodes an assignment. An invalid one counts as empty."""
     try:
         found = decode(Assignment, 0, assignment) if assignment else Assignment(topics=[])
     except ProtocolError:

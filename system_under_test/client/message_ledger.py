@@ -1,4 +1,4 @@
-"""The messages that a producer has accepted, and their outcomes: each has one, and each caller that waits gets it."""
+"""Ledger of the messages that a producer has accepted. Each message gets one outcome, for each waiting caller."""
 
 import asyncio
 import logging
@@ -15,7 +15,7 @@ _log = logging.getLogger("assay.client")
 
 @dataclass(slots=True)
 class Account:
-    """What is known of messages: how many were appended, which certainly were not, and which may have been."""
+    """Outcomes of messages: the number appended, those certainly not appended, and those that may have been."""
 
     appended: int = 0
     failed: list[Envelope] = field(default_factory=list)
@@ -24,7 +24,7 @@ class Account:
 
 @dataclass(slots=True)
 class Audit:
-    """Of the messages that a ``flush`` or ``close`` waits for."""
+    """Collects the outcomes of the messages that a ``flush`` or ``close`` waits for."""
 
     tickets: set[Ticket]
     account: Account = field(default_factory=Account)
@@ -45,9 +45,9 @@ class Audit:
 
 
 class Ledger:
-    """``open`` are those that were accepted and have no outcome yet. ``timeout`` (seconds) is what each has.
+    """``open`` holds accepted messages without an outcome. ``timeout`` is in seconds, for each message.
 
-    ``settled`` is called when a message that counts for the bound of the queue has its outcome.
+    ``settled`` is called when a message that counts against the queue's limit has its outcome.
     """
 
     def __init__(self, timeout: float, callbacks: Callbacks, settled: Callable[[], None]) -> None:
@@ -58,7 +58,7 @@ class Ledger:
         self._audits: list[Audit] = []
 
     def accept(self, envelope: Envelope, *, has_place: bool) -> Envelope:
-        """The envelope with its ticket."""
+        """Returns the envelope with its ticket."""
         ticket = self._ticket(has_place)
         self.open[ticket] = envelope = replace(envelope, ticket=ticket)
         return envelope
@@ -68,8 +68,9 @@ class Ledger:
         return Ticket(loop.create_future(), loop.time() + self._timeout, has_place)
 
     def with_tickets(self, envelopes: Sequence[Envelope], known: dict[Ticket | None, None]) -> list[Envelope]:
-        """Every envelope with a ticket of its own: a stage may have added some, or made two of one. What is new joins
-        ``known``.
+        """Gives every envelope a ticket of its own, because a stage may have added or duplicated envelopes.
+
+        New tickets are added to ``known``.
         """
         seen: set[Ticket] = set()
         found = []
@@ -87,7 +88,7 @@ class Ledger:
         return found
 
     def settle(self, envelope: Envelope, known: SendResult | ClientError) -> None:
-        """Once for each ticket; the callbacks are called before the future of ``send`` is done."""
+        """Settles a ticket, once. The callbacks are called before the future of ``send`` is done."""
         ticket = envelope.ticket
         assert ticket is not None
         del self.open[ticket]
@@ -102,10 +103,10 @@ class Ledger:
             ticket.result.set_result(known)
         else:
             ticket.result.set_exception(known)
-            ticket.result.exception()  # the caller need not look
+            ticket.result.exception()  # marks it as retrieved, because the caller need not await the future
 
     def report(self, envelope: Envelope, known: SendResult | ClientError) -> None:
-        """Calls the callbacks that an outcome has."""
+        """Calls the callbacks for an outcome."""
         if isinstance(known, SendResult):
             self.call(self._callbacks.after_sending, envelope, known)
         else:
@@ -116,11 +117,11 @@ class Ledger:
     def call(self, callback: Callable[..., None], *arguments: Any) -> None:
         try:
             callback(*arguments)
-        except Exception:  # noqa: BLE001 - of the caller's own code
+        except Exception:  # noqa: BLE001 - the caller's own code may raise anything
             _log.exception("a callback of the producer failed")
 
     def audit(self) -> Audit:
-        """Begins; :meth:`end` ends it."""
+        """Begins an audit of all open messages; :meth:`end` must end it."""
         audit = Audit(set(self.open))
         if not audit.tickets:
             audit.done.set()

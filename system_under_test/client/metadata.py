@@ -1,8 +1,10 @@
-"""Who leads what: a cache that is refreshed from any broker that answers.
+"""Metadata cache: the leaders of partitions, refreshed from any broker that answers.
 
-A refresh asks the known brokers and the bootstrap addresses, in random order, so that one that is cut off and
-has old metadata is not asked for ever, and takes the first answer. Those that lately did not answer come last: with
-most of a cluster asleep, each call would spend its time waiting for them. Concurrent callers share one refresh.
+1. A refresh asks the known brokers and the bootstrap addresses in random order, and takes the first answer. Random
+   order avoids always asking a disconnected broker with old metadata.
+2. Brokers that recently did not answer come last. Otherwise each call would wait for them while most of a cluster is
+   down.
+3. Concurrent callers share one refresh.
 """
 
 import asyncio
@@ -20,7 +22,7 @@ from assay.system_under_test.protocol.metadata import MetadataRequest, MetadataR
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A broker: its id and where it is reached."""
+    """A broker's id and address."""
 
     id: int
     address: Address
@@ -28,7 +30,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class PartitionView:
-    """``leader`` is None when there is none, or when the broker that was asked does not know its address."""
+    """``leader`` is None if there is none, or if the queried broker does not know its address."""
 
     leader: Node | None
     replicas: tuple[int, ...]
@@ -37,7 +39,7 @@ class PartitionView:
 
     @property
     def out_of_sync(self) -> tuple[int, ...]:
-        """The replicas that are not in sync; the partition is under-replicated if there are any."""
+        """The out-of-sync replicas; the partition is under-replicated if there are any."""
         return tuple(replica for replica in self.replicas if replica not in self.isr)
 
 
@@ -49,7 +51,7 @@ class TopicView:
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """``controller`` is None when none is known."""
+    """``controller`` is None if none is known."""
 
     cluster_id: str | None
     controller: Node | None
@@ -58,7 +60,7 @@ class ClusterView:
 
 
 def cluster_view(response: MetadataResponse) -> ClusterView:
-    """The same, with brokers' ids resolved."""
+    """Converts a response and resolves broker ids."""
     nodes = {
         broker.node_id: Node(broker.node_id, Address(broker.host, broker.port))
         for broker in sorted(response.brokers, key=lambda broker: broker.node_id)
@@ -88,7 +90,7 @@ def cluster_view(response: MetadataResponse) -> ClusterView:
 METADATA_VERSION = 2
 
 BACK_OFF = 0.05
-"""Seconds between two searches for a leader that is missing."""
+"""Seconds between two lookups of a missing leader."""
 
 ATTEMPT_TIMEOUT = 1.0
 """Seconds for one broker to answer before the next one is asked."""
@@ -97,13 +99,13 @@ SILENCE = 5.0
 """Seconds for which a broker that did not answer is asked after the others."""
 
 HOPELESS = frozenset({ErrorCode.INVALID_TOPIC, ErrorCode.TOPIC_AUTHORIZATION_FAILED})
-"""Errors of a topic that do not go away by waiting."""
+"""Errors of a topic that waiting does not resolve."""
 
 _UNKNOWN_TOPIC = TopicView(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, {})
 
 
 class Metadata:
-    """The cache of one client; the caller closes ``pool``."""
+    """Metadata cache of one client. The caller closes ``pool``."""
 
     def __init__(self, bootstrap: Bootstrap, pool: Pool, random: Random) -> None:
         self._bootstrap = KnownBrokers.of(bootstrap)
@@ -112,14 +114,14 @@ class Metadata:
         self._leaders: dict[tuple[str, int], Node] = {}
         self._partitions: dict[str, int] = {}
         self._nodes: dict[int, Node] = {}
-        self._silent: dict[Address, float] = {}  # loop time of the question that each has not answered
-        self._topics: dict[str, None] = {}  # all that were ever asked for, in that order
+        self._silent: dict[Address, float] = {}  # loop time of each broker's unanswered request
+        self._topics: dict[str, None] = {}  # all topics that were ever requested, in order
         self._refreshing = asyncio.Lock()
-        self._refreshes = 0  # begun so far
+        self._refreshes = 0  # number of refreshes begun
         self._view: ClusterView | None = None
 
     async def leader(self, topic: str, partition: int, deadline: float) -> Node:
-        """The last known leader, looked up until ``deadline`` (loop time) when unknown. Raises ``ReadFailed``."""
+        """Returns the last known leader, or looks it up until ``deadline`` (loop time). Raises ``ReadFailed``."""
         known = self._leaders.get((topic, partition))
         problem: ReadFailed | None = None
         while known is None:
@@ -135,11 +137,11 @@ class Metadata:
         return known
 
     def cached(self, topic: str, partition: int) -> Node | None:
-        """The last known leader; None where it has to be looked up."""
+        """Returns the last known leader, or None if it must be looked up."""
         return self._leaders.get((topic, partition))
 
     async def partitions(self, topic: str, deadline: float) -> int:
-        """How many partitions the topic has. Raises ``ReadFailed``."""
+        """Returns the number of partitions of the topic. Raises ``ReadFailed``."""
         problem: ReadFailed | None = None
         while not (count := self._partitions.get(topic, 0)):
             view = await self._look(topic, deadline, problem)
@@ -150,11 +152,11 @@ class Metadata:
         return count
 
     def forget(self, topic: str, partition: int) -> None:
-        """The known leader of this partition turned out to be wrong."""
+        """Forgets the known leader of this partition, which turned out to be wrong."""
         self._leaders.pop((topic, partition), None)
 
     async def describe(self, topics: Sequence[str] | None, deadline: float) -> ClusterView:
-        """Asks the first broker that answers; None means all topics, an empty list none. Raises ``ReadFailed``."""
+        """Asks brokers until one answers; None means all topics, an empty list none. Raises ``ReadFailed``."""
         request = MetadataRequest(topics=None if topics is None else list(topics))
         loop = asyncio.get_running_loop()
         last: CallError | None = None
@@ -163,7 +165,7 @@ class Metadata:
                 left = deadline - loop.time()
                 if left <= 0:
                     break
-                self._silent[address] = loop.time()  # until it answers; the caller may lose patience first
+                self._silent[address] = loop.time()  # until it answers; the caller may be cancelled first
                 try:
                     connection = await self._pool.get(address, min(left, ATTEMPT_TIMEOUT))
                     left = min(deadline - loop.time(), ATTEMPT_TIMEOUT)
@@ -182,7 +184,7 @@ class Metadata:
             await asyncio.sleep(min(BACK_OFF, deadline - loop.time()))
 
     async def _look(self, topic: str, deadline: float, problem: ReadFailed | None) -> TopicView:
-        """The topic as a new request finds it. When no answer comes in time, the error is ``problem``, found before."""
+        """Refreshes and returns the topic. Without an answer in time it raises ``problem``, if there is one."""
         try:
             view = await self.refresh(topic, deadline)
         except ReadFailed:
@@ -192,17 +194,17 @@ class Metadata:
         return view.topics.get(topic, _UNKNOWN_TOPIC)
 
     async def refresh(self, topic: str, deadline: float) -> ClusterView:
-        """One Metadata request for this and all topics asked for before; learns from it. Raises ``ReadFailed``."""
+        """Requests metadata of this topic and all earlier ones, and caches it. Raises ``ReadFailed``."""
         self._topics.setdefault(topic)
         seen = self._refreshes
         try:
             async with asyncio.timeout_at(deadline), self._refreshing:
                 if self._refreshes > seen and self._view is not None and topic in self._view.topics:
-                    return self._view  # another caller's, begun after we asked
+                    return self._view  # another caller's refresh, which began after this call
                 self._refreshes += 1
                 view = await self.describe(list(self._topics), deadline)
         except TimeoutError as error:
-            raise ReadFailed(f"no broker answered in time who leads the partitions of {topic}") from error
+            raise ReadFailed(f"no broker answered in time with the leaders of {topic}") from error
         self._view = view
         for name, found in view.topics.items():
             self._learn(name, view)

@@ -1,7 +1,7 @@
-"""Reads of several partitions at a time: one request to each broker that leads some of them.
+"""Fetches of several partitions: one request to each broker that leads some of them.
 
-An answer belongs to the call that asked, so a broker that is silent cannot be left to answer a later one: it is waited
-for. One that lately did not answer holds the others up for a moment only.
+A response belongs to the call that asked, so a silent broker cannot answer a later call; it must be waited for. A
+broker that recently did not answer gets only a short wait.
 """
 
 import asyncio
@@ -20,11 +20,11 @@ from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.schema import records_bytes
 
 HASTE = 0.2
-"""In place of ``PATIENCE``, for one that lately did not answer, where others are asked as well."""
+"""Replaces ``PATIENCE`` for a broker that recently did not answer, if others are asked as well."""
 
 
 class MultiFetch:
-    """``largest``: bytes up to which a buffer is doubled for a message that does not fit."""
+    """Fetches several partitions. ``largest``: limit in bytes for doubling a buffer that is too small for a message."""
 
     def __init__(self, metadata: Metadata, pool: Pool, *, version: int, largest: int, check_crcs: bool) -> None:
         self._metadata = metadata
@@ -33,12 +33,12 @@ class MultiFetch:
         self._largest = largest
         self._check_crcs = check_crcs
         self._silent: dict[Address, float] = {}
-        """Until when (loop time) those are hurried that did not answer."""
+        """Loop time until which a broker that did not answer gets the short wait."""
 
     async def fetch(
         self, offsets: Mapping[Partition, int], max_bytes: int, max_wait: float, min_bytes: int, deadline: float
     ) -> dict[Partition, Fetched]:
-        """See ``SimpleConsumer.multi_fetch``; by ``deadline`` (loop time)."""
+        """Fetches until ``deadline`` (loop time); see ``SimpleConsumer.multi_fetch``."""
         loop = asyncio.get_running_loop()
         sizes = dict.fromkeys(offsets, max_bytes)
         answers: dict[Partition, Fetched] = {}
@@ -74,7 +74,7 @@ class MultiFetch:
                         troubles[one] = fetched
                     else:
                         answers[one] = fetched
-            # A buffer that was too small is no answer: the caller would ask with the same one again.
+            # A buffer that was too small is not an answer, because the caller would use the same size again.
             wanted = doubled or [one for one in offsets if not answers]
             if wanted and loop.time() + BACK_OFF >= deadline:
                 break
@@ -99,7 +99,7 @@ class MultiFetch:
         return list(dict.fromkeys(topic for topic, index in wanted if self._metadata.cached(topic, index) is None))
 
     async def _look(self, topic: str, deadline: float) -> dict[Partition, tuple[Fetched, bool]]:
-        """Notes a failure that brings no messages: the next round, or the next call, knows more."""
+        """Refreshes a topic's leaders. A failure is ignored, because the next round or call tries again."""
         with contextlib.suppress(ReadFailed):
             await self._metadata.refresh(topic, deadline)
         return {}
@@ -107,7 +107,7 @@ class MultiFetch:
     async def _ask(
         self, leader: Node, wanted: Mapping[Partition, tuple[int, int]], wait: float, min_bytes: int, left: float
     ) -> dict[Partition, tuple[Fetched, bool]]:
-        """Of each partition (offset, bytes) what came, and whether that was less than a whole message."""
+        """Fetches partitions by (offset, bytes). Returns each result, and whether it was less than a whole message."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + left
         request = messages.FetchRequest(

@@ -1,4 +1,4 @@
-"""Which partition a message goes to when its sender does not say."""
+"""Partitioners: the partition of a message whose sender does not choose one."""
 
 from random import Random
 from typing import Protocol
@@ -12,7 +12,7 @@ class Partitioner(Protocol):
 
 
 def hash_partitioner(key: bytes | None, partitions: int, random: Random) -> int:
-    """By the key as the Java producer does it, so that both agree; by chance for a message without key."""
+    """Hashes the key as the Java producer does, so that both agree. A message without key gets a random partition."""
     if key is None:
         return random.randrange(partitions)
     return (murmur2(key) & 0x7FFFFFFF) % partitions

@@ -1,4 +1,4 @@
-"""Addresses of brokers, as people write them, and at most one connection to each, shared by all who call it."""
+"""Broker addresses, and a pool with at most one connection to each, which all callers share."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from assay.system_under_test.client.connection import Connection, NotSent
 
 DEFAULT_PORT = 9092
 ADDRESS = re.compile(r"(?:\[([^\[\]]*:[^\[\]]*)\]|([^\[\]:]+))(?::(\d+))?", re.ASCII)
-"""An IPv6 address, or another host, and its port."""
+"""An IPv6 address in brackets, or another host, and an optional port."""
 
 
 class Address(NamedTuple):
@@ -23,24 +23,25 @@ class Address(NamedTuple):
 
 
 class KnownBrokers:
-    """Where brokers are reached to begin with. Who finds out more replaces ``addresses``."""
+    """Bootstrap addresses. A component that finds more brokers replaces ``addresses``."""
 
     def __init__(self, addresses: Iterable[Address] = ()) -> None:
         self.addresses = list(addresses)
 
     @classmethod
     def of(cls, bootstrap: Bootstrap) -> KnownBrokers:
-        """Raises ``ValueError`` as :func:`parse_addresses`."""
+        """Parses addresses. Raises ``ValueError`` like :func:`parse_addresses`."""
         return bootstrap if isinstance(bootstrap, KnownBrokers) else cls(parse_addresses(bootstrap))
 
 
 Bootstrap = str | Sequence[str] | KnownBrokers
-"""``"host:port,host:port"`` of any brokers, a list of ``"host:port"``, or those that someone keeps."""
+"""``"host:port,host:port"`` of any brokers, a list of ``"host:port"``, or a shared :class:`KnownBrokers`."""
 
 
 def parse_addresses(bootstrap: str | Sequence[str]) -> list[Address]:
-    """``"host:port,host:port"``, or a list of ``"host:port"``, with an IPv6 address in brackets. Raises ``ValueError``
-    that names the bad one.
+    """Parses ``"host:port,host:port"`` or a list of ``"host:port"``, with IPv6 addresses in brackets.
+
+    Raises ``ValueError`` that names the invalid address.
     """
     parts = bootstrap.split(",") if isinstance(bootstrap, str) else list(bootstrap)
     addresses = [_parse(part.strip()) for part in parts if part.strip()]
@@ -58,14 +59,14 @@ def _parse(text: str) -> Address:
 
 
 class ClientClosed(NotSent):
-    """There is no connection any more, and will be none."""
+    """The pool was closed and opens no more connections."""
 
 
 class Pool:
-    """Opens connections when they are first needed, and again as soon as one is no longer usable."""
+    """Opens connections on first use, and again once one is no longer usable."""
 
     def __init__(self, client_id: str = "assay", connect_timeout: float = 2.0, *, takes_back: bool = False) -> None:
-        """``takes_back``: as of a :class:`Connection`."""
+        """Creates a pool; ``takes_back`` is as in :class:`Connection`."""
         self._client_id = client_id
         self._takes_back = takes_back
         self._connect_timeout = connect_timeout
@@ -75,7 +76,7 @@ class Pool:
         self._closed = False
 
     async def get(self, address: Address, timeout: float) -> Connection:
-        """A usable connection within ``timeout`` seconds. Raises ``NotSent``, after ``close`` ``ClientClosed``."""
+        """Returns a usable connection within ``timeout`` seconds. Raises ``NotSent``, or ``ClientClosed`` if closed."""
         known = self._connections.get(address)
         if known is not None and known.usable:
             return known
@@ -91,7 +92,7 @@ class Pool:
         if known is not None:
             if known.usable:
                 return known
-            # It closes itself when the calls that still wait on it have ended.
+            # It closes itself when its pending calls have ended.
             self._retired = [old for old in self._retired if not old.finished] + [self._connections.pop(address)]
         if self._closed:
             raise ClientClosed(f"no connection to {address}: the client was closed")
@@ -105,7 +106,7 @@ class Pool:
         return connection
 
     async def close(self) -> None:
-        """Closes all; calls still waiting for an answer raise ``Unknown``."""
+        """Closes all connections; pending calls raise ``Unknown``."""
         self._closed = True
         connections = [*self._connections.values(), *self._retired]
         self._connections, self._retired = {}, []

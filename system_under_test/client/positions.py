@@ -1,4 +1,4 @@
-"""Which of its partitions a consumer of a group reads, and where it reads on in each."""
+"""Positions of a group consumer: which partitions it reads, and the next offset of each."""
 
 from collections.abc import Collection, Mapping, Sequence
 
@@ -9,8 +9,11 @@ NO_OFFSET = -1
 
 
 class Positions:
-    """``found``: what the group had committed of each; ``offsets``: what is read next, -1 where nothing says so;
-    ``unplaced``: those of which nothing is committed, so that a reset, or the caller, has to say where they begin.
+    """Positions by partition.
+
+    - ``found``: the group's committed position
+    - ``offsets``: the next offset to read, -1 if unknown
+    - ``unplaced``: partitions without a committed offset, which need a start from a reset or from the caller
     """
 
     def __init__(self) -> None:
@@ -21,7 +24,7 @@ class Positions:
         self._turns = 0
 
     def __getitem__(self, partition: Partition) -> int:
-        """Raises ``KeyError`` for one that has none yet."""
+        """Returns the next offset. Raises ``KeyError`` if there is none yet."""
         if partition in self.unplaced:
             raise KeyError(partition)
         return self.offsets[partition]
@@ -30,11 +33,11 @@ class Positions:
         return {one: at for one, at in self.offsets.items() if one not in self.unplaced}
 
     def forget(self) -> None:
-        """All but what is paused."""
+        """Forgets everything except paused partitions."""
         self.found, self.offsets, self.unplaced = {}, {}, set()
 
     def keep(self, partitions: Collection[Partition]) -> None:
-        """No others."""
+        """Forgets all other partitions."""
         self.offsets = {one: at for one, at in self.offsets.items() if one in partitions}
         self.unplaced &= set(partitions)
         self.paused &= set(partitions)
@@ -51,8 +54,9 @@ class Positions:
         self.unplaced.discard(partition)
 
     def in_turn(self, owned: Sequence[Partition]) -> Mapping[Partition, int]:
-        """Where to read, without what is paused. A broker fills its answers in the order of the request, so each poll
-        begins with another partition.
+        """Returns the offsets to read, without paused partitions, and begins with another partition each time.
+
+        A broker fills its responses in the order of the request.
         """
         self._turns += 1
         first = self._turns % len(owned) if owned else 0
@@ -60,17 +64,17 @@ class Positions:
 
 
 class Fetching:
-    """Reads all of them, from the caller's positions, without regard to what was fetched before (KAFKA-2978)."""
+    """Fetches all partitions from the caller's positions, regardless of earlier fetches (KAFKA-2978)."""
 
     def wanted(self, positions: Mapping[Partition, int]) -> Mapping[Partition, int]:
-        """Returns what the next fetch asks for, of the partitions that are owned and not paused."""
+        """Returns what to fetch next, of the partitions that are owned and not paused."""
         return positions
 
     def fetched(self, partition: Partition, end: int) -> None:
-        """An answer brought the messages before ``end``."""
+        """Called when a response brought the messages before ``end``."""
 
     def moved(self, partition: Partition) -> None:
-        """Its position was set, by the caller or because it was out of range."""
+        """Called when a position was set by the caller, or reset because it was out of range."""
 
     def entered(self, partitions: Sequence[Partition]) -> None:
-        """These are owned now, and read from where the group has committed."""
+        """Called with the partitions that are now owned, whose positions are the committed ones."""

@@ -1,4 +1,4 @@
-"""What waits for one partition of a producer: queue, batch, outcome of each send."""
+"""Queue of one partition of a producer: pending sends, batches, and the outcome of each send."""
 
 import asyncio
 import logging
@@ -15,7 +15,7 @@ _log = logging.getLogger("assay.client")
 
 @dataclass(slots=True, eq=False)
 class Send:
-    """What one caller appends, and its outcome."""
+    """Records that one caller appends, and their outcome."""
 
     records: list[Record]
     size: int
@@ -25,10 +25,10 @@ class Send:
 
 @dataclass
 class ProduceQueue:
-    """What waits for one partition. A task empties it and ends.
+    """Pending sends for one partition. A task empties the queue and ends.
 
-    It sends one message set and waits for its outcome, further tries included, before it takes another: nothing
-    overtakes a set that has to be sent again (KAFKA-3197). ``pack`` makes a message set of records.
+    The task sends one message set and waits for its outcome, including retries, before the next. So nothing overtakes a
+    set that must be sent again (KAFKA-3197). ``pack`` builds a message set from records.
     """
 
     topic: str
@@ -41,7 +41,7 @@ class ProduceQueue:
     _worker: asyncio.Task[None] | None = None
 
     def put(self, records: list[Record], size: int, deadline: float) -> asyncio.Future[SendResult]:
-        """The outcome of these records, by ``deadline`` (loop time), or ``SendFailed`` or ``SendUnknown``."""
+        """Queues records and returns their outcome, which comes by ``deadline`` (loop time) and may be an error."""
         entry = Send(records, size, deadline)
         self._waiting.append(entry)
         if self._worker is None:
@@ -50,7 +50,7 @@ class ProduceQueue:
         return entry.result
 
     async def close(self) -> None:
-        """Fails the sends that wait, without waiting for any outcome."""
+        """Fails the pending sends without waiting for any outcome."""
         if self._worker is not None:
             self._worker.cancel()
             await asyncio.wait([self._worker])
@@ -67,7 +67,7 @@ class ProduceQueue:
             self._worker = None
 
     def _take(self) -> list[Send]:
-        """The sends of one message set, without those that were cancelled or timed out while they waited."""
+        """Takes the sends of one message set, and drops those that were cancelled or timed out in the queue."""
         now = asyncio.get_running_loop().time()
         batch: list[Send] = []
         size = 0
@@ -92,7 +92,7 @@ class ProduceQueue:
             unknown = SendUnknown("the producer was closed before the answer came")
             self._settle(batch, unknown if way.in_doubt else SendFailed("the producer was closed; not sent"))
             raise
-        except Exception as error:  # noqa: BLE001 - what waits behind goes on
+        except Exception as error:  # noqa: BLE001 - later sends must continue
             if not isinstance(error, ClientError):
                 _log.exception("%s-%s: sending failed", self.topic, self.partition)
             self._settle(batch, error)

@@ -1,11 +1,12 @@
-"""The producer: sends messages and says what is known after an error.
+"""Producer: sends messages, and reports after an error whether they may have been appended.
 
-As in Kafka 0.8, ``producer.type`` decides when a send returns. With ``sync`` it returns when the outcome is known, and
-raises an error. With ``async`` it returns as soon as the queue has the message, and the outcome comes later. Here the
-type is that of the configuration: :class:`ProducerConfig` or :class:`AsyncProducerConfig`.
+As in Kafka 0.8, ``producer.type`` decides when a send returns. Here the class of the configuration selects the type:
+
+- ``sync`` (:class:`ProducerConfig`): returns when the outcome is known, and raises errors
+- ``async`` (:class:`AsyncProducerConfig`): returns once the queue has the message; the outcome comes later
 
 All send methods take the topic first, then the key (or the partition), then the value. ``sender`` keeps the order of
-each partition, and ``queued_sender`` is the queue in front of it.
+each partition. ``queued_sender`` is the queue in front of it.
 """
 
 import asyncio
@@ -29,14 +30,15 @@ _log = logging.getLogger("assay.client")
 
 _Numbered = tuple[int, KeyValue]
 _Known = tuple[int, SendResult | ClientError]
-"""With the message's place in a list."""
+"""An outcome with the message's index in a list."""
 
 __all__ = ["ENTRY_OVERHEAD", "KeyValue", "Producer", "SendResult", "pack"]
 
 
 class Producer:
-    """``bootstrap`` is ``host:port,...`` of any brokers. ``handler`` and ``callbacks`` see the messages of the queue,
-    so they need an :class:`AsyncProducerConfig`.
+    """Producer. ``bootstrap`` is ``host:port,...`` of any brokers.
+
+    ``handler`` and ``callbacks`` see the messages of the queue, so they need an :class:`AsyncProducerConfig`.
     """
 
     def __init__(
@@ -63,13 +65,13 @@ class Producer:
     async def send(
         self, topic: str, key: Any, value: Any, *, partition: int | None = None, on_done: Done | None = None
     ) -> asyncio.Future[SendResult]:
-        """Appends one message, serialized, to ``partition``, or to the one that the partitioner chooses.
+        """Serializes and appends one message to ``partition``, or to the one that the partitioner chooses.
 
-        ``sync``: returns a done future, and raises ``SendFailed``, ``SendUnknown`` and what a serializer raises.
-        Cancelled, it leaves open whether the message was appended.
+        ``sync``: returns a done future. Raises ``SendFailed``, ``SendUnknown`` and a serializer's errors. If cancelled,
+        it is unknown whether the message was appended.
 
-        ``async``: returns the outcome to come, as soon as there is room in the queue. The caller need not look at it.
-        Messages of one caller to one partition keep their order. Cancelled in the queue, a message is not sent. Raises
+        ``async``: returns a future once there is room in the queue. The caller may ignore the future. Messages of one
+        caller to one partition keep their order. A message whose future is cancelled in the queue is not sent. Raises
         ``SendFailed`` if there was no room in time, or if the producer is closed.
 
         ``on_done`` is called once with the message and its outcome.
@@ -88,14 +90,14 @@ class Producer:
     async def send_list(
         self, messages: Iterable[tuple[str, Any, Any]], *, on_done: Done | None = None
     ) -> list[asyncio.Future[SendResult]]:
-        """Appends each (topic, key, value), serialized, to the partition that the partitioner chooses.
+        """Serializes and appends each (topic, key, value) to the partition that the partitioner chooses.
 
-        ``sync``: messages to one partition are appended as neighbours, all or none, in their order. Returns done
-        futures. Errors are in the futures, because another partition may have another outcome. Raises what a
-        serializer raises, before anything is sent. Cancelled, it leaves open what was appended.
+        ``sync``: messages to one partition are appended adjacently and in order, all or none. Returns done futures,
+        which hold the errors, because partitions can have different outcomes. Raises a serializer's errors before
+        anything is sent. If cancelled, it is unknown which messages were appended.
 
-        ``async``: as :meth:`send` of each in turn. A message that found no room in time has ``SendFailed`` for its
-        outcome, and those after it are tried all the same. Nothing is raised. Cancelled, some may be in the queue.
+        ``async``: calls :meth:`send` for each in turn and raises nothing. A message without room in time gets
+        ``SendFailed``, and the later ones are still tried. If cancelled, some may be in the queue.
         """
         if self._queued is not None:
             return await self._queued.send_list(messages, on_done=on_done)
@@ -109,31 +111,28 @@ class Producer:
     async def send_set(
         self, topic: str, partition: int, values: Sequence[KeyValue], *, timestamp: int | None = None
     ) -> SendResult:
-        """Appends ``values`` (key, value; bytes) to one partition as neighbours, all or none, created at ``timestamp``
-        (ms; None: now). For ``sync`` alone, because the messages of a queue are sent one by one.
+        """Appends ``values`` (key, value; bytes) to one partition adjacently, all or none, created at ``timestamp``.
 
-        Raises ``SendFailed`` when they were certainly not appended, ``SendUnknown`` when they may have been. Cancelled,
-        it leaves open which.
+        ``timestamp`` is in ms; None means now. This method needs ``sync``, because the queue sends messages one by one.
+        Raises ``SendFailed`` if the messages were certainly not appended, ``SendUnknown`` if they may have been. If
+        cancelled, the outcome is unknown.
         """
         if self._queued is not None:
             raise ValueError("send_set needs producer.type=sync, a ProducerConfig")
         return await self._sender.send(topic, partition, values, timestamp=timestamp)
 
     async def flush(self) -> Account:
-        """Waits for the outcomes of all messages that the queue has accepted, and returns them. Nothing lingers until
-        then. With ``sync`` there are none.
-        """
+        """Waits without lingering for the outcomes of all queued messages, and returns them; none for ``sync``."""
         return Account() if self._queued is None else await self._queued.flush()
 
     async def close(self, timeout: float | None = None) -> Account:
-        """Accepts no more messages.
+        """Closes the producer, which then accepts no more messages.
 
-        ``sync``: ends at once. A message that waits in a partition's queue fails; one that was sent and not answered is
-        unknown.
+        ``sync``: ends at once. Messages in a partition's queue fail; unanswered ones are unknown.
 
-        ``async``: waits up to ``timeout`` seconds (None: until each has timed out) for outcomes. Messages that still
-        wait then fail; those sent and not answered are unknown. Returns the outcomes of all that had none when it was
-        called. When it is cancelled, it waits no longer.
+        ``async``: waits up to ``timeout`` seconds for outcomes (None: until each message has timed out). Then queued
+        messages fail, and unanswered ones are unknown. Returns the outcomes of all messages that had none at the call.
+        If cancelled, it stops waiting.
         """
         if self._queued is not None:
             return await self._queued.close(timeout)
@@ -161,13 +160,13 @@ class Producer:
         return [outcome for _, outcome in sorted((one for some in found for one in some), key=itemgetter(0))]
 
     async def _to_topic(self, topic: str, messages: Sequence[_Numbered], deadline: float) -> list[_Known]:
-        """Without the topic's partitions, or with a partitioner that fails, nothing of it is sent."""
+        """Sends one topic's messages. If its partitions are unknown or the partitioner fails, nothing of it is sent."""
         sets: dict[int, list[_Numbered]] = {}
         try:
             for number, message in messages:
                 partition = await self._sender.partition_for(topic, message[0], deadline)
                 sets.setdefault(partition, []).append((number, message))
-        except Exception as error:  # noqa: BLE001 - the partitioner's
+        except Exception as error:  # noqa: BLE001 - the partitioner may raise anything
             failed = error if isinstance(error, SendFailed) else SendFailed(f"not sent: {error!r}")
             return [(number, failed) for number, _ in messages]
         found = await asyncio.gather(*(self._to_partition(topic, *one, deadline) for one in sets.items()))
@@ -192,7 +191,7 @@ def _done(known: SendResult | ClientError) -> asyncio.Future[SendResult]:
         future.set_result(known)
     else:
         future.set_exception(known)
-        future.exception()  # the caller need not look at it
+        future.exception()  # marks it as retrieved, because the caller need not await it
     return future
 
 
@@ -201,5 +200,5 @@ def _report(envelope: Envelope, known: SendResult | ClientError) -> None:
         return
     try:
         envelope.on_done(envelope, known)
-    except Exception:  # noqa: BLE001 - of the caller's own code
+    except Exception:  # noqa: BLE001 - the caller's own code may raise anything
         _log.exception("a callback of the producer failed")

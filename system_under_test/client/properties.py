@@ -1,7 +1,7 @@
-"""Clients' settings by the names of Kafka's first clients (0.7, 0.8), from a properties file, as typed configurations.
+"""Client settings from a properties file, with the names of Kafka's first clients (0.7, 0.8), as typed configurations.
 
-A class is named as Kafka has it, where there is one of that meaning here, or as ``package.module:name``. Times are in
-milliseconds there and in seconds here.
+A class is given by its Kafka name, if there is an equivalent here, or as ``package.module:name``. Times are in
+milliseconds in the file and in seconds here.
 """
 
 import pkgutil
@@ -21,17 +21,19 @@ from assay.system_under_test.records.compression import NAMES
 C = TypeVar("C")
 
 _Setting = tuple[str, Callable[[str], Any]]
-"""A field of the configuration, and what makes its value of a text."""
+"""A configuration's field, and the function that parses its value."""
 
 
 class PropertiesError(ValueError):
-    """The message names the source, the property and what it may be."""
+    """Raised for an invalid file. The message names the source, the property and the valid values."""
 
 
 @dataclass(frozen=True)
 class ProducerSettings:
-    """The arguments of a producer. ``producer.type`` decides the class of ``config``: ``AsyncProducerConfig`` for
-    ``async``, ``ProducerConfig`` for ``sync``. Handler and callbacks differ from the defaults with ``async`` alone.
+    """Arguments of a producer.
+
+    ``producer.type`` decides the class of ``config``: ``AsyncProducerConfig`` for ``async``, ``ProducerConfig`` for
+    ``sync``. Handler and callbacks differ from the defaults only with ``async``.
     """
 
     bootstrap: tuple[str, ...]
@@ -41,8 +43,11 @@ class ProducerSettings:
 
 
 def parse(text: str, source: str) -> dict[str, str]:
-    """A file in Java's format: ``name=value`` or ``name: value``, ``#`` and ``!`` begin comments, a backslash joins a
-    line to the next or stands before a character that is meant as it is. Raises ``PropertiesError`` for a name twice.
+    """Parses a file in Java's format. Raises ``PropertiesError`` for a repeated name.
+
+    - ``name=value`` or ``name: value``
+    - ``#`` and ``!`` begin comments.
+    - A backslash joins a line to the next, or makes the following character literal.
     """
     found: dict[str, str] = {}
     for number, line in _lines(text):
@@ -50,7 +55,7 @@ def parse(text: str, source: str) -> dict[str, str]:
         assert matched is not None, "any text matches"
         name, value = (_ESCAPED.sub(_unescaped, part) for part in matched.groups())
         if name in found:
-            raise PropertiesError(f"{source}, line {number}: {name} is there twice")
+            raise PropertiesError(f"{source}, line {number}: {name} is set twice")
         found[name] = value
     return found
 
@@ -66,7 +71,7 @@ def _unescaped(found: re.Match[str]) -> str:
 
 
 def _lines(text: str) -> list[tuple[int, str]]:
-    """Numbers and texts of the lines that say something, each joined with those that continue it."""
+    """Returns numbers and texts of the logical lines, each joined with its continuation lines."""
     lines: list[tuple[int, str]] = []
     goes_on = False
     for number, raw in enumerate(re.split(r"\r\n|\r|\n", text), start=1):
@@ -84,7 +89,7 @@ def _lines(text: str) -> list[tuple[int, str]]:
 
 
 def producer(properties: Mapping[str, str], source: str = "properties") -> ProducerSettings:
-    """Raises :class:`PropertiesError`."""
+    """Returns a producer's settings. Raises :class:`PropertiesError`."""
     kinds: dict[str, type[ProducerConfig]] = {"sync": ProducerConfig, "async": AsyncProducerConfig}
     kind = properties.get("producer.type", "sync")
     if kind not in kinds:
@@ -96,7 +101,7 @@ def producer(properties: Mapping[str, str], source: str = "properties") -> Produ
         raise PropertiesError(f"{source}: {elsewhere[0]} is for producer.type=async")
     values = _converted(given, known, source)
     values.setdefault("key_serializer", values.get("value_serializer", as_bytes))
-    if kind == "async":  # a request's time, there: what a message waits in the queue is no part of it
+    if kind == "async":  # Kafka's request timeout excludes the time in the queue
         linger = values.get("linger", AsyncProducerConfig.linger)
         values["timeout"] = linger + values.get("timeout", AsyncProducerConfig.timeout)
     apart = {name: values.pop(name) for name in ("bootstrap", "handler", "callbacks") if name in values}
@@ -106,11 +111,11 @@ def producer(properties: Mapping[str, str], source: str = "properties") -> Produ
 
 
 def connector(properties: Mapping[str, str], source: str = "properties") -> ConnectorConfig:
-    """For a consumer of the old design. Raises :class:`PropertiesError`."""
+    """Returns the settings of a consumer of the old design. Raises :class:`PropertiesError`."""
     values = _converted(properties, _CONSUMER, source)
     if "zookeeper" not in values:
         raise PropertiesError(f"{source}: zookeeper.connect is missing: host:port,host:port")
-    # As in Kafka: a group that comes from ZooKeeper would begin where the reset says.
+    # As in Kafka: otherwise a group that migrates from ZooKeeper would start where the reset says.
     values.setdefault("dual_commit", values.get("offsets_storage") == "kafka")
     return _made(ConnectorConfig, values, source)
 
@@ -143,13 +148,13 @@ def _converted(properties: Mapping[str, str], known: Mapping[str, _Setting], sou
 def _addresses(text: str) -> tuple[str, ...]:
     found = tuple(part.strip() for part in text.split(",") if part.strip())
     if not found or any(re.fullmatch(r"[^:]+:\d+|\[.+\]:\d+", one) is None for one in found):
-        raise ValueError("host:port,host:port belongs there")
+        raise ValueError("expected host:port,host:port")
     return found
 
 
 def _count(text: str) -> int:
     if re.fullmatch(r"\d{1,10}", text) is None:
-        raise ValueError("a whole number, 0 or more, belongs there")
+        raise ValueError("expected a whole number, 0 or more")
     return int(text)
 
 
@@ -158,7 +163,7 @@ def _seconds(text: str) -> float:
 
 
 def _seconds_or_ever(text: str) -> float | None:
-    """-1: as long as it takes."""
+    """Parses milliseconds; -1 means no limit."""
     return None if text == "-1" else _seconds(text)
 
 
@@ -172,13 +177,13 @@ def _one_of(meanings: Mapping[str, Any]) -> Callable[[str], Any]:
 
 
 def _named(known: Mapping[str, Any]) -> Callable[[str], Any]:
-    """What a class's name stands for. A class found in a module is made."""
+    """Returns a function that resolves a name. It instantiates a class that it finds in a module."""
 
     def resolve(text: str) -> Any:
         if text in known:
             return known[text]
         if ":" not in text:
-            raise ValueError(f"package.module:name belongs there, or one of {' '.join(known)}")
+            raise ValueError(f"expected package.module:name, or one of {' '.join(known)}")
         found = pkgutil.resolve_name(text)
         return found() if isinstance(found, type) else found
 

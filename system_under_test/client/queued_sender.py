@@ -1,9 +1,12 @@
-"""The queue of a producer with ``producer.type=async``: a caller goes on at once, and the outcome comes later.
+"""Queue of a producer with ``producer.type=async``: a caller continues at once, and the outcome comes later.
 
-Messages wait in one queue of bounded length. What is there when a batch is full, or its first message has waited for
-``linger``, goes through the handler, is serialized, gets its partition, and joins the queue of that partition
-(``produce_queue``), where order is kept, through retries as well. So many batches are under way at a time, and a
-partition without a leader holds up no other, unless its topic is yet unknown and the partitioner needs to know it.
+1. Messages wait in one queue of limited length.
+2. A batch leaves when it is full, or when its first message has waited for ``linger``.
+3. The batch passes the handler. Each message is serialized, gets its partition, and joins that partition's queue
+   (``produce_queue``), which keeps order, also through retries.
+
+So many batches can be in progress at once. A partition without a leader does not delay others. The exception is a
+message whose topic is unknown and whose partition the partitioner must choose.
 """
 
 import asyncio
@@ -27,7 +30,7 @@ _log = logging.getLogger("assay.client")
 
 
 class QueuedSender:
-    """Messages pass ``handler`` on their way from the queue to the partitions, and the stages of ``callbacks``."""
+    """Queue of a producer. Messages pass ``handler`` and the stages of ``callbacks`` on their way to the partitions."""
 
     def __init__(
         self,
@@ -40,7 +43,7 @@ class QueuedSender:
         traits: ClientTraits = CORRECT,
     ) -> None:
         self._config = config = config or AsyncProducerConfig()
-        sending = replace(config, linger=0.0)  # a message lingers in our queue, and not again in its partition's
+        sending = replace(config, linger=0.0)  # a message lingers in this queue, and not again in its partition's
         self._sender = Sender(bootstrap, sending, runtime=runtime, traits=traits)
         self._handler = handler
         self._callbacks = callbacks or Callbacks()
@@ -50,7 +53,7 @@ class QueuedSender:
         self._ledger = Ledger(config.timeout, self._callbacks, self._room.release)
         self._waiting: deque[Envelope] = deque()
         self._company = asyncio.Event()
-        """Set while a batch need not wait any longer: it is full, or a caller flushes."""
+        """Set when a batch need not wait any longer, because it is full or a caller flushes."""
         self._flushing = 0
         self._worker: asyncio.Task[None] | None = None
         self._closed = False
@@ -58,13 +61,13 @@ class QueuedSender:
     async def send(
         self, topic: str, key: Any, value: Any, *, partition: int | None = None, on_done: Done | None = None
     ) -> asyncio.Future[SendResult]:
-        """The outcome to come, as soon as there is room for the message. ``on_done`` is called with it, once.
+        """Queues a message once there is room, and returns the future of its outcome. ``on_done`` is called with it.
 
-        Messages of one caller that go to one partition are appended in the order of their ``send``. The outcome is a
-        result, ``SendFailed`` or ``SendUnknown``; the caller need not look at it. Cancelled while it waits in the
-        queue, a message is not sent.
+        Messages of one caller to one partition are appended in the order of their ``send``. The outcome is a result,
+        ``SendFailed`` or ``SendUnknown``; the caller may ignore it. A message whose future is cancelled in the queue is
+        not sent.
 
-        Raises ``SendFailed`` when there was no room in time, or the producer is closed.
+        Raises ``SendFailed`` if there was no room in time, or if the producer is closed.
         """
         if self._closed:
             raise SendFailed("the producer was closed")
@@ -88,8 +91,10 @@ class QueuedSender:
     async def send_list(
         self, messages: Iterable[tuple[str, Any, Any]], *, on_done: Done | None = None
     ) -> list[asyncio.Future[SendResult]]:
-        """As :meth:`send` of each (topic, key, value) in turn. One that found no room in time has ``SendFailed`` for
-        its outcome, and those after it are tried all the same; nothing is raised. Cancelled, some may be in the queue.
+        """Calls :meth:`send` for each (topic, key, value) in turn, and raises nothing.
+
+        A message without room in time gets ``SendFailed``, and the later ones are still tried. If cancelled, some may
+        be in the queue.
         """
         outcomes = []
         for topic, key, value in messages:
@@ -98,12 +103,12 @@ class QueuedSender:
             except SendFailed as error:
                 outcome = asyncio.get_running_loop().create_future()
                 outcome.set_exception(error)
-                outcome.exception()  # the caller need not look at it
+                outcome.exception()  # marks it as retrieved, because the caller need not await it
             outcomes.append(outcome)
         return outcomes
 
     async def flush(self) -> Account:
-        """Waits for the outcomes of all messages accepted so far, and returns them. Nothing lingers until then."""
+        """Waits for the outcomes of all messages accepted so far, without lingering, and returns them."""
         audit = self._ledger.audit()
         try:
             await self._hurry(audit, None)
@@ -112,18 +117,17 @@ class QueuedSender:
         return audit.account
 
     async def close(self, timeout: float | None = None) -> Account:
-        """Accepts no more messages, waits up to ``timeout`` seconds (None: until each has timed out) for outcomes, and
-        ends.
+        """Accepts no more messages, waits up to ``timeout`` seconds for outcomes, and ends.
 
-        Messages that still wait then fail; those sent and not answered are unknown. Returns the outcomes of all that
-        had none when it was called. When it is cancelled, it waits no longer.
+        With ``timeout`` None it waits until each message has timed out. Then queued messages fail, and unanswered ones
+        are unknown. Returns the outcomes of all messages that had none at the call. If cancelled, it stops waiting.
         """
         if self._closed:
             return Account()
         last: Sequence[Envelope] = ()
         try:
             last = self._callbacks.last_batch()
-        except Exception:  # noqa: BLE001 - of the caller's own code
+        except Exception:  # noqa: BLE001 - the caller's own code may raise anything
             _log.exception("a callback of the producer failed")
         self._closed = True
         for envelope in last:
@@ -143,7 +147,7 @@ class QueuedSender:
             self._ledger.settle(self._waiting.popleft(), SendFailed("the producer was closed; not sent"))
         await self._sender.close()
         await audit.done.wait()
-        if self._seeking_room:  # each that finds some now finds the end as well, and lets the next one in
+        if self._seeking_room:  # each caller that now finds room sees the end, and releases the room to the next
             self._no_one_seeks.clear()
             await self._no_one_seeks.wait()
         self._ledger.end(audit)
@@ -153,7 +157,7 @@ class QueuedSender:
 
     async def _find_room(self) -> None:
         if not self._room.locked():
-            await self._room.acquire()  # at once
+            await self._room.acquire()  # does not wait
             return
         if self._config.enqueue_timeout != 0:
             try:
@@ -180,7 +184,7 @@ class QueuedSender:
     # -- out of it -------------------------------------------------------------------------------------------------
 
     async def _work(self) -> None:
-        """Until the queue is empty."""
+        """Sends batches until the queue is empty."""
         try:
             while self._waiting:
                 await self._wait_for_company()
@@ -203,10 +207,10 @@ class QueuedSender:
             return
 
     async def _pass(self, batch: Sequence[Envelope]) -> None:
-        """Passes a batch through all stages to the partitions' queues. A message that does not get there fails."""
-        reason = "it was left out on the way"
+        """Passes a batch through all stages to the partitions' queues. A message that does not arrive there fails."""
+        reason = "it was left out by a stage"
         there: set[Ticket] = set()
-        on_the_way = dict.fromkeys(envelope.ticket for envelope in batch)  # in their order, which outcomes keep
+        on_the_way = dict.fromkeys(envelope.ticket for envelope in batch)  # a dict, because outcomes keep this order
         try:
             live = [envelope for envelope in batch if envelope.ticket is not None and not envelope.ticket.result.done()]
             live = self._ledger.with_tickets(self._callbacks.after_dequeue(live), on_the_way)
@@ -219,7 +223,7 @@ class QueuedSender:
         except asyncio.CancelledError:
             reason = "the producer was closed"
             raise
-        except Exception as error:  # noqa: BLE001 - of the caller's own code
+        except Exception as error:  # noqa: BLE001 - the caller's own code may raise anything
             reason = f"a stage failed with {error!r}"
             _log.exception("a stage of the producer's queue failed")
         finally:
@@ -238,7 +242,7 @@ class QueuedSender:
             outcome = self._sender.enqueue(envelope.topic, partition, [message], ticket.deadline)
         except SendFailed as error:
             self._ledger.settle(envelope, error)
-        except Exception as error:  # noqa: BLE001 - a serializer's, or the partitioner's
+        except Exception as error:  # noqa: BLE001 - a serializer or the partitioner may raise anything
             self._ledger.settle(envelope, SendFailed(f"not sent: {error!r}"))
         else:
             outcome.add_done_callback(partial(self._arrived, envelope))

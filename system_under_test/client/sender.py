@@ -1,12 +1,10 @@
-"""Appends messages to partitions, and says what is known after an error.
+"""Appends messages to partitions, and reports after an error whether they may have been appended.
 
-Per partition there is one queue and at most one request in flight, so order is kept. Messages that come during a
-request go out as one message set after it (one ``send`` is never split). With ``linger`` 0 a lone message leaves at
-once and batches form only under load.
-
-Only definite failures are tried again. After an answer that leaves open whether the set was appended, a repetition
-could append it twice; that decision belongs to the caller, who gets ``SendUnknown``, or has taken it beforehand with
-``repeat_unknown``.
+- Each partition has one queue and at most one request in flight, which keeps the order.
+- Messages that arrive during a request go out afterwards as one message set. One ``send`` is never split.
+- With ``linger`` 0, a lone message leaves at once and batches form only under load.
+- Only definite failures are retried. After an unknown outcome, a retry could append the set twice. The caller decides
+  then, after ``SendUnknown``, or beforehand by ``repeat_unknown``.
 """
 
 import asyncio
@@ -26,10 +24,10 @@ from assay.system_under_test.runtime import Runtime
 KeyValue = tuple[bytes | None, bytes | None]
 
 ENTRY_OVERHEAD = 34
-"""Bytes of a message of format 1 besides its key and value."""
+"""Bytes of a message of format 1 without its key and value."""
 
 pack = message_set.pack
-"""Makes a message set, for those who write their own requests."""
+"""Builds a message set, for callers that write their own requests."""
 
 
 class Sender:
@@ -55,10 +53,10 @@ class Sender:
     async def send(
         self, topic: str, partition: int, values: Sequence[KeyValue], *, timestamp: int | None = None
     ) -> SendResult:
-        """Appends ``values`` (key, value) as neighbours, all or none, created at ``timestamp`` (ms; None: now).
+        """Appends ``values`` (key, value) adjacently, all or none, created at ``timestamp`` (ms; None: now).
 
-        Raises ``SendFailed`` when they were certainly not appended, ``SendUnknown`` when they may have been. Cancelled,
-        it leaves open which.
+        Raises ``SendFailed`` if they were certainly not appended, ``SendUnknown`` if they may have been. If cancelled,
+        the outcome is unknown.
         """
         deadline = asyncio.get_running_loop().time() + self._config.timeout
         return await self.enqueue(topic, partition, values, deadline, timestamp)
@@ -66,8 +64,9 @@ class Sender:
     def enqueue(
         self, topic: str, partition: int, values: Sequence[KeyValue], deadline: float, timestamp: int | None = None
     ) -> asyncio.Future[SendResult]:
-        """As :meth:`send`, after all that was enqueued before for this partition; the outcome comes by ``deadline``
-        (loop time). Raises ``SendFailed`` at once when the producer is closed.
+        """Queues ``values`` like :meth:`send`, after everything queued before for this partition.
+
+        The outcome comes by ``deadline`` (loop time). Raises ``SendFailed`` at once if the producer is closed.
         """
         if self._closed:
             raise SendFailed("the producer was closed")
@@ -76,7 +75,7 @@ class Sender:
         check_bytes(values)
         stamp = int(self._runtime.wall_clock() * 1000) if timestamp is None else timestamp
         if not isinstance(stamp, int) or not -(2**63) <= stamp < 2**63:
-            raise ValueError(f"a time of creation is a number of milliseconds, not {timestamp!r}")
+            raise ValueError(f"a timestamp must be a number of milliseconds, not {timestamp!r}")
         queue = self._queues.get((topic, partition))
         if queue is None:
             queue = self._traits.queue(
@@ -92,18 +91,18 @@ class Sender:
         return queue.put([(key, value, stamp) for key, value in values], size, deadline)
 
     def serialized(self, topic: str, key: object, value: object) -> KeyValue:
-        """Raises what a serializer raises."""
+        """Serializes key and value. Raises a serializer's errors."""
         return self._config.key_serializer(topic, key), self._config.value_serializer(topic, value)
 
     async def partition_for(self, topic: str, key: bytes | None, deadline: float | None = None) -> int:
-        """Where a message with this key goes. Raises ``SendFailed`` when the topic cannot be looked up."""
+        """Returns the partition of a message with this key. Raises ``SendFailed`` if the topic cannot be looked up."""
         if deadline is None:
             deadline = asyncio.get_running_loop().time() + self._config.timeout
         count = await self._delivery.known_before_sending(self._metadata.partitions(topic, deadline))
         return self._config.partitioner(key, count, self._runtime.random)
 
     async def close(self) -> None:
-        """At once: what waits in a queue fails definitely, what was sent and not answered is unknown."""
+        """Closes the sender at once: queued messages fail definitely, unanswered ones are unknown."""
         self._closed = True
         for queue in self._queues.values():
             await queue.close()
@@ -111,6 +110,6 @@ class Sender:
 
 
 def check_bytes(values: Sequence[KeyValue]) -> None:
-    """Raises ``TypeError`` for a key or a value that is not bytes: what is sent together with it would fail, too."""
+    """Raises ``TypeError`` for a key or value that is not bytes, which would fail the whole message set."""
     if not all(part is None or isinstance(part, bytes) for pair in values for part in pair):
-        raise TypeError("keys and values are bytes, or None")
+        raise TypeError("keys and values must be bytes or None")

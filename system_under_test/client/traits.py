@@ -1,4 +1,4 @@
-"""What a client does differently when a historic defect is built in; see ``assay.system_under_test.defects``."""
+"""Parts of a client that a historic defect replaces; see ``assay.system_under_test.defects``."""
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
@@ -13,12 +13,12 @@ from assay.system_under_test.client.produce_queue import ProduceQueue, Send
 from assay.system_under_test.client.zookeeper_groups.registration import ConsumerSession
 
 IN_FLIGHT: Final = 5
-"""``max.in.flight.requests.per.connection``, as Kafka's producer has it by default."""
+"""Default of ``max.in.flight.requests.per.connection`` in Kafka's producer."""
 
 
 @dataclass(frozen=True)
 class ClientTraits:
-    """The classes of a producer's queue, of a group consumer's choice of fetches, and of a connector's session."""
+    """The classes of a producer's queue, of a group consumer's fetching, and of a connector's session."""
 
     queue: type[ProduceQueue] = ProduceQueue
     fetching: type[Fetching] = Fetching
@@ -29,7 +29,7 @@ CORRECT: Final = ClientTraits()
 
 
 def client_traits(defects: Collection[str]) -> ClientTraits:
-    """Of the build with these defects."""
+    """Returns the traits of the build with these defects."""
     if "retry-reorders" in defects:
         return ClientTraits(queue=OvertakingQueue)
     if "silent-consumer" in defects:
@@ -40,7 +40,7 @@ def client_traits(defects: Collection[str]) -> ClientTraits:
 
 
 class OvertakingQueue(ProduceQueue):
-    """Sends several message sets without waiting for each to be settled: one that must be sent again is overtaken."""
+    """Sends several message sets concurrently, so that others overtake a set that must be sent again."""
 
     _flying: frozenset[asyncio.Task[None]] = frozenset()
 
@@ -63,11 +63,10 @@ class OvertakingQueue(ProduceQueue):
 
 
 class SilentFetching(Fetching):
-    """Fetches a partition only from where its last answer ended: anywhere else it believes that an answer is still to
-    come.
+    """Fetches a partition only from the end of its last response.
 
-    A rebalance sets positions back to what is committed. A partition that stays with its member keeps the end of its
-    last answer, and waits for ever.
+    Elsewhere it assumes that a response is still to come. A rebalance sets positions back to the committed ones. A
+    partition that stays with its member keeps the end of its last response, and is never fetched again.
     """
 
     def __init__(self) -> None:
@@ -87,7 +86,7 @@ class SilentFetching(Fetching):
 
 
 class ObliviousSession(ConsumerSession):
-    """Takes its session for granted: it goes on with what it owned, also after the session is over."""
+    """Ignores the end of its session, and continues with the partitions that it owned."""
 
     @property
     def alive(self) -> bool:

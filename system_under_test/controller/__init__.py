@@ -1,15 +1,21 @@
-"""The controller: which broker leads each partition, which topics there are, and what all brokers know of that.
+"""The controller: elects partition leaders, manages topics, and distributes the metadata to all brokers.
 
-To read in this order: ``leaders`` (pure functions: who leads next), ``term`` (the claim, and the fence of all writes),
-``cluster_state``, ``partitions`` (writes what ``leaders`` decides), ``state_machines`` (names the state that each
-partition and replica is in), ``broadcast`` (requests to the brokers);
-``active_term`` (these together, while this broker is the controller); ``work_queue``, ``changes`` (the reaction to each
-trigger) and ``controller`` (the entry: election, and the loop over the queue).
+In reading order:
 
-Topics: ``topics``, ``topic_actions``, ``assignments``, ``topic_settings``, ``deletion``, ``reassignment``,
-``preferred``. Requests: ``admin``, ``public_control``, ``controlled_shutdown``, ``damage``. On every broker:
-``registration``,
-``metadata``. ``traits`` is what a historic defect changes.
+- ``leaders``: pure functions that decide the next leader
+- ``term``: the claim, and the fencing of all writes
+- ``cluster_state``: what the controller knows
+- ``partitions``: writes what ``leaders`` decides
+- ``state_machines``: the state of each partition and replica
+- ``broadcast``: requests to the brokers
+- ``active_term``: these together, while this broker is the controller
+- ``work_queue``, ``changes``: the reaction to each trigger
+- ``controller``: the entry point: election, and the loop over the queue
+- ``topics``, ``topic_actions``, ``assignments``, ``topic_settings``, ``deletion``, ``reassignment``, ``preferred``:
+  topics
+- ``admin``, ``public_control``, ``controlled_shutdown``, ``damage``: requests
+- ``registration``, ``metadata``: parts that run on every broker
+- ``traits``: the behavior that a historic defect replaces
 
 Imports ``replication`` and what lies below it. Only the broker imports it.
 """

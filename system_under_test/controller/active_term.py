@@ -1,4 +1,4 @@
-"""What exists only while this broker is the active controller."""
+"""The state that exists only while this broker is the active controller."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 @dataclass
 class ActiveTerm:
-    """One term: its right to write, what it knows, and its lines to the brokers."""
+    """One term: its right to write, its knowledge, and its channels to the brokers."""
 
     term: Term
     fence: Fence
@@ -25,8 +25,10 @@ class ActiveTerm:
     brokers: Broadcast
 
     def forget(self, topic: str, *, deleted: bool = False) -> None:
-        """It is gone from ZooKeeper. ``deleted``: by this term, after all replicas had deleted their files. Else these
-        stay, but nothing is served from them any more.
+        """Forgets a topic that is gone from ZooKeeper.
+
+        ``deleted``: this term deleted it after all replicas had deleted their files. Otherwise the files stay, but the
+        brokers stop serving them.
         """
         if not deleted:
             self.brokers.stop_topic(topic)
@@ -36,4 +38,4 @@ class ActiveTerm:
 
 
 Action = Callable[[ActiveTerm], Awaitable[T]]
-"""Something that a request asks of the controller; it is done between two triggers."""
+"""A request's work for the controller; it runs between two triggers."""

@@ -1,6 +1,6 @@
-"""Changes of topics and partitions by request, served by the active controller only (41 elsewhere).
+"""Requests to change topics and partitions, served by the active controller only (error 41 elsewhere).
 
-A change that no broker could carry out is rejected here, before it is in ZooKeeper: from there every later
+A change that no broker could carry out is rejected here, before it is written to ZooKeeper. Otherwise every later
 controller would try it again.
 """
 
@@ -23,19 +23,19 @@ Said = tuple[ErrorCode, str | None]
 
 
 def deadline(timeout_ms: int) -> float:
-    """By the loop's clock; the time limit is that of a whole request."""
+    """Returns the deadline by the loop's clock; the time limit is that of a whole request."""
     return asyncio.get_running_loop().time() + time_limit(timeout_ms)
 
 
 async def outcome(change: Coroutine[Any, Any, None], limit: float) -> Said:
-    """The answer about a change, which has until ``limit``."""
+    """Runs a change until ``limit``, and returns the answer about it."""
     try:
         async with asyncio.timeout_at(limit):
             await change
     except TopicError as error:
         return error.code, str(error)
     except TimeoutError:
-        return ErrorCode.REQUEST_TIMED_OUT, "it goes on"
+        return ErrorCode.REQUEST_TIMED_OUT, "the change continues in the background"
     return ErrorCode.NONE, None
 
 
@@ -89,7 +89,7 @@ async def alter_configs(
 
 
 async def _changed(request: Any, change: Callable[[Any], Coroutine[Any, Any, None]]) -> messages.TopicChangeResponse:
-    """One topic of the request after the other."""
+    """Applies a change to each topic of the request in turn."""
     limit, results = deadline(request.timeout_ms), []
     for topic in request.topics:
         code, message = await outcome(change(topic), limit)
@@ -117,7 +117,7 @@ async def _describe(controller: Controller, topic: str, found: list[messages.Con
 async def elect_preferred(
     controller: Controller, request: messages.ElectPreferredRequest, context: Context
 ) -> messages.PartitionChangeResponse:
-    """5 where the preferred leader is not in sync: the present leader goes on."""
+    """Elects preferred leaders. Answers 5 for a preferred leader that is not in sync: the present leader stays."""
 
     async def elect(partition: PartitionId, active: ActiveTerm) -> None:
         elected = await preferred.elect(active, partition)
@@ -145,7 +145,7 @@ async def reassign(
 async def _performed(
     controller: Controller, timeout_ms: int, acts: Iterable[tuple[PartitionId, Action[None]]]
 ) -> messages.PartitionChangeResponse:
-    """One after the other, each of a partition."""
+    """Performs the actions in turn, each for a partition."""
     limit, results = deadline(timeout_ms), []
     for (topic, index), act in acts:
         code, message = await outcome(controller.perform(act), limit)

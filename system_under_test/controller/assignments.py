@@ -1,8 +1,8 @@
-"""Partitions added to a topic that exists: by a longer assignment in ZooKeeper, or by request, which writes one.
+"""Adds partitions to an existing topic: by a longer assignment in ZooKeeper, or by request, which writes one.
 
-Partitions are never taken away, and their replicas change by reassignment alone, whose writes may come to light here
-when their outcome was unknown: anything else that is written to the znode of a topic is rejected, and what was there is
-put back, or the next controller would believe it.
+Partitions are never removed, and only reassignment changes their replicas. A reassignment's write of unknown outcome
+may become visible here. Any other change of a topic's znode is rejected, and the former content restored; otherwise the
+next controller would adopt it.
 """
 
 import logging
@@ -26,25 +26,25 @@ _log = logging.getLogger("assay.controller")
 
 
 async def look_again(zookeeper: ZooKeeper, active: ActiveTerm, name: str, watch: Watch) -> None:
-    """Compares a known topic's znode, watched again, with what is known; takes added partitions up."""
+    """Compares a known topic's znode, watched again, with the known assignment; adopts added partitions."""
     known, path = active.cluster.topics[name], paths.topic(name)
     try:
         data, stat = await zookeeper.get(path, watch)
     except NoNodeError:
         data, stat = b"", None
     if stat is None or stat.czxid != known.czxid:
-        # Deleted by hand, and perhaps made again: then the list of topics will look unchanged.
+        # Deleted by hand, and perhaps created again: then the list of topics will look unchanged.
         active.forget(name)
         return
     try:
         found = parse_assignment(path, data)
         _check_grown(known.assignment, found, _moves(active, name))
         if name in INTERNAL_TOPICS and len(found) > len(known.assignment):
-            raise znodes.ZnodeError("groups belong to its partitions by their number")
+            raise znodes.ZnodeError("groups are assigned by its number of partitions")
         if name in active.cluster.deleting and found != known.assignment:
             raise znodes.ZnodeError("its topic is being deleted")
     except znodes.ZnodeError as error:
-        _log.error("assignment of topic %s is rejected, the former one put back: %s", name, error)
+        _log.error("assignment of topic %s is rejected and the former one restored: %s", name, error)
         await _write(active, name, known.assignment, stat.version)
         return
     if found != known.assignment:
@@ -55,28 +55,30 @@ async def look_again(zookeeper: ZooKeeper, active: ActiveTerm, name: str, watch:
 
 
 async def _announce_again(active: ActiveTerm, partition: PartitionId, replicas: Sequence[int]) -> None:
-    """The state that was written with these replicas may have been read, and sent, before they were: brokers ignore
-    its epoch by now, so it is sent under the next one.
+    """Sends the state with these replicas again, under the next leader epoch.
+
+    It may have been read and sent before the assignment was, and brokers ignore a known epoch.
     """
     alive, epoch = active.cluster.staying(), active.term.epoch
     await active.partitions.rewrite(partition, lambda state: leaders.renewed(state, replicas, alive, epoch))
 
 
 def grown(replicas: Sequence[int], target: Sequence[int]) -> list[int]:
-    """What a partition is assigned to on its way from the one to the other."""
+    """Returns the assignment of a partition while it moves from ``replicas`` to ``target``."""
     return [*replicas, *(replica for replica in target if replica not in replicas)]
 
 
 def _moves(active: ActiveTerm, name: str) -> dict[int, list[int]]:
-    """Where its partitions are to go."""
+    """Returns the targets of the topic's reassignments, by partition."""
     return {move.partition: move.replicas for move in active.cluster.moves.values() if move.topic == name}
 
 
 def _check_grown(
     known: Mapping[int, Sequence[int]], found: Mapping[int, Sequence[int]], moves: Mapping[int, list[int]]
 ) -> None:
-    """Raises ``ZnodeError`` unless ``found`` has the partitions of ``known`` as they are, or on their way where
-    ``moves`` has them go, and the next ones if any.
+    """Checks that ``found`` extends ``known`` by further partitions at most. Raises ``ZnodeError``.
+
+    Partitions in ``moves`` may have any assignment of their reassignment.
     """
     for index, replicas in known.items():
         if index not in found:
@@ -89,7 +91,7 @@ def _check_grown(
 
 
 def writing(name: str, assignment: Mapping[int, Sequence[int]], version: int) -> Any:
-    """The write of a topic's assignment over that version of it."""
+    """Returns the write of a topic's assignment over that version of it."""
     data = znodes.encode(znodes.TopicAssignment({str(index): list(r) for index, r in sorted(assignment.items())}))
     return SetData(paths.topic(name), data, version)
 
@@ -107,12 +109,12 @@ async def add(
     *,
     validate_only: bool,
 ) -> None:
-    """Writes an assignment of ``count`` partitions, the new ones to ``assigned`` replicas (none: spread over all).
+    """Writes an assignment of ``count`` partitions. Raises ``TopicError``.
 
-    Raises ``TopicError``.
+    ``assigned`` holds the new partitions' replicas; if it is empty, they are spread over all brokers.
     """
-    if name in INTERNAL_TOPICS:  # groups belong to a partition by their number
-        raise TopicError(ErrorCode.INVALID_TOPIC, f"topic {name!r} is the brokers' own; its partitions are never more")
+    if name in INTERNAL_TOPICS:  # groups are assigned by the number of partitions
+        raise TopicError(ErrorCode.INVALID_TOPIC, f"topic {name!r} is internal; partitions cannot be added to it")
     if name not in active.cluster.topics or name in active.cluster.deleting:
         raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} does not exist")
     data, stat = await zookeeper.get(paths.topic(name))
@@ -120,7 +122,7 @@ async def add(
         present = parse_assignment(paths.topic(name), data)
         _check_grown(active.cluster.topics[name].assignment, present, _moves(active, name))
     except znodes.ZnodeError as error:
-        raise TopicError(ErrorCode.INVALID_REQUEST, f"{error}; ask again when it has been put right") from error
+        raise TopicError(ErrorCode.INVALID_REQUEST, f"{error}; try again when it has been restored") from error
     if not len(present) < count <= len(present) + topics.MAX_PARTITIONS:
         raise TopicError(
             ErrorCode.INVALID_PARTITIONS,
@@ -148,4 +150,4 @@ async def add(
         try:
             await _write(active, name, {**present, **wanted}, stat.version)
         except BadVersionError as error:
-            raise TopicError(ErrorCode.INVALID_REQUEST, f"topic {name!r} changed meanwhile; ask again") from error
+            raise TopicError(ErrorCode.INVALID_REQUEST, f"topic {name!r} changed meanwhile; try again") from error

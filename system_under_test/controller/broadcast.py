@@ -1,7 +1,7 @@
-"""What the controller sends to the brokers: the lines to them, and the changes that each does not have yet.
+"""Requests from the controller to the brokers: the channels, and the changes that each broker has not got yet.
 
-A change is remembered until it is sent, so that a handler that failed between writing a state and sending it loses
-nothing: the next handler sends both. A broker that has just started gets everything.
+A change is remembered until it is sent. So nothing is lost if a handler fails between writing a state and sending it:
+the next handler sends both. A newly started broker gets everything.
 """
 
 import asyncio
@@ -25,14 +25,14 @@ from assay.system_under_test.tasks import Background
 _log = logging.getLogger("assay.controller")
 
 BACK_OFF = 0.1
-"""Seconds."""
+"""Seconds between tries after an error."""
 
 
 class Channel:
-    """The line to one life of one broker: requests go out one at a time, in order, until they are answered.
+    """The channel to one registration of one broker: sends requests one at a time, in order, until they are answered.
 
-    Every request may be repeated, so a lost connection is simply tried again. ``rejected`` is called when the broker
-    knows a newer controller, or is not in the life that was meant.
+    Every request is idempotent, so after a lost connection it is simply sent again. ``rejected`` is called if the
+    broker knows a newer controller, or has another registration.
     """
 
     def __init__(self, broker: BrokerLife, request_timeout: float, rejected: Callable[[], None]) -> None:
@@ -43,14 +43,14 @@ class Channel:
         self._filled = asyncio.Event()
 
     def send(self, request: Request[Any]) -> asyncio.Future[Any]:
-        """The answer to come; cancelled when the line is closed first."""
+        """Returns the future answer; it is cancelled if the channel is closed first."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._queue.append((request, future))
         self._filled.set()
         return future
 
     async def run(self) -> None:
-        """Ends only when it is cancelled."""
+        """Sends forever; ends only by cancellation."""
         connection: Connection | None = None
         try:
             while True:
@@ -85,7 +85,7 @@ class Channel:
 
 @dataclass(eq=False)
 class Broadcast:
-    """The lines of one term. ``rejected`` is called when a broker does not obey it."""
+    """The channels of one term. ``rejected`` is called if a broker rejects the term's requests."""
 
     config: BrokerConfig
     term: Term
@@ -102,13 +102,13 @@ class Broadcast:
     _serial: int = field(default=0, init=False)
 
     def reaches(self, brokers: Iterable[int]) -> bool:
-        """Is there a line to each of them?"""
+        """Returns whether there is a channel to each of them."""
         return all(broker in self._channels for broker in brokers)
 
     def open(self) -> None:
-        """Opens lines to the brokers that live; those to lives that are over are closed, with all that waits in them.
+        """Opens channels to the live brokers; closes those to former registrations, with all that waits in them.
 
-        Raises ``Replaced`` after ``close``: a handler may still be at work when its term has ended.
+        Raises ``Replaced`` after ``close``: a handler may still be running when its term has ended.
         """
         if self._closed:
             raise Replaced(f"controller epoch {self.term.epoch} ended meanwhile")
@@ -133,14 +133,14 @@ class Broadcast:
         self._channels = {}
 
     def changed(self, partition: PartitionId) -> None:
-        """Its state is another than the brokers have."""
+        """Marks a partition whose state differs from what the brokers have."""
         self._changed[partition] = None
 
     def deleted(self, topic: str) -> None:
         self._deleted[topic] = None
 
     def send(self) -> None:
-        """LeaderAndIsr to the replicas of what changed, UpdateMetadata to all; everything to the newcomers."""
+        """Sends LeaderAndIsr to the replicas of changed partitions, UpdateMetadata to all, everything to newcomers."""
         changed, self._changed = list(self._changed), {}
         newcomers, self._newcomers = self._newcomers, {}
         deleted, self._deleted = list(self._deleted), {}
@@ -163,10 +163,10 @@ class Broadcast:
         self._send(broker_id, partial(news, live_brokers=live, serial=serial))
 
     async def log_end(self, broker_id: int, partition: PartitionId) -> tuple[int, int] | None:
-        """A replica's (last epoch, log end); None when it is not available now.
+        """Asks for a replica's (last epoch, log end); returns None if it is not available now.
 
-        A broker that has not answered the last question yet is not waited for again: it may be dead, and for as long as
-        the controller waits it does not hear of anything else, such as that broker's next life.
+        A broker that has not answered the previous question is not waited for again, because it may be dead. While the
+        controller waits, it misses all other changes, such as that broker's next registration.
         """
         former = self._asked.get(broker_id)
         if former is not None and not former.done():
@@ -185,19 +185,19 @@ class Broadcast:
         return (end.last_epoch, end.end_offset) if end.error_code == ErrorCode.NONE else None
 
     def stop(self, broker_id: int, partitions: Sequence[PartitionId]) -> None:
-        """Has a broker stop these replicas of its own for the rest of their leader epoch."""
+        """Makes a broker stop these replicas for the rest of their leader epoch."""
         stopped = [self._stopped(partition) for partition in partitions]
         if stopped:
             self._send(broker_id, self._stopping(stopped, delete=False))
 
     def stop_topic(self, topic: str) -> None:
-        """Has all brokers stop their replicas of it, which is about to be forgotten."""
+        """Makes all brokers stop their replicas of a topic that is about to be forgotten."""
         known = [p for p in self.cluster.all_partitions() if p[0] == topic and p in self.cluster.states]
         for broker_id in self.cluster.replicas_of(topic):
             self.stop(broker_id, known)
 
     async def delete_replicas(self, topic: str, replicas: Iterable[int]) -> bool:
-        """Has these brokers delete their replicas of the topic. False when a line was closed before the answer."""
+        """Makes these brokers delete their replicas of the topic; returns False if a channel closed before that."""
         partitions = [
             self._stopped(partition, later=1)
             for partition in self.cluster.all_partitions()
@@ -214,7 +214,10 @@ class Broadcast:
         return True
 
     async def delete_replica(self, partition: PartitionId, brokers: Iterable[int]) -> list[int]:
-        """Which of these brokers have deleted theirs; the others' lines were closed before they answered."""
+        """Makes these brokers delete their replica; returns those that did.
+
+        The others' channels closed before an answer.
+        """
         deletion = self._stopping([self._stopped(partition)], delete=True)
         answers = {broker: self._send(broker, deletion) for broker in brokers}
         deleted = []
@@ -237,13 +240,13 @@ class Broadcast:
         return partial(internal.StopReplicaRequest, delete=delete, partitions=partitions, serial=serial)
 
     def _stopped(self, partition: PartitionId, later: int = 0) -> internal.StopReplicaPartition:
-        """In the present leader epoch, or so many later."""
+        """Describes a replica to stop, in the present leader epoch plus ``later``."""
         (topic, index), epoch = partition, self.cluster.states[partition].value.leader_epoch + later
         czxid = self.cluster.topics[topic].czxid
         return internal.StopReplicaPartition(topic=topic, partition=index, leader_epoch=epoch, topic_czxid=czxid)
 
     def _send(self, broker_id: int, make: Callable[..., Request[Any]]) -> asyncio.Future[Any] | None:
-        """``make`` lacks the fields that all requests to brokers have."""
+        """Sends a request; ``make`` lacks only the fields that all requests to brokers have."""
         if broker_id not in self._channels:
             return None
         channel = self._channels[broker_id][0]

@@ -1,4 +1,4 @@
-"""What the active controller does about each change: it reads ZooKeeper again, decides, and writes what follows."""
+"""The active controller's handlers: each reads ZooKeeper again, decides, and writes what follows."""
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
@@ -46,12 +46,12 @@ class Changes:
             Trigger.MOVES: lambda active: self.reassignments.look(active, queue.watch(Trigger.MOVES)),
             Trigger.PREFERRED: lambda active: preferred.look(zookeeper, active, queue.watch(Trigger.PREFERRED)),
             Trigger.BALANCE: self._balance,
-            # Writes nothing, which fails when this broker is no longer the controller.
+            # An empty write fails if this broker is no longer the controller.
             Trigger.REJECTED: lambda active: active.fence.write([]),
         }
 
     async def handle(self, trigger: Trigger, active: ActiveTerm) -> None:
-        """For all triggers but the claim, which the controller handles itself."""
+        """Handles any trigger except the claim, which the controller handles itself."""
         await self._handlers[trigger](active)
 
     async def balance_now_and_then(self) -> None:
@@ -59,12 +59,12 @@ class Changes:
             await self._queue.notify_later(Trigger.BALANCE, self._config.leader_imbalance_check_interval_seconds)
 
     def configure(self, topic: str, settings: SettingsRead) -> None:
-        """A topic's settings have changed; elections depend on them."""
+        """Records a topic's changed settings; elections depend on them."""
         self._new_settings[topic] = settings
         self._queue.notify(Trigger.SETTINGS)
 
     async def _brokers(self, active: ActiveTerm) -> None:
-        """Failures first, then starts, by (id, czxid): a quick bounce is both."""
+        """Handles failures first, then starts, by (id, czxid): a quick restart is both."""
         cluster = active.cluster
         before: dict[int, BrokerLife] = cluster.brokers
         now = await cluster_state.read_brokers(self._zookeeper, self._queue.watch(Trigger.BROKERS))
@@ -86,12 +86,12 @@ class Changes:
             self._background.spawn(later, "undecided elections")
 
     def _go_on_moving(self, active: ActiveTerm) -> None:
-        """A reassignment may have waited for that."""
+        """Triggers reassignments that may have waited for a change."""
         if active.cluster.moves:
             self._queue.notify(Trigger.MOVES)
 
     async def topics(self, active: ActiveTerm) -> None:
-        """Learns of new topics and gives their partitions a first state; forgets topics that are gone."""
+        """Gives the partitions of new topics a first state; forgets deleted topics."""
         names = await self._zookeeper.get_children(paths.TOPICS, self._queue.watch(Trigger.TOPICS))
         cluster = active.cluster
         for gone in [name for name in cluster.topics if name not in names]:
@@ -105,7 +105,7 @@ class Changes:
                     _log.error("%s; the topic is ignored", error)
                     continue
                 has_begun = await topics.deletion_has_begun(self._zookeeper, name, topic.czxid)
-                cluster.topics[name] = topic  # both or neither: a topic that is known is not looked at again
+                cluster.topics[name] = topic  # both or neither: a known topic is not read again
                 if has_begun:
                     cluster.deleting[name] = None
         await active.partitions.update([p for p in cluster.all_partitions() if p not in cluster.states])
@@ -113,7 +113,7 @@ class Changes:
         self._go_on_moving(active)
 
     async def assignments(self, active: ActiveTerm) -> None:
-        """Gives the partitions that were added to a topic a first state; a topic that was invalid may be valid now."""
+        """Gives added partitions a first state; a topic with an invalid assignment may have become valid."""
         for name in list(active.cluster.topics):
             await assignments.look_again(self._zookeeper, active, name, self._queue.watch(Trigger.ASSIGNMENTS))
         await self.topics(active)
@@ -125,7 +125,7 @@ class Changes:
         active.brokers.send()
 
     async def _isr(self, active: ActiveTerm) -> None:
-        """Leaders wrote states; brokers' metadata follows."""
+        """Reads states that leaders wrote, and updates the brokers' metadata."""
         names = await self._zookeeper.get_children(paths.ISR_CHANGES, self._queue.watch(Trigger.ISR))
         changed: dict[tuple[str, int], None] = {}
         for name in names:
@@ -139,7 +139,7 @@ class Changes:
             changed.update(((notice.topic, notice.partition), None) for notice in notices)
         await active.partitions.update([partition for partition in changed if partition in active.cluster.states])
         active.brokers.send()
-        if names:  # fenced as all else: one that has been replaced would take away what the next has not seen
+        if names:  # fenced as all writes: a replaced controller must not delete notices that the next one has not read
             await active.fence.write([Delete(f"{paths.ISR_CHANGES}/{name}", -1) for name in names])
         self._go_on_moving(active)
 

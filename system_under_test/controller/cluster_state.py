@@ -1,4 +1,4 @@
-"""What the active controller knows: who lives, which topics there are, and each partition's state as last read."""
+"""The knowledge of the active controller: live brokers, topics, and each partition's state as last read."""
 
 import asyncio
 import logging
@@ -19,7 +19,7 @@ PartitionId = tuple[str, int]
 
 @dataclass(frozen=True)
 class Topic:
-    """``czxid`` distinguishes one topic from a later one of the same name."""
+    """A topic's assignment and settings. ``czxid`` distinguishes it from a later topic of the same name."""
 
     czxid: int
     assignment: dict[int, list[int]]
@@ -28,7 +28,7 @@ class Topic:
 
 @dataclass(frozen=True)
 class DamagedMember:
-    """A broker in one of its lives, as of this leader epoch: in a later one it may have been made whole."""
+    """A registration of a broker whose replica is damaged, as of this leader epoch; later it may have been repaired."""
 
     broker_id: int
     czxid: int
@@ -41,19 +41,19 @@ class ClusterState:
     topics: dict[str, Topic] = field(default_factory=dict)
     states: dict[PartitionId, znodes.Versioned[znodes.PartitionState]] = field(default_factory=dict)
     undecided: dict[PartitionId, None] = field(default_factory=dict)
-    """Those whose election waits for a replica's answer."""
+    """Partitions whose election waits for a replica's answer."""
     deleting: dict[str, None] = field(default_factory=dict)
-    """Topics of which replicas may have been deleted already: they are never in service again."""
+    """Topics some of whose replicas may have been deleted already: they are never served again."""
     leaving: dict[int, int] = field(default_factory=dict)
-    """Brokers that have said that they will stop, and in which of their lives (czxid)."""
+    """Brokers that announced a shutdown, with their registration (czxid)."""
     damaged: dict[PartitionId, DamagedMember] = field(default_factory=dict)
-    """The last members of in-sync sets, whose logs are damaged: no one is left who could lead."""
+    """Last in-sync members whose logs are damaged: no replica is left that could lead."""
     moves: dict[PartitionId, znodes.Move] = field(default_factory=dict)
-    """Partitions that are to have other replicas, as last read."""
+    """Reassignments, as last read."""
     moves_known: bool = False
-    """Have they been read?"""
+    """Whether the reassignments have been read."""
     cleaning: dict[PartitionId, None] = field(default_factory=dict)
-    """Those whose old replicas are being deleted right now."""
+    """Partitions whose old replicas are being deleted right now."""
     emptying: dict[str, None] = field(default_factory=dict)
     """Topics whose replicas are being deleted right now."""
     _forgotten: dict[str, list[asyncio.Future[None]]] = field(default_factory=dict)
@@ -62,22 +62,22 @@ class ClusterState:
         return [(name, index) for name, topic in self.topics.items() for index in topic.assignment]
 
     def replicas_of(self, name: str) -> list[int]:
-        """All brokers that may have files of the topic."""
+        """Returns all brokers that may have files of the topic."""
         having = [*self.topics[name].assignment.values()]
         having += [move.removing for move in self.moves.values() if move.topic == name]
         return sorted({replica for replicas in having for replica in replicas})
 
     def staying(self) -> dict[int, BrokerLife]:
-        """Those alive that have not said that they will stop."""
+        """Returns live brokers that have not announced a shutdown."""
         return {b: life for b, life in self.brokers.items() if self.leaving.get(b) != life.czxid}
 
     def electable(self, partition: PartitionId) -> dict[int, BrokerLife]:
-        """Those that stay, and whose replica is not known to be damaged."""
+        """Returns staying brokers whose replica is not known to be damaged."""
         whole = self.whole(partition)
         return {b: life for b, life in self.staying().items() if b in whole}
 
     def whole(self, partition: PartitionId) -> dict[int, BrokerLife]:
-        """Those alive whose replica is not known to be damaged."""
+        """Returns live brokers whose replica is not known to be damaged."""
         known, state = self.damaged.get(partition), self.states.get(partition)
         if known is None or state is None or state.value.leader_epoch != known.leader_epoch:
             return self.brokers
@@ -95,11 +95,11 @@ class ClusterState:
                 waiting.set_result(None)
 
     def when_forgotten(self, name: str, done: asyncio.Future[None]) -> None:
-        """``done`` is set once the topic is gone."""
+        """Sets ``done`` once the topic is forgotten."""
         self._forgotten.setdefault(name, []).append(done)
 
     def configure(self, name: str, settings: SettingsRead) -> bool:
-        """Takes these unless there are younger ones, or no such topic; did it?"""
+        """Adopts settings, unless newer ones or no such topic are known; returns whether it did."""
         topic = self.topics.get(name)
         if topic is None or settings.zxid <= topic.settings.zxid:
             return False
@@ -107,14 +107,14 @@ class ClusterState:
         return True
 
     def live(self) -> list[internal.LiveBroker]:
-        """As it is sent to the brokers."""
+        """Returns the live brokers in the form sent to brokers."""
         return [
             internal.LiveBroker(broker_id=b.broker_id, host=b.host, port=b.port, broker_epoch=b.czxid)
             for b in self.brokers.values()
         ]
 
     def updates(self, partitions: Iterable[PartitionId]) -> list[internal.PartitionStateUpdate]:
-        """As they are sent to the brokers; partitions without a state yet are left out."""
+        """Returns states in the form sent to brokers; skips partitions without a state."""
         result = []
         for name, index in partitions:
             known = self.states.get((name, index))
@@ -156,7 +156,7 @@ class ClusterState:
 
 
 async def read_brokers(zookeeper: ZooKeeper, watch: Watch | None = None) -> dict[int, BrokerLife]:
-    """All brokers registered now, by id; the children are watched."""
+    """Returns all registered brokers, by id; watches the children."""
     brokers = {}
     for name in await zookeeper.get_children(paths.BROKER_IDS, watch):
         path = f"{paths.BROKER_IDS}/{name}"
@@ -164,16 +164,19 @@ async def read_brokers(zookeeper: ZooKeeper, watch: Watch | None = None) -> dict
             found = await znodes.read(zookeeper, znodes.BrokerRegistration, path)
             broker_id = int(name)
         except (znodes.ZnodeError, ValueError) as error:
-            _log.error("%s: %s; no broker is seen there", path, error)
+            _log.error("%s: %s; the registration is ignored", path, error)
             continue
-        if found is not None:  # else gone in between, and the watch has fired
+        if found is not None:  # otherwise gone in between, and the watch has fired
             one, stat = found
             brokers[broker_id] = BrokerLife(broker_id, one.host, one.port, stat.czxid, tuple(one.clean_lives))
     return dict(sorted(brokers.items()))
 
 
 async def read_topic(zookeeper: ZooKeeper, name: str, watch: Watch | None = None) -> Topic:
-    """Its assignment, watched, and its settings. Raises ``ZnodeError`` for an invalid assignment."""
+    """Reads a topic's assignment, which is watched, and its settings.
+
+    Raises ``ZnodeError`` for an invalid assignment.
+    """
     path = paths.topic(name)
     data, stat = await zookeeper.get(path, watch)
     if not is_topic_name(name):
@@ -184,13 +187,13 @@ async def read_topic(zookeeper: ZooKeeper, name: str, watch: Watch | None = None
 
 
 def parse_assignment(path: str, data: bytes) -> dict[int, list[int]]:
-    """Replicas by partition. Raises ``ZnodeError`` for what could be sent to no broker."""
+    """Parses replicas by partition. Raises ``ZnodeError`` for an assignment that could not be sent to brokers."""
     found = znodes.decode(znodes.TopicAssignment, path, data).partitions
     if not found:
         raise znodes.ZnodeError(f"znode {path} names no partition")
     for index, replicas in found.items():
         if not (index.isascii() and index.isdecimal() and int(index) <= znodes.MAX_ID):
-            raise znodes.ZnodeError(f"znode {path} names a partition {index!r}")
+            raise znodes.ZnodeError(f"znode {path} names an invalid partition {index!r}")
         if not replicas or len(set(replicas)) != len(replicas) or not all(0 <= r <= znodes.MAX_ID for r in replicas):
             raise znodes.ZnodeError(f"znode {path} gives partition {index} the replicas {replicas}")
     return dict(sorted((int(index), list(replicas)) for index, replicas in found.items()))

@@ -1,8 +1,8 @@
-"""ControlledShutdown (key 7): before a broker stops, others take its lead, so that no client waits for its session's
-end.
+"""ControlledShutdown (key 7): moves leadership away from a broker before it stops.
 
-A partition with another member in sync is led by that one then; it leaves the other in-sync sets, and stops its
-replicas, so that it does not come back into them. That lasts until it registers again, or the leader epoch rises.
+Otherwise clients would wait until its session expires. A partition with another in-sync member gets that one as its
+leader. The broker leaves all other in-sync sets, and stops its replicas so that it does not rejoin. This lasts until it
+registers again, or the leader epoch rises.
 """
 
 import asyncio
@@ -22,22 +22,25 @@ PATIENCE = 30.0
 async def controlled_shutdown(
     controller: Controller, request: control.ControlledShutdownRequest, context: Context
 ) -> control.ControlledShutdownResponse:
-    """As in 0.10.2: of the life that the broker has when its turn comes."""
+    """Handles the public request: it means the registration that the broker has when its turn comes, as in 0.10.2."""
     return await _answered(controller, request.broker_id, None)
 
 
 async def shutdown_of_a_life(
     controller: Controller, request: ShutdownRequest, context: Context
 ) -> control.ControlledShutdownResponse:
-    """Of no other life of the broker than the one that asks."""
+    """Handles the internal request, which names the broker's registration."""
     return await _answered(controller, request.broker_id, request.broker_epoch)
 
 
 async def _answered(
     controller: Controller, broker_id: int, broker_epoch: int | None
 ) -> control.ControlledShutdownResponse:
-    """11 when this is not the controller, as in 0.10.2; 8 for a broker that is not alive, or in another life; 7 when it
-    goes on.
+    """Performs a shutdown, and returns its error code.
+
+    - 11: this broker is not the controller, as in 0.10.2
+    - 8: the broker is not alive, or has another registration
+    - 7: the time is over, but the shutdown continues
     """
     try:
         async with asyncio.timeout(PATIENCE):
@@ -51,13 +54,14 @@ async def _answered(
 
 
 async def _move_away(active: ActiveTerm, broker_id: int, broker_epoch: int | None) -> list[control.PartitionName]:
-    """The partitions that it still leads. One without other replicas is not worth waiting for, and not among them.
+    """Moves leadership away; returns the partitions that the broker still leads.
 
-    A broker asks again while it gets no answer, and what it has asked may be found when its next life is there.
+    Partitions without other replicas are not included, because waiting for them is pointless. A broker repeats its
+    request until it gets an answer, so a request may arrive after its next registration.
     """
     cluster, life = active.cluster, active.cluster.brokers.get(broker_id)
     if life is None or broker_epoch not in (None, life.czxid):
-        raise TopicError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker_id} is not alive, or not in that life")
+        raise TopicError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker_id} is not alive, or has registered again")
     cluster.leaving[broker_id] = life.czxid
     replicated = [
         (name, index)

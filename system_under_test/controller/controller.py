@@ -1,8 +1,8 @@
-"""The controller: one queue, handled strictly in order, on every broker; active on the one that holds the claim.
+"""The controller: one queue on every broker, handled strictly in order; active on the broker that holds the claim.
 
-Each trigger says what may have changed, and its handler reads ZooKeeper again, compares with what it knew, and writes
-what follows, so that a trigger may come late, twice, or after a failure again. No request leaves before the write that
-it reports has succeeded.
+A trigger says what may have changed. Its handler reads ZooKeeper again, compares it with the known state, and writes
+what follows. So a trigger may come late, twice, or again after a failure. No request is sent before the write that it
+reports has succeeded.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ _log = logging.getLogger("assay.controller")
 
 
 class Controller:
-    """See the module. ``start`` once this broker is registered."""
+    """The controller of one broker. Call ``start`` once this broker is registered."""
 
     def __init__(
         self,
@@ -81,12 +81,12 @@ class Controller:
             self._background.spawn(self._changes.balance_now_and_then(), "balance of leaders")
 
     def registered(self) -> None:
-        """This broker has its registration (again) and may stand for election."""
+        """Allows this broker, now registered (again), to stand for election."""
         self._registered = True
         self._queue.notify(Trigger.CLAIM)
 
     def configure(self, topic: str, settings: SettingsRead) -> None:
-        """A topic's settings have changed; elections depend on them."""
+        """Records a topic's changed settings; elections depend on them."""
         if self._active is not None:  # a broker that becomes controller later reads them itself
             self._changes.configure(topic, settings)
 
@@ -111,7 +111,7 @@ class Controller:
                 await asyncio.sleep(BACK_OFF)
                 if isinstance(item, Trigger):
                     self._queue.notify(item)
-                # after a failure it is not known which watches are set, so everything is looked at again
+                # after a failure it is unknown which watches are set, so everything is read again
                 for trigger in SEEN_IN_ZOOKEEPER:
                     self._queue.notify(trigger)
 
@@ -143,7 +143,7 @@ class Controller:
     # -- election ----------------------------------------------------------------------------------------------------
 
     async def _stand(self) -> None:
-        """Looks who holds the claim; stands for election when no broker does."""
+        """Reads the claim; stands for election if no broker holds it."""
         while self._registered:
             found = await holder(self._zookeeper, self._queue.watch(Trigger.CLAIM))
             if found is not None:
@@ -152,7 +152,7 @@ class Controller:
                 if active is not None and (broker_id != self._config.broker_id or session != active.term.session_id):
                     self._resign(f"the claim is broker {broker_id}'s")
                 if session == self._zookeeper.session_id and self._active is None:
-                    await self._give_up_claim(version)  # to read its own id does not make a broker the controller
+                    await self._give_up_claim(version)  # reading its own id does not make a broker the controller
                     continue
                 if session == NO_SESSION:
                     self._cache.controller_id = NO_CONTROLLER
@@ -173,7 +173,10 @@ class Controller:
                 await self._begin(term)
 
     async def _epoch_makes_sense(self) -> bool:
-        """If not, the next change of it is a trigger. What is wrong is logged once, not at each look."""
+        """Returns whether the epoch's znode is valid; if not, its next change is a trigger.
+
+        Each problem is logged once.
+        """
         try:
             await known_epoch(self._zookeeper, self._queue.watch(Trigger.CLAIM))
         except ZnodeError as error:
@@ -190,8 +193,11 @@ class Controller:
             _log.info("the claim changed while it was being given up")
 
     async def _begin(self, term: Term) -> None:
-        """Everything is read after the election's multi; where that fails the term is over, and the claim is given up:
-        what is not read yet would look as if it were not there.
+        """Begins a term: reads everything after the election's multi.
+
+        If that fails, it ends the term and gives up the claim.
+
+        Anything not read yet would look as if it did not exist.
         """
         self._cache.controller_id = self._config.broker_id
         self._events.emit("became-controller", controller_epoch=term.epoch, value=self._config.broker_id)
@@ -208,13 +214,13 @@ class Controller:
             brokers.open()
             await self._changes.topics(active)
         except KazooException as error:
-            self._resign(f"reading what there is: {error!r}")
+            self._resign(f"reading the cluster's state: {error!r}")
             raise
         for trigger in (Trigger.BROKERS, Trigger.ISR, Trigger.DELETIONS, Trigger.MOVES, Trigger.PREFERRED):
             self._queue.notify(trigger)
 
     def _resign(self, reason: str) -> None:
-        """Before anything else: no line to any broker stays open."""
+        """Ends the term; first closes all channels to brokers."""
         if self._active is None or not self._traits.resigns:
             return
         active, self._active = self._active, None

@@ -1,7 +1,7 @@
-"""DamagedReplicas: a broker reports that logs of its own have lost something, and others must not count on them.
+"""DamagedReplicas: a broker reports logs that have lost records, so that other brokers no longer rely on them.
 
-Each is taken out of its in-sync set and out of those that are eligible for having everything, and loses the lead, under
-a new leader epoch, by which the broker knows that it may discard the log. The last member stays, and no one leads.
+The controller removes each replica from its in-sync set and its eligible leader replicas, and takes its leadership
+away. The new leader epoch tells the broker that it may discard the log. The last member stays, and no replica leads.
 """
 
 import asyncio
@@ -14,13 +14,13 @@ from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.internal import DamagedReplicasRequest, DamagedReplicasResponse
 
 PATIENCE = 30.0
-"""Seconds."""
+"""Seconds until the answer that the request continues in the background."""
 
 
 async def damaged_replicas(
     controller: Controller, request: DamagedReplicasRequest, context: Context
 ) -> DamagedReplicasResponse:
-    """41 when this is not the controller, 8 for a life of the broker that it does not know, 7 when it goes on."""
+    """Answers a report: 41 if this is not the controller, 8 for an unknown registration, 7 if the work continues."""
     code = ErrorCode.NONE
     try:
         async with asyncio.timeout(PATIENCE):
@@ -36,7 +36,7 @@ async def _take_out(active: ActiveTerm, request: DamagedReplicasRequest) -> None
     cluster = active.cluster
     life = cluster.brokers.get(request.broker_id)
     if life is None or life.czxid != request.broker_epoch:
-        raise TopicError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {request.broker_id} is not known in that life")
+        raise TopicError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {request.broker_id} has no such registration")
     for named in request.partitions:
         topic = cluster.topics.get(named.topic)
         if topic is not None and topic.czxid == named.topic_czxid and named.partition in topic.assignment:

@@ -1,8 +1,11 @@
-"""Topics that are marked in /admin/delete_topics go, once every replica lives and has deleted its files.
+"""Deletes topics that are marked in /admin/delete_topics, once every replica is alive and has deleted its files.
 
-Until every broker with a replica lives, a marked topic is in service as any other. Then the mark notes that its
-deletion has begun, before any replica is asked; from there on it is out of service, under each later controller too,
-until it is gone: a replica that has deleted its files and was asked to lead would begin with an empty log.
+1. Until every broker with a replica is alive, a marked topic is served as any other.
+2. The mark records that the deletion has begun, before any replica is asked. From now on the topic is out of service,
+   under later controllers, too. A replica that had deleted its files and was asked to lead would begin with an empty
+   log.
+3. The replicas delete their files.
+4. The topic's znodes are removed.
 """
 
 import asyncio
@@ -28,8 +31,11 @@ _log = logging.getLogger("assay.controller")
 
 @dataclass
 class Deletions:
-    """``perform`` runs an action between two triggers of the controller; ``look_again`` has ``look`` called;
-    ``endings`` gives the writes that end everything else that was under way with a topic.
+    """The deletions of one controller.
+
+    - ``perform``: runs an action between two triggers
+    - ``look_again``: triggers ``look``
+    - ``endings``: returns the writes that end everything else in progress for a topic
     """
 
     zookeeper: ZooKeeper
@@ -41,7 +47,7 @@ class Deletions:
     async def request(self, name: str) -> None:
         """Marks the topic; returns once every replica and the topic itself are gone. Raises ``TopicError``.
 
-        A caller that stops waiting stops nothing: the topic goes when all its replicas can.
+        A caller that stops waiting does not stop the deletion.
         """
         gone = asyncio.get_running_loop().create_future()
 
@@ -49,7 +55,7 @@ class Deletions:
             if name not in active.cluster.topics:
                 raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} does not exist")
             if name not in active.cluster.deleting:
-                with contextlib.suppress(NodeExistsError):  # it waits for a dead replica since an earlier request
+                with contextlib.suppress(NodeExistsError):  # an earlier request marked it; it waits for a dead replica
                     await active.fence.write(topics.deletion_mark(name))
             active.cluster.when_forgotten(name, gone)
             self.look_again()
@@ -58,12 +64,12 @@ class Deletions:
         await gone
 
     async def look(self, active: ActiveTerm, watch: Watch) -> None:
-        """Begins what can be begun; marks of topics that are not there go at once."""
+        """Begins all deletions that can begin; removes marks of topics that do not exist."""
         cluster = active.cluster
         for name in await self.zookeeper.get_children(paths.DELETE_TOPICS, watch):
             if name not in cluster.topics or (name in INTERNAL_TOPICS and name not in cluster.deleting):
                 if name in cluster.topics:
-                    _log.error("znode %s: topic %s is the brokers' own; it stays", paths.delete_topic(name), name)
+                    _log.error("znode %s: topic %s is internal and cannot be deleted", paths.delete_topic(name), name)
                 await active.fence.write(topics.forget_mark(name))
                 continue
             if name not in cluster.emptying and active.brokers.reaches(cluster.replicas_of(name)):
@@ -75,7 +81,7 @@ class Deletions:
                 self.background.spawn(self._delete(active, name), f"deleting {name}")
 
     async def _delete(self, active: ActiveTerm, name: str) -> None:
-        """One try; a replica that goes away during it brings the next one when it is back."""
+        """Tries the deletion once; the return of a failed replica triggers the next try."""
         topic = active.cluster.topics[name]
         parts = [p for p in active.cluster.all_partitions() if p[0] == name]
         deleted = await active.brokers.delete_replicas(name, active.cluster.replicas_of(name))
@@ -104,7 +110,7 @@ class Deletions:
         try:
             await self.perform(finish)
         except TopicError as error:
-            _log.info("deleting topic %s: %s; again", name, error)
+            _log.info("deleting topic %s: %s; it is tried again", name, error)
             deleted = False
         if not deleted:
             await asyncio.sleep(BACK_OFF)

@@ -1,9 +1,10 @@
-"""Who leads a partition: pure functions from what is written and who lives to what must be written next.
+"""Leader election: pure functions from the stored state and the live brokers to the state to write next.
 
-A member of the ISR or of ``elr`` counts only in the life in which it was admitted: registered under another czxid, it
-has failed, whether the controller saw it or not (KIP-903). A member that came back after a clean stop still has all it
-had; one that came back otherwise may have lost what its disk had not taken, and is elected only when all members came
-back that way and its log is the longest (KIP-966). Those that turn out to have the same log stay eligible.
+- A member of the ISR or of ``elr`` counts only under the registration with which it was admitted. Under another czxid
+  it has failed, whether the controller saw that or not (KIP-903).
+- A member that came back after a clean stop still has its whole log.
+- Any other returning member may have lost records that were not on disk. It is elected only if all members came back
+  that way and its log is the longest (KIP-966). Members with an equal log stay eligible.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,19 +16,19 @@ from assay.system_under_test.zookeeper.znodes import NO_LEADER, PartitionState
 
 @dataclass(frozen=True)
 class BrokerLife:
-    """A registration as the controller read it; the pair (id, czxid) is one life of a broker."""
+    """A registration as the controller read it; the pair (id, czxid) identifies it."""
 
     broker_id: int
     host: str
     port: int
     czxid: int
     clean_lives: tuple[int, ...] = ()
-    """Former lives of which it still has everything; none after an unclean start."""
+    """Former registrations whose records it still has, all of them; none after an unclean start."""
 
 
 @dataclass(frozen=True)
 class Policy:
-    """What the topic allows."""
+    """The topic's settings for elections."""
 
     min_insync: int
     unclean_election: bool
@@ -35,7 +36,7 @@ class Policy:
 
 @dataclass(frozen=True)
 class AskLogEnds:
-    """No decision without the (last epoch, log end) of these brokers, who all came back uncleanly."""
+    """The decision needs the (last epoch, log end) of these brokers, all of which came back uncleanly."""
 
     members: tuple[int, ...]
 
@@ -44,7 +45,7 @@ Brokers = Mapping[int, BrokerLife]
 
 
 def first_state(assignment: Sequence[int], brokers: Brokers, controller_epoch: int) -> PartitionState | None:
-    """Of a new partition: all live replicas are in sync, since there is nothing yet; None when none is alive."""
+    """Returns a new partition's state: all live replicas are in sync, as there are no records; None without any."""
     live = [member for member in assignment if member in brokers]
     if not live:
         return None
@@ -53,7 +54,7 @@ def first_state(assignment: Sequence[int], brokers: Brokers, controller_epoch: i
 
 
 def led(state: PartitionState, brokers: Brokers) -> bool:
-    """Does its leader live, in the life in which it was admitted?"""
+    """Returns whether the leader is alive under the registration with which it was admitted."""
     leader = state.leader
     return leader in brokers and Members.of(state).epochs.get(leader) == brokers[leader].czxid
 
@@ -61,15 +62,17 @@ def led(state: PartitionState, brokers: Brokers) -> bool:
 def next_state(
     state: PartitionState, assignment: Sequence[int], brokers: Brokers, policy: Policy, controller_epoch: int
 ) -> PartitionState | AskLogEnds | None:
-    """What follows from who is alive; None when the state is right as it is."""
+    """Returns the state that follows from the live brokers; None if the present one is right."""
     members = Members.of(state)
 
     def same_life(member: int) -> bool:
         return member in brokers and members.epochs.get(member) == brokers[member].czxid
 
     def came_back_clean(member: int) -> bool:
-        """It still has everything of the life in which it was admitted. That the last one ended cleanly is not enough:
-        a life that began uncleanly, was never admitted again, and then stopped cleanly has not got back what was lost.
+        """Returns whether the member still has everything from the registration with which it was admitted.
+
+        A clean end of its last life is not enough. A life that began uncleanly, was never admitted again and then
+        stopped cleanly has not recovered the lost records.
         """
         return member in brokers and members.epochs.get(member) in brokers[member].clean_lives
 
@@ -100,7 +103,7 @@ def next_state(
 
 
 def longest(ends: Mapping[int, tuple[int, int]], assignment: Sequence[int]) -> int:
-    """The member with the greatest (last epoch, log end); the first in the assignment among equals."""
+    """Returns the member with the greatest (last epoch, log end); the first in the assignment among equals."""
     order = {member: position for position, member in enumerate(assignment)}
     return max(ends, key=lambda member: (ends[member], -order.get(member, len(order))))
 
@@ -113,8 +116,10 @@ def by_length(
     policy: Policy,
     controller_epoch: int,
 ) -> PartitionState:
-    """Led by the member with the longest log. Those whose logs are the same are eligible as long as it is too few
-    alone: they have all that it has, and nothing is acknowledged until then.
+    """Elects the member with the longest log.
+
+    If it alone is fewer than min.insync.replicas, members with an equal log stay eligible. They have everything it has,
+    and nothing is acknowledged until the set is large enough.
     """
     leader = longest(ends, assignment)
     if policy.min_insync <= 1:
@@ -125,7 +130,7 @@ def by_length(
 
 
 def alone(leader: int, brokers: Brokers, state: PartitionState, controller_epoch: int) -> PartitionState:
-    """This leader alone: the others' logs are not known to hold what it holds."""
+    """Makes this leader the only member: the others' logs may lack its records."""
     members = Members((leader,), {leader: brokers[leader].czxid})
     return members.state(controller_epoch, leader, state.leader_epoch + 1)
 
@@ -135,10 +140,10 @@ def replace_leader(state: PartitionState, leader: int, controller_epoch: int) ->
 
 
 def without_damaged(state: PartitionState, damaged: int, controller_epoch: int) -> PartitionState:
-    """The same, under a new epoch, in which no one counts on this replica; what it led no one leads.
+    """Removes a damaged replica from both sets, under a new epoch; a partition that it led has no leader.
 
-    Where no one is left in the ISR, those of ``elr`` are: each has all that was acknowledged. Where no one is left at
-    all, the damaged one stays.
+    - If the ISR becomes empty, the members of ``elr`` replace it: each has all acknowledged records.
+    - If both become empty, the damaged replica stays.
     """
     members = Members.of(state)
     left = _without(members, [damaged])
@@ -151,8 +156,9 @@ def without_damaged(state: PartitionState, damaged: int, controller_epoch: int) 
 def renewed(
     state: PartitionState, replicas: Sequence[int], brokers: Brokers, controller_epoch: int
 ) -> PartitionState | None:
-    """The same, among these replicas, under a new epoch, so that the leader learns of an assignment that has changed;
-    None without a leader.
+    """Restricts the state to these replicas, under a new epoch, so that the leader learns of a changed assignment.
+
+    Returns None without a leader.
     """
     members = Members.of(state)
     if state.leader not in replicas or not _in_sync([state.leader], members, brokers):
@@ -169,7 +175,7 @@ def _without(members: Members, left: Sequence[int]) -> Members:
 def preferred(
     state: PartitionState, assignment: Sequence[int], brokers: Brokers, controller_epoch: int
 ) -> PartitionState | None:
-    """The first of the assignment takes over; None when it leads already, or is not in sync."""
+    """Makes the first replica of the assignment the leader; None if it leads already, or is not in sync."""
     members, first = Members.of(state), assignment[0]
     if state.leader == first or not _in_sync([first], members, brokers):
         return None
@@ -179,9 +185,9 @@ def preferred(
 def moved(
     state: PartitionState, target: Sequence[int], brokers: Brokers, controller_epoch: int
 ) -> PartitionState | None:
-    """Only these replicas, led by one of them; None until all of them, and the leader, are alive and in sync.
+    """Restricts the in-sync set to these replicas, one of which leads; None until all, and the leader, are in sync.
 
-    Each that is left out may go, also out of ``elr``: each of those that stay has everything that is acknowledged.
+    The others may be dropped, even from ``elr``, because each remaining replica has all acknowledged records.
     """
     members = Members.of(state)
     if not _in_sync([*target, state.leader], members, brokers):
@@ -193,7 +199,7 @@ def moved(
 
 
 def _in_sync(replicas: Sequence[int], members: Members, brokers: Brokers) -> bool:
-    """Are they all in sync, and alive in the life in which they were admitted?"""
+    """Returns whether all are in sync, and alive under the registration with which they were admitted."""
     return all(r in members.isr and r in brokers and members.epochs.get(r) == brokers[r].czxid for r in replicas)
 
 

@@ -1,4 +1,4 @@
-"""What every broker knows of the whole cluster, as the controller sent it, and the Metadata request that reads it."""
+"""The metadata cache: every broker's view of the cluster, as the controller sent it; answers Metadata requests."""
 
 from collections.abc import Iterable, Mapping
 
@@ -11,11 +11,12 @@ from assay.system_under_test.zookeeper.znodes import NO_LEADER
 
 
 class MetadataCache:
-    """``controller_id`` is kept by the one that watches /controller; -1 when none is known.
+    """The cache. ``controller_id`` is set by the watcher of /controller; -1 if none is known.
 
-    A late copy of one of the controller's requests changes nothing (``replication.news``). Until the controller has
-    sent all of it, which it does once this broker is registered, no topic is said to be unknown: clients take that for
-    final, and one that is to be tried again is what a broker that has just been started can say.
+    A late duplicate of the controller's requests changes nothing (``replication.request_dedup``).
+
+    The controller sends the complete metadata once this broker is registered. Until then an unknown topic is answered
+    with a retriable error, because clients take "unknown topic" as final.
     """
 
     def __init__(self) -> None:
@@ -32,15 +33,16 @@ class MetadataCache:
         self._brokers = {broker.broker_id: broker for broker in request.live_brokers}
         if request.full:
             self._topics, self._whole = {}, True
-        for topic in request.deleted:  # first: there may be another of that name by now
+        for topic in request.deleted:  # first: another topic of that name may exist by now
             self._topics.pop(topic, None)
         for partition in request.partitions:
             self._topics.setdefault(partition.topic, {})[partition.partition] = partition
 
     def learn(self, request: internal.LeaderAndIsrRequest) -> None:
-        """A new role is news for clients too: one that is turned away by the old leader must find the new one here,
-        before the metadata proper has come round. New partitions are taken from the metadata proper only: a
-        broker gets roles for those that it replicates, and would show half a topic as a whole one.
+        """Updates leaders from new roles: a client rejected by the old leader must find the new one here at once.
+
+        New partitions come from the full metadata only. A broker gets roles only for those that it replicates, and
+        would present part of a topic as the whole.
         """
         if not self._news.admit(request):
             return
@@ -54,14 +56,14 @@ class MetadataCache:
         return self._brokers.values()
 
     def controller(self) -> internal.LiveBroker | None:
-        """Where the active controller is reached, if it is known."""
+        """Returns the address of the active controller, if known."""
         return self._brokers.get(self.controller_id)
 
     def state(self, topic: str, index: int) -> internal.PartitionStateUpdate | None:
         return self._topics.get(topic, {}).get(index)
 
     def leaders(self, topic: str) -> Mapping[int, internal.LiveBroker | None]:
-        """The live leader of each partition that is known; empty for a topic that does not exist."""
+        """Returns the live leader of each known partition; empty for a topic that does not exist."""
         return {index: self._brokers.get(state.leader) for index, state in self._topics.get(topic, {}).items()}
 
     def answer(self, request: metadata.MetadataRequest, context: Context) -> metadata.MetadataResponse:

@@ -1,4 +1,4 @@
-"""Brings the partitions' states in ZooKeeper to what follows from who is alive; each write fenced and conditional."""
+"""Writes the partitions' states that follow from the live brokers to ZooKeeper, each fenced and conditional."""
 
 import contextlib
 import logging
@@ -24,13 +24,12 @@ from assay.system_under_test.zookeeper.znodes import PartitionState, Versioned
 _log = logging.getLogger("assay.controller")
 
 Decide = Callable[[PartitionState, Sequence[int], leaders.Brokers, Policy, int], "PartitionState | AskLogEnds | None"]
-"""What follows from who is alive: ``leaders.next_state`` in a correct build."""
+"""The decision that follows from the live brokers: ``leaders.next_state`` in a correct build."""
 
 
 @dataclass
 class PartitionStates:
-    """Brings partitions to the state that follows from who is alive; elections that wait are the cluster's
-    ``undecided``."""
+    """Keeps the partitions' states up to date; elections that wait are in the cluster's ``undecided``."""
 
     zookeeper: ZooKeeper
     term: Term
@@ -43,12 +42,12 @@ class PartitionStates:
     decide: Decide
 
     async def update(self, partitions: Iterable[PartitionId]) -> None:
-        """Settles their states; what was written, or found to be another than last read, has to be sent."""
+        """Settles these partitions; marks states that were written, or that differ from the last read, for sending."""
         for partition in partitions:
             await self._settle(partition)
 
     async def _refresh(self, partition: PartitionId) -> Versioned[PartitionState] | None:
-        """Reads the state; None when there is none yet. Raises ``ZnodeError``."""
+        """Reads the state; returns None if there is none yet. Raises ``ZnodeError``."""
         path = paths.state(*partition)
         try:
             state = znodes.versioned(PartitionState, path, await self.zookeeper.get(path))
@@ -86,9 +85,8 @@ class PartitionStates:
             try:
                 found = await self._refresh(partition)
             except znodes.ZnodeError as error:
-                # It is not known who may lead it: the present leader goes on, until the znode is mended or deleted by
-                # hand.
-                _log.error("%s; nothing is decided about it", error)
+                # It is unknown who may lead: the present leader stays, until the znode is repaired or deleted by hand.
+                _log.error("%s; the partition's state is left as it is", error)
                 return
             if partition[0] in self.cluster.deleting:
                 return  # a member of its in-sync set may have an empty log by now
@@ -110,16 +108,18 @@ class PartitionStates:
             self._note(partition, Versioned(wanted, version), written=True)
 
     async def _still_there(self, topic: str) -> bool:
-        """Asked after a first state was written: no transaction can check which topic of that name it is written to.
-        Of one that is gone, or was made again, by hand, a watch brings news.
+        """Returns whether the topic still exists with the same czxid, after its first state was written.
+
+        No transaction can check which topic of that name it writes to. A watch reports a topic that was deleted, or
+        created again, by hand.
         """
         stat = await self.zookeeper.exists(paths.topic(topic))
         return stat is not None and stat.czxid == self.cluster.topics[topic].czxid
 
     async def move_away(self, partition: PartitionId, broker_id: int) -> bool:
-        """Takes a broker out of the in-sync set, and its leadership to another member that stays; was it done?
+        """Removes a broker from the in-sync set and moves its leadership to a remaining member; returns whether it did.
 
-        Not when it is the last one, even if others might be elected if it had failed.
+        The last member is never removed, even if others could be elected after its failure.
         """
         topic, index = partition
         assignment = self.cluster.topics[topic].assignment[index]
@@ -134,9 +134,10 @@ class PartitionStates:
         return await self.rewrite(partition, without)
 
     async def take_out(self, partition: PartitionId, broker_id: int, leader_epoch: int) -> None:
-        """Has no one count on a replica whose log is damaged, as of this leader epoch; another member leads on.
+        """Removes a replica whose log is damaged, as of this leader epoch; another member takes over.
 
-        In a later epoch it may be whole again: then nothing is done, and it decides again when it knows of that epoch.
+        In a later epoch the replica may be complete again. Then nothing is done; the broker decides again when it
+        learns of that epoch.
         """
 
         def without(state: PartitionState) -> PartitionState | None:
@@ -150,8 +151,8 @@ class PartitionStates:
                 life = self.cluster.brokers[broker_id].czxid
                 self.cluster.damaged[partition] = DamagedMember(broker_id, life, state.leader_epoch)
                 _log.error(
-                    "%s-%d: no one leads. The log of broker %d is damaged, and no other has all that was acknowledged: "
-                    "restore its files and remove its note of the damage, or allow unclean election",
+                    "%s-%d has no leader: the log of broker %d is damaged, and no other has every acknowledged record; "
+                    "restore its files and remove the file `damaged` next to them, or allow unclean election",
                     *partition,
                     broker_id,
                 )
@@ -163,7 +164,7 @@ class PartitionStates:
         change: Callable[[PartitionState], PartitionState | None],
         also: Sequence[Any] = (),
     ) -> bool:
-        """Writes what ``change`` makes of the state, and other znodes in the same multi(); false when that is nothing.
+        """Writes the state that ``change`` returns, and other znodes in the same multi(); returns False if it is None.
 
         A lost race for the state's version starts over; with ``also`` it raises ``BadVersionError``.
         """
@@ -200,7 +201,7 @@ class PartitionStates:
         if not isinstance(wanted, AskLogEnds):
             return wanted
         if state.leader != znodes.NO_LEADER:
-            # first stop every broker that still leads or follows under this epoch, so that the log ends stand still
+            # first stop every broker that still leads or follows in this epoch, so that the log ends no longer change
             return leaders.replace_leader(state, znodes.NO_LEADER, epoch)
         ends: dict[int, tuple[int, int]] = {}
         for member in wanted.members:
@@ -221,7 +222,7 @@ class PartitionStates:
         found: Versioned[PartitionState] | None,
         also: Sequence[Any] = (),
     ) -> int:
-        """The znode's version after the write."""
+        """Writes a state, and returns the znode's new version."""
         topic, index = partition
         path, data = paths.state(topic, index), znodes.encode(state)
         if found is not None:

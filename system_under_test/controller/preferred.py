@@ -1,7 +1,8 @@
-"""Makes the first of the assignment the leader: by /admin/preferred_replica_election, by request, or periodically.
+"""Preferred leader election: by /admin/preferred_replica_election, by request, or periodically.
 
-Followers that took over keep the lead when the others come back, so that after some failures one broker leads
-everything. Only a replica that is in sync is elected; the others are passed over, with a line in the log.
+The preferred leader is the first replica of the assignment. Followers that took over keep leading when other brokers
+return, so after some failures one broker may lead everything. Only a replica in sync is elected; others are skipped
+with a log line.
 """
 
 import logging
@@ -21,9 +22,9 @@ _log = logging.getLogger("assay.controller")
 
 
 async def look(zookeeper: ZooKeeper, active: ActiveTerm, watch: Watch) -> None:
-    """Holds the elections that are asked for, then removes the znode, which shows the asking tool that it is done.
+    """Holds the requested elections, then removes the znode, which shows the requesting tool that they are done.
 
-    A controller that ends before leaves the znode to the next one: an election that was held is not held again.
+    A controller that ends earlier leaves the znode to the next one; repeated elections change nothing.
     """
     path = paths.PREFERRED_ELECTION
     found = await watched(zookeeper, path, watch)
@@ -43,12 +44,13 @@ async def look(zookeeper: ZooKeeper, active: ActiveTerm, watch: Watch) -> None:
     try:
         await active.fence.write([Delete(path, stat.version)])
     except (BadVersionError, NoNodeError):
-        _log.info("%s was changed in between; it is looked at again", path)
+        _log.info("%s was changed meanwhile; it is read again", path)
 
 
 async def elect(active: ActiveTerm, partition: PartitionId) -> bool | None:
-    """Does the first of the assignment lead now? None when there is no such partition. Nothing is sent to the brokers
-    yet.
+    """Elects the preferred leader; returns whether it leads now, or None if there is no such partition.
+
+    Nothing is sent to the brokers yet.
     """
     name, index = partition
     cluster = active.cluster
@@ -67,9 +69,9 @@ async def elect(active: ActiveTerm, partition: PartitionId) -> bool | None:
 
 
 def imbalanced(cluster: ClusterState, percentage: int) -> list[PartitionId]:
-    """The partitions to be led by the first of their replicas, of the live brokers that lead too few of theirs.
+    """Returns the partitions to move to their preferred leader, of live brokers that lead too few of their own.
 
-    As in Kafka, those on the move, or about to be deleted, count but are left alone.
+    As in Kafka, partitions being reassigned or deleted count, but are not moved.
     """
     should: Counter[int] = Counter()
     elsewhere: dict[int, list[PartitionId]] = {}

@@ -1,10 +1,11 @@
 """LeaderAndIsr, StopReplica and UpdateMetadata on their public keys, 4 to 6, from any sender.
 
-The checks are those of 0.10.2: an older controller is rejected as a whole (11), an older leader epoch for its
-partition. But these requests cannot say which life of a broker and which incarnation of a topic they mean, and any
-client can send them. So a controller epoch that ZooKeeper has not seen yet is rejected as well, and roles are taken or
-given up only as ZooKeeper has them, by the same code that serves our own controller: what is missing in the request is
-read there.
+The checks are those of 0.10.2: a request with an older controller epoch is rejected as a whole (11), one with an older
+leader epoch for its partition.
+
+These requests cannot name a broker's registration or a topic's incarnation, and any client can send them. So a
+controller epoch that ZooKeeper does not have yet is rejected, too. Roles change only if ZooKeeper confirms them; the
+fields that the request lacks are read there. Then the same code as for our own controller applies them.
 """
 
 import asyncio
@@ -27,7 +28,7 @@ from assay.system_under_test.zookeeper import paths, znodes
 
 NO_BROKER_EPOCH = -1
 PATIENCE = 5.0
-"""Seconds with ZooKeeper, until the answer is that the outcome is unknown (-1)."""
+"""Seconds to wait for ZooKeeper before the answer is that the outcome is unknown (-1)."""
 
 
 class PublicControl:
@@ -37,7 +38,7 @@ class PublicControl:
         self._cache = cache
 
     async def _admit(self, request: str, controller_epoch: int) -> ErrorCode:
-        """0 for the epoch of the present controller, 11 for any other, -1 when ZooKeeper cannot say."""
+        """Returns 0 for the epoch of the present controller, 11 for any other, -1 if ZooKeeper cannot be read."""
         epoch = self._manager.controller_epoch
         if controller_epoch > epoch:
             try:
@@ -135,8 +136,10 @@ class PublicControl:
         return control.StopReplicaResponse(error_code=ErrorCode.NONE, partitions=_results(results))
 
     async def _may_stop(self, partition: PartitionId, *, delete: bool) -> bool:
-        """Not while it counts for what is acknowledged; nor deleted while it is assigned to me, and the deletion of its
-        topic has not begun.
+        """Returns whether this broker may stop its replica.
+
+        - A replica that is the leader or a member must not be stopped.
+        - An assigned replica must not be deleted unless the deletion of its topic has begun.
         """
         cluster = await self._read([partition])
         topic, state, me = (
@@ -144,7 +147,7 @@ class PublicControl:
             cluster.states.get(partition),
             self._manager.config.broker_id,
         )
-        if topic is None:  # gone; or it makes no sense, and then it is not known
+        if topic is None:  # deleted, or its znode is invalid, and then nothing is known
             return await self._zookeeper.exists(paths.topic(partition[0])) is None
         if me not in topic.assignment.get(partition[1], ()):
             return True
@@ -155,7 +158,7 @@ class PublicControl:
         return me not in (state.value.leader, *state.value.isr, *state.value.elr)
 
     async def _read(self, partitions: Sequence[PartitionId]) -> ClusterState:
-        """Who lives, and what ZooKeeper has of these partitions; what is not there, or makes no sense, is left out."""
+        """Reads the live brokers and these partitions; leaves out what is missing or invalid."""
         cluster = ClusterState(await read_brokers(self._zookeeper))
         for name in dict.fromkeys(name for name, _ in partitions):
             try:
@@ -175,7 +178,7 @@ class PublicControl:
     async def update_metadata(
         self, request: control.UpdateMetadataRequest, context: Context
     ) -> control.UpdateMetadataResponse:
-        """The metadata for clients is taken from the caller without a check, as in 0.10.2."""
+        """Updates the clients' metadata from the caller's, unchecked as in 0.10.2."""
         code = await self._admit("update-metadata", request.controller_epoch)
         if code is ErrorCode.NONE:
             live = [_live(broker, context.api_version) for broker in request.live_brokers]
@@ -196,7 +199,7 @@ class PublicControl:
 
 
 def _confirms(cluster: ClusterState, state: control.AnnouncedState) -> bool:
-    """Is that the leader, and its epoch, that ZooKeeper has?"""
+    """Returns whether ZooKeeper has the same leader and leader epoch."""
     known = cluster.states.get((state.topic, state.partition))
     return known is not None and (known.value.leader, known.value.leader_epoch) == (state.leader, state.leader_epoch)
 
@@ -224,7 +227,7 @@ def _update(state: control.AnnouncedState) -> internal.PartitionStateUpdate:
 
 
 def _live(broker: control.UpdateMetadataBroker, version: int) -> internal.LiveBroker | None:
-    """Where it is reached without encryption; None when it is not."""
+    """Returns the broker's plaintext address; None if it has none."""
     if version == 0:
         return internal.LiveBroker(
             broker_id=broker.id, host=broker.host, port=broker.port, broker_epoch=NO_BROKER_EPOCH

@@ -1,16 +1,16 @@
-"""Partitions that get other replicas: /admin/reassign_partitions, in the form of Kafka's tools.
+"""Reassignment: moves partitions to other replicas by /admin/reassign_partitions, in the format of Kafka's tools.
 
-What an entry's next step is follows from ZooKeeper alone, and each step is one multi(), so that the next controller
-goes on where one ended, and half a step is never visible:
+The next step of an entry follows from ZooKeeper alone, and each step is one multi(). So the next controller continues
+where one ended, and half a step is never visible:
 
-1. *grow*: once the new replicas live, the assignment becomes old and new, and the leader epoch rises, so that the
-   leader learns of it; the new replicas copy.
-2. *switch*: once all replicas that shall stay are in sync, assignment, in-sync set and leader are among them, and the
-   entry names those that are to go (``removing``).
-3. *clean*: those delete their files; each is removed from the entry when it has confirmed that. The entry goes when
-   there are none, and all that are assigned are in sync. Without replicas to remove only the latter is waited for.
+1. *grow*: once the new replicas live, the assignment becomes old and new. The leader epoch rises, so that the leader
+   learns of it; the new replicas copy.
+2. *switch*: once all replicas that shall stay are in sync, the assignment, the in-sync set and the leader are
+   restricted to them. The entry names the replicas to be deleted (``removing``).
+3. *clean*: those delete their files; each leaves the entry after it has confirmed that. The entry is removed when none
+   is left, and all assigned replicas are in sync. Without replicas to remove, only the latter is waited for.
 
-A replica that is dead is waited for, at each step. Deleting a topic ends its reassignment.
+Each step waits for dead replicas. Deleting a topic ends its reassignment.
 """
 
 import asyncio
@@ -43,8 +43,11 @@ Moves = dict[PartitionId, Move]
 
 @dataclass
 class Reassignments:
-    """``perform`` runs an action between two triggers of the controller; ``look_again`` has ``look`` called; ``learn``
-    reads which topics and partitions there are, and where.
+    """The reassignments of one controller.
+
+    - ``perform``: runs an action between two triggers
+    - ``look_again``: triggers ``look``
+    - ``learn``: reads topics, partitions and assignments
     """
 
     zookeeper: ZooKeeper
@@ -57,7 +60,7 @@ class Reassignments:
     # -- the znode ---------------------------------------------------------------------------------------------------
 
     async def _read(self, active: ActiveTerm, watch: Watch | None = None) -> tuple[Moves, int | None, list[str]]:
-        """What is to be moved, the znode's version (None: there is none), and which entries make no sense, and why."""
+        """Reads the reassignments, the znode's version (None: there is none), and the problems of invalid entries."""
         cluster = active.cluster
         found = await watched(self.zookeeper, PATH, watch)
         entries: list[Move] = []
@@ -65,23 +68,23 @@ class Reassignments:
         if found is not None:
             try:
                 entries, problems = znodes.decode_entries(Move, PATH, found[0])
-            except znodes.ZnodeError as error:  # what is under way goes on, and is written again
+            except znodes.ZnodeError as error:  # reassignments in progress continue, and are written again
                 entries, problems = list(cluster.moves.values()), [str(error)]
         moves = {(m.topic, m.partition): _with_unfinished(m, cluster.moves) for m in entries}
         if moves != cluster.moves:
-            await self.learn(active)  # of new topics, and of steps whose outcome was unknown
+            await self.learn(active)  # reads new topics, and steps whose outcome was unknown
         for partition, move in list(moves.items()):
             problem = _problem(active, move)
             if problem is not None:
                 del moves[partition]
                 problems.append(f"reassignment of {move.topic}-{move.partition} to {move.replicas}: {problem}")
         for name, index in cluster.moves.keys() - moves.keys():
-            _log.warning("reassignment of %s-%d is asked for no longer; it ends where it is", name, index)
+            _log.warning("reassignment of %s-%d is no longer requested; it ends in its present state", name, index)
         cluster.moves, cluster.moves_known = moves, True
         return moves, None if found is None else found[1].version, problems
 
     async def know(self, active: ActiveTerm) -> None:
-        """Reads what is under way, unless it was read: who has files of a topic is not known before."""
+        """Reads the reassignments unless they are known: they show who has files of a topic."""
         if not active.cluster.moves_known:
             await self._read(active)
 
@@ -90,9 +93,7 @@ class Reassignments:
         active.cluster.moves = moves
 
     async def endings(self, active: ActiveTerm, name: str) -> list[Any]:
-        """The write that takes the moves of a topic away, as it is deleted: they must not apply to a later topic of
-        that name.
-        """
+        """Returns the write that removes a deleted topic's reassignments, which must not apply to a later topic."""
         moves, version, _ = await self._read(active)
         left = {partition: move for partition, move in moves.items() if partition[0] != name}
         return [] if left == moves else [_writing(left, version)]
@@ -100,9 +101,7 @@ class Reassignments:
     # -- by request --------------------------------------------------------------------------------------------------
 
     async def start(self, active: ActiveTerm, partition: PartitionId, replicas: list[int]) -> None:
-        """Has a partition move to these replicas, unless it is on its way there, or has them, already. Raises
-        ``TopicError``.
-        """
+        """Starts a reassignment, unless it is in progress or done already. Raises ``TopicError``."""
         name, index = partition
         moves, version, _ = await self._read(active)
         if not _is_partition(active, name, index) or name in active.cluster.deleting:
@@ -111,25 +110,25 @@ class Reassignments:
         if partition in moves:
             target = moves[partition].replicas
             if target != replicas:
-                raise TopicError(ErrorCode.INVALID_REQUEST, f"{name}-{index} is on its way to {target}; ask again then")
+                raise TopicError(ErrorCode.INVALID_REQUEST, f"{name}-{index} is moving to {target}; try again later")
         if target == replicas:
-            return  # also when one of them has died since
+            return  # even if one of them has died since
         if not replicas or not topics.placeable(replicas, len(replicas), active.cluster.brokers):
             raise TopicError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{replicas}: name distinct brokers that are alive")
         try:
             await self._write(active, {**moves, partition: Move(name, index, replicas)}, version)
         except (BadVersionError, NodeExistsError, NoNodeError) as error:
-            raise TopicError(ErrorCode.INVALID_REQUEST, f"{PATH} changed meanwhile; ask again") from error
+            raise TopicError(ErrorCode.INVALID_REQUEST, f"{PATH} changed meanwhile; try again") from error
 
     async def under_way(self, active: ActiveTerm) -> list[tuple[Move, list[int]]]:
-        """The moves, each with what its partition is assigned to at present."""
+        """Returns the reassignments, each with its partition's present assignment."""
         moves, _, _ = await self._read(active)
         return [(move, active.cluster.topics[move.topic].assignment[move.partition]) for move in moves.values()]
 
     # -- step by step ------------------------------------------------------------------------------------------------
 
     async def look(self, active: ActiveTerm, watch: Watch) -> None:
-        """Does what can be done now. Each change of the znode has it looked at again, since it is watched."""
+        """Performs all steps that are possible now. Each change of the znode triggers it again by the watch."""
         moves, version, problems = await self._read(active, watch)
         try:
             if problems:
@@ -141,12 +140,12 @@ class Reassignments:
                 if await self._step(active, moves, version, move):
                     break
         except (BadVersionError, NoNodeError) as error:
-            _log.info("reassignment: %r, as another writer was faster; again", error)
+            _log.info("reassignment: another writer was faster (%r); it is tried again", error)
             self.look_again()
         active.brokers.send()
 
     async def _step(self, active: ActiveTerm, moves: Moves, version: int | None, move: Move) -> bool:
-        """Did it change the znode?"""
+        """Performs an entry's next step if possible; returns whether it changed the znode."""
         cluster, epoch, alive = active.cluster, active.term.epoch, active.cluster.staying()
         partition, target = (move.topic, move.partition), move.replicas
         assignment = cluster.topics[move.topic].assignment[move.partition]
@@ -187,12 +186,12 @@ class Reassignments:
         change: Callable[[PartitionState], PartitionState | None],
         also: Sequence[Any],
     ) -> bool:
-        """Writes the assignment and the changed state, and those, in one; false when the state cannot be so changed."""
+        """Writes the assignment, the changed state and ``also`` in one multi(); False if ``change`` returns None."""
         name, index = partition
         topic, path = active.cluster.topics[name], paths.topic(name)
         data, stat = await self.zookeeper.get(path)
         if stat.czxid != topic.czxid or not _says(path, data, topic.assignment):
-            self.look_again()  # after a new look, which the watch brings
+            self.look_again()  # after a new read, which the watch triggers
             return False
         wanted = {**topic.assignment, index: replicas}
         written = await active.partitions.rewrite(
@@ -208,12 +207,12 @@ class Reassignments:
         return written
 
     async def _clean(self, active: ActiveTerm, moves: Moves, version: int | None, move: Move) -> bool:
-        """Has the old replicas deleted, those that live; removes the entry when there are none, and all are in sync."""
+        """Deletes the old replicas on live brokers; removes the entry once none is left and the others are in sync."""
         partition = (move.topic, move.partition)
         if not move.removing:
             known, alive = active.cluster.states.get(partition), active.cluster.staying()
             if known is None or leaders.moved(known.value, move.replicas, alive, active.term.epoch) is None:
-                return False  # a replica that came without another's going may have copied nothing yet
+                return False  # a replica that was added without removing another may have copied nothing yet
             await self._write(active, {other: m for other, m in moves.items() if other != partition}, version)
             self._emit("reassignment-ended", active, partition, known, replicas=move.replicas)
             return True
@@ -225,7 +224,7 @@ class Reassignments:
         return False
 
     async def _delete(self, active: ActiveTerm, partition: PartitionId, brokers: Sequence[int]) -> None:
-        """One try; a broker that goes away during it brings the next one when it is back."""
+        """Tries to delete the replicas once; the return of a failed broker triggers the next try."""
         epoch = active.cluster.states[partition].value.leader_epoch
         deleted = await active.brokers.delete_replica(partition, brokers)
 
@@ -233,20 +232,20 @@ class Reassignments:
             active.cluster.cleaning.pop(partition, None)
             known = active.cluster.states.get(partition)
             if known is None or known.value.leader_epoch != epoch:
-                deleted.clear()  # it may have been theirs again since
+                deleted.clear()  # the replica may have been assigned again since
             if current is not active:
                 return
             try:
                 if deleted:
                     await self._deleted(active, partition, deleted)
             finally:
-                if partition[0] not in active.cluster.deleting:  # else its deletion asks them again
+                if partition[0] not in active.cluster.deleting:  # otherwise the topic's deletion asks them again
                     active.machines.deletion_failed(partition)
 
         try:
             await self.perform(finish)
         except TopicError as error:
-            _log.info("old replicas of %s-%d: %s; again", *partition, error)
+            _log.info("deleting old replicas of %s-%d: %s; it is tried again", *partition, error)
         if len(deleted) < len(brokers):
             await asyncio.sleep(BACK_OFF)
             self.look_again()
@@ -287,7 +286,7 @@ def _is_partition(active: ActiveTerm, name: str, index: int) -> bool:
 
 
 def _says(path: str, data: bytes, assignment: Mapping[int, Sequence[int]]) -> bool:
-    """Is that this assignment, and not another, or none?"""
+    """Returns whether the data encode this assignment."""
     try:
         return parse_assignment(path, data) == assignment
     except znodes.ZnodeError:
@@ -295,7 +294,7 @@ def _says(path: str, data: bytes, assignment: Mapping[int, Sequence[int]]) -> bo
 
 
 def _problem(active: ActiveTerm, move: Move) -> str | None:
-    """Why it cannot be done, whichever brokers live."""
+    """Returns why the entry is invalid, whichever brokers live."""
     if not _is_partition(active, move.topic, move.partition):
         return "there is no such partition"
     replicas = [*move.replicas, *move.removing]
@@ -305,14 +304,14 @@ def _problem(active: ActiveTerm, move: Move) -> str | None:
 
 
 def _with_unfinished(move: Move, known: Moves) -> Move:
-    """Also removing what was being removed already, in case that the entry was overwritten."""
+    """Adds the replicas that were being removed before, in case the entry was overwritten."""
     before = known.get((move.topic, move.partition), move).removing
     removing = dict.fromkeys(replica for replica in (*move.removing, *before) if replica not in move.replicas)
     return msgspec.structs.replace(move, removing=list(removing))
 
 
 def _writing(moves: Moves, version: int | None) -> Any:
-    """The write of these entries over that version of the znode, which goes with the last one."""
+    """Returns the write of these entries over that version of the znode; without entries, its removal."""
     if not moves:
         return Delete(PATH, version)
     data = znodes.encode(znodes.Moves(list(moves.values())))

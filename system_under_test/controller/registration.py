@@ -1,4 +1,4 @@
-"""A broker's registration: /brokers/ids/N, ephemeral, one life for each czxid."""
+"""A broker's registration: the ephemeral znode /brokers/ids/N, whose czxid identifies it."""
 
 import asyncio
 import contextlib
@@ -12,28 +12,29 @@ from assay.system_under_test.runtime import ZooKeeper
 from assay.system_under_test.zookeeper import paths, znodes
 
 GRACE = 2.0
-"""Seconds beyond the session timeout for which the registration of a former life may linger, while ZooKeeper is there:
-without it no session ends, and a ZooKeeper that comes back grants each its whole timeout again.
+"""Seconds beyond the session timeout that a former registration may last while ZooKeeper is available.
+
+Without ZooKeeper no session ends, and a ZooKeeper that returns grants each session its whole timeout again.
 """
 
 
 Recognises = Callable[[ZooKeeper, BrokerConfig, bytes, ZnodeStat], bool]
-"""Is this registration, as it was read, my own of this life?"""
+"""Decides whether a registration, as read, is this process's own."""
 
 
 def by_session(zookeeper: ZooKeeper, config: BrokerConfig, data: bytes, stat: ZnodeStat) -> bool:
-    """Never by its host: an id may move to another machine."""
+    """Recognizes the registration by its session, never by its host: an id may move to another machine."""
     return bool(stat.ephemeralOwner == zookeeper.session_id)
 
 
 def by_address(zookeeper: ZooKeeper, config: BrokerConfig, data: bytes, stat: ZnodeStat) -> bool:
-    """One of a former session, too, with which it will go (KAFKA-1387)."""
+    """Recognizes it by its address: also that of a former session, with which it will expire (KAFKA-1387)."""
     found = znodes.decode(znodes.BrokerRegistration, paths.broker(config.broker_id), data)
     return (found.host, found.port) == (config.host, config.port)
 
 
 class IdTaken(Exception):
-    """Another process lives under this id; the message says which, and what to do."""
+    """Another process uses this id; the message says which, and what to do."""
 
 
 async def register(
@@ -44,7 +45,10 @@ async def register(
     timestamp: str,
     recognises: Recognises = by_session,
 ) -> int:
-    """This life's czxid. Raises ``IdTaken`` when another's registration does not go away in time."""
+    """Registers the broker, and returns the czxid.
+
+    Raises ``IdTaken`` if another registration does not expire in time.
+    """
     path = paths.broker(config.broker_id)
     data = znodes.encode(
         znodes.BrokerRegistration(
@@ -56,7 +60,7 @@ async def register(
         )
     )
     while True:
-        # the outcome is looked at below: after an error it may be mine all the same
+        # the outcome is read below: after an error the znode may still be mine
         with contextlib.suppress(NodeExistsError, ConnectionLoss, OperationTimeoutError):
             await zookeeper.create(path, data, ephemeral=True, makepath=True)
         gone = asyncio.Event()
@@ -74,7 +78,7 @@ async def register(
             async with asyncio.timeout(zookeeper.session_timeout + GRACE):
                 await gone.wait()
         except TimeoutError:
-            # a process that stood still is late to hear that it went, and then time is over first
+            # a process that was stopped learns late that the znode is gone; the timeout may then come first
             there = await zookeeper.exists(path)
             if there is not None and there.czxid == stat.czxid:
                 raise IdTaken(await _who(zookeeper, config, stat)) from None

@@ -1,9 +1,9 @@
-"""In which state each partition and each replica is for the active controller, and which transitions are valid.
+"""The state machines of partitions and replicas for the active controller, and their valid transitions.
 
-States and transitions are those of Kafka 0.10.2. This is the only place that moves one of them to another state, and
-it writes an event each time. The states follow from what the controller reads and does, and nothing is decided by
-them: a transition that is not valid is a bug of the controller. It is logged and written like any other, so that
-the event log says what happened. The first state of an object that was there before this term comes from none.
+States and transitions are those of Kafka 0.10.2. Only this module changes a state, and it emits an event each time. The
+states follow from what the controller reads and does; no decision depends on them. An invalid transition is a bug of
+the controller. It is logged, and emitted like any other, so that the event log shows what happened. An object that
+existed before this term has no former state at first.
 """
 
 import logging
@@ -22,9 +22,9 @@ _log = logging.getLogger("assay.controller")
 class StateOfPartition(StrEnum):
     NON_EXISTENT = "NonExistent"
     NEW = "New"
-    """It is assigned to replicas, and none of them has led it yet."""
+    """It is assigned to replicas, none of which has led it yet."""
     ONLINE = "Online"
-    """It has a leader that lives."""
+    """It has a live leader."""
     OFFLINE = "Offline"
 
 
@@ -33,14 +33,14 @@ class StateOfReplica(StrEnum):
     NEW = "New"
     """It is assigned, and has not been asked to do anything yet."""
     ONLINE = "Online"
-    """Its broker lives."""
+    """Its broker is alive."""
     OFFLINE = "Offline"
     """Its broker is gone or about to stop, or the replica is to be deleted."""
     DELETION_STARTED = "ReplicaDeletionStarted"
     DELETION_SUCCESSFUL = "ReplicaDeletionSuccessful"
-    """Its files are gone; of a topic that is deleted, also those of all other replicas."""
+    """Its files are gone; if the topic is deleted, also those of all other replicas."""
     DELETION_INELIGIBLE = "ReplicaDeletionIneligible"
-    """This try to delete it has failed."""
+    """The attempt to delete it has failed."""
 
 
 _P, _R = StateOfPartition, StateOfReplica
@@ -51,7 +51,7 @@ PARTITION_TRANSITIONS: Final[Mapping[StateOfPartition, frozenset[StateOfPartitio
     _P.ONLINE: frozenset({_P.NEW, _P.ONLINE, _P.OFFLINE}),
     _P.OFFLINE: frozenset({_P.NEW, _P.ONLINE, _P.OFFLINE}),
 }
-"""From which states each may be reached."""
+"""The states from which each state may be reached."""
 
 REPLICA_TRANSITIONS: Final[Mapping[StateOfReplica, frozenset[StateOfReplica]]] = {
     _R.NON_EXISTENT: frozenset({_R.DELETION_SUCCESSFUL}),
@@ -68,7 +68,7 @@ _NOT_VALID: Final = "%s %s-%d goes from %s to %s, which is no valid transition: 
 
 
 class StateMachines:
-    """Those of one term."""
+    """The state machines of one term."""
 
     def __init__(self, events: EventLog, controller_epoch: int, cluster: ClusterState) -> None:
         self._events = events
@@ -80,14 +80,14 @@ class StateMachines:
     # -- what the controller has learned or done ---------------------------------------------------------------------
 
     def new(self, partition: PartitionId) -> None:
-        """It has no state in ZooKeeper yet."""
+        """Enters a partition without a state in ZooKeeper."""
         if partition not in self._partitions:
             self._partitions[partition] = _P.NON_EXISTENT
             self._move(partition, _P.NEW)
             self._assigned(partition)
 
     def settled(self, partition: PartitionId, state: PartitionState, *, elected: bool = False) -> None:
-        """This is its state in ZooKeeper. ``elected``: just written, with another leader."""
+        """Follows the state in ZooKeeper. ``elected``: it was just written, with another leader."""
         known = self._partitions.get(partition)
         now = _P.ONLINE if leaders.led(state, self._cluster.brokers) else _P.OFFLINE
         if known is not now or (elected and now is _P.ONLINE):
@@ -97,7 +97,7 @@ class StateMachines:
         self.follow(partition)
 
     def follow(self, partition: PartitionId) -> None:
-        """Its replicas are online or not, as their brokers live; those that are being deleted stay in their states."""
+        """Sets the replicas online or offline as their brokers are; replicas being deleted keep their states."""
         assigned = self._cluster.topics[partition[0]].assignment[partition[1]]
         staying, known = self._cluster.staying(), self._replicas.setdefault(partition, {})
         for replica in (*assigned, *(other for other in known if other not in assigned)):
@@ -106,24 +106,24 @@ class StateMachines:
                 continue
             if replica not in assigned or replica not in self._cluster.brokers:
                 now = _R.OFFLINE
-            else:  # one that has stopped its replicas since it will stop does not begin again
+            else:  # a replica stopped for its broker's shutdown does not start again
                 now = _R.OFFLINE if state is _R.OFFLINE and replica not in staying else _R.ONLINE
             if state is not now:
                 self._move_replica(partition, replica, now)
 
     def reassigned(self, partition: PartitionId) -> None:
-        """Other replicas than before are assigned to it."""
+        """Follows a changed assignment."""
         self._assigned(partition)
         self.follow(partition)
 
     def stopped(self, broker: int, partitions: Iterable[PartitionId]) -> None:
-        """A broker that is to stop has these replicas no longer."""
+        """Sets these replicas of a broker that shuts down offline."""
         for partition in partitions:
             if self._replicas.get(partition, {}).get(broker) is _R.ONLINE:
                 self._move_replica(partition, broker, _R.OFFLINE)
 
     def deletion_begins(self, partition: PartitionId, replicas: Iterable[int]) -> None:
-        """They are asked to delete their files."""
+        """Records that these replicas are asked to delete their files."""
         for replica in replicas:
             state = self._replicas.setdefault(partition, {}).get(replica)
             if state is not _R.DELETION_STARTED:
@@ -141,7 +141,7 @@ class StateMachines:
                 self.deletion_begins(partition, (*assigned, *removing))
 
     def deletion_failed(self, partition: PartitionId) -> None:
-        """Of those that were asked and have not confirmed it, or it is not known whether that was written."""
+        """Records a failed deletion of all replicas that have not confirmed it, or whose confirmation may be lost."""
         for replica, state in self._replicas.get(partition, {}).items():
             if state is _R.DELETION_STARTED:
                 self._move_replica(partition, replica, _R.DELETION_INELIGIBLE)
@@ -149,16 +149,14 @@ class StateMachines:
             self.follow(partition)
 
     def deleted(self, partition: PartitionId, replicas: Iterable[int]) -> None:
-        """Their files are gone, and they are assigned no longer."""
+        """Records that these replicas' files are gone and they are no longer assigned."""
         for replica in replicas:
             if self._replicas.get(partition, {}).get(replica) is _R.DELETION_STARTED:
                 self._move_replica(partition, replica, _R.DELETION_SUCCESSFUL)
                 self._move_replica(partition, replica, _R.NON_EXISTENT)
 
     def forget(self, name: str, *, deleted: bool) -> None:
-        """The topic is gone. ``deleted``: after its replicas were; else by hand, or in a way of which the outcome was
-        unknown.
-        """
+        """Removes a topic. ``deleted``: after its replicas were; else by hand, or by a write of unknown outcome."""
         for partition in [known for known in self._replicas if known[0] == name]:
             replicas = self._replicas[partition]
             if deleted:

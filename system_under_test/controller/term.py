@@ -1,8 +1,8 @@
-"""Who is controller: the claim on /controller, the epoch, and writes that only its holder can make.
+"""The controller's term: the claim on /controller, the epoch, and writes that only the claim's holder can make.
 
-The claim and the epoch's rise are one multi(). Every later write of that controller goes in a multi() that checks the
-version of /controller_epoch which its own election returned, so a controller that was replaced while it slept can
-write nothing any more (KAFKA-6082).
+The claim and the increment of the epoch are one multi(). Every later write of that controller is a multi() that checks
+the version of /controller_epoch returned by its own election. So a controller that was replaced while it was paused
+cannot write any more (KAFKA-6082).
 """
 
 import contextlib
@@ -23,16 +23,16 @@ _log = logging.getLogger("assay.controller")
 
 NO_CONTROLLER = -1
 NO_SESSION = 0
-"""The owner of a znode that is persistent: it stays when the one that made it ends."""
+"""The owner of a persistent znode, which stays when its creator ends."""
 
 
 class Replaced(Exception):
-    """There is a newer controller; the holder of this term must do nothing more under it."""
+    """There is a newer controller; the holder of this term must not act in it any more."""
 
 
 @dataclass(frozen=True)
 class Term:
-    """One controller's term. ``epoch_version`` is the znode version of /controller_epoch that its election returned."""
+    """One controller's term. ``epoch_version``: the znode version of /controller_epoch that its election returned."""
 
     epoch: int
     epoch_version: int
@@ -40,7 +40,7 @@ class Term:
 
 
 async def holder(zookeeper: ZooKeeper, watch: Watch) -> tuple[int, int, int] | None:
-    """(broker id, owning session, znode version) of the present claim, None when there is none; watched either way."""
+    """Returns (broker id, owning session, znode version) of the claim, or None; watches it in either case."""
     found = await watched(zookeeper, paths.CONTROLLER, watch)
     if found is None:
         return None
@@ -49,14 +49,15 @@ async def holder(zookeeper: ZooKeeper, watch: Watch) -> tuple[int, int, int] | N
 
 
 async def known_epoch(zookeeper: ZooKeeper, watch: Watch | None = None) -> int:
-    """The highest controller epoch there ever was; 0 before the first. Raises ``ZnodeError``."""
+    """Returns the highest controller epoch so far; 0 before the first. Raises ``ZnodeError``."""
     found = await watched(zookeeper, paths.CONTROLLER_EPOCH, watch)
     return 0 if found is None else _epoch(found[0])
 
 
 def _epoch(data: bytes) -> int:
-    """Raises ``ZnodeError``. What makes no sense is never guessed: a controller with an epoch that there was before
-    would be taken for one that was replaced, or the other way round.
+    """Parses the epoch. Raises ``ZnodeError``; an invalid value is never guessed.
+
+    A controller with an epoch that was used before would be taken for a replaced one, or the reverse.
     """
     if re.fullmatch(rb"\d{1,10}", data) is None or int(data) >= znodes.MAX_ID:
         raise znodes.ZnodeError(
@@ -69,7 +70,7 @@ def _epoch(data: bytes) -> int:
 
 
 async def _present_epoch(zookeeper: ZooKeeper) -> tuple[bytes, int]:
-    """The controller epoch, as it is written, and its znode's version; the znode is there from now on."""
+    """Returns the controller epoch as written, and its znode's version; creates the znode if necessary."""
     with contextlib.suppress(exceptions.NodeExistsError):
         await zookeeper.create(paths.CONTROLLER_EPOCH, b"0", makepath=True)
     data, stat = await zookeeper.get(paths.CONTROLLER_EPOCH)
@@ -77,10 +78,10 @@ async def _present_epoch(zookeeper: ZooKeeper) -> tuple[bytes, int]:
 
 
 async def remove_false_claim(zookeeper: ZooKeeper) -> None:
-    """Removes /controller if it is persistent: no session holds it, so none ends it, and there would be no controller.
+    """Removes /controller if it is persistent: no session holds it, so it would block elections forever.
 
-    Only what was read is removed. Its version alone does not show that: a claim made since has version 0 again, but
-    with every claim the epoch rises, and its version was read first.
+    Only the claim that was read is removed. Its version does not identify it, because a later claim has version 0
+    again. But every claim raises the epoch, and the epoch's version was read first.
     """
     _, epoch_version = await _present_epoch(zookeeper)
     try:
@@ -90,8 +91,8 @@ async def remove_false_claim(zookeeper: ZooKeeper) -> None:
     if stat.ephemeralOwner != NO_SESSION:
         return
     _log.error(
-        "znode %s holds %r and is persistent, so it is the claim of no broker that lives; it is removed, and a "
-        "controller is elected. Should this line come again: end what writes there, and run deleteall %s in zkCli.sh",
+        "znode %s holds %r and is persistent, so no live broker holds this claim; it is removed, and a "
+        "controller is elected. If this repeats, stop the process that writes it, and run deleteall %s in zkCli.sh",
         paths.CONTROLLER,
         data[:120],
         paths.CONTROLLER,
@@ -105,7 +106,7 @@ async def remove_false_claim(zookeeper: ZooKeeper) -> None:
 
 
 async def claim(zookeeper: ZooKeeper, broker_id: int, timestamp: str) -> Term | None:
-    """Tries to become controller; None when another was faster, which is normal. Raises ``ZnodeError``."""
+    """Tries to become controller; returns None if another was faster, which is normal. Raises ``ZnodeError``."""
     known, version = await _present_epoch(zookeeper)
     epoch = _epoch(known) + 1
     session = zookeeper.session_id
@@ -123,7 +124,7 @@ async def claim(zookeeper: ZooKeeper, broker_id: int, timestamp: str) -> Term | 
 
 
 async def _claimed_after_all(zookeeper: ZooKeeper, epoch: int, session: int) -> Term | None:
-    """The claim's outcome is unknown: it is mine only if the claim is my session's and the epoch is mine."""
+    """Resolves a claim of unknown outcome: it succeeded if the claim is of this session and the epoch is ours."""
     try:
         _, claim_stat = await zookeeper.get(paths.CONTROLLER)
     except exceptions.NoNodeError:
@@ -135,14 +136,14 @@ async def _claimed_after_all(zookeeper: ZooKeeper, epoch: int, session: int) -> 
 
 
 class Fence:
-    """The only way in which a controller writes to ZooKeeper."""
+    """The only path by which a controller writes to ZooKeeper."""
 
     def __init__(self, zookeeper: ZooKeeper, term: Term) -> None:
         self._zookeeper = zookeeper
         self._term = term
 
     async def write(self, operations: Sequence[Any]) -> list[Any]:
-        """The results of these writes. Raises ``Replaced`` when the term is over, else what ``multi`` raises."""
+        """Writes, and returns the results. Raises ``Replaced`` if the term is over, else as ``multi`` does."""
         try:
             check = CheckVersion(paths.CONTROLLER_EPOCH, self._term.epoch_version)
             results = await self._zookeeper.multi([check, *operations])

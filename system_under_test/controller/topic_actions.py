@@ -1,4 +1,4 @@
-"""What requests ask of the active controller about topics; each is done between two triggers."""
+"""The actions that requests about topics perform on the active controller, each between two triggers."""
 
 import random
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ from assay.system_under_test.zookeeper import paths, znodes
 
 
 class TopicActions:
-    """Each raises ``TopicError``; see :meth:`WorkQueue.perform`."""
+    """The actions. Each raises ``TopicError``; see :meth:`WorkQueue.perform`."""
 
     def __init__(
         self, config: BrokerConfig, rng: random.Random, zookeeper: ZooKeeper, queue: WorkQueue, changes: Changes
@@ -32,7 +32,7 @@ class TopicActions:
         self._changes = changes
 
     async def create(self, topic: CreatableTopic, *, validate_only: bool) -> None:
-        """Returns once every partition has its first leader, as far as one is alive."""
+        """Creates a topic; returns once every partition that has a live replica has its first leader."""
 
         async def act(active: ActiveTerm) -> None:
             if topic.topic in active.cluster.topics:
@@ -45,14 +45,14 @@ class TopicActions:
         await self._queue.perform(act)
 
     async def delete(self, name: str) -> None:
-        """Returns once every replica and the topic itself are gone."""
+        """Deletes a topic; returns once every replica and the topic itself are gone."""
         topics.require_deletable(name)
         await self._changes.deletions.request(name)
 
     async def add_partitions(
         self, name: str, count: int, assigned: Sequence[Sequence[int]], *, validate_only: bool
     ) -> None:
-        """Returns once every new partition has its first leader, as far as one is alive."""
+        """Adds partitions; returns once every new partition that has a live replica has its first leader."""
 
         async def act(active: ActiveTerm) -> None:
             await assignments.add(self._zookeeper, active, name, count, assigned, validate_only=validate_only)
@@ -61,7 +61,7 @@ class TopicActions:
         await self._queue.perform(act)
 
     async def alter_settings(self, name: str, changes: Mapping[str, str | None], *, validate_only: bool) -> None:
-        """Returns once they are written; the brokers follow."""
+        """Changes settings; returns once they are written. The brokers follow later."""
 
         async def act(active: ActiveTerm) -> None:
             await _alter(self._zookeeper, active, name, changes, validate_only=validate_only)
@@ -69,7 +69,7 @@ class TopicActions:
         await self._queue.perform(act)
 
     async def settings(self, name: str) -> Mapping[str, str]:
-        """A topic's own settings, as they are in ZooKeeper now."""
+        """Returns a topic's own settings as they are in ZooKeeper now."""
 
         async def act(active: ActiveTerm) -> Mapping[str, str]:
             if name not in active.cluster.topics:
@@ -86,9 +86,9 @@ ANNOUNCED_VERSION = 2
 async def _alter(
     zookeeper: ZooKeeper, active: ActiveTerm, topic: str, changes: Mapping[str, str | None], *, validate_only: bool
 ) -> None:
-    """Sets these; None means the brokers' default. Raises ``TopicError``.
+    """Sets these settings; None means the brokers' default. Raises ``TopicError``.
 
-    Settings that are not named stay, also those that no broker here knows: other tools may have put them there.
+    All other settings stay, even unknown ones: other tools may have written them.
     """
     if topic not in active.cluster.topics:
         raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic!r} does not exist")
@@ -114,4 +114,4 @@ async def _alter(
     try:
         await active.fence.write(operations)
     except (BadVersionError, NodeExistsError) as error:
-        raise TopicError(ErrorCode.INVALID_REQUEST, f"settings of {topic!r} changed meanwhile; ask again") from error
+        raise TopicError(ErrorCode.INVALID_REQUEST, f"settings of {topic!r} changed meanwhile; try again") from error

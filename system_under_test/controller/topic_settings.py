@@ -1,11 +1,11 @@
-"""A topic's own settings, and this broker's: as they are in ZooKeeper, and when they change while brokers run.
+"""The settings of topics, and this broker's own: as stored in ZooKeeper, and as changed while brokers run.
 
-They reach a broker in two ways, from the controller with its role and from ZooKeeper when they change, and may
-overtake each other. So each reading has the zxid as of which it is true, and an older one replaces nothing.
+Settings reach a broker in two ways: from the controller with a role, and from ZooKeeper when they change. The two may
+overtake each other. So each reading has the zxid as of which it is true, and never replaces a newer one.
 
-Every broker watches /config/changes, where a sequence node names the topic of a change; what it has now is in
-/config/topics. A broker's own are in /config/brokers, and go the same way. All settings are read again at the start,
-and whenever an announcement may have come and gone unread, as when the connection was lost.
+Every broker watches /config/changes, where a sequence node names the topic of a change; the settings themselves are in
+/config/topics. A broker's own are in /config/brokers, and are announced the same way. All settings are read again at
+the start, and whenever an announcement may have been missed, for example after a lost connection.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from assay.system_under_test.zookeeper import paths, znodes
 _log = logging.getLogger("assay.controller")
 
 KEPT_MS = 15 * 60 * 1000
-"""How long an announcement stays, as in Kafka; here by ZooKeeper's clock: until one comes that is so much younger."""
+"""How long an announcement stays, as in Kafka; but by ZooKeeper's clock, compared with the newest announcement."""
 
 
 @dataclass(frozen=True)
@@ -38,9 +38,9 @@ class SettingsRead:
 
 
 async def read_settings(zookeeper: ZooKeeper, topic: str, zxid: int) -> SettingsRead | None:
-    """What the topic has; None, and a line in the log, when its znode makes no sense.
+    """Reads a topic's settings; logs an invalid znode and returns None.
 
-    ``zxid`` is that of a transaction which is known to be visible: without a znode there are no settings as of then.
+    ``zxid`` is that of a transaction known to be visible: without a znode there are no settings as of then.
     """
     try:
         found = await znodes.read(zookeeper, znodes.TopicSettings, paths.topic_config(topic))
@@ -53,7 +53,7 @@ async def read_settings(zookeeper: ZooKeeper, topic: str, zxid: int) -> Settings
 
 
 def _usable(name: str, settings: Mapping[str, str]) -> dict[str, str]:
-    """Without those that this broker does not know or cannot take: other tools may write anything there."""
+    """Returns the settings that this broker knows and accepts: other tools may write anything there."""
     usable = {}
     for key, value in settings.items():
         try:
@@ -67,8 +67,10 @@ def _usable(name: str, settings: Mapping[str, str]) -> dict[str, str]:
 
 @dataclass(eq=False)
 class ConfigChanges:
-    """``apply`` gets the settings of a topic, possibly again, possibly of one that is not here; ``apply_own`` those of
-    this broker.
+    """Follows changes of settings.
+
+    ``apply`` gets a topic's settings, possibly again, and possibly those of a topic not on this broker. ``apply_own``
+    gets this broker's.
     """
 
     zookeeper: ZooKeeper
@@ -76,19 +78,19 @@ class ConfigChanges:
     broker_id: int
     apply_own: Callable[[Mapping[str, str]], None]
     _handled: dict[str, int] = field(default_factory=dict, init=False)
-    """Announcements that are there and done, and when they were made (ms)."""
+    """Handled announcements that still exist, with their creation times (ms)."""
     _fired: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     _read_all: bool = field(default=True, init=False)
 
     async def read_all(self) -> None:
-        """The settings of every topic that has any, and of this broker."""
+        """Reads the settings of every topic that has any, and of this broker."""
         self._read_all = False
         await self._read_own()
         for name in await self.zookeeper.get_children(paths.TOPIC_CONFIGS):
             await self._read(name, 0)
 
     async def run(self) -> None:
-        """Ends only when it is cancelled."""
+        """Follows changes forever; ends only by cancellation."""
         while True:
             self._fired.clear()
             try:
@@ -116,14 +118,14 @@ class ConfigChanges:
             path = f"{paths.CONFIG_CHANGES}/{name}"
             try:
                 data, stat = await self.zookeeper.get(path)
-            except NoNodeError:  # it is not known now whose it was
+            except NoNodeError:  # it is unknown which topic it named
                 self._read_all = True
                 self._fired.set()
                 continue
             try:
                 kind, entity = znodes.decode(znodes.ConfigChange, path, data).entity()
                 if kind == "topics" and not is_topic_name(entity):
-                    raise ValueError(f"{entity!r} is no name of a topic")
+                    raise ValueError(f"{entity!r} is not a valid topic name")
             except (znodes.ZnodeError, ValueError) as error:
                 _log.error("change of settings %s: %s; it is ignored", path, error)
             else:
@@ -145,7 +147,7 @@ class ConfigChanges:
         except znodes.ZnodeError as error:
             _log.error("%s; it is ignored", error)
         else:
-            self.apply_own({} if found is None else found[0].config)  # it may have none, or none any more
+            self.apply_own({} if found is None else found[0].config)  # it may have no settings, or none any more
 
     async def _forget_old(self) -> None:
         newest = max(self._handled.values(), default=0)

@@ -1,7 +1,7 @@
-"""Making and removing topics: what is allowed, where replicas go, and which znodes say so.
+"""Creates and removes topics: validation, placement of replicas, and the znodes.
 
-A topic that is made because a client asked for it is made by the broker that was asked, as in Kafka 0.10; the
-controller sees it in ZooKeeper.
+A topic created on a client's demand is created by the broker that was asked, as in Kafka 0.10; the controller sees it
+in ZooKeeper.
 """
 
 import logging
@@ -23,11 +23,11 @@ from assay.system_under_test.zookeeper import paths, znodes
 _log = logging.getLogger("assay.controller")
 
 MAX_PARTITIONS = 1_000
-"""In one request: their replicas are three open files each, and their assignment is one znode (1 MB at most)."""
+"""Limit of one request: each replica has three open files, and an assignment must fit into one znode (1 MB)."""
 
 
 class TopicError(Exception):
-    """A topic cannot be made or removed; ``code`` is Kafka's, the message is in responses of version 1."""
+    """A topic cannot be created or changed; ``code`` is Kafka's, the message is in responses of version 1."""
 
     def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(message)
@@ -43,10 +43,10 @@ class Plan:
 
 
 def plan(topic: CreatableTopic, brokers: Sequence[int], config: BrokerConfig, rng: random.Random) -> Plan:
-    """Raises ``TopicError`` for anything that the topic must not be."""
+    """Plans a new topic. Raises ``TopicError`` if it is invalid."""
     if not is_topic_name(topic.topic):
         raise TopicError(
-            ErrorCode.INVALID_TOPIC, f"{topic.topic!r} is no topic name: 1 to 249 of a-z A-Z 0-9 . _ -, not . or .."
+            ErrorCode.INVALID_TOPIC, f"{topic.topic!r} is not a topic name: 1 to 249 of a-z A-Z 0-9 . _ -, not . or .."
         )
     settings = {entry.name: entry.value or "" for entry in topic.configs}
     try:
@@ -86,14 +86,14 @@ def _assigned(topic: CreatableTopic, brokers: Sequence[int]) -> Mapping[int, Seq
 
 
 def placeable(replicas: Sequence[int], replication: int, brokers: Collection[int]) -> bool:
-    """Are these so many distinct live brokers?"""
+    """Returns whether these are ``replication`` distinct live brokers."""
     return len(replicas) == len(set(replicas)) == replication and set(replicas) <= set(brokers)
 
 
 def spread(
     partitions: range, replication: int, brokers: Sequence[int], start: int, shift: int
 ) -> Mapping[int, Sequence[int]]:
-    """Leaders go round the brokers from ``start``; followers shift by one each time round (as Kafka's)."""
+    """Assigns leaders round-robin from ``start``; followers shift by one each round (as Kafka does)."""
     count = len(brokers)
     assignment = {}
     for partition in partitions:
@@ -105,13 +105,13 @@ def spread(
 
 
 def require_deletable(name: str) -> None:
-    """Raises ``TopicError`` for a topic that brokers keep their own data in."""
+    """Raises ``TopicError`` for an internal topic."""
     if name in INTERNAL_TOPICS:
         raise TopicError(ErrorCode.INVALID_TOPIC, f"topic {name!r} is the brokers' own; it cannot be deleted")
 
 
 async def creation(zookeeper: ZooKeeper, name: str, plan: Plan) -> list[Any]:
-    """The writes that make a topic. Settings that a topic of that name has left behind are replaced."""
+    """Returns the writes that create a topic. Settings left behind by a former topic of that name are replaced."""
     assignment = znodes.TopicAssignment({str(i): list(r) for i, r in plan.assignment.items()})
     operations: list[Any] = []
     settings, path = znodes.encode(znodes.TopicSettings(dict(plan.settings))), paths.topic_config(name)
@@ -129,12 +129,12 @@ def deletion_mark(name: str) -> list[Any]:
 
 
 def deletion_begins(name: str, czxid: int) -> list[Any]:
-    """From now on the topic is out of service, under each later controller too: some of its replicas may be gone."""
+    """Returns the write that takes the topic out of service for good, because some replicas may be gone afterwards."""
     return [SetData(paths.delete_topic(name), znodes.encode(znodes.Deletion(czxid)), -1)]
 
 
 async def deletion_has_begun(zookeeper: ZooKeeper, name: str, czxid: int) -> bool:
-    """Was any replica of this topic ever asked to delete its files?"""
+    """Returns whether any replica of this topic was ever asked to delete its files."""
     path = paths.delete_topic(name)
     try:
         data, _ = await zookeeper.get(path)
@@ -142,7 +142,7 @@ async def deletion_has_begun(zookeeper: ZooKeeper, name: str, czxid: int) -> boo
     except NoNodeError:
         return False
     except znodes.ZnodeError as error:
-        _log.error("%s; the topic is to be deleted, and nothing is known to have been", error)
+        _log.error("%s; the topic's deletion counts as not begun", error)
         return False
 
 
@@ -151,7 +151,7 @@ def forget_mark(name: str) -> list[Any]:
 
 
 async def removal(zookeeper: ZooKeeper, name: str, partitions: Sequence[PartitionId]) -> list[Any]:
-    """The writes that end a topic whose replicas are gone: children before parents, the mark last."""
+    """Returns the writes that remove a topic whose replicas are gone: children before parents, the mark last."""
     candidates = [paths.state(*partition) for partition in partitions]
     candidates += [paths.partition(*partition) for partition in partitions]
     candidates += [paths.partitions(name), paths.topic(name), paths.topic_config(name), paths.delete_topic(name)]
@@ -166,7 +166,7 @@ async def removal(zookeeper: ZooKeeper, name: str, partitions: Sequence[Partitio
 
 
 def with_defaults(name: str, config: BrokerConfig, brokers: Sequence[int]) -> CreatableTopic:
-    """The defaults for a topic of which only the name is known."""
+    """Returns the default plan for a topic whose name alone is known."""
     return CreatableTopic(
         topic=name,
         num_partitions=config.default_partitions,
@@ -175,10 +175,10 @@ def with_defaults(name: str, config: BrokerConfig, brokers: Sequence[int]) -> Cr
 
 
 def offsets_topic(name: str, config: BrokerConfig) -> CreatableTopic:
-    """The topic that keeps groups: compacted, and no record counts that only one broker has.
+    """Returns the internal topic of groups: compacted, and with min.insync.replicas of 2 if possible.
 
-    A group is one record, as large as all its members and what they own. A cluster's limit for the messages of its
-    users is no limit for that: a group that does not fit could never be given out.
+    A group is one record, as large as all its members and their assignments. So the cluster's message limit for users
+    does not apply: a group that does not fit could never be stored.
     """
     replication = config.offsets_topic_replication_factor
     largest = max(config.topic.max_message_bytes, TopicConfig().max_message_bytes)
@@ -197,13 +197,13 @@ def offsets_topic(name: str, config: BrokerConfig) -> CreatableTopic:
 async def auto_create(
     zookeeper: ZooKeeper, config: BrokerConfig, wanted: CreatableTopic, brokers: Sequence[int], rng: random.Random
 ) -> ErrorCode:
-    """5 when it is made, or another was faster: its leader comes later. Otherwise why there can be no such topic."""
+    """Creates a topic on demand. Returns 5 if it exists now, since its leader comes later; else why it cannot exist."""
     name = wanted.topic
     try:
         made = plan(wanted, sorted(brokers), config, rng)
         await zookeeper.multi(await creation(zookeeper, name, made))
     except TopicError as error:
         return error.code
-    except KazooException as error:  # it is there already, or that is unknown; the client asks again
-        _log.info("topic %s, asked for: %r", name, error)
+    except KazooException as error:  # it exists already, or the outcome is unknown; the client asks again
+        _log.info("creating topic %s on demand: %r", name, error)
     return ErrorCode.LEADER_NOT_AVAILABLE

@@ -1,5 +1,6 @@
-"""What a controller, or a registration, does differently when a historic defect is built in; see
-``assay.system_under_test.defects``.
+"""The behavior of a controller or registration that a historic defect replaces.
+
+See ``assay.system_under_test.defects``.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -18,8 +19,10 @@ from assay.system_under_test.zookeeper.znodes import PartitionState
 
 @dataclass(frozen=True)
 class ControllerTraits:
-    """How it elects, how it writes, whether it gives up when it has been replaced, whose registration is mine, and
-    whether a registration that was deleted is made again.
+    """The rules that defects change.
+
+    They cover elections, writes, resignation after a replacement, the recognition of one's own registration, and its
+    renewal after a deletion.
     """
 
     decide: Decide = leaders.next_state
@@ -33,7 +36,7 @@ CORRECT = ControllerTraits()
 
 
 def controller_traits(defects: Collection[str]) -> ControllerTraits:
-    """Of the build with these defects."""
+    """Returns the traits of a build with these defects."""
     if "unclean-election" in defects:
         return ControllerTraits(decide=any_living)
     if "zombie-controller" in defects:
@@ -50,14 +53,14 @@ def controller_traits(defects: Collection[str]) -> ControllerTraits:
 def any_living(
     state: PartitionState, assignment: Sequence[int], brokers: Brokers, policy: Policy, controller_epoch: int
 ) -> PartitionState | AskLogEnds | None:
-    """The first living replica leads when none in sync is left, even if it has missed records."""
+    """Elects the first live replica if no in-sync one is left, even if it has missed records."""
     return leaders.next_state(state, assignment, brokers, Policy(policy.min_insync, True), controller_epoch)
 
 
 def as_if_clean(
     state: PartitionState, assignment: Sequence[int], brokers: Brokers, policy: Policy, controller_epoch: int
 ) -> PartitionState | AskLogEnds | None:
-    """Each that comes back has all that it had, although its disk may have lost what was not yet on it."""
+    """Trusts every returning replica to have its whole log, although it may have lost records that were not on disk."""
     lives = tuple(Members.of(state).epochs.values())
     trusted = {number: replace(broker, clean_lives=lives) for number, broker in brokers.items()}
     return leaders.next_state(state, assignment, trusted, policy, controller_epoch)
@@ -66,7 +69,7 @@ def as_if_clean(
 def in_any_life(
     state: PartitionState, assignment: Sequence[int], brokers: Brokers, policy: Policy, controller_epoch: int
 ) -> PartitionState | AskLogEnds | None:
-    """Who was let into the in-sync set is in it, also when it has come back since, with a disk that has nothing."""
+    """Counts a member as in sync under any registration, even if it returned with an empty disk."""
     members = Members.of(state)
     present = {m: brokers[m].czxid if m in brokers else epoch for m, epoch in members.epochs.items()}
     renamed = replace(members, epochs=present).state(state.controller_epoch, state.leader, state.leader_epoch)
@@ -74,7 +77,7 @@ def in_any_life(
 
 
 class NoFence(Fence):
-    """Writes without a look at who is controller."""
+    """Writes without checking who is controller."""
 
     async def write(self, operations: Sequence[Any]) -> list[Any]:
         return await self._zookeeper.multi(operations)

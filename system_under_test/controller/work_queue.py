@@ -1,4 +1,4 @@
-"""The controller's one queue: what may have changed, and what requests ask for, each handled before the next."""
+"""The controller's only queue: triggers and requested actions, each handled before the next."""
 
 import asyncio
 import enum
@@ -10,7 +10,7 @@ from assay.system_under_test.runtime import Watch
 
 
 class Trigger(enum.Enum):
-    """What may have changed."""
+    """The kinds of changes that the controller reacts to."""
 
     CLAIM = "controller"
     BROKERS = "brokers"
@@ -37,11 +37,11 @@ SEEN_IN_ZOOKEEPER: Final = (
 )
 
 Asked = tuple[Action[Any], asyncio.Future[Any]]
-"""What a request asks for, and the future that its caller waits for."""
+"""An action and the future that its caller waits for."""
 
 
 class WorkQueue:
-    """A trigger waits in it once at most."""
+    """The queue. A trigger is in it at most once."""
 
     def __init__(self) -> None:
         self._queue: asyncio.Queue[Trigger | Asked] = asyncio.Queue()
@@ -58,7 +58,10 @@ class WorkQueue:
         self.notify(trigger)
 
     def watch(self, trigger: Trigger) -> Watch:
-        """One for each trigger: a ZooKeeper client keeps each watch that it is given until it fires."""
+        """Returns the watch of a trigger.
+
+        There is only one each, because a ZooKeeper client keeps every watch until it fires.
+        """
         return self._watches[trigger]
 
     def _watch(self, trigger: Trigger) -> Watch:
@@ -71,8 +74,10 @@ class WorkQueue:
         return item
 
     async def perform(self, action: Action[T]) -> T:
-        """Runs the action between two triggers. Raises ``TopicError``: 41 when this broker is not the controller, -1
-        when the outcome is unknown, and what the action raises.
+        """Runs the action between two triggers, and returns its result.
+
+        Raises ``TopicError``: 41 if this broker is not the controller, -1 if the outcome is unknown, and what the
+        action raises.
         """
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._queue.put_nowait((action, done))

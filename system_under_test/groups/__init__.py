@@ -1,12 +1,26 @@
-"""Groups of consumers: membership, generations and committed offsets, kept by a coordinator in the offsets topic.
+"""Consumer groups: membership, generations and committed offsets, kept by a coordinator in the offsets topic.
 
-To read in this order: ``member`` and ``group`` (the states of one group) on ``session_timers``, ``records`` (what lies
-in the offsets topic), ``offset_store`` (the groups of one of its partitions), ``terms`` (the partitions that this
-broker leads, and so the groups). Then the requests: ``coordinator`` (the entry: terms begin and end, coordinators are
-found, offsets expire), ``member_requests``, ``offset_requests`` with ``zookeeper_offsets`` (version 0),
-``descriptions``.
-``kill_points`` are events at which a coordinator may be killed, ``traits`` what a historic defect changes. ``draft`` is
-the earlier design of coordination.
+State, in reading order:
 
-Imports ``replication`` and what lies below it. The broker imports it, and ``deployment`` its ``kill_points``.
+- ``member`` and ``group``: the state machine of one group
+- ``session_timers``: detection of expired members
+- ``records``: the format of the offsets topic's records
+- ``offset_store``: the groups of one partition of the offsets topic
+- ``terms``: the partitions of the offsets topic that this broker leads
+
+Requests:
+
+- ``coordinator``: the entry; begins and ends terms, finds coordinators, expires offsets
+- ``member_requests``: joins, syncs, heartbeats and leaves
+- ``offset_requests``: commits and fetches, with ``zookeeper_offsets`` for version 0
+- ``descriptions``: lists and describes groups
+
+Other parts:
+
+- ``kill_points``: events at which a coordinator may be killed
+- ``traits``: the parts that a historic defect replaces
+- ``draft``: the earlier design of coordination
+
+The package imports ``replication`` and the layers below. The broker imports it, and ``deployment`` imports
+``kill_points``.
 """

@@ -1,6 +1,7 @@
-"""The group coordinator: answers every request about the groups whose partition of the offsets topic this broker leads.
+"""The group coordinator: answers requests about groups whose partition of the offsets topic this broker leads.
 
-Here its terms begin and end; the requests are answered in the modules for members, descriptions and offsets.
+This module begins and ends the terms of those partitions. Other modules answer the requests about members, offsets and
+descriptions.
 """
 
 import asyncio
@@ -31,11 +32,11 @@ from assay.system_under_test.runtime import Runtime, ZooKeeper
 from assay.system_under_test.tasks import Background
 
 BACK_OFF: Final = 0.1
-"""Seconds before a term looks again whether the number of partitions is known."""
+"""Seconds between checks whether the number of partitions is known."""
 
 
 class Coordinator:
-    """See the module. ``make_topic`` creates the offsets topic where it is missing."""
+    """Entry point of the group coordinator. ``make_topic`` creates the offsets topic if it is missing."""
 
     def __init__(
         self,
@@ -78,7 +79,7 @@ class Coordinator:
         self._background.spawn(self._terms.follow(self._draft.recount), "partitions of the offsets topic")
 
     def lead(self, partition: Partition, term: LeaderTerm) -> None:
-        """This broker leads a partition, until ``term.ended``."""
+        """Starts to coordinate the groups of a partition that this broker leads until ``term.ended``."""
         if partition.topic != OFFSETS_TOPIC:
             return
         stored = self._traits.stored_groups(
@@ -116,7 +117,7 @@ class Coordinator:
 
 @dataclass
 class Expiry:
-    """Forgets offsets whose time is over, and groups of which nothing is left. ``wall_clock`` in seconds since 1970."""
+    """Deletes expired offsets and empty groups. ``wall_clock`` returns seconds since 1970."""
 
     config: BrokerConfig
     wall_clock: Callable[[], float]
@@ -126,22 +127,22 @@ class Expiry:
     traits: GroupTraits
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Runs until it is cancelled."""
         while True:
             await asyncio.sleep(self.config.offsets_retention_check_interval_ms / 1000)
             for stored in self.terms:
                 if stored.ready:
                     for group in list(stored.groups.values()):
                         await self._tidy(stored, group)
-                if stored.ready:  # still: the term may be over by now
+                if stored.ready:  # again, because the term may have ended meanwhile
                     await self.draft.tidy(stored)
 
     async def _tidy(self, stored: StoredGroups, group: Group) -> None:
-        """Offsets go when their time is over, but never while the group has members; then the group, too."""
+        """Deletes expired offsets of a group without members, then the group if nothing is left."""
         try:
             has_members = self.draft.known(stored.index, group.group_id) is not None
         except GroupError:
-            return  # it is not known yet
+            return  # the partition is still loading
         if has_members or not self.traits.may_expire(group):
             return
         now = int(self.wall_clock() * 1000)

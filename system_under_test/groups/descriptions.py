@@ -1,4 +1,4 @@
-"""The requests of tools: which groups there are, and what each of them is like."""
+"""Requests of admin tools: lists and describes groups."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,7 +12,7 @@ from assay.system_under_test.protocol.schema import Request
 
 
 class DescriptionRequests:
-    """Groups of the later design only; the draft has no such requests."""
+    """Describes groups of Kafka's design. The draft has no such requests."""
 
     def __init__(self, terms: GroupTerms) -> None:
         self._terms = terms

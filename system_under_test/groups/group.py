@@ -1,9 +1,12 @@
-"""One group: its members, their generation, and what each of them was assigned.
+"""One group: its members, their generation, and their assignments.
 
-The states are Kafka's. A change of the members makes the group *prepare*: all members are asked to join again. When
-all have, or their time is up, the generation rises by one. It is in the offsets topic before any member learns of it,
-so that no generation is ever given twice, whichever broker coordinates. Then the members *sync*: the one that leads
-assigns, its assignment is stored, and the group is *stable* until the next change.
+The states are Kafka's. A rebalance has these steps:
+
+1. A change of the members makes the group *prepare*: all members must join again.
+2. When all have joined, or their time is up, the generation rises by one. It is in the offsets topic before any member
+   learns of it, so no generation is used twice, whichever broker coordinates.
+3. The members *sync*: the group's leader assigns, and its assignment is stored.
+4. The group is *stable* until the next change.
 """
 
 import asyncio
@@ -22,12 +25,12 @@ from assay.system_under_test.protocol import groups
 from assay.system_under_test.protocol.errors import ErrorCode
 
 Store = Callable[[GroupRecord], Awaitable[ErrorCode]]
-"""Puts a record into the offsets topic; returns the error for the members when that failed, or may have."""
+"""Writes a record to the offsets topic. Returns an error code for the members if the write failed or may have."""
 Spawn = Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]]
 
 
 class GroupState(StrEnum):
-    """By the names that DescribeGroups gives them."""
+    """States of a group, with their names in DescribeGroups."""
 
     EMPTY = "Empty"
     PREPARING = "PreparingRebalance"
@@ -37,7 +40,7 @@ class GroupState(StrEnum):
 
 
 class GroupError(Exception):
-    """A request about a group is rejected; carries Kafka's error code."""
+    """Raised to reject a request about a group; carries Kafka's error code."""
 
     def __init__(self, code: ErrorCode) -> None:
         super().__init__(code.name)
@@ -46,7 +49,7 @@ class GroupError(Exception):
 
 @dataclass
 class Group:
-    """Belongs to a coordinator, which ends it with :meth:`end` when it stops coordinating."""
+    """One group of a coordinator, which ends it with :meth:`end` when it stops coordinating."""
 
     group_id: str
     store: Store
@@ -62,7 +65,7 @@ class Group:
     _attempted: int = 0
     """The highest generation that may be in the offsets topic."""
     _electing: bool = False
-    """The next generation is being written: a member that comes or goes now has missed it."""
+    """Whether the next generation is being written. A member that joins or leaves meanwhile needs another rebalance."""
     _changed: bool = False
     _assigning: int = NO_GENERATION
     _limit: asyncio.TimerHandle | None = None
@@ -76,9 +79,10 @@ class Group:
     def join(
         self, request: groups.JoinGroupRequest, client_id: str, client_host: str, new_id: str
     ) -> asyncio.Future[groups.JoinGroupResponse]:
-        """Answered once the next generation is stored, or at once to a member that has only missed its answer.
+        """Adds or updates a member. The response comes once the next generation is stored.
 
-        ``new_id`` is for one that is no member yet. Raises :class:`GroupError`: 23, 25.
+        A member that only missed the response gets it at once. ``new_id`` is the id for a new member. Raises
+        :class:`GroupError` with Kafka's error 23 or 25.
         """
         known = self.members.get(request.member_id)
         if request.member_id and known is None:
@@ -98,11 +102,11 @@ class Group:
         future: asyncio.Future[groups.JoinGroupResponse] = asyncio.get_running_loop().create_future()
         if unchanged and (
             self.state is GroupState.SYNCING
-            or (self.state is GroupState.STABLE and member.member_id != self.leader)  # a leader wants to assign again
+            or (self.state is GroupState.STABLE and member.member_id != self.leader)  # a leader rejoins to assign again
         ):
             future.set_result(self._joined(member))
             return future
-        member.reject_join(ErrorCode.REBALANCE_IN_PROGRESS)  # to a former connection
+        member.reject_join(ErrorCode.REBALANCE_IN_PROGRESS)  # in case a former connection still waits
         member.joining = future
         self.events.emit("group-joined", key=self.group_id, epoch=self.generation, owner=member.member_id)
         if self._electing:
@@ -115,7 +119,7 @@ class Group:
         return future
 
     def sync(self, request: groups.SyncGroupRequest) -> asyncio.Future[groups.SyncGroupResponse]:
-        """Answered once the leader's assignment is stored. Raises :class:`GroupError`: 22, 25, 27."""
+        """Responds once the leader's assignment is stored. Raises :class:`GroupError` with error 22, 25 or 27."""
         member = self._member(request.member_id, request.generation_id)
         if self.state is GroupState.PREPARING:
             raise GroupError(ErrorCode.REBALANCE_IN_PROGRESS)
@@ -124,7 +128,7 @@ class Group:
         if self.state is GroupState.STABLE:
             future.set_result(groups.SyncGroupResponse(error_code=ErrorCode.NONE, assignment=member.assignment))
             return future
-        member.answer_sync(ErrorCode.REBALANCE_IN_PROGRESS)  # to a former connection
+        member.answer_sync(ErrorCode.REBALANCE_IN_PROGRESS)  # in case a former connection still waits
         member.syncing = future
         if member.member_id == self.leader and self._assigning != self.generation:
             self._assigning = self.generation
@@ -133,32 +137,32 @@ class Group:
         return future
 
     def heartbeat(self, member_id: str, generation: int) -> None:
-        """Raises :class:`GroupError`: 22, 25, and 27 to have the member join again."""
+        """Renews a session. Raises :class:`GroupError`: 22, 25, or 27 if the member must join again."""
         self._sessions.renew(self._member(member_id, generation))
         if self.state is GroupState.PREPARING:
             raise GroupError(ErrorCode.REBALANCE_IN_PROGRESS)
 
     def was_called(self, member_id: str, generation: int) -> None:
-        """The answer that has a member of this generation join again was handed to its connection."""
+        """Notes that the response that makes a member of this generation rejoin was written to its connection."""
         if self._awaits_joins and generation == self.generation and member_id in self.members:
             self._points.notified(self.members[member_id], self.members.values(), PARTLY_CALLED, generation)
 
     def has_assignment(self, member_id: str, generation: int) -> None:
-        """What a member of this generation owns was handed to its connection."""
+        """Notes that the assignment of a member of this generation was written to its connection."""
         if self.state is GroupState.STABLE and generation == self.generation and member_id in self.members:
             self._points.notified(self.members[member_id], self.members.values(), PARTLY_ASSIGNED, generation)
 
     def leave(self, member_id: str) -> None:
-        """Raises :class:`GroupError`: 25."""
+        """Removes a member. Raises :class:`GroupError` with Kafka's error 25."""
         if member_id not in self.members:
             raise GroupError(ErrorCode.UNKNOWN_MEMBER_ID)
         self._remove(self.members[member_id], "left")
 
     def may_commit(self, member_id: str, generation: int) -> None:
-        """A member commits in its generation, any client while there are no members: also while it is still being
-        stored that the last one has left.
+        """Checks whether a commit is allowed. Raises :class:`GroupError` with Kafka's error 22, 25 or 27.
 
-        Raises :class:`GroupError`: 22, 25, 27.
+        A member may commit in its generation. While there are no members, any client may commit with a negative
+        generation, even if the empty generation is still being stored.
         """
         if generation < 0 and not self.members and self.state is not GroupState.DEAD:
             return
@@ -169,7 +173,7 @@ class Group:
     # -- life ----------------------------------------------------------------------------------------------------
 
     def load(self, value: GroupValue) -> None:
-        """As the former coordinator left it. Members that were not assigned anything yet have to join again."""
+        """Restores the group that a former coordinator stored. If nothing was assigned, all members must join again."""
         self.generation = self._attempted = value.generation
         self.protocol_type, self.protocol, self.leader = value.protocol_type, value.protocol, value.leader
         for stored in value.members:
@@ -195,7 +199,7 @@ class Group:
         return GroupRecord(self.group_id, value)
 
     def end(self, code: ErrorCode) -> None:
-        """Answers all who wait; this group answers no one afterwards."""
+        """Ends the group: answers all waiting requests with ``code`` and removes the members."""
         self.state = GroupState.DEAD
         for member in self.members.values():
             member.reject_join(code)
@@ -206,7 +210,7 @@ class Group:
 
     @property
     def deletable(self) -> bool:
-        """No members, and nothing that is committed."""
+        """Whether the group has no members and no committed offsets."""
         return self.state is GroupState.EMPTY and not (self._electing or self.members or self.offsets)
 
     # -- members ---------------------------------------------------------------------------------------------------
@@ -256,7 +260,7 @@ class Group:
         return self.state is GroupState.PREPARING and not self._electing
 
     def _prepare(self, reason: str) -> None:
-        """All members have to join again, within the longest time that one of them may take."""
+        """Makes all members join again, within the longest rebalance timeout among them."""
         for member in self.members.values():
             member.answer_sync(ErrorCode.REBALANCE_IN_PROGRESS)
             member.notified = False
@@ -275,7 +279,7 @@ class Group:
             self._limit.cancel()
 
     def _give_up_syncing(self) -> None:
-        """The leader lives, but does not assign."""
+        """Starts a new rebalance, because the leader has not assigned in time."""
         if self.state is GroupState.SYNCING:
             self._prepare("nothing was assigned in time")
             self._elect_if_complete()
@@ -325,7 +329,7 @@ class Group:
             self._elect_if_complete()
 
     def _not_elected(self, code: ErrorCode, present: Sequence[Member]) -> None:
-        """The generation may be in the offsets topic or not. A member that never got an id joins with a new one."""
+        """Rejects the joins after a failed write, which may have taken effect. New members lose their ids."""
         for member in present:
             member.answer_join(rejected(member.member_id if member.announced else "", code))
             if not member.announced and self.members.pop(member.member_id, None) is not None:
@@ -343,7 +347,7 @@ class Group:
             members = [
                 groups.GroupMember(member_id=other.member_id, metadata=other.protocols.get(protocol, b""))
                 for other in self.members.values()
-                if other.announced  # one that came too late for this generation is not in it
+                if other.announced  # a member that joined too late for this generation is not in it
             ]
         return groups.JoinGroupResponse(
             error_code=ErrorCode.NONE,
@@ -357,7 +361,7 @@ class Group:
     async def _assign(self, generation: int, assignments: Mapping[str, bytes]) -> None:
         code = await self.store(self.record(generation, assignments))
         if self.state is not GroupState.SYNCING or generation != self.generation:
-            return  # the members that waited got an answer when the group began to prepare
+            return  # preparing the next generation has already answered the waiting members
         if code:
             for member in self.members.values():
                 member.answer_sync(code)
@@ -374,7 +378,7 @@ class Group:
 
 
 def _chosen_protocol(present: Sequence[Member]) -> str | None:
-    """The one that most members like best among those that all of them know."""
+    """Chooses the protocol that most members prefer among those that all of them support."""
     if not present:
         return None
     common = set(present[0].protocols).intersection(*(member.protocols for member in present))

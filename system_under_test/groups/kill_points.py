@@ -1,4 +1,4 @@
-"""Where a coordinator may die in the middle of a rebalance: events of its log, in their order, and who writes them."""
+"""Points in a rebalance at which a coordinator may be killed: events of its log in order, and their emitter."""
 
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
@@ -22,7 +22,7 @@ FAILOVER_POINTS: Final[Mapping[str, str]] = MappingProxyType(
         PARTLY_ASSIGNED: "what it owns was handed to one member, and not yet to all",
     }
 )
-"""At each of them a coordinator is killed to see what its successor makes of it. Each occurs once in a rebalance."""
+"""Events at which a coordinator is killed, to test its successor. Each occurs once in a rebalance."""
 
 DRAFT_FAILOVER_POINTS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -33,11 +33,11 @@ DRAFT_FAILOVER_POINTS: Final[Mapping[str, str]] = MappingProxyType(
         "draft-answered": "what it owns was handed to one consumer, and not yet to all",
     }
 )
-"""The same of the draft. The second, third and fifth occur for each consumer."""
+"""Kill points of the draft. The second, third and fifth occur for each consumer."""
 
 
 class PointLog:
-    """Of one group."""
+    """Emits the kill points of one group, each once in a rebalance."""
 
     def __init__(self, group_id: str, events: EventLog) -> None:
         self._group_id = group_id
@@ -45,11 +45,11 @@ class PointLog:
         self._written: set[str] = set()
 
     def restart(self) -> None:
-        """A rebalance begins."""
+        """Begins a rebalance."""
         self._written.clear()
 
     def notified(self, member: Member, members: Collection[Member], event: str, generation: int) -> None:
-        """The latest news was handed to the member's connection; ``event`` unless all of them have it."""
+        """Notes that a member's latest news was written to its connection; emits ``event`` unless all have theirs."""
         if member.notified:
             return
         member.notified = True
@@ -57,7 +57,7 @@ class PointLog:
             self._write(event, member, generation)
 
     def joined(self, member: Member, members: Collection[Member], generation: int) -> None:
-        """A member has joined again; the point counts while others have not."""
+        """Notes that a member has joined again; emits an event while others have not."""
         if member.announced and any(other.joining is None for other in members):
             self._write(PARTLY_JOINED, member, generation)
 

@@ -1,4 +1,4 @@
-"""One member of a group: what it asked for, what it was assigned, and the answers it waits for."""
+"""One member of a group: its request, its assignment, and its pending responses."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from assay.system_under_test.protocol.groups import JoinGroupRequest, JoinGroupR
 
 NO_GENERATION = -1
 LONGEST_REBALANCE = 3600.0
-"""Seconds for which a member may have the others wait, even if it asks for more."""
+"""Limit in seconds on the rebalance timeout that a member may request."""
 
 
 @dataclass
 class Member:
-    """Timeouts in seconds; ``deadline`` on the loop's clock. ``announced``: it knows its id."""
+    """Timeouts are in seconds, ``deadline`` is on the loop's clock. ``announced``: the member has received its id."""
 
     member_id: str
     client_id: str
@@ -28,9 +28,9 @@ class Member:
     assignment: bytes = b""
     announced: bool = False
     inherited: bool = False
-    """Loaded: of its protocols only the one that was chosen is known."""
+    """Whether the member was loaded from the offsets topic, which stores only the chosen protocol."""
     notified: bool = False
-    """The latest news, that it has to join again or what it owns, was handed to its connection."""
+    """Whether the latest news (a call to rejoin, or an assignment) was written to the member's connection."""
     deadline: float = 0.0
     timer: asyncio.TimerHandle | None = None
     joining: asyncio.Future[JoinGroupResponse] | None = None
@@ -38,7 +38,7 @@ class Member:
 
     @classmethod
     def load(cls, stored: StoredMember, protocol: str) -> Member:
-        """As a former coordinator knew it, which had chosen ``protocol``."""
+        """Restores a member from the record of a former coordinator, which had chosen ``protocol``."""
         return cls(
             stored.member_id,
             stored.client_id,
@@ -65,16 +65,16 @@ class Member:
 
     @property
     def waits(self) -> bool:
-        """Has it asked something, and is not answered yet?"""
+        """Whether a join or sync of the member is unanswered."""
         return any(asked is not None and not asked.done() for asked in (self.joining, self.syncing))
 
     def same(self, protocols: Mapping[str, bytes]) -> bool:
-        """Does it join as it did before, as far as that is known?"""
+        """Returns whether the member joins with the same protocols as before, as far as those are known."""
         known = {name: data for name, data in protocols.items() if name in self.protocols or not self.inherited}
         return known == self.protocols
 
     def update(self, request: JoinGroupRequest, client_id: str, client_host: str) -> None:
-        """It joins as this request says."""
+        """Takes over protocols and timeouts of a repeated join."""
         self.client_id, self.client_host = client_id, client_host
         self.protocols, self.inherited = protocols_of(request), False
         self.session_timeout, self.rebalance_timeout = timeouts_of(request)
@@ -101,12 +101,12 @@ def rejected(member_id: str, code: ErrorCode) -> JoinGroupResponse:
 
 
 def protocols_of(request: JoinGroupRequest) -> dict[str, bytes]:
-    """The metadata of each protocol that the member knows, the one that it likes best first."""
+    """Returns the metadata of each protocol that the member supports, in order of preference."""
     return {protocol.name: protocol.metadata for protocol in request.protocols}
 
 
 def timeouts_of(request: JoinGroupRequest) -> tuple[float, float]:
-    """Of a session and of a rebalance, in seconds."""
+    """Returns the timeouts of a session and of a rebalance, in seconds."""
     session = request.session_timeout_ms / 1000
     rebalance = session if request.rebalance_timeout_ms < 0 else request.rebalance_timeout_ms / 1000
     return session, min(rebalance, LONGEST_REBALANCE)

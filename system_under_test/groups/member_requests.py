@@ -1,4 +1,4 @@
-"""The requests of members: to join, to sync, to stay by heartbeats, and to leave."""
+"""Requests of members: join, sync, heartbeat and leave."""
 
 import random
 from collections.abc import Mapping
@@ -17,11 +17,11 @@ from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.schema import Request
 
 LONGEST_CLIENT_ID: Final = 249
-"""Characters of a member's own name that become part of its id, which is stored and sent to the others."""
+"""Limit on the characters of a client id in a member id, which is stored and sent to other members."""
 
 
 class MemberRequests:
-    """A group with members of the draft's design takes no member of this one."""
+    """Handles requests of members. A group with members of the draft's design rejects members of this one."""
 
     def __init__(self, config: BrokerConfig, rng: random.Random, terms: GroupTerms, draft: DraftCoordinator) -> None:
         self._config = config
@@ -63,7 +63,7 @@ class MemberRequests:
     async def _sync(self, request: groups.SyncGroupRequest, context: Context) -> groups.SyncGroupResponse:
         try:
             if sum(len(given.assignment) for given in request.assignments) > self._config.topic.max_message_bytes:
-                raise GroupError(ErrorCode.UNKNOWN)  # it could never be stored
+                raise GroupError(ErrorCode.UNKNOWN)  # the assignment is too large to be stored
             answer = await self._terms.group(request.group_id).sync(request)
         except GroupError as error:
             answer = groups.SyncGroupResponse(error_code=error.code, assignment=b"")
@@ -83,8 +83,8 @@ class MemberRequests:
         return groups.HeartbeatResponse(error_code=ErrorCode.NONE)
 
     def _was_called(self, request: groups.SyncGroupRequest | groups.HeartbeatRequest) -> None:
-        """The answer that has the member join again was handed to its connection."""
-        with suppress(GroupError):  # no longer the coordinator
+        """Notes that the response that makes the member rejoin was written to its connection."""
+        with suppress(GroupError):  # this broker is no longer the coordinator
             self._terms.group(request.group_id).was_called(request.member_id, request.generation_id)
 
     def _has_assignment(self, request: groups.SyncGroupRequest) -> None:

@@ -1,4 +1,4 @@
-"""The requests to commit and to fetch offsets: in the offsets topic, or in ZooKeeper where version 0 asks for that."""
+"""Requests to commit and fetch offsets, in the offsets topic, or in ZooKeeper for version 0."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,15 +30,15 @@ CommitCodes = Mapping[tuple[str, int], ErrorCode]
 
 
 class Leaders(Protocol):
-    """What a coordinator asks of the cluster's metadata."""
+    """Part of the cluster's metadata that a coordinator needs."""
 
     def leaders(self, topic: str) -> Mapping[int, internal.LiveBroker | None]:
-        """The live leader of each partition that is known; empty for a topic that does not exist."""
+        """Returns the live leader of each known partition; empty for a topic that does not exist."""
 
 
 @dataclass
 class OffsetRequests:
-    """``wall_clock`` in seconds since the epoch."""
+    """Handles offset commits and fetches. ``wall_clock`` returns seconds since the epoch."""
 
     config: BrokerConfig
     wall_clock: Callable[[], float]
@@ -83,7 +83,7 @@ class OffsetRequests:
         return ErrorCode.NONE
 
     async def _commit_here(self, request: group_offsets.OffsetCommitRequest) -> CommitCodes:
-        """The offsets of one request are one append: all of them count, or none."""
+        """Commits to the offsets topic. One request is one append: either all of its offsets are committed, or none."""
         now = int(self.wall_clock() * 1000)
         retention = self.config.offsets_retention_ms if request.retention_time_ms < 0 else request.retention_time_ms
         codes: dict[tuple[str, int], ErrorCode] = {}
@@ -133,7 +133,7 @@ class OffsetRequests:
         return code
 
     def _may_commit(self, stored: StoredGroups, request: group_offsets.OffsetCommitRequest) -> None:
-        """By the rules of the design whose members the group has. Raises :class:`GroupError`."""
+        """Applies the commit rules of the design whose members the group has. Raises :class:`GroupError`."""
         group = stored.groups.get(request.group_id)
         if group is None or request.member_id not in group.members:
             draft = self.draft.known(stored.index, request.group_id)
@@ -143,7 +143,7 @@ class OffsetRequests:
         if group is not None:
             self.traits.may_commit(group, request.member_id, request.generation_id)
         elif request.generation_id >= 0:
-            raise GroupError(ErrorCode.ILLEGAL_GENERATION)  # its members are forgotten, and so is its generation
+            raise GroupError(ErrorCode.ILLEGAL_GENERATION)  # the group and its generation have been deleted
 
     async def _fetch(
         self, request: group_offsets.OffsetFetchRequest, context: Context
@@ -180,7 +180,7 @@ class OffsetRequests:
         )
 
     async def _prove(self, stored: StoredGroups) -> None:
-        """That there is no newer coordinator, else it may know of later commits. Raises :class:`GroupError`: 15, 16."""
+        """Proves that no newer coordinator, with later commits, exists. Raises :class:`GroupError`: 15 or 16."""
         try:
             await proven_end(self.manager, self.zookeeper, OFFSETS_TOPIC, stored.index)
         except PartitionError as error:

@@ -1,8 +1,7 @@
-"""One partition of the offsets topic, while this broker leads it: the groups that were loaded from it, and the way
-back into it.
+"""The groups in one partition of the offsets topic, while this broker leads that partition.
 
-It is *ready* once all that former leaders wrote is known to be committed, and read. A record counts when all in-sync
-replicas have it. Where that is not known in time the outcome is unknown; the record takes effect if they get it later.
+The partition is *ready* once all records of former leaders are committed and loaded. A record counts when all in-sync
+replicas have it. If that is not known in time, the outcome is unknown, and the record may still take effect later.
 """
 
 import asyncio
@@ -29,18 +28,18 @@ from assay.system_under_test.replication.partition import Partition
 _log = logging.getLogger("assay.groups")
 
 CHUNK: int = 256 * 1024
-"""Bytes that are read at a time while groups are loaded; other tasks run in between."""
+"""Bytes read at a time while groups are loaded; other tasks run in between."""
 _ERRORS = {
     ErrorCode.NOT_LEADER_FOR_PARTITION: ErrorCode.NOT_COORDINATOR_FOR_GROUP,
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
 }
-"""What members and committers get when the offsets topic answers this; else 15."""
+"""Error for the client by the error of the append; 15 for all others."""
 
 
 @dataclass(eq=False)
 class StoredGroups:
-    """See the module. ``wall_clock`` in seconds since the epoch. Its maker ends it when the term is over."""
+    """Groups of one partition. ``wall_clock`` returns seconds since the epoch. The owner must call :meth:`end`."""
 
     partition: Partition
     term: LeaderTerm
@@ -59,7 +58,7 @@ class StoredGroups:
     # -- life ----------------------------------------------------------------------------------------------------
 
     async def load(self) -> None:
-        """Reads what former leaders wrote, as soon as all of it is committed."""
+        """Loads the records of former leaders once all of them are committed."""
         partition, term = self.partition, self.term
         while partition.high_watermark < term.start_offset:
             if partition.leader is not term:
@@ -71,7 +70,7 @@ class StoredGroups:
             found = await self._read(partition.log.start_offset, term.start_offset)
         except (CorruptLog, OffsetOutOfRange, OSError) as damage:
             if isinstance(damage, OSError) and damage.errno != errno.EIO:
-                raise  # what the disk does not give is damage of the log by now, which is handed over
+                raise  # the log handles EIO as damage; any other error is unexpected
             _log.error("%s: its groups cannot be loaded: %s", partition.key, damage)
             return
         if partition.leader is not term:
@@ -88,7 +87,7 @@ class StoredGroups:
         )
 
     async def _read(self, first: int, end: int) -> dict[bytes | None, formats.GroupRecord | formats.OffsetRecord]:
-        """The last record of each key."""
+        """Returns the last record of each key."""
         log = self.partition.log
         found: dict[bytes | None, formats.GroupRecord | formats.OffsetRecord] = {}
         offset = first
@@ -127,26 +126,26 @@ class StoredGroups:
         return formats.fingerprint({name: group.generation for name, group in self.groups.items()}, offsets)
 
     def end(self) -> None:
-        """The term is over: clients that wait look for the new coordinator."""
+        """Ends the term. Waiting clients must look for the new coordinator."""
         self.ready, self.ended = False, True
         self.end_groups(list(self.groups))
 
     def end_groups(self, names: Sequence[str]) -> None:
-        """Clients that wait in these groups look for the new coordinator."""
+        """Ends these groups. Waiting clients must look for the new coordinator."""
         for group_id in names:
             self.groups.pop(group_id).end(ErrorCode.NOT_COORDINATOR_FOR_GROUP)
 
     # -- groups ----------------------------------------------------------------------------------------------------
 
     def serving(self) -> None:
-        """Raises :class:`GroupError`: 14 while loading, 16 when the term is over."""
+        """Raises :class:`GroupError`: 14 while loading, 16 after the end of the term."""
         if self.partition.leader is not self.term:
             raise GroupError(ErrorCode.NOT_COORDINATOR_FOR_GROUP)
         if not self.ready:
             raise GroupError(ErrorCode.GROUP_LOAD_IN_PROGRESS)
 
     def group(self, group_id: str) -> Group:
-        """The group, made when there is none."""
+        """Returns the group, and creates it if there is none."""
         if group_id not in self.groups:
             self.groups[group_id] = self._new_group(group_id)
         return self.groups[group_id]
@@ -155,9 +154,9 @@ class StoredGroups:
         return Group(group_id, self._store_group, self.events, self.spawn)
 
     async def join(self, request: JoinGroupRequest, client_id: str, client_host: str, new_id: str) -> JoinGroupResponse:
-        """As :meth:`Group.join`; a group begins with the first member that may join it."""
+        """Joins like :meth:`Group.join`. Creates the group if its first member may join."""
         if sum(len(protocol.metadata) for protocol in request.protocols) > self.partition.config.max_message_bytes:
-            raise GroupError(ErrorCode.UNKNOWN)  # it could never be stored
+            raise GroupError(ErrorCode.UNKNOWN)  # the metadata is too large to be stored
         known = self.groups.get(request.group_id)
         group = known or self._new_group(request.group_id)
         joined = group.join(request, client_id, client_host, new_id)
@@ -165,7 +164,7 @@ class StoredGroups:
         return await joined
 
     async def commit(self, group: Group, records: Sequence[formats.OffsetRecord]) -> ErrorCode:
-        """Fetches see the offsets as soon as they are committed, which may be after this has given up waiting."""
+        """Commits offsets. Fetches see them once they are committed, which may be after this call timed out."""
         group.offsets.begin(records)
 
         def settle(code: ErrorCode) -> None:
@@ -174,7 +173,7 @@ class StoredGroups:
         return await self._append([formats.encode_offset(record) for record in records], settle)
 
     async def forget(self, group: Group) -> None:
-        """Ends a group that is no longer needed, here and in the offsets topic; its generations may begin again."""
+        """Deletes an unneeded group, here and in the offsets topic. Its generations may begin again."""
         del self.groups[group.group_id]
         self.events.emit("group-forgotten", key=group.group_id, epoch=group.generation)
         await self._append([formats.encode_group(formats.GroupRecord(group.group_id, None))])
@@ -193,9 +192,9 @@ class StoredGroups:
     async def _append(
         self, records: Sequence[tuple[bytes, bytes | None]], on_outcome: Callable[[ErrorCode], None] = lambda code: None
     ) -> ErrorCode:
-        """The answer for the client: NONE once all in-sync replicas have the records.
+        """Appends records and returns the error for the client: NONE once all in-sync replicas have the records.
 
-        ``on_outcome`` is called with their outcome, once, however late.
+        ``on_outcome`` is called once with their final outcome, however late.
         """
         partition = self.partition
         now = int(self.wall_clock() * 1000)
@@ -218,7 +217,7 @@ class StoredGroups:
         return _answer(future.result()) if future.done() else ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE
 
     def _follow(self, future: asyncio.Future[ErrorCode], last: int, on_outcome: Callable[[ErrorCode], None]) -> None:
-        """Where too few are in sync the record stays in the log, and counts as soon as enough are again."""
+        """Reports the final outcome. With too few in-sync replicas, the record waits until there are enough."""
 
         def done(_: asyncio.Future[ErrorCode]) -> None:
             code = ErrorCode.NOT_LEADER_FOR_PARTITION if future.cancelled() else future.result()

@@ -1,7 +1,10 @@
-"""What lies in the offsets topic: for each group its generation and members, for each partition what was committed.
+"""Records of the offsets topic: a group's generation and members, and a partition's committed offset.
 
-The formats are those of Kafka 0.10.2: a key begins with its version, 1 for an offset and 2 for a group; a value with
-its own, 1 for either. A record without a value ends what its key names.
+The formats are those of Kafka 0.10.2:
+
+- A key begins with its version: 1 for an offset, 2 for a group.
+- A value begins with its version, which is 1 for both.
+- A record without a value deletes the entry of its key.
 """
 
 import struct
@@ -36,7 +39,7 @@ class GroupKey:
 
 @message
 class OffsetValue:
-    """Times in milliseconds of the coordinator's clock; ``expire_timestamp`` is when it may go."""
+    """Times are in milliseconds of the coordinator's clock. The offset may be deleted at ``expire_timestamp``."""
 
     version: Int16
     offset: Int64
@@ -47,7 +50,7 @@ class OffsetValue:
 
 @message
 class StoredMember:
-    """Timeouts in milliseconds."""
+    """Timeouts are in milliseconds."""
 
     member_id: str
     client_id: str
@@ -60,7 +63,7 @@ class StoredMember:
 
 @message
 class GroupValue:
-    """Members of a generation whose leader has not assigned anything yet have empty assignments."""
+    """A generation. Assignments are empty until the group's leader has assigned."""
 
     version: Int16
     protocol_type: str
@@ -85,23 +88,23 @@ class GroupRecord:
 
 
 class UnknownRecord(ValueError):
-    """Not a record of this topic, or of a later version; the message says which."""
+    """Raised for a record of another topic or of an unsupported version; the message says which."""
 
 
 def encode_offset(record: OffsetRecord) -> tuple[bytes, bytes | None]:
-    """Key and value."""
+    """Returns key and value."""
     key = OffsetKey(version=OFFSET_KEY, group=record.group, topic=record.topic, partition=record.partition)
     return encode_bytes(key, 0), None if record.value is None else encode_bytes(record.value, 0)
 
 
 def encode_group(record: GroupRecord) -> tuple[bytes, bytes | None]:
-    """Key and value."""
+    """Returns key and value."""
     key = GroupKey(version=GROUP_KEY, group=record.group)
     return encode_bytes(key, 0), None if record.value is None else encode_bytes(record.value, 0)
 
 
 def parse(key: bytes | None, value: bytes | None) -> OffsetRecord | GroupRecord:
-    """Raises :class:`UnknownRecord`."""
+    """Decodes a record. Raises :class:`UnknownRecord`."""
     try:
         version = _version(key)
         assert key is not None, "it has a version"
@@ -127,23 +130,23 @@ def _version(data: bytes | None) -> int:
 
 
 def fingerprint(generations: Mapping[str, int], offsets: Mapping[tuple[str, str, int], int]) -> int:
-    """Of groups, each with its generation, and of what they have committed, by group, topic and partition."""
+    """Hashes the generation of each group, and the committed offset of each (group, topic, partition)."""
     return crc32(repr((sorted(generations.items()), sorted(offsets.items()))).encode())
 
 
 class CommittedOffsets:
-    """``values`` are known to fetches, by topic and partition."""
+    """Committed offsets of a group. ``values`` holds those visible to fetches, by topic and partition."""
 
     def __init__(self) -> None:
         self.values: dict[tuple[str, int], OffsetValue] = {}
         self._pending: Counter[tuple[str, int]] = Counter()
 
     def __bool__(self) -> bool:
-        """Is anything committed, or may anything be soon?"""
+        """Returns whether any offset is committed or being committed."""
         return bool(self.values) or any(self._pending.values())
 
     def begin(self, records: Sequence[OffsetRecord]) -> None:
-        """They are appended; :meth:`settle` follows for the same records, however late."""
+        """Notes that records were appended. :meth:`settle` must follow for the same records, however late."""
         self._pending.update((record.topic, record.partition) for record in records)
 
     def settle(self, records: Sequence[OffsetRecord], *, committed: bool) -> None:
@@ -160,5 +163,5 @@ class CommittedOffsets:
             self.values[key] = record.value
 
     def expired(self, now: int) -> list[tuple[str, int]]:
-        """Those whose time is over, and for which no commit is open. ``now`` in milliseconds since the epoch."""
+        """Returns the keys of expired offsets without a pending commit. ``now`` is in milliseconds since the epoch."""
         return [key for key, value in self.values.items() if value.expire_timestamp <= now and not self._pending[key]]

@@ -1,4 +1,4 @@
-"""When the session of a member is over: it has sent nothing for as long as it asked for."""
+"""Session timers: a member's session ends when it sends nothing for its session timeout."""
 
 import asyncio
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from typing import Generic, Protocol, TypeVar
 
 
 class Timed(Protocol):
-    """The part of a member that its session needs. ``session_timeout`` in seconds, ``deadline`` on the loop's clock."""
+    """Session of a member. ``session_timeout`` is in seconds, ``deadline`` on the loop's clock."""
 
     session_timeout: float
     deadline: float
@@ -14,29 +14,29 @@ class Timed(Protocol):
 
     @property
     def waits(self) -> bool:
-        """Has it asked something, and is not answered yet?"""
+        """Whether a request of the member is unanswered."""
 
 
 TimedT = TypeVar("TimedT", bound=Timed)
 
 
 class SessionTimers(Generic[TimedT]):
-    """One timer for each member, moved on when it fires, not at each heartbeat. ``expired`` removes the member."""
+    """One timer per member. Heartbeats move only the deadline, which the timer checks. ``expired`` removes members."""
 
     def __init__(self, expired: Callable[[TimedT], None]) -> None:
         self._expired = expired
 
     def renew(self, member: TimedT) -> None:
-        """The member lives: its session begins again."""
+        """Restarts the session of a member that sent something."""
         loop = asyncio.get_running_loop()
         member.deadline = loop.time() + member.session_timeout
-        if member.timer is not None and member.timer.when() > member.deadline:  # its session is shorter now
+        if member.timer is not None and member.timer.when() > member.deadline:  # the session timeout has been reduced
             self.stop(member)
         if member.timer is None:
             member.timer = loop.call_at(member.deadline, self._fired, member)
 
     def stop(self, member: TimedT) -> None:
-        """Ends the timer of a member that is removed."""
+        """Stops the timer of a removed member."""
         if member.timer is not None:
             member.timer.cancel()
             member.timer = None
@@ -45,7 +45,7 @@ class SessionTimers(Generic[TimedT]):
         member.timer = None
         loop = asyncio.get_running_loop()
         if member.waits:
-            self.renew(member)  # it waits for us
+            self.renew(member)  # the member waits for a response from here
         elif loop.time() < member.deadline:
             member.timer = loop.call_at(member.deadline, self._fired, member)
         else:

@@ -1,4 +1,4 @@
-"""Which partitions of the offsets topic this broker leads, and so which groups it coordinates."""
+"""Terms of this broker as leader of partitions of the offsets topic, and so as coordinator of groups."""
 
 import asyncio
 import logging
@@ -18,7 +18,7 @@ from assay.system_under_test.zookeeper import paths, znodes
 
 
 def java_hash(text: str) -> int:
-    """What Java's ``String.hashCode`` gives, as an unsigned number of 32 bits: clients and tools compute it, too."""
+    """Returns Java's ``String.hashCode`` as an unsigned 32-bit number. Clients and tools compute the same value."""
     units = text.encode("utf-16-be", "surrogatepass")
     value = 0
     for (unit,) in struct.iter_unpack(">H", units):
@@ -38,7 +38,7 @@ BACK_OFF: Final = 0.1
 
 
 class OffsetsTopic(NamedTuple):
-    """The topic that keeps groups. ``czxid`` distinguishes one from a later one of the same name."""
+    """Identity and size of the offsets topic. ``czxid`` distinguishes topics of the same name."""
 
     czxid: int
     partitions: int
@@ -48,11 +48,11 @@ NO_TOPIC: Final = OffsetsTopic(-1, 0)
 
 
 class GroupTerms:
-    """One term for each partition that is led; empty on a broker that leads none.
+    """One term for each led partition of the offsets topic.
 
-    Groups belong to a partition by the number of partitions that ZooKeeper has, because the brokers' metadata may know
-    a part of a topic only. Someone may delete the topic in ZooKeeper, and it is made again with another number. So a
-    term serves only while its partition belongs to the topic whose number is known here.
+    A group's partition follows from the number of partitions in ZooKeeper, because a broker's metadata may be
+    incomplete. The topic may be deleted in ZooKeeper and created again with another number. Therefore a term serves
+    only while its partition belongs to the topic whose number is known here.
     """
 
     def __init__(self, zookeeper: ZooKeeper) -> None:
@@ -73,13 +73,13 @@ class GroupTerms:
 
     @property
     def partitions(self) -> int | None:
-        """How many the offsets topic has; 0 when there is no such topic, None while that is not known."""
+        """The number of partitions of the offsets topic; 0 if there is no such topic, None if it is not known yet."""
         return None if self._topic is None else self._topic.partitions
 
     async def follow(self, on_count: Callable[[int], None]) -> None:
-        """Keeps the number of partitions as it is in ZooKeeper, until it is cancelled.
+        """Watches the number of partitions in ZooKeeper, until it is cancelled.
 
-        ``on_count`` is called with each number that differs from the one before, if the topic is the same.
+        ``on_count`` is called with each new number of partitions of the same topic.
         """
         path = paths.topic(OFFSETS_TOPIC)
         changed = asyncio.Event()
@@ -97,7 +97,7 @@ class GroupTerms:
                     assignment = znodes.decode(znodes.TopicAssignment, path, data)
                     described = OffsetsTopic(stat.czxid, len(assignment.partitions))
             except znodes.ZnodeError as error:
-                _log.error("%s; groups stay where they are", error)
+                _log.error("%s; the number of partitions is left unchanged", error)
             except KazooException as error:
                 _log.info("partitions of %s: %r", OFFSETS_TOPIC, error)
                 await asyncio.sleep(BACK_OFF)
@@ -118,11 +118,11 @@ class GroupTerms:
             on_count(topic.partitions)
 
     def is_current(self, stored: StoredGroups) -> bool:
-        """Whether its partition is one of the topic that is there now, as far as this broker knows."""
+        """Returns whether the partition belongs to the present topic, as far as this broker knows."""
         return self._topic is not None and stored.partition.incarnation == self._topic.czxid
 
     def stored(self, group_id: str) -> StoredGroups:
-        """The groups of the partition that this one belongs to. Raises :class:`GroupError`: 14, 15, 16."""
+        """Returns the groups of the partition of ``group_id``. Raises :class:`GroupError`: 14, 15 or 16."""
         if not self.partitions:
             raise GroupError(ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE)
         stored = self._led.get(partition_of(group_id, self.partitions))
@@ -132,7 +132,7 @@ class GroupTerms:
         return stored
 
     def group(self, group_id: str) -> Group:
-        """For a request of one of its members. Raises :class:`GroupError`: 14, 15, 16, and 25 when there is none."""
+        """Returns the group for a member's request. Raises :class:`GroupError`: 14, 15, 16, or 25 if there is none."""
         group = self.stored(group_id).groups.get(group_id)
         if group is None:
             raise GroupError(ErrorCode.UNKNOWN_MEMBER_ID)

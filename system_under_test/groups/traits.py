@@ -1,4 +1,4 @@
-"""What a coordinator does differently when a historic defect is built in; see ``assay.system_under_test.defects``."""
+"""Parts of a coordinator that a historic defect replaces; see ``assay.system_under_test.defects``."""
 
 import asyncio
 from collections.abc import Callable, Collection
@@ -10,7 +10,7 @@ from assay.system_under_test.groups.offset_store import StoredGroups
 from assay.system_under_test.groups.records import GroupRecord, OffsetRecord
 
 LOAD_SECONDS: Final = 1.0
-"""Time to read an offsets topic that has grown for a while."""
+"""Simulated time to load a large offsets topic."""
 
 
 def without_members(group: Group) -> bool:
@@ -19,8 +19,10 @@ def without_members(group: Group) -> bool:
 
 @dataclass(frozen=True)
 class GroupTraits:
-    """``may_commit`` raises ``GroupError`` for a commit of this member in this generation that has to be rejected;
-    ``may_expire``: may offsets go when their time is over?
+    """Replaceable parts of a coordinator.
+
+    - ``may_commit`` raises ``GroupError`` to reject a commit of a member in a generation.
+    - ``may_expire`` returns whether expired offsets of a group may be deleted.
     """
 
     stored_groups: type[StoredGroups] = StoredGroups
@@ -32,7 +34,7 @@ CORRECT: Final = GroupTraits()
 
 
 def group_traits(defects: Collection[str]) -> GroupTraits:
-    """Of the build with these defects."""
+    """Returns the traits of the build with these defects."""
     if "zombie-commit" in defects:
         return GroupTraits(may_commit=lambda group, member_id, generation: None)
     if "coordinator-amnesia" in defects:
@@ -43,7 +45,7 @@ def group_traits(defects: Collection[str]) -> GroupTraits:
 
 
 class EarlyGroups(StoredGroups):
-    """Serves at once, and reads what was committed in the background."""
+    """Serves at once and loads the committed records in the background."""
 
     async def load(self) -> None:
         self.ready = True

@@ -1,5 +1,6 @@
-"""Version 0 of OffsetCommit and OffsetFetch: the offsets of a group in ZooKeeper, where consumers of the old design
-keep them. There is no check of who commits.
+"""Version 0 of OffsetCommit and OffsetFetch: offsets in ZooKeeper, as consumers of the old design keep them.
+
+The committing client is not checked.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,7 +18,7 @@ Check = Callable[[str, int, str | None], ErrorCode]
 async def commit(
     zookeeper: ZooKeeper, request: group_offsets.OffsetCommitRequest, check: Check
 ) -> Mapping[tuple[str, int], ErrorCode]:
-    """What to answer for each partition; -1 also where the outcome is unknown."""
+    """Commits offsets and returns the error code of each partition; -1 also if the outcome is unknown."""
     codes = {}
     for topic in request.topics:
         for wanted in topic.partitions:
@@ -30,7 +31,7 @@ async def commit(
 
 
 def _check_group(group_id: str) -> ErrorCode:
-    """The group's id becomes the name of a znode."""
+    """Checks that the group id can be the name of a znode."""
     fits = group_id.isprintable() and group_id not in ("", ".", "..") and "/" not in group_id
     return ErrorCode.NONE if fits else ErrorCode.INVALID_GROUP_ID
 
@@ -52,7 +53,7 @@ async def _write(zookeeper: ZooKeeper, path: str, data: bytes) -> ErrorCode:
 async def fetch(
     zookeeper: ZooKeeper, request: group_offsets.OffsetFetchRequest, check: Check
 ) -> group_offsets.OffsetFetchResponse:
-    """3 for a partition of which nothing was ever committed, as 0.10.2 answers in this version alone."""
+    """Fetches offsets. Error 3 means that nothing was committed, in this version only, as in 0.10.2."""
     topics = []
     for topic in request.topics or ():
         parts = [

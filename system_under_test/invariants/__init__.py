@@ -1,11 +1,12 @@
-"""What must hold at every instant of a simulated run, read off the event logs and the disks from outside.
+"""Invariants of a simulated run, checked at every event from the event logs and the disks.
 
-- ``invariant``: what one is, a line of an event log as it reads it, and what it says when it is broken.
-- What they go by: ``roles`` (of replicas, by the event logs), ``copies`` (logs on the disks).
-- By event logs alone: ``leaders`` (one leader appends in an epoch), ``controllers`` (one controller per epoch).
-- By the disks as well: ``watermarks`` (what counts is on each member of the in-sync set), ``agreement`` (replicas hold
-  the same), ``coordinators`` (of groups: they go by their log).
-- ``asserted``: all of them together, as testers take them.
+- ``invariant``: the interface of an invariant, a line of an event log, and a violation
+- ``roles``: the roles of replicas, from the event logs; ``copies``: the logs on the disks
+- ``leaders``: one leader appends in an epoch; ``controllers``: one controller per epoch; both from event logs alone
+- ``watermarks``: each in-sync member has the committed records
+- ``agreement``: replicas hold the same records
+- ``coordinators``: coordinators of groups follow their log
+- ``asserted``: all of them together, as testers use them
 
 No broker imports it; it imports what both sides know, such as the layout of files.
 """

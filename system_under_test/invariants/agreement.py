@@ -1,19 +1,25 @@
 """Replicas hold the same record, of the same leader epoch, at each offset that they know to be committed.
 
-A replica knows by its high watermark: by its checkpoint, its events, and what clients learn of. A record that is below
-it is entered into a ledger, and what any replica has there, now or later, below its own high watermark, must be the
-same. Of compacted logs some offsets are gone. There are two ledgers for a partition:
+A replica knows this by its high watermark: from its checkpoint, its events, and from acknowledgements to clients. A
+record below it is entered into a ledger. Any replica's record at that offset, now or later, below the replica's own
+high watermark, must be the same. Compacted logs lack some offsets.
 
-- One for all replicas, since what is committed stays, for as long as nothing may have been lost rightly: to a loss of
-  power, a wipe or a rollback of any node, as no log promises more than that of those who acknowledged enough keep it;
-  to an unclean election, which the topic may grant. A follower of a later leader then cuts what it knew to be
-  committed, and one that has not heard of that leader yet still has it.
-- After that one for each leader epoch, for the replicas that have agreed in it: a follower's log is a prefix of its
-  leader's from then on.
+A partition has two kinds of ledgers:
 
-A replica is left out while its process is gone, stands still, or has not recovered its log in this life; while its log
-is damaged; and for good where a fault wrote into its files. A log of a topic of the same name that was deleted is set
-aside, and has a ledger of its own until then.
+- A ledger for all replicas, because committed records stay. It is used until a loss may be legitimate: after a power
+  loss, a wipe or a rollback of any node, or after an unclean election, which the topic may allow. A log promises only
+  what enough acknowledging replicas keep. After an unclean election, a follower of the new leader removes committed
+  records, and one that does not know that leader yet still has them.
+- After that, a ledger for each leader epoch, for the replicas that have reconciled in it: from then on a follower's log
+  is a prefix of its leader's.
+
+A replica is left out in these cases:
+
+- Its process is gone or paused, or has not recovered the log since its start.
+- Its log is damaged.
+- A fault wrote into its files; it is then left out permanently.
+
+The log of a deleted topic of the same name has its own ledger until it is set aside.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,14 +30,14 @@ from assay.system_under_test.invariants.invariant import Broken, Line
 from assay.system_under_test.invariants.roles import Role, Roles
 
 WHEN = ("high-watermark", "became-leader", "reconciled", "recovered", "isr-change")
-"""Something new may be comparable: once a second for each partition in which records come, and at each change."""
+"""Events after which something new may be comparable: each change, and once a second per active partition."""
 
 Ledger = tuple[str, int | None, int | None]
-"""Of a partition of a topic, and perhaps of one leader epoch."""
+"""A partition, its topic's czxid, and perhaps one leader epoch."""
 
 
 class _Entry(NamedTuple):
-    """What was seen first at an offset."""
+    """The first record seen at an offset."""
 
     crc: int
     epoch: int | None
@@ -39,7 +45,7 @@ class _Entry(NamedTuple):
 
 
 class Agreement:
-    """``nodes``: the brokers', by name; ``data``: the folder of their logs."""
+    """Compares replicas. ``nodes``: the brokers', by name; ``data``: the folder of their logs."""
 
     name = "agreement"
 
@@ -52,13 +58,13 @@ class Agreement:
         self._copies: dict[tuple[str, str], Copy] = {}
         self._ledgers: dict[Ledger, dict[int, _Entry]] = {}
         self._entered: dict[tuple[Ledger, str], tuple[int, int]] = {}
-        """Of a ledger and a node: how often the log had changed, and up to where it was compared."""
+        """By ledger and node: the log's number of changes, and the offset up to which it was compared."""
         self._pending: dict[str, tuple[str, Role]] = {}
-        """Of a partition: the leader of whose log clients have learned something that is not entered yet."""
+        """By partition: the leader whose acknowledged records are not entered yet."""
         self._terms: dict[tuple[str, int | None], int] = {}
-        """Of a partition of a topic: the highest epoch in which anyone has led it."""
+        """By partition and topic czxid: the highest epoch with a leader."""
         self._newest: dict[str, int] = {}
-        """Of a partition: the latest topic of that name that anyone has led it of."""
+        """By partition: the czxid of the latest topic of that name that had a leader."""
 
     def event(self, node: str, line: Line) -> Iterator[Broken]:
         if line.event == "became-leader" and line.key is not None and line.epoch is not None:
@@ -71,9 +77,11 @@ class Agreement:
                 yield from self._look(line.key, name, role)
 
     def acknowledged(self, key: str, position: int) -> None:
-        """A client has learned that this offset of the partition is committed: its leader knew. The leader's log is
-        looked at with the next event of the partition, before anyone else can lead. When it leads no more, only one of
-        an earlier epoch, or of a topic that is no more, may still believe that it does, and that one did not know.
+        """Records that a client learned that this offset is committed, so its leader knew.
+
+        The leader's log is read with the partition's next event, before any other replica can lead. If that leader no
+        longer leads, only an outdated leader may still believe it does: of an earlier epoch, or of a deleted topic. It
+        did not know.
         """
         leaders = [
             (role.epoch, name, role)
@@ -88,13 +96,13 @@ class Agreement:
             self._pending[key] = name, role
 
     def _learned(self, key: str) -> Iterator[Broken]:
-        """Enters what clients know to be committed, also of a leader that is gone by now."""
+        """Enters the records that clients know to be committed, even if their leader is gone by now."""
         name, role = self._pending.pop(key, (None, None))
         if name is not None and role is not None and not self._lost(key) and not role.damaged:
             yield from self._compare((key, role.topic_zxid, None), name, role)
 
     def _lost(self, key: str) -> bool:
-        """May something that is committed be lost rightly?"""
+        """Returns whether committed records may be lost legitimately."""
         return key in self._roles.unclean or any(one.losses or one.damaged for one in self._nodes.values())
 
     def _look(self, key: str, name: str, role: Role) -> Iterator[Broken]:

@@ -1,4 +1,4 @@
-"""All invariants of one cluster, as testers take them: lines of event logs go in, and what is broken comes out."""
+"""All invariants of one cluster, as testers use them: takes lines of event logs, and returns violations."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,7 +16,7 @@ from assay.system_under_test.invariants.watermarks import Acknowledged, Members,
 
 
 class Asserted:
-    """Of one run. ``inspection``: of its brokers, for these invariants alone."""
+    """The invariants of one run. ``inspection`` is of the run's brokers, for these invariants alone."""
 
     def __init__(self, inspection: Inspection) -> None:
         nodes = inspection.brokers
@@ -36,19 +36,20 @@ class Asserted:
         self._decoder = msgspec.json.Decoder(Line)
 
     def event(self, node: str, line: str) -> Sequence[Mapping[str, Any]]:
-        """What is broken, now that a node has written this line: ``invariant``, ``claim`` and what that is about."""
+        """Returns the violations shown by a node's new line, each with ``invariant``, ``claim`` and its subject."""
         read = self._decoder.decode(line)
         self._roles.note(node, read)
         return [vars(broken) for one in self._invariants for broken in one.event(node, read)]
 
     def acknowledged(self, key: str, position: int, found: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
-        """The same, now that a client has learned that a partition has all up to this offset; ``found``: by the
-        inspection. ``key`` is the history's.
+        """Returns the violations shown by a client's acknowledgement of a partition up to this offset.
+
+        ``found`` is the inspection's result. ``key`` is the history's.
         """
         topic, _, index = key.rpartition("-")
         self._agreement.acknowledged(f"{topic.partition('#')[0]}-{index}", position)
         return [vars(broken) for broken in self._acknowledged.found(key, position, found)]
 
     def asserted(self) -> Mapping[str, int]:
-        """How often each was looked at, by name."""
+        """Returns how often each invariant was checked, by name."""
         return {one.name: one.looks for one in self._invariants}

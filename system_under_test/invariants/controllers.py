@@ -1,7 +1,7 @@
 """One controller epoch is claimed by one process.
 
-The epoch rises with the claim, in one write, so that no two elections give the same. No broker could tell two that had
-it apart, and each would obey both.
+The epoch rises with the claim, in one write, so no two elections return the same. Brokers could not distinguish two
+controllers of one epoch, and would obey both.
 """
 
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from assay.system_under_test.invariants.invariant import Broken, Line
 
 
 class OneController:
-    """By ``became-controller``."""
+    """Checks ``became-controller`` events."""
 
     name = "one-controller"
 

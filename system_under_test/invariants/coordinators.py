@@ -1,17 +1,17 @@
-"""A coordinator goes by the fold of its partition of the offsets topic: by the last record of each key.
+"""A coordinator's state is the fold of its partition of the offsets topic: the last record of each key.
 
-- What it has loaded when it is ready is the fold of what former leaders left in the log, up to where its own term
-  begins: groups, their generations, what they committed.
-- It accepts a commit only once it is ready, and in the generation that is stored. By the record of the commit, in the
-  log, no later generation of the group is, unless that was never in force: an election whose outcome is unknown leaves
-  a record, and the group goes on in the generation before. One that this coordinator has announced, or loaded, was.
-  Where compaction may have taken the record before it was seen nothing is said.
+- After loading, its state is the fold of what former leaders left in the log up to the start of its own term: groups,
+  their generations, and committed offsets.
+- It accepts a commit only once it has loaded, and only in the stored generation. Before the commit's record, the log
+  has no later generation of the group, unless that was never in force: an election of unknown outcome leaves a record,
+  and the group continues in the earlier generation. A generation that this coordinator announced or loaded was in
+  force. Nothing is concluded if compaction may have removed the record before it was seen.
 - An accepted commit is in its log, and in that of each member of the in-sync set (as for ``high-watermark``). Commits
-  are looked at ten times a second, and when the term is over.
+  are checked ten times a second, and at the end of a term.
 
-What it answers to a client that asks for offsets is in no log; clients find that out (``stale-read``). Committed
-offsets may go back: a client may seek, an administrator may reset them, and they expire. Members of the KIP-848 draft
-commit by epochs of their own, so that their groups' generations are left out.
+Answers to clients that fetch offsets are in no log; clients check them (``stale-read``). Committed offsets may go back:
+a client may seek, an administrator may reset them, and they expire. Members of the KIP-848 draft commit by their own
+epochs, so their groups' generations are left out.
 """
 
 from collections.abc import Generator, Iterator, Mapping
@@ -37,15 +37,15 @@ Record = GroupRecord | OffsetRecord
 DRAFT = "draft-"
 LATEST = 1 << 62
 APART = 0.1
-"""Seconds between two looks at commits: there are many, and a look at one costs as much as at all since the last."""
+"""Seconds between two checks of commits: there are many, and one check costs as much as one of all since the last."""
 
 
 class Journal(Files[Record | None]):
-    """A partition of the offsets topic on one node, with an index of what is asked of it. Positions rise in each.
+    """A partition of the offsets topic on one node, with indexes of groups and commits. Positions rise in each index.
 
-    A leader adds to its log and cuts nothing, but compaction takes records of which there are later ones. So what has
-    been seen of a term is kept until the next; and what was taken before it was seen has left a gap, since a leader
-    gives every position to one record. Records of kinds that no one asks for are None.
+    A leader only appends to its log, but compaction removes records that later ones replace. So records seen in a term
+    are kept until the next one. A record removed before it was seen leaves a gap, because a leader gives every position
+    to one record. Records of irrelevant kinds are None.
     """
 
     def __init__(self, disk: Any, folder: str) -> None:
@@ -53,17 +53,17 @@ class Journal(Files[Record | None]):
         self._fresh: list[tuple[int, Record | None]] = []
         self._records: dict[int, Record | None] = {}
         self._indexed: int | None = None
-        """The changes of which the index knows."""
+        """The number of changes that the index includes."""
         self._term: tuple[int, int] | None = None
         self.whole = 0
         """Every record of the term below this position has been seen."""
         self.generations: dict[str, list[tuple[int, int | None]]] = {}
-        """Of a group: at which positions which generation was stored; None: that the group is forgotten."""
+        """By group: positions and generations stored there; None: the group was forgotten."""
         self.commits: dict[tuple[str, str, int], list[int]] = {}
-        """Of a group, a partition and an offset: at which positions that was committed."""
+        """By group, partition and offset: the positions of its commits."""
 
     def look(self, role: Role) -> None:
-        """Reads what is new in the log of a leader."""
+        """Reads new records in the log of a leader."""
         self.refresh()
         fresh, self._fresh = dict(self._fresh), []
         term = role.epoch, role.start
@@ -87,11 +87,11 @@ class Journal(Files[Record | None]):
 
     @property
     def complete(self) -> bool:
-        """Has every record of the term been seen?"""
+        """Whether every record of the term has been seen."""
         return self.whole > max(self._records, default=-1)
 
     def _take(self, file: File[Record | None], data: bytes) -> None:
-        """Goes over the whole entries of what follows."""
+        """Parses the whole entries at the beginning of ``data``."""
         try:
             for position, size, _ in message_set.scan(data):
                 for message in message_set.messages(data[position : position + size]):
@@ -106,7 +106,7 @@ class Journal(Files[Record | None]):
 
 
 class Coordinators:
-    """By ``groups-loaded``, ``group-generation`` and ``offset-commit``. ``nodes``: the brokers', by name."""
+    """Checks ``groups-loaded``, ``group-generation`` and ``offset-commit`` events. ``nodes``: the brokers', by name."""
 
     name = "coordinator"
 
@@ -118,14 +118,14 @@ class Coordinators:
         self._nodes = nodes
         self._journals: dict[tuple[str, str], Journal] = {}
         self._ready: dict[tuple[str, str], tuple[int, int]] = {}
-        """Of a node and a partition: the life and the epoch in which it was ready last."""
+        """By node and partition: the incarnation and the epoch in which it last finished loading."""
         self._in_force: dict[str, dict[int, int]] = {}
-        """Of a group: each generation that was in force, with the first leader epoch in which that was so."""
+        """By group: each generation that was in force, with the first leader epoch of that."""
         self._waiting: dict[tuple[str, str], tuple[float, list[tuple[Line, int]]]] = {}
-        """Of a node and a partition: when commits were looked at last, and those since, each with the leader epoch."""
+        """By node and partition: the time of the last check, and the commits since, each with the leader epoch."""
         self._drafts: set[str] = set()
         self._partitions = 0
-        """Of the offsets topic, which never change; 0: not known."""
+        """The offsets topic's number of partitions, which never changes; 0: not known."""
 
     def event(self, node: str, line: Line) -> Iterator[Broken]:
         if line.event.startswith(DRAFT) and line.key is not None:
@@ -136,7 +136,7 @@ class Coordinators:
             yield from self._of_group(node, line)
         elif line.event == "high-watermark" and (node, line.key) in self._waiting:
             key = line.key or ""
-            role = self._roles.of(node, key)  # what ends a term is said after this
+            role = self._roles.of(node, key)  # the event that ends a term follows this one
             if role is not None:
                 yield from self._look(node, key, role, line.time)
 
@@ -169,7 +169,7 @@ class Coordinators:
     def _of_group(self, node: str, line: Line) -> Iterator[Broken]:
         group = line.key or ""
         if line.event == "group-forgotten":
-            self._in_force.pop(group, None)  # its generations may begin again
+            self._in_force.pop(group, None)  # its generations may start again
             return
         key = self._partition(group)
         role = None if key is None else self._roles.of(node, key)
@@ -188,7 +188,7 @@ class Coordinators:
             yield from self._look(node, key, role, line.time)
 
     def _look(self, node: str, key: str, role: Role, time: float) -> Iterator[Broken]:
-        """Looks at the commits that were accepted since the last look."""
+        """Checks the commits accepted since the last check."""
         _, waiting = self._waiting.get((node, key), (time, []))
         self._waiting[node, key] = time, []
         accepted = [line for line, epoch in waiting if epoch == role.epoch and role.leads]
@@ -211,17 +211,17 @@ class Coordinators:
     def _accepted(
         self, node: str, line: Line, key: str, role: Role, journal: Journal, place: str, offset: int
     ) -> Generator[Broken, None, int]:
-        """Returns where in the log it is; -1 where that is not known."""
+        """Checks an accepted commit; returns its position in the log, or -1 if that is unknown."""
         group = line.key or ""
         commits = journal.commits.get((group, place, offset), ())
-        # A client that commits it once more may have brought others, which are not accepted yet.
+        # A client that commits the offset again may have added later records, which are not accepted yet.
         position = next((at for at in commits if at >= role.start), None)
         what = f"the commit of {offset} for {place} by the group {group}"
         if position is None:
-            if journal.complete and not journal.changes:  # else compaction may have taken it, as there was a later one
+            if journal.complete and not journal.changes:  # otherwise compaction may have removed it
                 yield Broken(self.name, f"{node} accepted {what}, which is not in its log {key}.", node, key)
             return -1
-        if position >= journal.whole:  # the one that was accepted may be in the gap
+        if position >= journal.whole:  # the accepted record may be in the gap
             return -1
         if group in self._drafts or line.epoch is None or line.epoch < 0:
             return position
@@ -232,7 +232,7 @@ class Coordinators:
         return position
 
     def _stored_at(self, journal: Journal, position: int, group: str, epoch: int) -> int | None:
-        """The group's last generation that was in force and is in the log before this position."""
+        """Returns the group's last generation in force that the log has before this position."""
         known = self._in_force.get(group, {})
         for at, generation in reversed(journal.generations.get(group, ())):
             if at < position:
@@ -245,7 +245,7 @@ class Coordinators:
     # -- where things are ----------------------------------------------------------------------------------------
 
     def _partition(self, group: str) -> str | None:
-        """The partition of the offsets topic that the group belongs to; None: there is no such topic."""
+        """Returns the group's partition of the offsets topic; None if there is no such topic."""
         if not self._partitions:
             try:
                 assigned, _ = self._inspection.read(TopicAssignment, paths.topic(OFFSETS_TOPIC))
@@ -255,7 +255,7 @@ class Coordinators:
         return f"{OFFSETS_TOPIC}-{partition_of(group, self._partitions)}"
 
     def _journal(self, node: str, key: str, role: Role) -> Journal:
-        """What is in the node's log."""
+        """Returns the up-to-date journal of the node's log."""
         if (node, key) not in self._journals:
             self._journals[node, key] = Journal(self._nodes[node].disk, f"{self._inspection.data}/{key}")
         journal = self._journals[node, key]
@@ -268,7 +268,7 @@ def _key(record: Record) -> object:
 
 
 def _fold(last: list[Record]) -> tuple[dict[str, int], dict[tuple[str, str, int], int]]:
-    """Groups with their generations (0: none is stored), and committed offsets, by the last record of each key."""
+    """Returns groups with their generations (0: none stored), and committed offsets, from each key's last record."""
     offsets = {
         (one.group, one.topic, one.partition): one.value.offset
         for one in last

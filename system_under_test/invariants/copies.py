@@ -1,7 +1,7 @@
-"""The records of a replica as they lie on a simulated disk at this instant, read only as far as they are new.
+"""The current records of a replica on a simulated disk, read incrementally.
 
-A log file grows, and is cut, exchanged by compaction, or gone; the disk says which, so that what is known of a file is
-kept until something else than growth has happened to it.
+A log file grows, or is truncated, replaced by compaction, or removed. The disk shows which. So the known records of a
+file stay valid until something other than growth happens to it.
 """
 
 from collections.abc import Callable, Iterator
@@ -29,8 +29,9 @@ T = TypeVar("T")
 
 @dataclass
 class File(Generic[T]):
-    """One log file: by offset what is known of the records in its first ``size`` bytes. ``held`` keeps ``life`` its
-    own.
+    """One log file: data of the records in its first ``size`` bytes, by offset.
+
+    ``held`` keeps a reference, so that ``life`` stays unique.
     """
 
     life: object
@@ -38,13 +39,11 @@ class File(Generic[T]):
     size: int = 0
     records: dict[int, T] = field(default_factory=dict)
     broken: bool = False
-    """What comes next is no record: nothing behind is read."""
+    """The next bytes are not a record: nothing after them is read."""
 
 
 class Files(Generic[T]):
-    """One replica's log. :meth:`refresh` first; everything else is as of then. ``walk`` takes whole records off what
-    follows in a file.
-    """
+    """One replica's log as of the last :meth:`refresh`. ``walk`` parses whole records at the end of a file."""
 
     def __init__(self, disk: Any, folder: str, walk: Callable[[File[T], bytes], None]) -> None:
         self._disk = disk
@@ -53,17 +52,16 @@ class Files(Generic[T]):
         self._files: dict[int, File[T]] = {}
         self._names: list[str] = []
         self._empty: list[int] = []
-        """Files that are left out as long as they have nothing: a roll that failed may have left one, and the file
-        before it went on."""
+        """Files ignored while empty: a failed roll may have left one, after which the file before continued."""
         self.changes = 0
-        """How often something else has happened to it than growth at its end, or that its oldest files are gone."""
+        """How often anything happened to it other than growth, or removal of its oldest files."""
 
     def refresh(self) -> None:
-        """Reads what is new. What makes no sense ends the log there."""
+        """Reads new data. Invalid data end the log there."""
         names = [name for name in self._disk.names(self._folder) if name.endswith(LOG_SUFFIX)]
         same = names == self._names and not any(map(self._has, self._empty))
         if same and self._files and self._grew(max(self._files)):
-            return  # what has happened to files before, if anything, is compaction: it takes records, and changes none
+            return  # only compaction may have changed earlier files: it removes records, but changes none
         self._names = names
         there = sorted(int(name.removesuffix(LOG_SUFFIX)) for name in names)
         bases = list(filter(self._has, there)) or there[:1]
@@ -86,7 +84,7 @@ class Files(Generic[T]):
         self._grew(base)
 
     def _grew(self, base: int) -> bool:
-        """Was the file only added to, if anything? Then that is read."""
+        """Reads data added to the file; returns False if anything else happened to it."""
         known, path = self._files[base], self._path(base)
         state = self._disk.state(path)
         if known.life != state.life or state.size < known.size:
@@ -103,17 +101,17 @@ class Files(Generic[T]):
 
     @property
     def start(self) -> int:
-        """The offset at which its first file begins; 0 when there is none."""
+        """The offset at which the first file begins; 0 if there is none."""
         return min(self._files, default=0)
 
     def between(self, first: int, end: int) -> dict[int, T]:
-        """What is known of the records from ``first`` to before ``end``, in their order."""
+        """Returns the known data of the records from ``first`` to before ``end``, in order."""
         found: dict[int, T] = {}
         bases = sorted(self._files)
         for base, following in zip(bases, [*bases[1:], end], strict=False):
             low, high = max(first, base), min(end, max(following, base))
             records = self._files[base].records
-            if high - low < len(records):  # mostly few are new
+            if high - low < len(records):  # usually few are new
                 found.update((offset, records[offset]) for offset in range(low, high) if offset in records)
             else:
                 found.update((offset, one) for offset, one in records.items() if low <= offset < high)
@@ -121,7 +119,7 @@ class Files(Generic[T]):
 
 
 class Copy(Files[int]):
-    """The CRC of each record, and the replica's history of epochs."""
+    """The CRC of each record, and the replica's epoch history."""
 
     def __init__(self, disk: Any, folder: str) -> None:
         super().__init__(disk, folder, _crcs)
@@ -131,12 +129,12 @@ class Copy(Files[int]):
         self._history: list[tuple[int, int]] = []
 
     def refresh(self) -> None:
-        """Reads what is new, also of the epochs."""
+        """Reads new records, and the epoch history."""
         super().refresh()
         self._history = self._epochs.now() or []
 
     def epoch(self, offset: int) -> int | None:
-        """The leader epoch of a record by the replica's own history."""
+        """Returns the leader epoch of a record by the replica's own history."""
         return max(((start, epoch) for start, epoch in self._history if start <= offset), default=(0, None))[1]
 
 
@@ -163,14 +161,14 @@ def _crcs(file: File[int], data: bytes) -> None:
 
 
 def _inside(entry: bytes) -> Iterator[tuple[int, int]]:
-    """Of a compressed set what its records would have for a CRC outside: replicas that compact rebuild such sets."""
+    """Yields the CRCs that a compressed set's records would have outside of it: compaction rebuilds such sets."""
     for message in message_set.messages(entry):
         plain = encode(message._replace(attributes=message.attributes & ~CODEC_MASK))
         yield message.offset, crc32(memoryview(plain)[CRC_START:])
 
 
 class Marks:
-    """The high watermarks that a broker has on its disk."""
+    """The high watermarks in a broker's checkpoint."""
 
     def __init__(self, disk: Any, data: str) -> None:
         self._noted = _Noted(
@@ -178,19 +176,19 @@ class Marks:
         )
 
     def of(self, key: str) -> int:
-        """0 where none is noted, or the file makes no sense."""
+        """Returns 0 if none is stored, or the file is invalid."""
         return (self._noted.now() or {}).get(key, 0)
 
 
 class _Noted(Generic[T]):
-    """What a checkpoint file says, read again when it is another file. ``held`` keeps its ``life`` its own."""
+    """The parsed content of a checkpoint file, read again when it changes. ``held`` keeps ``life`` unique."""
 
     def __init__(self, disk: Any, path: str, meant: Callable[[list[list[str]]], T]) -> None:
         self._disk, self._path, self._meant = disk, path, meant
         self._known: tuple[object, object, T | None] = (None, None, None)
 
     def now(self) -> T | None:
-        """None where there is none, or it makes no sense."""
+        """Returns None if the file is missing or invalid."""
         try:
             state = self._disk.state(self._path)
             if state.life != self._known[0]:

@@ -1,4 +1,4 @@
-"""What an invariant is: something that looks at each event, and knows at once when something is as it must never be."""
+"""The interface of an invariant: it reads each event, and reports a violation at once."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ import msgspec
 
 
 class Line(msgspec.Struct, frozen=True):
-    """What invariants read of a line of an event log (``assay.system_under_test.events``)."""
+    """The fields of a line of an event log (``assay.system_under_test.events``) that invariants read."""
 
     event: str
     broker: int
@@ -28,9 +28,7 @@ class Line(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Broken:
-    """An ``invariant`` that does not hold. ``claim`` is a sentence; ``node`` is the one at fault, as far as that is
-    known.
-    """
+    """A violated ``invariant``. ``claim`` is a sentence; ``node`` is the one at fault, as far as known."""
 
     invariant: str
     claim: str
@@ -41,8 +39,9 @@ class Broken:
 
 
 class Invariant(Protocol):
-    """Of one run. It sees the events of each node in their order, those of different nodes in the order of the world's
-    time, but for those of a process that was stopped: they come when it goes on.
+    """An invariant of one run. It gets the events of each node in their order, and those of all nodes in world time.
+
+    Events of a paused process are an exception: they come when it continues.
     """
 
     name: str
@@ -50,4 +49,4 @@ class Invariant(Protocol):
     """How often something was compared."""
 
     def event(self, node: str, line: Line) -> Iterator[Broken]:
-        """What is broken now."""
+        """Returns the violations that this event shows."""

@@ -1,8 +1,8 @@
-"""In one leader epoch of a partition one node appends, at most.
+"""At most one node appends in one leader epoch of a partition.
 
-That is what epochs are for: followers cut their logs by them, and would take two logs of one epoch for the same. It is
-by appending that two leaders do harm; that another node holds itself for the leader for a moment is none. A topic that
-is deleted and made again begins with the epochs of the one before, so it counts which of the two it is.
+Followers truncate their logs by epochs, and would take two logs of one epoch for the same. Only appending by two
+leaders does harm; it is harmless if another node believes for a moment that it leads. A topic that is deleted and
+created again begins with the epochs of the former one, so the two are distinguished.
 """
 
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from assay.system_under_test.invariants.invariant import Broken, Line
 
 
 class OneLeader:
-    """By ``first-append-in-epoch``, which a leader writes with the first record of its term."""
+    """Checks ``first-append-in-epoch``, which a leader emits with the first record of its term."""
 
     name = "one-leader"
 

@@ -1,6 +1,4 @@
-"""What each node's event log says of its replicas, as of its last line: for invariants that must know who may be
-compared with whom.
-"""
+"""The replicas' roles as of each node's last event line, for invariants that compare replicas."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -14,27 +12,27 @@ UNKNOWN = -1
 
 @dataclass
 class Role:
-    """Of one replica, in the present life of its broker."""
+    """The role of one replica, since the last start of its broker."""
 
     topic_zxid: int | None
     epoch: int = UNKNOWN
     """The leader epoch that it obeys."""
     leads: bool = False
     agreed: bool = False
-    """In this epoch: it leads, or its log was cut to a prefix of the leader's."""
+    """Whether it leads in this epoch, or has truncated its log to a prefix of the leader's."""
     damaged: bool = False
     start: int = 0
-    """Of a leader: where its log ended when its term began."""
+    """A leader's log end when its term began."""
     committed: frozenset[int] = frozenset()
-    """Of a leader: the in-sync set that it knows to be in ZooKeeper."""
+    """The in-sync set that a leader knows to be in ZooKeeper."""
     proposed: frozenset[int] = frozenset()
-    """The one that it may have written there since; empty for none."""
+    """The set that it may have written there since; empty for none."""
     mark: int = 0
-    """A high watermark that it has had since its log was last cut."""
+    """A high watermark that it has had since its log was last truncated."""
 
 
 class Roles:
-    """Of all brokers. Goes by lines in each node's own order. ``nodes``: the brokers', by name."""
+    """The roles of all brokers' replicas. Reads lines in each node's own order. ``nodes``: the brokers', by name."""
 
     def __init__(self, nodes: Mapping[str, Any]) -> None:
         self._nodes = nodes
@@ -42,25 +40,25 @@ class Roles:
         """By key and node."""
         self._lives: dict[str, int] = {}
         self._began: dict[str, float | None] = {}
-        """When the process was started that has written a node's last line."""
+        """By node: the start time of the process that wrote its last line."""
         self.unclean: set[str] = set()
-        """Partitions for which a replica may have been elected that lacked what was committed."""
+        """Partitions for which a replica that lacked committed records may have been elected."""
 
     def of(self, node: str, key: str) -> Role | None:
-        """None: nothing has been said of it in this life."""
+        """Returns None if no line since the node's last start mentions the replica."""
         return None if self._reborn(node) else self._roles[key].get(node)
 
     def all_of(self, key: str) -> Iterator[tuple[str, Role]]:
-        """Every node that has a replica of the partition, in the order of their names."""
+        """Yields every node that has a replica of the partition, in the order of their names."""
         yield from ((node, role) for node, role in sorted(self._roles[key].items()) if not self._reborn(node))
 
     def _reborn(self, node: str) -> bool:
-        """Does a process run there that has written no line yet? What the one before it had is not recovered."""
+        """Returns whether a process runs there that has written no line yet, so has not recovered its logs."""
         began = self._nodes[node].alive_since
         return began is not None and began != self._began.get(node)
 
     def note(self, node: str, line: Line) -> None:
-        """Takes over what a line says, as it is written."""
+        """Updates the roles by a new line."""
         self._began[node] = self._nodes[node].alive_since
         if self._lives.setdefault(node, line.incarnation) != line.incarnation:
             self._lives[node] = line.incarnation

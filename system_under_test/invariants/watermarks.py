@@ -1,16 +1,16 @@
-"""When a leader has raised its high watermark to an offset, each member of its in-sync set has the log up to there.
+"""When a leader has raised its high watermark to an offset, each in-sync member has the log up to there.
 
-A leader says its high watermark about once a second, and when its term is over. By then the members of the set that it
-knew to be in ZooKeeper, and of the one that it had proposed since, must have their log end at that offset or above: on
-their disk for sure in a topic with ``flush.messages=1``. Which of them count:
+A leader emits its high watermark about once a second, and at the end of its term. By then these members must have a log
+end at that offset or above: those of the set that it knew to be in ZooKeeper, and of the set it has proposed since. In
+a topic with ``flush.messages=1`` the records must be on their disks for sure. Only these members count:
 
-- Those that are alive, and in sync under the registration by which they were admitted: one that was started again may
-  have lost what it had in memory.
-- Those that obey no higher epoch: under the next leader a log is cut to that leader's, and it is by the election that
-  what counts is kept.
-- Those that do not stand still: what a process does to its disk before it is stopped may be ahead of what it says.
+- They are alive, and in sync under the registration by which they were admitted. A restarted broker may have lost what
+  it had in memory.
+- They obey no higher epoch. Under the next leader a log is truncated to that leader's, and the election preserves the
+  committed records.
+- They are not paused. A process may change its disk before it is paused, and emit the event only afterwards.
 
-Nothing is said of a topic that is to be deleted, nor of one that has since been made again.
+Nothing is concluded about a topic that is marked for deletion, or that has been created again since.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ from assay.system_under_test.zookeeper.znodes import PartitionState
 
 
 class Members:
-    """Which members of an in-sync set lack something of a partition's log. ``nodes``: the brokers', by id."""
+    """Finds in-sync members that lack part of a partition's log. ``nodes``: the brokers', by id."""
 
     def __init__(self, roles: Roles, inspection: Inspection, nodes: Mapping[int, Any]) -> None:
         self._roles = roles
@@ -36,8 +36,9 @@ class Members:
     def lacking(
         self, key: str, topic_zxid: int | None, epoch: int, members: frozenset[int], end: int
     ) -> Iterator[tuple[str, str]] | None:
-        """The node of each of those that count and have less than all below ``end``, and what it has, in words; None
-        when nothing can be said of the topic.
+        """Yields the node of each counting member that has less than all below ``end``, and what it has, in words.
+
+        Returns None if nothing can be concluded about the topic.
         """
         topic, _, index = key.rpartition("-")
         try:
@@ -59,16 +60,15 @@ class Members:
             role = self._roles.of(node.name, key)
             if role is None or role.epoch > epoch or not node.running or node.damaged:
                 continue
-            has = max(
-                0, self._inspection.end(node, key, durably=durably)
-            )  # of a new partition there may be no file yet
+            has = max(0, self._inspection.end(node, key, durably=durably))  # a new partition may lack a file
             if has < end:
                 yield node.name, f"had {'durably ' if durably else ''}what is below {has}"
 
 
 class Acknowledged:
-    """By what an inspection finds when a client learns of an acknowledgement (see
-    :mod:`assay.system_under_test.inspection`). ``nodes``: the brokers'.
+    """Checks what an inspection finds when a client learns of an acknowledgement.
+
+    See :mod:`assay.system_under_test.inspection`. ``nodes``: the brokers'.
     """
 
     name = "acknowledged"
@@ -78,8 +78,9 @@ class Acknowledged:
         self._nodes = nodes
 
     def found(self, key: str, position: int, seen: Sequence[Mapping[str, Any]]) -> Iterator[Broken]:
-        """What is broken of that. Nothing once something may have been lost of what is not flushed, or a fault has
-        written into files.
+        """Yields the violations in that.
+
+        There are none once unflushed records may be lost, or a fault has written into files.
         """
         if any(node.losses or node.damaged for node in self._nodes):
             return
@@ -93,12 +94,12 @@ class Acknowledged:
             yield Broken(self.name, claim, one["node"], key, position=position)
 
     def event(self, node: str, line: Line) -> Iterator[Broken]:
-        """Nothing: no event says what a client has learned."""
+        """Yields nothing: no event reports what a client has learned."""
         yield from ()
 
 
 class RaisedMarks:
-    """By ``high-watermark`` of a leader."""
+    """Checks ``high-watermark`` events of leaders."""
 
     name = "high-watermark"
 

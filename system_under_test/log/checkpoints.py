@@ -1,4 +1,4 @@
-"""Offsets per partition in one small text file, in Kafka's format with a checksum::
+"""Checkpoints: offsets per partition in one small text file, in Kafka's format with a checksum::
 
     1                     version
     2                     number of rows that follow
@@ -6,12 +6,14 @@
     orders 1 77
     crc 2a0cdaee          CRC-32 of all bytes before
 
-Version 0, which is Kafka's, has no checksum, and is still read: one wrong digit in it is not noticed.
+Version 0, Kafka's own, has no checksum. It is still read, but a wrong digit in it goes unnoticed.
 
-``replication-offset-checkpoint`` holds high watermarks, ``recovery-point-offset-checkpoint`` what is fsynced,
-``cleaner-offset-checkpoint`` up to where logs are compacted. A write names some partitions and keeps the entries of all
-others: a broker that rewrites the file with only what it leads right now forgets the high watermarks of the rest
-(KAFKA-1647).
+- ``replication-offset-checkpoint``: high watermarks
+- ``recovery-point-offset-checkpoint``: offsets below which everything is fsynced
+- ``cleaner-offset-checkpoint``: offsets below which logs are compacted
+
+A write names some partitions and keeps the entries of all others. A broker that stored only what it leads right now
+would forget the high watermarks of the rest (KAFKA-1647).
 """
 
 import asyncio
@@ -33,11 +35,11 @@ PartitionId = tuple[str, int]
 
 
 class CheckpointError(Exception):
-    """A checkpoint cannot be understood; the message names file and line, and says what to do."""
+    """A checkpoint cannot be parsed; the message names file and line, and says what to do."""
 
 
 class OffsetCheckpoint:
-    """One checkpoint file. A partition that is not in it counts as offset 0."""
+    """One checkpoint file. A partition without an entry has offset 0."""
 
     def __init__(self, storage: Storage, path: str) -> None:
         self._storage = storage
@@ -46,7 +48,7 @@ class OffsetCheckpoint:
         self._writing = asyncio.Lock()
 
     def load(self) -> dict[PartitionId, int]:
-        """The entries; none when the file does not exist. Raises :class:`CheckpointError`."""
+        """Returns the entries; none if the file does not exist. Raises :class:`CheckpointError`."""
         if self._entries is None:
             if self._storage.exists(self._path):
                 self._entries = _parse(self._path, self._storage.read_bytes(self._path))
@@ -55,8 +57,9 @@ class OffsetCheckpoint:
         return dict(self._entries)
 
     def recover(self, *, expected: bool = False) -> str | None:
-        """The problem of a file that makes no sense, or is ``expected`` and not there. It counts as empty until the
-        next write replaces it.
+        """Returns the problem of an unreadable file, or of a missing one that is ``expected``.
+
+        The file counts as empty until the next write replaces it.
         """
         try:
             self.load()
@@ -66,12 +69,12 @@ class OffsetCheckpoint:
         return f"{self._path} is not there" if expected and not self._storage.exists(self._path) else None
 
     async def write(self, entries: Mapping[PartitionId, int]) -> None:
-        """Durably sets these entries, and keeps all others. Concurrent calls are taken in turn."""
+        """Durably sets these entries, and keeps all others. Concurrent calls are serialized."""
         async with self._writing:
             await self._replace({**self.load(), **entries})
 
     async def remove(self, partition: PartitionId) -> None:
-        """Durably; looks whether there is an entry once the calls before it are done."""
+        """Durably removes an entry, if there is one once earlier calls are done."""
         async with self._writing:
             entries = self.load()
             if entries.pop(partition, None) is not None:
@@ -83,20 +86,21 @@ class OffsetCheckpoint:
 
 
 def format_lines(rows: Iterable[str]) -> bytes:
-    """A file of the checkpoint format around rows of one line each."""
+    """Returns a file of the checkpoint format around rows of one line each."""
     lines = list(rows)
     body = "\n".join([str(VERSION), str(len(lines)), *lines, ""]).encode()
     return body + crc_line(body)
 
 
 def crc_line(data: bytes) -> bytes:
-    """The line that vouches for ``data``."""
+    """Returns the checksum line of ``data``."""
     return b"crc %08x\n" % crc32(data)
 
 
 def parse_lines(path: str, data: bytes) -> list[list[str]]:
-    """The rows of such a file, split into words. Raises :class:`CheckpointError` when version, count or checksum are
-    wrong.
+    """Returns the rows of such a file, split into words.
+
+    Raises :class:`CheckpointError` if the version, the count or the checksum is wrong.
     """
     lines = data.decode("utf-8", "replace").splitlines()
     if len(lines) < 2 or lines[0] not in (str(VERSION), str(UNCHECKED)):

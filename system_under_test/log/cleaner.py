@@ -1,12 +1,16 @@
-"""Compaction of a log: of each key only the last value stays, at the offset that it always had.
+"""Compaction of a log: keeps only the last value of each key, at its original offset.
 
-A pass has two parts, as in Kafka. The part of the log that was not cleaned yet (the dirty one) is read for the last
-offset of each key; then all segments from the start on are rewritten without what a later message makes obsolete, small
-neighbours into one. Every message from the end of what was read on stays, also in the middle of a segment, so that a
-pass that has seen as many keys as it may remember just ends there.
+A pass has two steps, as in Kafka:
 
-Segments that are written to, not fsynced, or not below the high watermark are never touched. Readers go on in the old
-segments; appends, reads, retention and cuts go on during a pass, and a cut of what is being cleaned ends it.
+1. It reads the part of the log that was not cleaned yet (the dirty part), and remembers the last offset of each key.
+2. It rewrites all segments from the start, without the messages that a later one makes obsolete. Small neighboring
+   segments are merged.
+
+A pass may remember a limited number of keys. It then stops reading early, even in the middle of a segment; all messages
+from there on are kept.
+
+Compaction never touches segments that are written to, not fsynced, or not below the high watermark. Readers continue in
+the old segments. Appends, reads and retention continue during a pass; truncation of the segments involved ends it.
 """
 
 import asyncio
@@ -27,55 +31,55 @@ from assay.system_under_test.records import message_set
 from assay.system_under_test.records.message import Message
 
 YIELD_BYTES: Final = 64 * 1024
-"""How much is read or written before other tasks run."""
+"""Bytes read or written before other tasks run."""
 DIGEST_SIZE: Final = 16
-"""Bytes: keys may be long, and there may be many."""
+"""Bytes of a key's digest, kept instead of the key: keys may be long, and there may be many."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """What a pass over a log is to do."""
+    """The plan of one pass over a log."""
 
     segments: tuple[Segment, ...]
     dirty_from: int
     """Below this offset each key has one value."""
     end: int
-    """Where the segments end, and the next one begins."""
+    """The offset at which the segments end and the next one begins."""
     horizon: int
-    """The time of the tombstones below this offset is over."""
+    """Tombstones below this offset have expired."""
     ratio: float
-    """Which part of the segments' bytes is dirty."""
+    """The dirty share of the segments' bytes."""
     cuts: int
-    """Of the log, when this was found."""
+    """The log's count of truncations when the plan was made."""
 
 
 @dataclass(frozen=True)
 class Cleaning:
-    """What a pass did."""
+    """The result of a pass."""
 
     end: int
     """Below this offset each key has one value now."""
     messages: int
-    """Taken out."""
+    """Number of messages removed."""
     size_before: int
     size_after: int
-    """Bytes, of the segments looked at."""
+    """Bytes of the segments examined, after the pass."""
     horizon: int
     """No tombstone is left below this offset."""
     last_tombstone: int
-    """Offset of the last one that is left; -1 when none is."""
+    """Offset of the last remaining tombstone; -1 if there is none."""
     cuts: int
-    """Of the log, when the work was found."""
+    """The log's count of truncations when the plan was made."""
 
 
 class Interrupted(Exception):
-    """The log was cut, closed or found damaged while it was being cleaned. What was done until then stays."""
+    """The log was truncated, closed or found damaged during a pass. Segments already rewritten stay."""
 
 
 def due(log: Log, dirty_from: int, limit: int, topic: TopicConfig) -> Work | None:
-    """What is to be done, if a pass is due: enough is dirty, or the time of tombstones is over.
+    """Returns the plan of a pass if one is due: enough of the log is dirty, or tombstones have expired.
 
-    ``limit``: the high watermark. Raises :class:`CorruptLog` when the messages' times cannot be read.
+    ``limit`` is the high watermark. Raises :class:`CorruptLog` if the messages' times cannot be read.
     """
     dirty_from, now = max(dirty_from, log.start_offset), log.now_ms()
     segments = swap.cleanable(log.row, limit)
@@ -98,12 +102,12 @@ def due(log: Log, dirty_from: int, limit: int, topic: TopicConfig) -> Work | Non
 
 
 async def clean(log: Log, work: Work, max_keys: int, on_replaced: Callable[[int], None]) -> Cleaning:
-    """One pass, to be followed by :func:`note`. ``max_keys``: how many keys it may remember, at least 1.
+    """Runs one pass, which :func:`note` must follow. ``max_keys``: how many keys it may remember, at least 1.
 
-    ``on_replaced`` is called with how many segments were taken out, group by group; they are to be purged when their
+    ``on_replaced`` is called for each group with the number of segments it replaced. They must be purged once their
     readers have had time to finish.
 
-    Raises :class:`Interrupted`, :class:`CorruptLog` for damage that it met, ``OSError``, and :class:`SwapUnfinished`.
+    Raises :class:`Interrupted`, :class:`CorruptLog` for damage, ``OSError``, and :class:`SwapUnfinished`.
     """
     run = _Pass(log, work, on_replaced)
     end, last = await run.read_keys(max_keys)
@@ -124,9 +128,11 @@ async def clean(log: Log, work: Work, max_keys: int, on_replaced: Callable[[int]
 
 
 async def note(log: Log, cleaning: Cleaning) -> bool:
-    """Durably notes the tombstones' time. False, and nothing is noted, when the log was cut or closed since.
+    """Durably notes the times of tombstones.
 
-    No cut may begin before this has returned.
+    Returns False, and notes nothing, if the log was truncated or closed since.
+
+    The caller must not allow a truncation before this returns.
     """
     if log.closed or log.row.cuts != cleaning.cuts:
         return False
@@ -135,7 +141,7 @@ async def note(log: Log, cleaning: Cleaning) -> bool:
 
 
 class _Pass:
-    """A pass under way."""
+    """The state of a running pass."""
 
     def __init__(self, log: Log, work: Work, on_replaced: Callable[[int], None]) -> None:
         self._log = log
@@ -144,11 +150,11 @@ class _Pass:
         self.cuts = work.cuts
         self.dropped = self.freed = 0
         self.last_tombstone = -1
-        """Offset of the last one that stays."""
+        """Offset of the last tombstone that stays."""
         self._breath = 0
 
     async def read_keys(self, max_keys: int) -> tuple[int, dict[bytes, int]]:
-        """Up to which offset the dirty part was read, and each key's last offset in it."""
+        """Returns the offset up to which the dirty part was read, and each key's last offset in it."""
         last: dict[bytes, int] = {}
         for segment in self._work.segments:
             if segment.next_offset <= self._work.dirty_from:
@@ -165,7 +171,7 @@ class _Pass:
         return self._work.end, last
 
     async def rewrite(self, group: Sequence[Segment], end: int, last: dict[bytes, int]) -> None:
-        """Puts one segment in the place of these, unless nothing would change."""
+        """Replaces a group of segments by one, unless nothing would change."""
         log, dropped, size = self._log, 0, sum(segment.size for segment in group)
         path = swap.cleaned_path(log.directory, group[0].base_offset)
 
@@ -174,7 +180,7 @@ class _Pass:
             if message.offset < end:
                 key = message.key
                 obsolete = (
-                    key is None  # it stands for no value of a key (Kafka's cleaner drops it, too)
+                    key is None  # no key, so no value of one (Kafka's cleaner drops it, too)
                     or last.get(_digest(key), -1) > message.offset
                     or (message.value is None and message.offset < self._work.horizon)
                 )
@@ -203,7 +209,7 @@ class _Pass:
             if not await swap.exchange(log.row, group, scan, self.cuts):
                 raise Interrupted
         finally:
-            with contextlib.suppress(OSError):  # what is left is removed at the next start
+            with contextlib.suppress(OSError):  # remaining files are removed at the next start
                 file.close()
                 if log.row.storage.exists(path):
                     log.row.storage.remove(path)
@@ -223,7 +229,7 @@ class _Pass:
             yield block[1]
 
     async def _breathe(self, size: int) -> None:
-        """Lets other tasks run when it is time."""
+        """Counts bytes, and lets other tasks run after every ``YIELD_BYTES``."""
         self._breath += size
         if self._breath >= YIELD_BYTES:
             self._breath = 0
@@ -235,7 +241,7 @@ def _digest(key: bytes) -> bytes:
 
 
 def _groups(segments: Sequence[Segment], segment_bytes: int, index_bytes: int, end: int) -> Iterator[Sequence[Segment]]:
-    """Neighbours that fit into one segment as they are."""
+    """Yields groups of neighbors that fit into one segment at their current sizes."""
     group: list[Segment] = []
     size = index = 0
     for segment, following in zip(segments, [*(s.base_offset for s in segments[1:]), end], strict=True):

@@ -1,4 +1,4 @@
-"""How one log is kept; the fields have the names of Kafka's topic settings."""
+"""The settings of one log; the fields have the names of Kafka's topic settings."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -13,23 +13,22 @@ from assay.system_under_test.records.message_set import Checked
 
 @dataclass(frozen=True)
 class LogConfig:
-    """Sizes in bytes, times in milliseconds. Raises ``ValueError`` for sizes that cannot work."""
+    """Sizes in bytes, times in milliseconds. Raises ``ValueError`` for invalid sizes."""
 
     segment_bytes: int = 1 << 30
-    """A segment is rolled before an append that would take it beyond this; one append larger than it still goes into
-    one segment.
-    """
+    """A segment is rolled before an append that would exceed this; a larger append still goes into one segment."""
     segment_ms: int = 7 * 24 * 3600 * 1000
     """A segment that was begun this long ago is rolled at the next append, by the node's wall clock."""
     segment_jitter_ms: int = 0
-    """By up to so much earlier, each segment by its own share, so that not all logs roll at once."""
+    """Each segment is rolled earlier by its own share of this, so that not all logs roll at once."""
     index_interval_bytes: int = 4096
     index_max_bytes: int = 10 << 20
     preallocate: bool = False
-    """A segment's file has ``segment_bytes`` from its first append on, until the segment is rolled or closed."""
+    """A segment's file takes up ``segment_bytes`` from its first append until the segment is rolled or closed."""
     compacted: bool = False
-    """Offsets may have gaps, as they may for good once the log was compacted. In a log that never was a gap is damage,
-    and recovery treats it as such.
+    """Whether offsets may have gaps. Once a log was compacted they may, permanently.
+
+    In a log that never was, recovery treats a gap as damage.
     """
     traits: LogTraits = CORRECT
 
@@ -47,12 +46,12 @@ class LogConfig:
         )
 
     def lifetime_ms(self, path: str) -> int:
-        """When the segment at this path is rolled, counted from its beginning. Replicas of a partition agree."""
+        """Returns after how long the segment at this path is rolled. All replicas of a partition agree on it."""
         jitter = min(self.segment_jitter_ms, self.segment_ms)
         return self.segment_ms - crc32(path.encode()) % jitter if jitter else self.segment_ms
 
     def check(self, data: Buffer, next_offset: int, base_offset: int) -> Checked:
-        """How far ``data`` from the segment with this base, which should begin at ``next_offset``, is good."""
+        """Returns how far ``data``, which should begin at ``next_offset`` in the segment with this base, is valid."""
         return self.traits.check(data, next_offset, gaps=self.compacted, highest=base_offset + MAXIMUM)
 
     def __post_init__(self) -> None:

@@ -1,8 +1,8 @@
-"""That a log lacks something which it had made durable: what is known of it, and the note of it on the disk.
+"""The note that a log has lost durable records, and what is known of the loss.
 
-Damage may be met by a read long after a start, in a segment that the next start would believe without a look. So it is
-noted when it is found, in the file ``damaged`` of the log's folder (an offset, and the problem), and the note goes when
-the log has been discarded: until then no process takes the log for whole.
+A read may find damage long after a start, in a segment that the next start would trust without checking. So damage is
+noted when it is found, in the file ``damaged`` of the log's folder (an offset, and the problem). The note is removed
+when the log has been discarded; until then no process considers the log complete.
 """
 
 from collections.abc import Callable
@@ -29,21 +29,21 @@ class DamageNote(NoteFile):
         self._directory = directory
 
     def read(self) -> Damage | None:
-        """A note that makes no sense is one all the same."""
+        """Returns the noted damage; an unreadable note counts as damage, too."""
         if not self._storage.exists(self._path):
             return None
         offset, _, problem = self._storage.read_bytes(self._path).decode("utf-8", "replace").strip().partition(" ")
         return Damage(int(offset) if offset.isascii() and offset.isdigit() else 0, problem)
 
     async def write(self, damage: Callable[[], Damage | None]) -> None:
-        """Notes what ``damage`` returns just before the write, if anything. Raises ``OSError``."""
+        """Notes the damage that ``damage`` returns just before the write, if any. Raises ``OSError``."""
         async with self._writing:
             known = damage()
             if known is not None and not self._closed and self.read() is None:
                 await write_atomic(self._storage, self._path, f"{known.offset} {known.problem}\n".encode())
 
     async def clear(self) -> None:
-        """The log has been discarded, durably."""
+        """Removes the note; the log must have been durably discarded."""
         async with self._writing:
             if not self._closed and self._storage.exists(self._path):
                 self._storage.remove(self._path)

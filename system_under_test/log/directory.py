@@ -1,9 +1,11 @@
-"""What lies in a broker's log directory next to the logs: names of partitions' folders, and small files about them.
+"""A broker's log directory: the names of partitions' folders, and the small files next to the logs.
 
-``T-P`` is partition P of topic T. ``.kafka_cleanshutdown`` says that the last process stopped cleanly;
-``meta.properties`` whose directory this is; ``T-P/topic-incarnation`` which creation of the topic the folder
-belongs to (the czxid of the topic's znode), so that a topic created again under its old name does not get old data.
-``.lock`` is locked by the process that uses the directory; it is never removed, and its content is information only.
+- ``T-P``: the folder of partition P of topic T
+- ``.kafka_cleanshutdown``: the last process stopped cleanly
+- ``meta.properties``: the broker to which the directory belongs
+- ``T-P/topic-incarnation``: the czxid of the topic's znode, so that a topic created again under its old name does not
+  get old data
+- ``.lock``: locked by the process that uses the directory; never removed, its content is only informative
 """
 
 from collections.abc import Sequence
@@ -22,14 +24,14 @@ STRAY_SUFFIX = ".stray"
 
 
 class DirectoryError(Exception):
-    """A file of the log directory cannot be understood; the message names it and says what to do."""
+    """A file of the log directory cannot be parsed; the message names it and says what to do."""
 
 
 def lock(storage: Storage, root: str) -> None:
-    """Reserves the log directory, which is made if it is missing, for this process until it has ended.
+    """Locks the log directory, created if missing, for this process until it ends.
 
-    Comes before anything of the directory is read. Raises :class:`DirectoryError` if another process has it; the
-    directory is unchanged then.
+    Must be called before anything in the directory is read. Raises :class:`DirectoryError` if another process holds the
+    lock; the directory is then unchanged.
     """
     storage.mkdir(root)
     try:
@@ -42,10 +44,9 @@ def lock(storage: Storage, root: str) -> None:
 
 
 async def make_root(storage: Storage, root: str) -> None:
-    """Makes the log directory and its parents durable: a folder whose entry in its parent is lost is lost with all in
-    it.
+    """Makes the log directory and its parents durable: a folder whose entry in its parent is lost is lost itself.
 
-    Also when it exists, since the process that made it may have been killed before this.
+    This is also needed for an existing directory: the process that created it may have been killed before this step.
     """
     storage.mkdir(root)
     names = root.split("/")
@@ -54,12 +55,15 @@ async def make_root(storage: Storage, root: str) -> None:
 
 
 def directory_name(topic: str, partition: int) -> str:
-    """``T-P``."""
+    """Returns ``T-P``."""
     return f"{topic}-{partition}"
 
 
 def parse_directory_name(name: str) -> tuple[str, int] | None:
-    """Topic and partition of a folder's name; None for anything else, set-aside and half-deleted logs included."""
+    """Parses a folder's name into topic and partition.
+
+    Returns None for any other name, including logs that were set aside or half deleted.
+    """
     topic, _, partition = name.rpartition("-")
     if not topic or not partition.isascii() or not partition.isdigit() or directory_name(topic, int(partition)) != name:
         return None
@@ -67,13 +71,13 @@ def parse_directory_name(name: str) -> tuple[str, int] | None:
 
 
 def partition_directories(storage: Storage, root: str = "") -> list[tuple[str, int]]:
-    """Topic and partition of every log below ``root``, in the order of the folders' names."""
+    """Returns topic and partition of every log below ``root``, in the order of the folders' names."""
     parsed = (parse_directory_name(name) for name in storage.listdir(root))
     return [found for found in parsed if found is not None]
 
 
 async def remove_deleted(storage: Storage, root: str = "") -> list[str]:
-    """Finishes deletions that a crash interrupted; gives the folders' names."""
+    """Finishes deletions that a crash interrupted; returns the folders' names."""
     names = [name for name in storage.listdir(root) if name.endswith(DELETED_SUFFIX)]
     for name in names:
         storage.remove(_join(root, name))
@@ -83,10 +87,10 @@ async def remove_deleted(storage: Storage, root: str = "") -> list[str]:
 
 
 async def take_clean_marker(storage: Storage, root: str = "") -> tuple[int, ...]:
-    """What the last process left when it stopped cleanly (see :func:`write_clean_marker`); empty when it did not.
+    """Removes the marker of a clean stop and returns its content (see :func:`write_clean_marker`); empty without one.
 
-    The marker is durably gone before this returns. Must be awaited before anything is written, or a crash would be
-    taken for a clean stop. A marker that makes no sense counts as none.
+    The marker is durably gone before this returns. It must be awaited before anything is written; otherwise a crash
+    would pass for a clean stop. An unreadable marker is ignored.
     """
     path = _join(root, CLEAN_MARKER)
     if not storage.exists(path):
@@ -98,25 +102,25 @@ async def take_clean_marker(storage: Storage, root: str = "") -> tuple[int, ...]
 
 
 async def write_clean_marker(storage: Storage, lives: Sequence[int], root: str = "") -> None:
-    """Await it last, once every log is closed and every checkpoint written.
+    """Writes the marker of a clean stop; await it last, once every log is closed and every checkpoint written.
 
-    ``lives``: the registrations (czxid) of the unbroken row of lives that all stopped cleanly, up to this one: what any
-    of them had, this directory still has. A life that is not among them is none of this directory's, which may be an
-    older copy that was put back.
+    ``lives``: the registrations (czxid) of an unbroken series of processes that all stopped cleanly, up to this one.
+    The directory still has everything that any of them had. A registration missing from it does not belong to this
+    directory, which may be an older copy that was restored.
     """
     await write_atomic(storage, _join(root, CLEAN_MARKER), f"{' '.join(map(str, lives))}\n".encode())
 
 
 @dataclass(frozen=True)
 class MetaProperties:
-    """Whose directory it is; ``cluster_id`` None when not recorded."""
+    """The broker to which the directory belongs; ``cluster_id`` is None if not recorded."""
 
     broker_id: int
     cluster_id: str | None = None
 
 
 def read_meta_properties(storage: Storage, root: str = "") -> MetaProperties | None:
-    """None when there is no such file; :class:`DirectoryError` when it makes no sense."""
+    """Reads the file; returns None if it is missing. Raises :class:`DirectoryError` if it cannot be parsed."""
     path = _join(root, META_PROPERTIES)
     if not storage.exists(path):
         return None
@@ -132,7 +136,7 @@ def read_meta_properties(storage: Storage, root: str = "") -> MetaProperties | N
 
 
 async def write_meta_properties(storage: Storage, properties: MetaProperties, root: str = "") -> None:
-    """Durably, in the format of Java's properties."""
+    """Durably writes the file, in the format of Java's properties."""
     lines = ["version=0", f"broker.id={properties.broker_id}"]
     if properties.cluster_id is not None:
         lines.append(f"cluster.id={properties.cluster_id}")
@@ -140,7 +144,10 @@ async def write_meta_properties(storage: Storage, properties: MetaProperties, ro
 
 
 def read_incarnation(storage: Storage, directory: str) -> int | None:
-    """The czxid that the log's folder belongs to; None when not recorded; :class:`DirectoryError`."""
+    """Returns the czxid of the topic to which the log's folder belongs; None if not recorded.
+
+    Raises :class:`DirectoryError`.
+    """
     path = f"{directory}/{INCARNATION}"
     if not storage.exists(path):
         return None
@@ -148,25 +155,34 @@ def read_incarnation(storage: Storage, directory: str) -> int | None:
 
 
 def parse_incarnation(path: str, data: bytes) -> int:
-    """The czxid in the file's content; :class:`DirectoryError`. Without a checksum, as it was once, it is believed."""
+    """Parses the file's content.
+
+    Raises :class:`DirectoryError`. Content without a checksum, the old format, is accepted.
+    """
     body = data[len(crc_line(b"")) :] if data.startswith(b"crc") else data
     try:
         if data in (body, crc_line(body) + body):
             return int(body)
         problem = "the checksum is wrong"
     except ValueError:
-        problem = "that is no czxid"
+        problem = "it is not a czxid"
     raise DirectoryError(f"{path}: {data!r}: {problem}; set the folder aside and let it be refetched")
 
 
 async def write_incarnation(storage: Storage, directory: str, czxid: int) -> None:
-    """Durably; the folder must exist. A checksum comes first, since a wrong digit would make it another topic's log."""
+    """Durably writes the czxid into an existing folder.
+
+    A checksum comes first, because a wrong digit would assign the log to another topic.
+    """
     body = b"%d\n" % czxid
     await write_atomic(storage, f"{directory}/{INCARNATION}", crc_line(body) + body)
 
 
 async def set_aside(storage: Storage, directory: str) -> str:
-    """Durably renames a log's folder, which must not be open, so that it is kept and never served; its new path."""
+    """Durably renames a log's folder, which must not be open, and returns its new path.
+
+    The log is kept, but never served again.
+    """
     parent, _, name = directory.rpartition("/")
     number = 0
     while storage.exists(path := _join(parent, f"{name}.{number}{STRAY_SUFFIX}")):

@@ -1,9 +1,10 @@
-"""Which leader epoch began at which offset: a partition's ``leader-epoch-checkpoint``.
+"""The epoch history of a partition: which leader epoch began at which offset (``leader-epoch-checkpoint``).
 
-Messages of formats 0 and 1 do not carry the epoch, so two replicas find the point at which they differ by this history
-alone (KIP-101; KIP-279 for a leader's answer about an epoch that it never had). An entry says:
-the messages from this offset up to the next entry's offset were appended under this epoch. Epochs rise strictly;
-offsets do not fall, and an epoch in which nothing was appended keeps its entry (KAFKA-7415).
+Messages of formats 0 and 1 do not carry the epoch. So replicas find the point at which they diverge by this history
+alone (KIP-101; KIP-279 for a leader's answer about an epoch that it never had).
+
+An entry says that the messages from its offset up to the next entry's offset were appended in its epoch. Epochs rise
+strictly. Offsets never fall, and an epoch in which nothing was appended keeps its entry (KAFKA-7415).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class EpochStart(NamedTuple):
 
 
 class EpochHistory(NoteFile):
-    """Changes are in memory until :meth:`flush` returns."""
+    """The epoch history of one partition. Changes are in memory only until :meth:`flush` returns."""
 
     def __init__(self, storage: Storage, directory: str, entries: Iterable[EpochStart] = ()) -> None:
         super().__init__(storage, f"{directory}/{EPOCHS}")
@@ -37,7 +38,7 @@ class EpochHistory(NoteFile):
 
     @classmethod
     async def load(cls, storage: Storage, directory: str) -> EpochHistory:
-        """The history of a partition's directory, empty when it has none. Raises ``CheckpointError``."""
+        """Loads the history from a partition's directory, empty if it has none. Raises ``CheckpointError``."""
         path = f"{directory}/{EPOCHS}"
         if not storage.exists(path):
             return cls(storage, directory)
@@ -47,22 +48,22 @@ class EpochHistory(NoteFile):
                 epoch, offset = words
                 entries.append(EpochStart(int(epoch), int(offset)))
             except ValueError as error:
-                raise CheckpointError(f"{path}: line {number} is no 'epoch offset': {words}") from error
+                raise CheckpointError(f"{path}: line {number} is not 'epoch offset': {words}") from error
         try:
             return cls(storage, directory, entries)
         except ValueError as error:
             raise CheckpointError(f"{path}: out of order; the log has no usable history") from error
 
     def entries(self) -> tuple[EpochStart, ...]:
-        """Rising."""
+        """Returns the entries, ascending."""
         return self._entries
 
     def latest(self) -> int:
-        """The last epoch; -1 when there is none."""
+        """Returns the last epoch; -1 if there is none."""
         return self._entries[-1].epoch if self._entries else UNKNOWN
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """Notes that ``epoch`` begins at ``start_offset``; False, and no change, when it is the latest already.
+        """Adds the entry that ``epoch`` begins at ``start_offset``; returns False if it is the latest epoch already.
 
         Raises ``ValueError`` for an epoch or an offset below the last entry's: truncate first.
         """
@@ -72,10 +73,10 @@ class EpochHistory(NoteFile):
         return True
 
     def end_offset_for(self, epoch: int, log_end: int) -> tuple[int, int]:
-        """``(e, end)``: e is the largest epoch here that is <= ``epoch``; its messages end before ``end``.
+        """Returns ``(e, end)``: e is the largest epoch here that is <= ``epoch``; its messages end before ``end``.
 
-        ``log_end`` is the end of the last epoch. With no epoch that small: ``(-1, start of the first entry)``.
-        With no history, or for epoch -1: ``(-1, -1)``, nothing is known.
+        ``log_end`` is the end of the last epoch. With no epoch that small: ``(-1, start of the first entry)``. With no
+        history, or for epoch -1: ``(-1, -1)``, nothing is known.
         """
         if not self._entries or epoch == UNKNOWN:
             return UNKNOWN, UNKNOWN
@@ -84,12 +85,13 @@ class EpochHistory(NoteFile):
         return found, self._entries[following].start_offset if following < len(self._entries) else log_end
 
     def truncate_from_end(self, offset: int) -> None:
-        """Drops the entries that begin at ``offset`` or beyond."""
+        """Removes the entries that begin at ``offset`` or beyond."""
         self._entries = tuple(entry for entry in self._entries if entry.start_offset < offset)
 
     def truncate_from_start(self, offset: int) -> None:
-        """Drops the entries of epochs that have no message left at ``offset`` or beyond. The epoch to which ``offset``
-        belongs begins there now (Kafka's ``clearAndFlushEarliest``).
+        """Removes the entries of epochs that have no message left at ``offset`` or beyond.
+
+        The epoch to which ``offset`` belongs begins there now (Kafka's ``clearAndFlushEarliest``).
         """
         kept = tuple(entry for entry in self._entries if entry.start_offset >= offset)
         gone = self._entries[: len(self._entries) - len(kept)]
@@ -98,11 +100,11 @@ class EpochHistory(NoteFile):
         self._entries = kept
 
     def replace(self, entries: Iterable[tuple[int, int]]) -> None:
-        """Takes another history instead. Raises ``ValueError`` as :meth:`assign`."""
+        """Replaces the whole history. Raises ``ValueError`` as :meth:`assign`."""
         self._entries = _ordered(self._path, (EpochStart(*entry) for entry in entries))
 
     async def flush(self) -> None:
-        """Returns once the entries as they were at the call, or later ones, are durable."""
+        """Returns once the entries as of the call, or later ones, are durable."""
         async with self._writing:
             entries = self._entries
             if entries != self._durable and not self._closed:

@@ -1,4 +1,4 @@
-"""What goes wrong with a log."""
+"""The errors of a log."""
 
 
 class OffsetOutOfRange(Exception):
@@ -21,14 +21,15 @@ class CorruptLog(Exception):
 
 
 class DamagedLog(Exception):
-    """The log lacks something that had been fsynced. It takes no appends or cuts until it is reset."""
+    """The log lacks records that had been fsynced. It rejects appends and truncations until it is reset."""
 
 
 class UnflushedTruncation(RuntimeError):
-    """An append to a log that was cut and not flushed since; the caller's mistake."""
+    """An append to a log that was truncated and not flushed since; a bug of the caller."""
 
 
 class SwapUnfinished(Exception):
-    """Files of a log are exchanged on the disk, or may be at the next start, and not in memory: the process must end
-    before it changes anything of it. The next start finishes the exchange.
+    """Files of a log are exchanged on disk, or may be at the next start, but not in memory.
+
+    The process must end before it changes the log. The next start finishes the exchange.
     """

@@ -6,24 +6,25 @@ LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
 TIME_SUFFIX = ".timeindex"
 RETIRED_SUFFIX = ".deleted"
-"""After the suffix of a file that retention has taken out of the log and that readers may still need."""
+"""Suffix added to a file that retention has removed from the log, and that readers may still need."""
 SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_SUFFIX)
 
 
 def segment_name(base_offset: int) -> str:
-    """The file's name without suffix: 20 digits."""
+    """Returns the file's name without suffix: 20 digits."""
     return f"{base_offset:020d}"
 
 
 def segment_bases(storage: Storage, directory: str) -> list[int]:
-    """Base offsets of the segments in a directory, rising."""
+    """Returns the base offsets of the segments in a directory, ascending."""
     names = [name.removesuffix(LOG_SUFFIX) for name in storage.listdir(directory) if name.endswith(LOG_SUFFIX)]
     return sorted(int(name) for name in names if len(name) == 20 and name.isascii() and name.isdigit())
 
 
 def remove_files(storage: Storage, path: str) -> None:
-    """Removes the files of the segment at ``path``, a name without suffix; the data first, since an index without data
-    means nothing.
+    """Removes the files of the segment at ``path``, a name without suffix.
+
+    The data go first, because indexes without data mean nothing.
     """
     storage.remove(path + LOG_SUFFIX)
     remove_indexes(storage, path)

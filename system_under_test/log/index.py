@@ -1,9 +1,11 @@
-"""The sparse index of a segment: for some entries, their offset and their position in the segment's file.
+"""The sparse index of a segment: the offset and the file position of some of its entries.
 
-On disk as Kafka has it: 8 bytes an entry, offset relative to the segment's base (uint32 here) and position (uint32),
-both rising. The index is a cache and never the truth. It is not fsynced before a clean close. A reader that
-looks a position up checks that the entry there has the offset promised, and rebuilds the index from the segment when it
-has not. A stale index that was believed is how records get skipped after a truncation.
+The format is Kafka's: 8 bytes per entry, an offset relative to the segment's base (uint32 here) and a position
+(uint32), both ascending.
+
+The index is only a cache, and is not fsynced before a clean close. A reader that looks up a position checks that the
+entry there has the promised offset. If not, it rebuilds the index from the segment. A stale index that is trusted makes
+readers skip records after a truncation.
 """
 
 import struct
@@ -29,16 +31,16 @@ class OffsetIndex:
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """Size in bytes."""
         return len(self._offsets) * ENTRY.size
 
     @property
     def last_position(self) -> int:
-        """Position of the last indexed entry; 0 when none is."""
+        """Position of the last indexed entry; 0 if there is none."""
         return self._positions[-1] if self._positions else 0
 
     def load(self, segment_size: int) -> bool:
-        """Reads the file; False, and the index stays empty, when it cannot be that of a segment of this size."""
+        """Reads the file; returns False, and stays empty, if it cannot be the index of a segment of this size."""
         data = self._file.read(0, self._file.size)
         if len(data) % ENTRY.size:
             return False
@@ -54,33 +56,33 @@ class OffsetIndex:
         return True
 
     def append(self, offset: int, position: int) -> None:
-        """Both must be greater than the last entry's."""
+        """Adds an entry; offset and position must be greater than the last entry's."""
         self._file.append(ENTRY.pack(offset - self.base_offset, position))
         self._offsets.append(offset)
         self._positions.append(position)
 
     def floor(self, offset: int) -> tuple[int, int]:
-        """``(offset, position)`` of the last indexed entry at or below ``offset``; the segment's start without one."""
+        """Returns ``(offset, position)`` of the last indexed entry at or below ``offset``, or the segment's start."""
         index = bisect_right(self._offsets, offset) - 1
         return (self._offsets[index], self._positions[index]) if index >= 0 else (self.base_offset, 0)
 
     def floor_position(self, position: int) -> int:
-        """Position of the last indexed entry that begins at or before ``position``; 0 when none does."""
+        """Returns the position of the last indexed entry that begins at or before ``position``; 0 if there is none."""
         index = bisect_right(self._positions, position) - 1
         return self._positions[index] if index >= 0 else 0
 
     def ceiling_position(self, position: int, end: int) -> int:
-        """Position of the first indexed entry that begins after ``position``; ``end`` when none does."""
+        """Returns the position of the first indexed entry that begins after ``position``; ``end`` if there is none."""
         index = bisect_right(self._positions, position)
         return self._positions[index] if index < len(self._positions) else end
 
     def offset_at(self, position: int) -> int:
-        """Offset of the last indexed entry that begins at or before ``position``; the segment's base when none."""
+        """Returns the offset of the last indexed entry that begins at or before ``position``, or the segment's base."""
         index = bisect_right(self._positions, position) - 1
         return self._offsets[index] if index >= 0 else self.base_offset
 
     def truncate(self, position: int) -> None:
-        """Drops the entries at or beyond that position of the segment."""
+        """Removes the entries at or beyond that position of the segment."""
         keep = bisect_right(self._positions, position - 1)
         if keep < len(self._positions):
             del self._offsets[keep:]
@@ -88,7 +90,7 @@ class OffsetIndex:
             self._file.truncate(keep * ENTRY.size)
 
     def replace(self, entries: list[tuple[int, int]]) -> None:
-        """Replaces all ``(offset, position)``, in the file too."""
+        """Replaces all ``(offset, position)`` entries, in the file too."""
         self._offsets = [offset for offset, _ in entries]
         self._positions = [position for _, position in entries]
         self._file.truncate(0)

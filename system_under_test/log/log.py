@@ -1,8 +1,8 @@
-"""The log of one partition: segments in a row, appended at the end, cut only on purpose.
+"""The log of one partition: a list of segments, appended at the end, truncated only on request.
 
-Appends and reads are plain calls on the event loop, so each is atomic; only opening, :meth:`Log.flush` and what makes
-notes durable wait. Offsets are dense as appended and never change; compaction (``cleaner``) leaves gaps. What survives
-a power loss is the matter of ``row``.
+Appends and reads are plain calls on the event loop, so each is atomic. Only opening, :meth:`Log.flush` and durable
+notes wait. Offsets are dense when appended and never change; compaction (``cleaner``) leaves gaps. ``segment_list``
+defines what survives a power loss.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from assay.system_under_test.runtime import Slice, Storage
 
 
 class Log:
-    """See the module. Made by :meth:`Log.open`. ``OSError`` means what the storage means by it.
+    """A log, made by :meth:`Log.open`. The storage defines what ``OSError`` means.
 
     ``row`` is for the other modules of this package: they read it, and exchange its segments.
     """
@@ -49,9 +49,12 @@ class Log:
     ) -> tuple[Log, Recovery]:
         """Opens or creates the log in ``directory``; afterwards all of it is durable.
 
-        ``clean``: the last process stopped cleanly. ``recovery_point``: all offsets below had been fsynced (0 when
-        nothing is known of this log; None when the note was lost: then whatever is wrong counts as damage).
-        ``wall_clock`` gives seconds. Look at ``Recovery.damaged``: such a log serves its good prefix only.
+        - ``clean``: the last process stopped cleanly
+        - ``recovery_point``: all offsets below had been fsynced; 0 if nothing is known of this log; None if the
+          checkpoint was lost, so that every problem counts as damage
+        - ``wall_clock``: returns seconds
+
+        Check ``Recovery.damaged``: a damaged log serves its good prefix only.
         """
         storage.mkdir(directory)
         if not clean or not storage.listdir(directory):
@@ -102,7 +105,7 @@ class Log:
 
     @property
     def flushed_offset(self) -> int:
-        """Everything below is fsynced."""
+        """The offset below which everything is fsynced."""
         return self.row.flushed
 
     @property
@@ -116,22 +119,22 @@ class Log:
 
     @property
     def segment_offsets(self) -> tuple[int, ...]:
-        """Base offsets of the segments, rising; one more after each roll."""
+        """Base offsets of the segments, ascending; one more after each roll."""
         return self.row.bases
 
     @property
     def damage(self) -> str | None:
-        """What is wrong, found at opening or by a read; None for a healthy log."""
+        """The problem found at opening or by a read; None for a healthy log."""
         return None if self.row.damage is None else self.row.damage.problem
 
     def now_ms(self) -> int:
-        """This node's wall clock."""
+        """Returns this node's wall clock."""
         return self.row.now_ms()
 
     # -- settings ------------------------------------------------------------------------------------------------
 
     async def configure(self, config: LogConfig) -> None:
-        """From now on; the sizes of existing segments stay as they are. A log that had gaps may have more."""
+        """Applies settings from now on; existing segments keep their sizes. A log that had gaps may have more."""
         if config.compacted:
             await self.tombstones.begin()
         if config.preallocate:
@@ -139,7 +142,7 @@ class Log:
         self.row.configure(replace(config, compacted=self.tombstones.known))
 
     async def allow_gaps(self) -> None:
-        """Durably, and for good: the log that this one is a copy of has some."""
+        """Durably and permanently allows gaps, because the log that this one copies has some."""
         await self.tombstones.begin()
         self.row.configure(replace(self.config, compacted=True))
 
@@ -148,8 +151,8 @@ class Log:
     def append(self, produced: Produced, *, append_time: int | None = None) -> tuple[int, int]:
         """Appends a producer's set as leader, giving its messages the next offsets: ``(first, last)``.
 
-        The set must hold whole messages only (``CorruptMessage``), and some. With ``append_time``, in milliseconds,
-        that becomes the messages' timestamp.
+        The set must hold whole messages only (``CorruptMessage``), and at least one. With ``append_time``, in
+        milliseconds, that becomes the messages' timestamp.
         """
         if not produced.count:
             raise ValueError(f"{self.directory}: a set without messages")
@@ -161,8 +164,8 @@ class Log:
     def append_replicated(self, data: bytes) -> int:
         """Appends what the leader has at ``end_offset``, offsets kept, and returns the new ``end_offset``.
 
-        A partial last message is ignored. Raises ``CorruptMessage``, and then appends nothing, for a bad CRC or
-        offsets that do not go on densely from ``end_offset`` (``config.compacted``: that do not rise).
+        A partial last message is ignored. Raises ``CorruptMessage``, and appends nothing, for a bad CRC or for offsets
+        that do not continue densely from ``end_offset`` (with ``config.compacted``: that do not rise).
         """
         found = message_set.check(data, self.row.end, gaps=self.config.compacted)
         if found.problem is not None:
@@ -173,12 +176,13 @@ class Log:
         return self.row.end
 
     def read(self, offset: int, max_bytes: int, *, limit: int | None = None, at_least_one: bool = True) -> Slice:
-        """Whole messages from ``offset`` on, all below the offset ``limit``, at most ``max_bytes`` of them.
+        """Returns whole messages from ``offset`` on, all below the offset ``limit``, at most ``max_bytes`` of them.
 
-        With ``at_least_one`` the first message comes even if it is larger. The range ends with its segment, so an
-        answer may be shorter than possible. Empty at the log's end or at ``limit``.
-        Raises :class:`OffsetOutOfRange`, and :class:`CorruptLog` instead of ever giving a damaged byte. What the disk
-        does not give is damaged as well, also where it fails only as the range is sent.
+        With ``at_least_one`` the first message is returned even if it is larger. The range ends with its segment, so an
+        answer may be shorter than possible. It is empty at the log's end or at ``limit``.
+
+        Raises :class:`OffsetOutOfRange`, and :class:`CorruptLog` instead of returning damaged bytes. Bytes that the
+        disk fails to deliver count as damaged, even if the disk fails only while the range is sent.
         """
         row, end = self.row, self.row.end
         if not row.bases[0] <= offset <= end:
@@ -201,11 +205,13 @@ class Log:
     # -- cutting -------------------------------------------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> None:
-        """Cuts everything at or above ``offset``; below the log's start, the empty log starts there: ``reset``.
+        """Removes everything at or above ``offset``; below the log's start, the empty log starts there: ``reset``.
 
-        Before: ``before_cut``, and the recovery point's checkpoint must durably be at most ``offset`` (0 for
-        ``reset``), else a crash makes the log look damaged. After: ``flush`` before the next append. Raises
-        :class:`DamagedLog`, :class:`CorruptLog`.
+        Before the call, the caller must await ``before_cut`` and durably lower the recovery point's checkpoint to at
+        most ``offset`` (0 for ``reset``). Otherwise a crash makes the log look damaged. It must ``flush`` before the
+        next append.
+
+        Raises :class:`DamagedLog`, :class:`CorruptLog`.
         """
         if offset >= self.end_offset:
             return
@@ -223,12 +229,13 @@ class Log:
         row.gap = cut.gap
 
     async def before_cut(self, offset: int) -> None:
-        """Makes the notes durable that ``truncate_to(offset)`` needs, which must be the next change, or else
-        ``cut_given_up``.
+        """Makes the notes durable that ``truncate_to(offset)`` needs. That call, or ``cut_given_up``, must follow next.
 
-        A log that will end after a gap could not say so if it were killed before its next ``flush``; what is noted of
-        a gap holds for all below it, so that must be on the disk. Raises as ``truncate_to`` does, and ``OSError``.
-        Nothing is noted of a log that was closed, for its topic has gone, while others had the caller wait.
+        A log that will end after a gap could not show the gap if it were killed before its next ``flush``. A noted gap
+        implies that everything below is on disk, so that is flushed first. Raises as ``truncate_to`` does, and
+        ``OSError``.
+
+        Nothing is noted if the log was closed for the deletion of its topic while the caller waited.
         """
         if self.closed:
             return
@@ -240,14 +247,15 @@ class Log:
         await self.tombstones.truncate(offset, gap)
 
     async def cut_given_up(self) -> None:
-        """After ``before_cut``, also one that failed or was cancelled: the log stays as it is, so its gaps are noted
-        again. Raises ``OSError``.
+        """Restores the notes after a ``before_cut`` without truncation, even one that failed or was cancelled.
+
+        Raises ``OSError``.
         """
         if self.tombstones.known:
             await self.tombstones.allow_gaps(self._last_gap)
 
     def _last_gap(self) -> int:
-        """Where the last segment begins that has a gap before it; 0 when none has."""
+        """Returns the base of the last segment with a gap before it; 0 if there is none."""
         neighbours = pairwise(self.row.segments)
         return max((b.base_offset for a, b in neighbours if a.next_offset < b.base_offset), default=0)
 
@@ -260,7 +268,7 @@ class Log:
     def reset(self, start_offset: int) -> None:
         """Discards everything, damage included; the log is empty and starts at ``start_offset``.
 
-        The recovery point's checkpoint must durably be 0 before, and ``flush`` comes after: a power loss in between
+        The recovery point's checkpoint must durably be 0 before, and ``flush`` must follow. A power loss in between
         leaves any prefix of the old log, or an empty one that starts at 0. Until then nothing counts as flushed.
         """
         self.row.keep(0)
@@ -271,15 +279,15 @@ class Log:
     # -- notes ---------------------------------------------------------------------------------------------------
 
     async def note_damage(self) -> None:
-        """Durably notes the damage that is known, so that the next process knows of it. Raises ``OSError``."""
+        """Durably notes known damage for the next process. Raises ``OSError``."""
         await self.row.damage_note.write(lambda: self.row.damage)
 
     async def forget_damage(self) -> None:
-        """After ``reset`` and ``flush``."""
+        """Removes the damage note; call it after ``reset`` and ``flush``."""
         await self.row.damage_note.clear()
 
     async def close_notes(self) -> None:
-        """The directory is about to be removed, or renamed: nothing is noted in it from now on."""
+        """Stops all notes, because the directory is about to be removed or renamed."""
         await self.tombstones.close()
         await self.row.damage_note.close()
         await self.row.preallocation_note.close()
@@ -287,18 +295,19 @@ class Log:
     # -- durability ----------------------------------------------------------------------------------------------
 
     async def flush(self) -> int:
-        """Fsyncs what was appended or cut before the call, and returns ``flushed_offset``; see ``SegmentRow.flush``."""
+        """Fsyncs appends and truncations made before the call, see ``SegmentRow.flush``; returns ``flushed_offset``."""
         await self.row.flush()
         return self.row.flushed
 
     def purge(self, count: int | None = None) -> None:
-        """Removes the files of the ``count`` segments that retention or compaction took out first, or of all; slices of
-        them become invalid.
+        """Removes the files of the first ``count`` segments that retention or compaction removed, or of all.
+
+        Slices of these segments become invalid.
         """
         self.row.purge(count)
 
     async def close(self) -> None:
-        """Flushes all, indexes too, and closes the files, which end with the last entry then. Idempotent."""
+        """Flushes everything, including indexes, trims the files to their last entries and closes them. Idempotent."""
         row = self.row
         if row.closed:
             return
@@ -317,8 +326,9 @@ class Log:
                 segment.close()
 
     async def delete(self) -> None:
-        """Closes the log and removes its directory; at no instant does a part of it stand under its own name. May be
-        called again after an ``OSError``.
+        """Closes the log and removes its directory; no part of it is ever visible under the log's name.
+
+        May be called again after an ``OSError``.
         """
         row, storage = self.row, self.row.storage
         async with row.changing:

@@ -1,10 +1,12 @@
-"""Segments whose files are as large as they will grow from the beginning (``preallocate``).
+"""Preallocation: segment files that have their final size from the beginning (``preallocate``).
 
-Behind its last message such a file has zeros, until the segment is rolled or closed in order. A process that was killed
-leaves them, and so may a loss of power, by which bytes that had not been fsynced become zeros as well. To a start they
-are the end of the log, and nothing that is wrong. In any other file they are something that is lost, so a note in the
-log's folder says that there may be such files; it is written before the first, and stays. (The topic's settings cannot
-say it: a log is opened before they are known, and they change.)
+After its last message such a file has zeros, until the segment is rolled or closed properly. A killed process leaves
+the zeros. A power loss may also turn bytes that were not fsynced into zeros. At a start, zeros mark the end of such a
+log and are no error.
+
+In any other file zeros mean a loss. So a note in the log's folder says that such files may exist; it is written before
+the first one, and stays. The topic's settings cannot serve as the note: a log is opened before they are known, and they
+change.
 """
 
 import asyncio
@@ -19,7 +21,7 @@ CHUNK = 1 << 20
 
 
 class PreallocationNote(NoteFile):
-    """The file. Durable when ``write`` returns."""
+    """The file. It is durable when ``write`` returns."""
 
     def __init__(self, storage: Storage, directory: str) -> None:
         super().__init__(storage, f"{directory}/{PREALLOCATED}")
@@ -29,14 +31,14 @@ class PreallocationNote(NoteFile):
         return self._storage.exists(self._path)
 
     async def write(self) -> None:
-        """Raises ``OSError``."""
+        """Durably creates the note if it is missing. Raises ``OSError``."""
         async with self._writing:
             if not self._closed and not self.there:
                 await write_atomic(self._storage, self._path, b"1\n")
 
 
 def written(data: bytes) -> bytes:
-    """The whole entries at the beginning of a file, by their sizes alone, so without what is preallocated."""
+    """Returns the whole entries at the beginning of a file, judged by their sizes alone, without preallocated zeros."""
     position = 0
     while len(data) - position >= HEADER_SIZE:
         size = ENTRY_HEADER.unpack_from(data, position)[1]
@@ -47,7 +49,7 @@ def written(data: bytes) -> bytes:
 
 
 async def ends_in_zeros(file: File, position: int) -> bool:
-    """Is there nothing else from ``position`` on?"""
+    """Returns whether the file has only zeros from ``position`` on."""
     while position < file.size:
         data = file.read(position, CHUNK)
         if data.strip(b"\0"):

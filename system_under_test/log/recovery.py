@@ -1,12 +1,13 @@
-"""Opening a log: how many of the bytes on the disk belong to it.
+"""Recovery: opens a log and decides how many of the bytes on disk belong to it.
 
-After a clean stop the files are believed: each segment's last block is checked at once, older blocks when they are
-first read. After an unclean stop everything from the segment of the recovery point on is scanned. The log ends at the
-first entry that is cut short, fails its CRC or has the wrong offset, so a torn tail and garbage at the tail are treated
-alike. Segments after that end are removed, since they would leave a hole.
+- After a clean stop the files are trusted. Each segment's last block is checked at once, older blocks when they are
+  first read.
+- After an unclean stop everything from the segment of the recovery point on is scanned. The log ends at the first entry
+  that is incomplete, fails its CRC or has the wrong offset, so torn and garbage tails are treated alike. Segments after
+  that end are removed, because they would leave a hole.
 
-Everything below the recovery point had been fsynced and perhaps acknowledged, so damage there is not cut: the log opens
-*damaged*, with its good prefix, and every byte is kept until the replication layer has decided.
+Everything below the recovery point had been fsynced and perhaps acknowledged, so damage there is never truncated. The
+log opens *damaged*, with its good prefix, and every byte is kept until the replication layer has decided.
 """
 
 import asyncio
@@ -23,26 +24,26 @@ from assay.system_under_test.runtime import Storage
 from assay.system_under_test.storage.atomic import TEMPORARY_SUFFIX
 
 YIELD_BYTES = 1 << 20
-"""How much is scanned before other tasks run."""
+"""Bytes scanned before other tasks run."""
 
 
 @dataclass(frozen=True)
 class Recovery:
-    """What opening a log found and did."""
+    """The outcome of opening a log."""
 
     end: int
     """The log end; everything below has been checked or was closed cleanly."""
     truncated_bytes: int
-    """Cut, or when damaged, out of reach."""
+    """Bytes removed or, in a damaged log, unreachable."""
     damaged: bool
-    """The log lacks something that had been fsynced; the bytes were kept."""
+    """Whether the log lacks records that had been fsynced; its bytes were kept."""
     problem: str | None
-    """What was wrong, with file and byte; None when nothing was."""
+    """The problem, with file and byte; None if there was none."""
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """A log's segments, at least one, and how they were found."""
+    """A log's segments, at least one, and the outcome of opening them."""
 
     segments: tuple[Segment, ...]
     recovery: Recovery
@@ -61,12 +62,14 @@ async def load_segments(
     now_ms: Callable[[], int],
     lost: Damage | None = None,
 ) -> Loaded:
-    """Opens all segments of a directory that exists, and makes the log's end certain and durable.
+    """Opens all segments of an existing directory, and makes the log's end certain and durable.
 
-    ``recovery_point``: every offset below it had been fsynced; None: no one knows which, so that nothing that is wrong
-    may be cut. ``lost``: damage that is known already. ``gaps``: a segment that begins there or before need not
-    begin where the one before it ends; any other has lost its neighbour's end. ``preallocated``: files may end in
-    zeros, which are taken off. Raises ``OSError``.
+    - ``recovery_point``: every offset below it had been fsynced; None: unknown, so no problem may be truncated
+    - ``lost``: damage that is known already
+    - ``gaps``: a segment that begins there or before need not begin where its predecessor ends; any other gap is a loss
+    - ``preallocated``: files may end in zeros, which are removed
+
+    Raises ``OSError``.
     """
     await swap.finish(storage, directory)
     bases = files.segment_bases(storage, directory)
@@ -76,7 +79,7 @@ async def load_segments(
     truncated = 0
     for index, segment in enumerate(segments):
         if good and not segment.file.size and segment.base_offset < good[-1].next_offset:
-            continue  # begun by a roll that failed, after which the segment before went on
+            continue  # left by a failed roll, after which the segment before continued
         if good and not _follows(segment, good[-1], gaps):
             problem = f"{segment.path}: begins at {segment.base_offset}, but {good[-1].next_offset} comes next"
             break
@@ -97,7 +100,7 @@ async def load_segments(
         for segment in dropped:
             segment.close()
         problem = damage.problem
-        await storage.fsync_directory(directory)  # a process that was killed may have noted it in the page cache only
+        await storage.fsync_directory(directory)  # a killed process may have noted it in the page cache only
     else:
         untouched = clean and bases and problem is None
         await _settle(storage, directory, good, dropped, None if untouched else recovery_point or 0)
@@ -118,7 +121,7 @@ def _damage(
 
 
 def remove_leftovers(storage: Storage, directory: str, bases: Collection[int]) -> None:
-    """Removes all other segments' files, the last first: orphaned indexes, what damage hid, what retention retired."""
+    """Removes all other segments' files, last first: orphaned indexes, and files hidden by damage or by retention."""
     kept = {files.segment_name(base) + suffix for base in bases for suffix in files.SUFFIXES}
     for name in reversed(storage.listdir(directory)):
         if (
@@ -133,7 +136,7 @@ def _follows(segment: Segment, previous: Segment, gaps: int) -> bool:
 
 
 async def _load(segment: Segment, *, trust: bool, closed_cleanly: bool, preallocated: bool) -> SegmentScan | None:
-    """None when the segment could be believed, else the scan of all of it, adopted."""
+    """Returns None if the segment could be trusted, else the adopted scan of all of it."""
     tail = segment.load() if trust else None
     if tail is not None:
         await _run(tail)
@@ -160,9 +163,9 @@ async def _run(scan: SegmentScan) -> None:
 async def _settle(
     storage: Storage, directory: str, good: list[Segment], dropped: list[Segment], durable_below: int | None
 ) -> None:
-    """Removes what is not the log, and fsyncs: the last bytes of a killed process may be in the page cache only.
+    """Removes files that are not part of the log, and fsyncs, because a killed process may have left dirty pages.
 
-    ``durable_below`` is the offset below which nothing needs that; None: nothing at all does.
+    Segments below the offset ``durable_below`` are durable already; None: all of them are.
     """
     for segment in reversed(dropped):
         remove_segment(storage, segment)
@@ -170,7 +173,7 @@ async def _settle(
     last = good[-1]
     if last.file.size > last.size:
         last.cut(last.size, last.next_offset)
-    # A cut that was not flushed lowered what is known to be durable to where the segment after it begins, at most.
+    # An unflushed truncation lowered the durable offset at most to the beginning of the next segment.
     for segment, following in zip(good, [*good[1:], None], strict=True):
         if durable_below is None or (following is not None and following.base_offset < durable_below):
             segment.synced = segment.changes

@@ -1,4 +1,4 @@
-"""Taking the oldest segments out of a log: those past their time, or more than is to be kept."""
+"""Retention: removes the oldest segments of a log, by age or by total size."""
 
 from collections.abc import Callable
 
@@ -10,12 +10,14 @@ from assay.system_under_test.runtime import Storage
 
 
 async def retain(log: Log, limit: Callable[[], int], *, retention_ms: int, retention_bytes: int) -> int:
-    """Takes out the segments that are due, and returns how many.
+    """Removes the segments that are due, and returns their number.
 
-    Only what lies below the offset that ``limit`` gives goes, and nothing of a damaged log; -1 means no such bound.
-    A segment is as old as its youngest message, one without timestamps as old as its last append. One is durably
-    gone before the next goes, since a power loss must not leave a hole. Readers of them may go on until
-    :meth:`Log.purge`. Raises :class:`CorruptLog`.
+    - Only segments below the offset that ``limit`` returns are removed, and none of a damaged log.
+    - A bound of -1 means no limit.
+    - A segment is as old as its youngest message; without timestamps, as its last append.
+    - Each segment is durably gone before the next, because a power loss must not leave a hole.
+
+    Readers may continue until :meth:`Log.purge`. Raises :class:`CorruptLog`.
     """
     row, count = log.row, 0
     while True:
@@ -31,7 +33,7 @@ async def retain(log: Log, limit: Callable[[], int], *, retention_ms: int, reten
                 row.retire(RetiredSegment(row.storage, segment).remove)
                 count += 1
             await row.storage.fsync_directory(row.directory)
-            if row.cuts == cuts:  # else it may start elsewhere by now, which is not durable yet
+            if row.cuts == cuts:  # otherwise the log may start elsewhere by now, which is not durable yet
                 row.flushed = max(row.flushed, row.start)
 
 
@@ -40,7 +42,7 @@ def _is_oldest_due(row: SegmentRow, limit: int, retention_ms: int, retention_byt
     if row.damage is not None or (row.end if is_last else row.bases[1]) > limit:
         return False
     if not segment.size:
-        return not is_last  # compaction has left nothing of it
+        return not is_last  # compaction has emptied it
     if retention_bytes >= 0 and row.size - segment.size >= retention_bytes:
         return True
     with row.noting():
@@ -48,9 +50,9 @@ def _is_oldest_due(row: SegmentRow, limit: int, retention_ms: int, retention_byt
 
 
 class RetiredSegment:
-    """A segment that is out of its log and still open for those who read it.
+    """A segment that was removed from its log, but is still open for its readers.
 
-    Its files are renamed, the data first; durably so once their folder is fsynced.
+    Its files are renamed, the data first; the renames are durable once the folder is fsynced.
     """
 
     def __init__(self, storage: Storage, segment: Segment) -> None:
@@ -62,7 +64,7 @@ class RetiredSegment:
                 storage.rename(path, path + RETIRED_SUFFIX)
 
     def remove(self) -> None:
-        """Outstanding slices become invalid."""
+        """Closes the segment and removes its files; outstanding slices become invalid."""
         self._segment.close()
         for path in self._paths:
             if self._storage.exists(path + RETIRED_SUFFIX):

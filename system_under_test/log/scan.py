@@ -1,8 +1,7 @@
-"""Reads a segment to its end, checks every entry, and builds its indexes.
+"""Scans a segment: reads it to its end, checks every entry, and builds its indexes.
 
-Used where nothing is known: after an unclean stop, beyond the last entry of an index (all of a segment, when its
-index is missing), and when a block turned out bad. It works in steps of about one index interval, so that a
-coroutine can let other tasks run between them.
+A scan is needed after an unclean stop, for entries beyond the last one indexed, and after a block turned out bad. It
+runs in steps of about one index interval, so that a coroutine can let other tasks run in between.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ INCOMPLETE = "the last message is not all there"
 
 
 class SegmentScan:
-    """A scan under way; ``position`` and ``next_offset`` are the end of what was found good so far."""
+    """A running scan; ``position`` and ``next_offset`` are the end of the good prefix so far."""
 
     __slots__ = (
         "_base_offset",
@@ -48,10 +47,10 @@ class SegmentScan:
         self.entries: list[tuple[int, int]] = []
         """``(offset, position)`` for the index."""
         self.times: list[tuple[int, int]] = []
-        """``(timestamp, offset)`` of the youngest message of each block, for the index by time."""
+        """``(timestamp, offset)`` of the youngest message of each block, for the time index."""
 
     def step(self) -> bool:
-        """Goes one block further; False when there is nothing more to do."""
+        """Scans one more block; returns False if the scan is complete."""
         if self.position >= self._end or self.problem is not None:
             return False
         found = self._next_block()
@@ -65,13 +64,13 @@ class SegmentScan:
         return True
 
     def run(self) -> SegmentScan:
-        """To the end."""
+        """Runs the scan to its end."""
         while self.step():
             pass
         return self
 
     def _next_block(self) -> Checked:
-        """About one interval's bytes, or the one entry that is larger."""
+        """Reads about one interval's bytes, or one larger entry."""
         left = self._end - self.position
         data = self._file.read(self.position, min(self._interval, left))
         found = self._config.check(data, self.next_offset, self._base_offset)

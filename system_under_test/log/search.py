@@ -1,4 +1,4 @@
-"""Finding offsets of a log by time."""
+"""Finds offsets of a log by time."""
 
 from assay.system_under_test.log.log import Log
 
@@ -7,12 +7,16 @@ EARLIEST = -2
 
 
 def offsets_before(log: Log, timestamp: int, count: int) -> list[int]:
-    """At most ``count`` offsets at which segments begin, falling, as ListOffsets 0 wants them.
+    """Returns at most ``count`` offsets at which segments begin, descending, as ListOffsets 0 requires.
 
-    ``timestamp`` in milliseconds: :data:`LATEST` for the log's end and what is before it, :data:`EARLIEST` for
-    its start; else the segments last written at or before it, by this node's clock. A segment not written since
-    this process started counts with its newest message's timestamp, or else with that start (Kafka, which has
-    the file's time: ``fetchOffsetsBefore``).
+    ``timestamp`` is in milliseconds:
+
+    - :data:`LATEST`: the log's end and all segments
+    - :data:`EARLIEST`: the log's start
+    - otherwise: the segments last written at or before it, by this node's clock
+
+    A segment not written since this process started counts with its newest message's timestamp, or else with that
+    start. Kafka uses the file's time (``fetchOffsetsBefore``).
     """
     if timestamp == EARLIEST:
         return [log.start_offset][:count]
@@ -28,7 +32,7 @@ def offsets_before(log: Log, timestamp: int, count: int) -> list[int]:
 
 
 def offset_for_time(log: Log, timestamp: int) -> tuple[int, int] | None:
-    """``(timestamp, offset)`` of the first message stamped at or after ``timestamp`` (ms); None when none is.
+    """Returns ``(timestamp, offset)`` of the first message stamped at or after ``timestamp`` (ms), or None.
 
     Scans each segment once for its newest timestamp, and then the one that has the answer.
     """

@@ -1,12 +1,13 @@
-"""One segment: entries back to back in ``<base offset, 20 digits>.log``, and the sparse indexes next to it.
+"""One segment: consecutive entries in ``<base offset, 20 digits>.log``, and the sparse indexes next to it.
 
-The index cuts a segment into blocks of about ``index_interval_bytes``; every search reads one block and walks it.
-Blocks found on the disk at opening are not trusted until all their entries have been checked (CRC, size, dense
-offsets, and the index entries on both sides), which happens once, at the first read that needs them. Bytes appended
-by this process were checked on their way in. If a block fails, either the index or the data is bad: the whole
-segment is scanned, which repairs the index or names the first bad entry.
+The index divides a segment into blocks of about ``index_interval_bytes``; every search reads and walks one block.
 
-``size`` is the segment's end as far as this process believes it; a damaged segment's file may be longer.
+Blocks found on disk at opening are not trusted until all their entries have been checked: CRC, size, dense offsets, and
+the index entries on both sides. This happens once, at the first read that needs them. Bytes appended by this process
+were checked before the append. If a block fails, either the index or the data is bad. A scan of the whole segment then
+repairs the index or names the first bad entry.
+
+``size`` is the segment's end as far as this process trusts it; a damaged segment's file may be longer.
 """
 
 import contextlib
@@ -31,11 +32,11 @@ RECENT_APPENDS = 256
 
 
 def _ignore(damage: CorruptLog) -> None:
-    """It belongs to no log."""
+    """Handles damage of a segment that belongs to no log."""
 
 
 class Segment:
-    """A segment that is open. Offsets below are of messages, positions are bytes in the file."""
+    """An open segment. Offsets below are of messages, positions are bytes in the file."""
 
     def __init__(
         self, path: str, file: File, index: OffsetIndex, times: TimeIndex, config: LogConfig, *, now_ms: int
@@ -49,10 +50,10 @@ class Segment:
         self.size = file.size
         self.times = SegmentTimes(self, times, now_ms)
         self.cuts = 0
-        """How often bytes were cut; closing counts."""
+        """How often bytes were removed; closing counts, too."""
         self.changes = 1
         self.synced = 0
-        """Of ``changes``, those known to be durable."""
+        """How many of ``changes`` are known to be durable."""
         self.closed = False
         self.on_damage: Callable[[CorruptLog], None] = _ignore
         self._preallocated = False
@@ -61,15 +62,16 @@ class Segment:
         self._recent: dict[int, int] = {}
 
     def is_full(self, extra: int, last_offset: int, segment_bytes: int, index_bytes: int) -> bool:
-        """Whether ``extra`` more bytes, ending with ``last_offset``, belong in a new segment."""
+        """Returns whether ``extra`` more bytes, ending with ``last_offset``, belong in a new segment."""
         size = self.size + extra
         return size > segment_bytes or size > MAXIMUM or self.index.size >= index_bytes or (
             last_offset - self.base_offset > MAXIMUM
         )  # fmt: skip
 
     def append(self, data: bytes, youngest: tuple[int, int], first: int, last: int, now_ms: int) -> None:
-        """Good whole entries with offsets ``first`` to ``last``, of which ``youngest`` is the youngest. On ``OSError``
-        nothing has changed.
+        """Appends valid whole entries with offsets ``first`` to ``last``. An ``OSError`` leaves the segment unchanged.
+
+        ``youngest`` is the timestamp and offset of the youngest message.
         """
         position = self.size
         indexed = position - self.index.last_position > self.config.index_interval_bytes
@@ -92,21 +94,19 @@ class Segment:
             del recent[next(iter(recent))]
 
     def preallocate(self, size: int) -> None:
-        """Has the file take up ``size`` bytes, as long as it is not trimmed. Raises ``OSError``, and has done nothing
-        then.
-        """
+        """Makes the file take up ``size`` bytes until it is trimmed. An ``OSError`` leaves it unchanged."""
         self.file.reserve(size)
         self._preallocated = True
 
     def trim(self) -> None:
-        """Gives back what the file takes up beyond its last entry."""
+        """Gives back the file's space beyond its last entry."""
         if self._preallocated:
             self.file.reserve(0)
             self._preallocated = False
             self.changes += 1
 
     def locate(self, offset: int) -> int:
-        """Position of the first entry at or above ``offset``; the segment's end when there is none."""
+        """Returns the position of the first entry at or above ``offset``, or the segment's end."""
         position = self._recent.get(offset)
         if position is not None:
             return position
@@ -119,7 +119,7 @@ class Segment:
         return start + len(data)
 
     def _end_of_range(self, start: int, end: int, max_bytes: int, at_least_one: bool) -> int:
-        """The greatest end of an entry that lies at most ``max_bytes`` after ``start``, and not after ``end``.
+        """Returns the greatest end of an entry at most ``max_bytes`` after ``start``, and not after ``end``.
 
         ``start`` is the position of an entry below ``end``. With ``at_least_one`` that entry is always included.
         """
@@ -139,9 +139,9 @@ class Segment:
         return start + HEADER_SIZE + int(size)
 
     def slice(self, start: int, end: int, max_bytes: int, *, at_least_one: bool) -> Slice:
-        """The messages from position ``start``, a boundary, that are below the offset ``end``: ``max_bytes`` at most.
+        """Returns the messages from position ``start``, a boundary, below the offset ``end``: ``max_bytes`` at most.
 
-        With ``at_least_one`` the first one comes even if it is larger. Raises :class:`CorruptLog`.
+        With ``at_least_one`` the first one is returned even if it is larger. Raises :class:`CorruptLog`.
         """
         stop = self.size if end >= self.next_offset else self.locate(end)
         if stop - start > max_bytes:
@@ -153,7 +153,7 @@ class Segment:
         return LogSlice(self, start, stop - start)
 
     def load(self) -> SegmentScan | None:
-        """A scan, not yet begun, of what comes after the last entry of the index; None when that makes no sense."""
+        """Returns an unstarted scan of what follows the last index entry; None if the index is not usable."""
         if not self.index.load(self.size):
             return None
         start = self.index.last_position
@@ -163,7 +163,7 @@ class Segment:
         return SegmentScan(self.file, self.base_offset, self.config, position=start, next_offset=offset)
 
     def _begins(self, position: int, offset: int) -> bool:
-        """Does an entry whose first message has this offset seem to be there?"""
+        """Returns whether an entry whose first message has this offset seems to be there."""
         header = self.file.read(position, HEADER_SIZE)
         if len(header) < HEADER_SIZE:
             return False
@@ -174,9 +174,9 @@ class Segment:
             return False
 
     def trust(self, tail: SegmentScan, *, closed_cleanly: bool) -> None:
-        """Believes what lies on the disk: ``tail`` is the finished scan of :meth:`load`, without a problem.
+        """Trusts the data on disk: ``tail`` is the finished scan of :meth:`load`, without a problem.
 
-        The blocks before it are checked when they are first read; the times are believed after a clean stop only.
+        The blocks before it are checked when they are first read; the times are trusted after a clean stop only.
         """
         for entry in tail.entries:
             self.index.append(*entry)
@@ -188,11 +188,11 @@ class Segment:
             self.times.forget()
 
     def scan(self) -> SegmentScan:
-        """A scan of the file, not yet begun."""
+        """Returns an unstarted scan of the file."""
         return SegmentScan(self.file, self.base_offset, self.config)
 
     def adopt(self, scan: SegmentScan) -> None:
-        """Takes the good prefix that a finished scan found as the segment; the file may go on after it."""
+        """Adopts the good prefix that a finished scan found; the file may be longer."""
         self.index.replace(scan.entries)
         self.size = scan.position
         self.next_offset = scan.next_offset
@@ -200,7 +200,7 @@ class Segment:
         self.times.replace(scan.times, self.size)
 
     def cut(self, position: int, next_offset: int) -> None:
-        """Cuts the file, which ends with ``next_offset - 1`` then."""
+        """Truncates the file, which then ends with ``next_offset - 1``."""
         self.index.truncate(position)
         self.file.truncate(position)
         self._preallocated = False
@@ -213,22 +213,24 @@ class Segment:
         self.times.forget()
 
     def cut_point(self, offset: int) -> tuple[int, int, int]:
-        """Position of the first entry that ends at or above ``offset``, the offset after the entry before it, and where
-        the log ends once it is cut there, which is further on where compaction has left a gap.
+        """Returns the truncation point: a position, the offset after the last remaining entry, and the log's new end.
+
+        The position is that of the first entry that ends at or above ``offset``. The new end is greater than the second
+        value if compaction has left a gap.
         """
         if offset <= self.base_offset:
             return 0, self.base_offset, self.base_offset
         start, data = self._block_of(offset - 1)
         cut, next_offset = start, None
         for position, size, found in scan(data):
-            if found >= offset:  # a compressed set that holds the offset before and this one goes as a whole
+            if found >= offset:  # a compressed set that holds both the offset before and this one is removed as a whole
                 end = min(offset, first_offset(data[position : position + size]))
                 return cut, self._end_before(start) if next_offset is None else next_offset, end
             cut, next_offset = start + position + size, found + 1
         return cut, self._end_before(start) if next_offset is None else next_offset, offset
 
     def _end_before(self, position: int) -> int:
-        """The offset after the entry that ends at ``position``: where the next one begins, unless there is a gap."""
+        """Returns the offset after the entry that ends at ``position``: the next one's, unless there is a gap."""
         if position == 0:
             return self.base_offset
         start, data = self._block_of(self.index.offset_at(position - 1))
@@ -239,25 +241,25 @@ class Segment:
         return last + 1
 
     def seal(self) -> None:
-        """No more appends will come for now."""
+        """Prepares for a time without appends."""
         self._recent.clear()
         self.times.seal()
 
     def blocks(self, position: int = 0) -> Iterator[tuple[int, bytes]]:
-        """Position and bytes of each block from ``position``, a boundary, on, checked."""
+        """Yields position and checked bytes of each block from ``position``, a boundary, on."""
         while position < self.size:
             data = self._block(position)
             yield position, data
             position += len(data)
 
     async def fsync(self) -> None:
-        """Makes the data durable as it is at the call."""
+        """Makes the data durable as of the call."""
         changes = self.changes
         await self.file.fsync()
         self.synced = max(self.synced, changes)
 
     def close(self) -> None:
-        """Outstanding slices become invalid. Idempotent."""
+        """Closes the files; outstanding slices become invalid. Idempotent."""
         self.cuts += 1
         self.closed = True
         self.file.close()
@@ -265,7 +267,7 @@ class Segment:
         self.times.close()
 
     def read(self, position: int, size: int) -> bytes:
-        """Bytes of the file. Raises :class:`CorruptLog` where the disk does not give them."""
+        """Reads bytes of the file. Raises :class:`CorruptLog` if the disk cannot deliver them."""
         with self._reading():
             return self.file.read(position, size)
 
@@ -284,14 +286,14 @@ class Segment:
         return damage
 
     def _block_of(self, offset: int) -> tuple[int, bytes]:
-        """Position and bytes of the block in which ``offset`` lies if it is here, checked."""
+        """Returns position and checked bytes of the block that would hold ``offset``."""
         start = self.index.floor(offset)[1]
         if start < self._trusted_from and self._verify(start, start + 1):
             start = self.index.floor(offset)[1]
         return start, self._block(start)
 
     def _block(self, position: int) -> bytes:
-        """The bytes from an entry that is known to be at ``position`` to the end of its block, checked."""
+        """Returns the checked bytes from an entry known to be at ``position`` to the end of its block."""
         if position < self._trusted_from:
             self._verify(position, position + 1)
         return self.read(position, self.index.ceiling_position(position, self.size) - position)
@@ -299,7 +301,7 @@ class Segment:
     def _verify(self, start: int, end: int) -> bool:
         """Checks the blocks between two positions that were there at opening and were never read since.
 
-        True when the index was found bad and rebuilt: what it said before must be looked up again.
+        Returns True if the index was bad and has been rebuilt: lookups in it must then be repeated.
         """
         end = min(end, self._trusted_from)
         position = self.index.floor_position(start)
@@ -314,16 +316,16 @@ class Segment:
         return False
 
     def _is_good(self, position: int, end: int) -> bool:
-        """Whether exactly the block's entries are there, the first with the offset that the index promises."""
+        """Returns whether exactly the block's entries are there, the first with the offset that the index promises."""
         data = self.read(position, end - position)
         offset = self.index.offset_at(position)
         found = self.config.check(data, offset, self.base_offset)
-        # Below the first index entry there is only the base offset, at which a compacted segment need not begin.
+        # The block before the first index entry has only the base offset, at which a compacted segment need not begin.
         promised = not position or (found.count > 0 and found.first == offset)
         return promised and found.problem is None and found.size == end - position
 
     def _rescue(self) -> None:
-        """A block is bad: a scan shows whether the index was (then it is rebuilt) or the data (CorruptLog)."""
+        """Handles a bad block by a scan: rebuilds the index if that was bad, else raises CorruptLog."""
         with self._reading():
             scan = self.scan().run()
         if scan.problem is not None or scan.position != self.size:
@@ -333,7 +335,7 @@ class Segment:
 
 
 def open_segment(storage: Storage, directory: str, base_offset: int, config: LogConfig, *, now_ms: int) -> Segment:
-    """The segment's files, created when missing, still to be loaded or rebuilt."""
+    """Opens the segment's files, created if missing; the segment must still be loaded or rebuilt."""
     path = f"{directory}/{segment_name(base_offset)}"
     file = storage.open(path + LOG_SUFFIX)
     index = config.traits.index(storage.open(path + INDEX_SUFFIX), base_offset)
@@ -342,8 +344,10 @@ def open_segment(storage: Storage, directory: str, base_offset: int, config: Log
 
 
 def new_segment(storage: Storage, directory: str, base_offset: int, config: LogConfig, *, now_ms: int) -> Segment:
-    """An empty segment where none is; what an earlier one of that name left in the index is wiped. On ``OSError`` there
-    is none, if the disk lets it be removed: the segment before may go on, and the name would then be one in its middle.
+    """Creates an empty segment and wipes the leftovers of an earlier one from its index.
+
+    After an ``OSError`` its files are removed if possible. The previous segment may continue, and the name would then
+    be one in its middle.
     """
     try:
         segment = open_segment(storage, directory, base_offset, config, now_ms=now_ms)
@@ -361,25 +365,25 @@ def new_segment(storage: Storage, directory: str, base_offset: int, config: LogC
 
 
 def remove_segment(storage: Storage, segment: Segment) -> None:
-    """Closes it and removes its files."""
+    """Closes a segment and removes its files."""
     segment.close()
     remove_files(storage, segment.path.removesuffix(LOG_SUFFIX))
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A place in a log, and where the log ends once it is cut there."""
+    """A point at which a log can be truncated, and where the log then ends."""
 
     keep: int
-    """How many segments stay."""
+    """Number of segments that stay."""
     segment: Segment
     """The last of them."""
     position: int
-    """The byte of it at which it is cut."""
+    """The byte position at which that segment is truncated."""
     next_offset: int
-    """The offset after its last message then."""
+    """The offset after its last remaining message."""
     end: int
-    """The offset of the next append: further on than ``next_offset`` where the cut leaves a gap before it."""
+    """The offset of the next append; greater than ``next_offset`` if the truncation leaves a gap before it."""
 
     @property
     def gap(self) -> int:
@@ -388,11 +392,12 @@ class Cut:
 
 
 def cut_at(segments: Sequence[Segment], keep: int, offset: int) -> Cut:
-    """The cut that leaves what is below ``offset``, which is in or at the end of the last of the first ``keep``
-    segments. Raises ``CorruptLog``.
+    """Finds the point that leaves everything below ``offset``. Raises ``CorruptLog``.
+
+    ``offset`` must be in, or at the end of, the last of the first ``keep`` segments.
     """
     segment = segments[keep - 1]
     position, next_offset, end = segment.cut_point(offset)
     if next_offset < end and any(other.base_offset == end for other in segments[keep:]):
-        return Cut(keep + 1, segments[keep], 0, end, end)  # the segment that records the gap is there
+        return Cut(keep + 1, segments[keep], 0, end, end)  # the segment that records the gap exists
     return Cut(keep, segment, position, next_offset, end)

@@ -1,15 +1,15 @@
-"""The segments of a log in a row: what appends, cuts, retention and compaction of it share.
+"""The list of a log's segments: the state that appends, truncation, retention and compaction share.
 
-The tuple of segments is replaced as a whole when it changes, never edited. Three offsets describe the state::
+The tuple of segments is never edited, only replaced as a whole. Three offsets describe the state: start <= flushed <=
+end.
 
-    start <= flushed <= end
+- Everything below ``flushed`` survives a power loss.
+- ``end`` is the offset of the next append.
+- ``flushed`` may be below ``start`` until the new start is durable: the old files may come back.
 
-Below ``flushed`` everything survives a power loss. ``end`` is the offset of the next append. While it is not durable
-that the row starts there, ``flushed`` may be below ``start``: the row's files may come back as they were before.
-
-The one trap of files: a cut that was not fsynced can be undone by a power loss, and a removed segment can come back
-*behind* records that were appended after it. So a row that was cut must be flushed before the next append, which
-otherwise raises :class:`UnflushedTruncation`.
+A power loss can undo a truncation that was not fsynced. A removed segment can then come back *behind* records that were
+appended after it. So a truncated list must be flushed before the next append, which otherwise raises
+:class:`UnflushedTruncation`.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ def _ignore(_: object) -> None:
 
 
 class SegmentRow:
-    """See the module. ``on_roll`` is called with each new segment's base offset, ``on_damage`` with what is found."""
+    """A log's segments. ``on_roll`` is called with a new segment's base offset, ``on_damage`` with damage found."""
 
     def __init__(self, storage: Storage, directory: str, config: LogConfig, wall_clock: Callable[[], float]) -> None:
         self.storage = storage
@@ -48,28 +48,28 @@ class SegmentRow:
         self.end = 0
         self.flushed = 0
         self.cuts = 0
-        """How often the row was cut."""
+        """How often the list was truncated."""
         self.changing = asyncio.Lock()
         """Held while something is made durable, or segments are exchanged."""
         self.damage: Damage | None = None
         self.closed = False
         self.gap = 0
-        """Where the last segment begins, if a cut that is not flushed has left a gap before it."""
+        """The last segment's base, if an unflushed truncation has left a gap before it."""
         self.swap_file: str | None = None
-        """The swap file under way."""
+        """The swap file in progress."""
         self._wall_clock = wall_clock
         self._flight = 0
-        """Up to where the fsync under way counts."""
+        """The offset up to which the fsync in progress counts."""
         self._durable_cuts = 0
         self._renamed = 0
-        """How often files came or went."""
+        """How often files were created or removed."""
         self._durable_renamed = 0
         self._retired: list[Callable[[], None]] = []
-        """What ends the segments that were taken out."""
+        """Callbacks that close the segments that were removed."""
 
     @property
     def start(self) -> int:
-        """The first offset that can be read; the end, when a disk that failed has left the row without a segment."""
+        """The first offset that can be read; the end, if a failed disk has left no segment."""
         return self.bases[0] if self.bases else self.end
 
     @property
@@ -79,18 +79,18 @@ class SegmentRow:
 
     @property
     def is_cut(self) -> bool:
-        """Was it cut, and not flushed since?"""
+        """Whether it was truncated and not flushed since."""
         return self.cuts != self._durable_cuts
 
     def now_ms(self) -> int:
-        """This node's wall clock."""
+        """Returns this node's wall clock in milliseconds."""
         return int(self._wall_clock() * 1000)
 
     # -- damage --------------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def noting(self) -> Iterator[None]:
-        """Around what reads a segment: damage that is found becomes the log's."""
+        """Context for code that reads a segment: records the damage that it raises as the log's."""
         try:
             yield
         except CorruptLog as damage:
@@ -103,7 +103,7 @@ class SegmentRow:
             self.on_damage(self.damage)
 
     def check_healthy(self) -> None:
-        """Raises :class:`DamagedLog`."""
+        """Raises :class:`DamagedLog` if the log is damaged."""
         if self.damage is not None:
             raise DamagedLog(f"{self.damage.problem}; hand over, then reset the log")
 
@@ -127,10 +127,10 @@ class SegmentRow:
             self.active = segments[-1]
 
     def append(self, data: bytes, youngest: tuple[int, int], first: int, last: int) -> None:
-        """Good whole entries with offsets ``first`` to ``last``; their youngest as ``message_set.Checked`` has it."""
+        """Appends valid whole entries with offsets ``first`` to ``last``; ``youngest``: see ``message_set.Checked``."""
         self.check_healthy()
         if self.is_cut:
-            raise UnflushedTruncation(f"{self.directory}: was cut; await flush() before the next append")
+            raise UnflushedTruncation(f"{self.directory}: was truncated; await flush() before the next append")
         now = self.now_ms()
         segment, config = self.active, self.config
         if segment.size and (
@@ -153,15 +153,15 @@ class SegmentRow:
         return segment
 
     def add(self, base_offset: int) -> Segment:
-        """An empty segment after the others."""
+        """Adds an empty segment after the others."""
         self._renamed += 1
         segment = new_segment(self.storage, self.directory, base_offset, self.config, now_ms=self.now_ms())
         self.set((*self.segments, segment))
         return segment
 
     def keep(self, count: int) -> None:
-        """Removes all but the first ``count`` segments, the last first: whenever it stops, a prefix is left."""
-        self.abandon_swap()  # first: found at a start, it would bring back what goes now
+        """Removes all but the first ``count`` segments, last first: whenever it stops, a prefix is left."""
+        self.abandon_swap()  # first: a start that found the swap file would bring back what is removed now
         doomed = self.segments[count:]
         self.set(self.segments[:count])
         for segment in reversed(doomed):
@@ -169,7 +169,7 @@ class SegmentRow:
         self._renamed += 1
 
     def end_at(self, offset: int) -> None:
-        """The row was cut, and ends there now."""
+        """Records that the list was truncated and ends at ``offset`` now."""
         self.cuts += 1
         self.gap = 0
         self.end = offset
@@ -177,23 +177,23 @@ class SegmentRow:
         self._flight = min(self._flight, offset)
 
     def restart_at(self, offset: int) -> None:
-        """The row was emptied, and begins and ends there now."""
+        """Records that the list was emptied, and adds a segment at ``offset``."""
         self.add(offset)
         self.end_at(offset)
         self.flushed = self._flight = 0
 
     def retire(self, end: Callable[[], None]) -> None:
-        """A segment was taken out, and is still open for those who read it; ``end`` closes it, see :meth:`purge`."""
+        """Registers a removed segment that is still open for its readers; ``end`` closes it, see :meth:`purge`."""
         self._retired.append(end)
 
     def purge(self, count: int | None = None) -> None:
-        """Ends the ``count`` segments that were taken out first, or all; slices of them become invalid."""
+        """Closes the first ``count`` removed segments, or all; slices of them become invalid."""
         retired, self._retired = self._retired[:count], [] if count is None else self._retired[count:]
         for end in retired:
             end()
 
     def abandon_swap(self) -> None:
-        """Raises ``OSError`` when it is still there: a start would put it in the place of what is there by then."""
+        """Removes the swap file. Raises ``OSError`` if that fails: the next start would swap it in over newer data."""
         if self.swap_file is not None:
             if self.storage.exists(self.swap_file):
                 self.storage.remove(self.swap_file)
@@ -202,10 +202,10 @@ class SegmentRow:
     # -- durability ----------------------------------------------------------------------------------------------
 
     async def flush(self) -> None:
-        """Fsyncs what was appended or cut before the call.
+        """Fsyncs what was appended or truncated before the call.
 
-        Calls that come while one is under way share the next fsync. What is appended during it is not waited for; what
-        is cut during it is not counted.
+        Calls that arrive during a flush share the next one. Records appended during it are not waited for; records
+        removed during it do not count.
         """
         async with self.changing:
             if self.closed:
@@ -222,12 +222,12 @@ class SegmentRow:
                 await self.tombstones.allow_gaps(lambda: self.gap)
             self._durable_cuts = cuts
             self.flushed = max(self.flushed, self._flight)
-            if self.flushed > self.end:  # what comes next would count as durable before it is
-                problem = f"it is said to be durable below {self.flushed}"
+            if self.flushed > self.end:  # otherwise later appends would count as durable too early
+                problem = f"the log ends there, but counts as durable below {self.flushed}"
                 self.note(CorruptLog(self.active.path, self.active.size, self.end, problem))
 
     def _dirty(self) -> list[Segment]:
-        """Segments with something not durable, in order. Only the last ones can be: sealed ones do not change."""
+        """Returns segments with changes that are not durable, in order. Only the last ones can have any."""
         dirty: list[Segment] = []
         for segment in reversed(self.segments):
             if segment.synced == segment.changes:

@@ -1,4 +1,4 @@
-"""The bytes that a read gives: a range of one segment, or nothing."""
+"""The result of a read: a range of one segment, or nothing."""
 
 import asyncio
 import errno
@@ -8,7 +8,7 @@ from assay.system_under_test.runtime import File, Slice
 
 
 class EmptySlice:
-    """Nothing to read."""
+    """An empty range."""
 
     size = 0
 
@@ -23,22 +23,22 @@ EMPTY = EmptySlice()
 
 
 class SliceCut(OSError):
-    """The bytes of a slice were cut from the log before they were sent; the connection can only be closed."""
+    """The bytes of a slice were removed from the log before they were sent; the connection can only be closed."""
 
 
 class Cuttable(Protocol):
-    """What a slice needs of its segment. ``cuts`` counts how often bytes were cut from it."""
+    """The interface that a slice needs of its segment. ``cuts`` counts how often bytes were removed from it."""
 
     path: str
     file: File
     cuts: int
 
     def lost(self, error: OSError) -> Exception:
-        """The disk does not give what is in it, of which this makes damage."""
+        """Records that the disk cannot deliver the segment's bytes, and returns that as damage."""
 
 
 class LogSlice:
-    """A range of a segment. Once anything was cut there it fails to read: other bytes may stand there now."""
+    """A range of a segment. It fails to read once anything was truncated there, because other bytes may follow."""
 
     __slots__ = ("_cuts", "_position", "_segment", "size")
 
@@ -49,7 +49,7 @@ class LogSlice:
         self._cuts = segment.cuts
 
     def read(self) -> bytes:
-        """The bytes; :class:`SliceCut` when the log was truncated, deleted or closed since."""
+        """Returns the bytes. Raises :class:`SliceCut` if the log was truncated, deleted or closed since."""
         stored = self._stored()
         try:
             return stored.read()
@@ -58,11 +58,11 @@ class LogSlice:
             raise
 
     async def send(self, writer: asyncio.StreamWriter) -> None:
-        """As :meth:`read`, to a connection."""
+        """Sends the bytes to a connection; raises as :meth:`read`."""
         stored = self._stored()
         try:
             await stored.send(writer)
-        except OSError as error:  # most often of the connection
+        except OSError as error:  # usually an error of the connection
             self._failed(error)
             raise
 
@@ -72,5 +72,5 @@ class LogSlice:
 
     def _stored(self) -> Slice:
         if self._segment.cuts != self._cuts:
-            raise SliceCut(errno.ESTALE, "cut from the log before it was sent", self._segment.path)
+            raise SliceCut(errno.ESTALE, "removed from the log before it was sent", self._segment.path)
         return self._segment.file.slice(self._position, self.size)

@@ -1,10 +1,12 @@
-"""Putting one new segment in the place of several, so that a crash at any instant leaves the old ones or the new one.
+"""Replaces several segments by one new one, such that a crash at any instant leaves either the old ones or the new one.
 
-The new segment is written as ``<base>.log.cleaned`` and fsynced; then it is named ``<base>-<end>.log.swap``, which says
-that it holds all that is to stay of the segments that begin from ``base`` to below ``end``, and the folder is fsynced.
-From then on it counts: the old files go and it takes the first one's name. A start that finds it does just that.
-A ``.cleaned`` file is nothing. Kafka does the same; its swap files do not say where they end, and reading it off their
-last entry could take too much with it, were that entry damaged.
+1. The new segment is written as ``<base>.log.cleaned`` and fsynced.
+2. It is renamed to ``<base>-<end>.log.swap``, and the folder is fsynced. The name says that it replaces the segments
+   that begin from ``base`` to below ``end``. From now on it counts.
+3. The old files are removed, and it takes the first one's name. A start that finds a swap file repeats this step.
+
+A ``.cleaned`` file is ignored. Kafka does the same, but its swap files do not name their end. The end would have to be
+read from the last entry; if that were damaged, too many segments could be removed.
 """
 
 from collections.abc import Sequence
@@ -21,8 +23,9 @@ SWAP_SUFFIX = ".log.swap"
 
 
 def cleanable(row: SegmentRow, limit: int) -> tuple[Segment, ...]:
-    """The oldest segments, as far as compaction may touch them: durable, and with a message below ``limit`` after
-    them, so that a reader or a follower always finds its way from what is left of them to where they ended.
+    """Returns the oldest segments that compaction may touch: durable, and followed by a message below ``limit``.
+
+    That message lets readers and followers continue from what is left of them.
     """
     if row.closed or row.damage is not None or row.is_cut:
         return ()
@@ -31,12 +34,13 @@ def cleanable(row: SegmentRow, limit: int) -> tuple[Segment, ...]:
 
 
 async def exchange(row: SegmentRow, old: Sequence[Segment], scan: SegmentScan, cuts: int) -> bool:
-    """Durably puts a cleaned file in the place of neighbours from :func:`cleanable`.
+    """Durably replaces neighbors from :func:`cleanable` by a cleaned file.
 
-    ``scan`` is the finished scan of the file at :func:`cleaned_path`, which is durable; ``cuts`` as it was when the
-    file was begun. Readers of the old ones may go on until ``SegmentRow.purge``. False, and the row is as it was, if it
-    was cut, closed or found damaged since, or retention has taken one of the old ones. Raises :class:`SwapUnfinished`,
-    and ``OSError`` when nothing has changed.
+    ``scan`` is the finished scan of the durable file at :func:`cleaned_path`; ``cuts`` is the count when the file was
+    begun. Readers of the old segments may continue until ``SegmentRow.purge``.
+
+    Returns False, and changes nothing, if the list was truncated, closed or found damaged since, or retention has
+    removed one of the old ones. Raises :class:`SwapUnfinished`, and ``OSError`` if nothing has changed.
     """
     base = old[0].base_offset
     async with row.changing:
@@ -55,7 +59,7 @@ async def exchange(row: SegmentRow, old: Sequence[Segment], scan: SegmentScan, c
                 _abandon(row)
         if not counts:
             return False
-        row.swap_file = None  # it stays from here on, whatever fails: what it stands for may be half gone
+        row.swap_file = None  # the swap file stays from here on, whatever fails: the old files may be half removed
         try:
             _replace_files(row.storage, row.directory, base, end)
             new = open_segment(row.storage, row.directory, base, row.config, now_ms=written)
@@ -83,7 +87,7 @@ def cleaned_path(directory: str, base_offset: int) -> str:
 
 
 async def finish(storage: Storage, directory: str) -> None:
-    """Durably finishes the swaps that a crash interrupted, and discards what never got so far."""
+    """Durably finishes the swaps that a crash interrupted, and removes unfinished cleaned files."""
     names = storage.listdir(directory)
     for name in names:
         if name.endswith(CLEANED_SUFFIX):
@@ -101,7 +105,7 @@ def _swap_path(directory: str, base_offset: int, end_offset: int) -> str:
 
 
 def _replace_files(storage: Storage, directory: str, base_offset: int, end_offset: int) -> None:
-    """What is left to do once the swap file is durable; may have been begun before. Durable after an fsync."""
+    """Removes the replaced segments and renames the swap file. Repeatable; durable after an fsync of the folder."""
     for base in segment_bases(storage, directory):
         if base_offset < base < end_offset:
             remove_files(storage, f"{directory}/{segment_name(base)}")

@@ -1,9 +1,11 @@
-"""The sparse index of a segment by time: how young its messages were up to some of them.
+"""The sparse time index of a segment: some messages that are younger than all before them.
 
-On disk as Kafka has it: 12 bytes an entry, a timestamp in milliseconds (int64) and an offset relative to the segment's
-base (uint32). An entry says: this message has this timestamp, and no message before it is younger. Both rise strictly.
-Like the other index it is a cache: after anything but a clean stop it is rebuilt from the segment, and what a clean
-stop has left is compared with the messages before it is used.
+The format is Kafka's: 12 bytes per entry, a timestamp in milliseconds (int64) and an offset relative to the segment's
+base (uint32). An entry says that this message has this timestamp, and that no message before it is younger. Both rise
+strictly.
+
+It is only a cache, as the offset index is. Unless the last stop was clean, it is rebuilt from the segment. Entries from
+before a clean stop are compared with the messages before they are used.
 """
 
 import struct
@@ -29,11 +31,11 @@ class TimeIndex:
 
     @property
     def newest(self) -> int:
-        """The last entry's timestamp; -1 when there is none."""
+        """The last entry's timestamp; -1 if there is none."""
         return self._timestamps[-1] if self._timestamps else NO_TIMESTAMP
 
     def load(self, next_offset: int) -> bool:
-        """Reads the file; False, and the index stays empty, when it cannot be that of a segment that ends there."""
+        """Reads the file; returns False, and stays empty, if it does not fit a segment that ends at ``next_offset``."""
         data = self._file.read(0, self._file.size)
         timestamps, offsets = [], []
         previous = (NO_TIMESTAMP, -1)
@@ -50,18 +52,18 @@ class TimeIndex:
         return True
 
     def append(self, timestamp: int, offset: int) -> None:
-        """Both must be greater than the last entry's."""
+        """Adds an entry; timestamp and offset must be greater than the last entry's."""
         self._file.append(ENTRY.pack(timestamp, offset - self.base_offset))
         self._timestamps.append(timestamp)
         self._offsets.append(offset)
 
     def floor(self, timestamp: int) -> int:
-        """No message before this offset is younger than ``timestamp``: a search for one begins here."""
+        """Returns the offset at which a search for messages younger than ``timestamp`` must begin."""
         index = bisect_right(self._timestamps, timestamp) - 1
         return self._offsets[index] if index >= 0 else self.base_offset
 
     def loaded(self, timestamp: int) -> tuple[tuple[int, int], int] | None:
-        """The entry behind ``floor``, and the offset of the one before it or the base; None unless it was loaded."""
+        """Returns the entry behind ``floor`` and its predecessor's offset or the base; None unless it was loaded."""
         index = bisect_right(self._timestamps, timestamp) - 1
         if not 0 <= index < self._loaded:
             return None

@@ -1,7 +1,7 @@
-"""How young the messages of one segment are, and finding one by its time.
+"""The timestamps of one segment: the youngest message, and lookup by time.
 
-The index by time follows the appends. It is a cache: what it lacks is scanned. An entry that was found on the disk is
-compared with the messages before it is used: the one with its offset is the first that is as young as it says.
+The time index follows the appends. It is a cache: missing entries are scanned for. An entry found on disk is compared
+with the messages before it is used: its message must be the first with a timestamp at least that high.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ from assay.system_under_test.records.message_set import messages, timestamps
 
 
 class Blocks(Protocol):
-    """What is needed of the segment."""
+    """The interface that is needed of the segment."""
 
     base_offset: int
     config: LogConfig
@@ -29,7 +29,7 @@ class Blocks(Protocol):
 
 
 class SegmentTimes:
-    """See the module. Times are milliseconds; -1 stands for none."""
+    """A segment's timestamps in milliseconds; -1 stands for none."""
 
     def __init__(self, segment: Blocks, index: TimeIndex, now_ms: int) -> None:
         self._segment = segment
@@ -43,21 +43,21 @@ class SegmentTimes:
         self._noted_at = 0
 
     def appended(self, now_ms: int, youngest: tuple[int, int], position: int, end: int) -> None:
-        """The bytes from ``position`` to ``end`` were appended; their youngest as ``message_set.Checked`` has it."""
+        """Records an append of the bytes from ``position`` to ``end``; ``youngest`` as in ``message_set.Checked``."""
         if not position:
             self.opened_ms = now_ms
         self._appended_ms = now_ms
-        if self._read_to == position:  # else what was there before is still to be read, and these after it
+        if self._read_to == position:  # otherwise earlier bytes are still unread, and these follow after them
             self._take(*youngest, end)
 
     def newest(self) -> int:
-        """The youngest message's timestamp. Looks only at what came since the last call."""
+        """Returns the youngest message's timestamp. Reads only what was added since the last call."""
         for found, at, end in self._timestamps(self._read_to):
             self._take(found, at, end)
         return self._newest[0]
 
     def _take(self, timestamp: int, offset: int, end: int) -> None:
-        """What follows up to ``end`` is as young as that."""
+        """Takes over the youngest message of the bytes up to ``end``."""
         if timestamp > self._newest[0]:
             self._newest = timestamp, offset
         if end - self._noted_at > self._segment.config.index_interval_bytes:
@@ -66,19 +66,19 @@ class SegmentTimes:
         self._read_to = end
 
     def age_ms(self) -> int:
-        """When its youngest message was made, by the message's own timestamp, else when it was last appended to."""
+        """Returns the youngest message's own timestamp, else the time of the last append."""
         newest = self.newest()
         return newest if newest >= 0 else self.written_ms()
 
     def written_ms(self) -> int:
-        """When it was last appended to: by this process, else its newest timestamp, else when it was opened."""
+        """Returns the time of this process's last append, else the newest timestamp, else the time of opening."""
         if self._appended_ms is not None:
             return self._appended_ms
         newest = self.newest()
         return newest if newest >= 0 else self.opened_ms
 
     def first_since(self, timestamp: int) -> tuple[int, int] | None:
-        """``(timestamp, offset)`` of the first message stamped at or after ``timestamp``; None when none is."""
+        """Returns ``(timestamp, offset)`` of the first message stamped at or after ``timestamp``, or None."""
         if not self._holds(timestamp - 1):
             self.forget()
         position = self._segment.locate(self._index.floor(timestamp - 1))
@@ -91,19 +91,20 @@ class SegmentTimes:
         return None
 
     def follow(self) -> None:
-        """Brings the index up to the last append."""
-        # a reader of what is damaged, or cannot be read, gets this error; an append, which is made already, does not
+        """Updates the index up to the last append."""
+        # readers of damaged bytes get this error; an append, which is complete already, must not fail
         with contextlib.suppress(CorruptLog, OSError):
             self.newest()
 
     def seal(self) -> None:
-        """No more appends will come for now."""
+        """Prepares for a time without appends."""
         self.follow()
         self._note()
 
     def finish(self, size: int) -> None:
-        """The log is about to be closed cleanly, after which the index is believed: it must say all of the segment's
-        ``size`` bytes, or nothing.
+        """Completes the index before a clean close, after which it is trusted.
+
+        It must cover all of the segment's ``size`` bytes, or be empty.
         """
         if self._read_to == size:
             self._note()
@@ -111,14 +112,15 @@ class SegmentTimes:
             self.forget()
 
     def forget(self) -> None:
-        """The segment was cut or is new: everything is read again when it is needed."""
+        """Resets the index of a segment that was truncated or is new: all is read again when needed."""
         self._index.clear()
         self._newest = (NO_TIMESTAMP, self._segment.base_offset)
         self._read_to = self._noted_at = 0
 
     def load(self, next_offset: int, size: int) -> None:
-        """Believes the index of a segment that was closed cleanly and ends at this offset and this byte, if its last
-        entry is right.
+        """Trusts the index of a segment that was closed cleanly, if its last entry is right.
+
+        The segment ends at this offset and this byte.
         """
         if not self._index.load(next_offset) or not self._last_holds():
             self.forget()
@@ -142,12 +144,12 @@ class SegmentTimes:
         self._index.close()
 
     def _holds(self, timestamp: int) -> bool:
-        """Is the entry with which a search for this time begins right? Raises :class:`CorruptLog`."""
+        """Returns whether the entry at which a search for this time begins is right. Raises :class:`CorruptLog`."""
         found = self._index.loaded(timestamp)
         return found is None or self._first_as_young(found[0][0], since=found[1]) == found[0]
 
     def _last_holds(self) -> bool:
-        """Is there a message like the last entry? Which of several is no matter, and a scan would hold up a start."""
+        """Returns whether a message matches the last entry. It need not be the first: a scan would delay the start."""
         found = self._index.loaded(self._index.newest)
         with contextlib.suppress(CorruptLog):  # the next reader gets this error
             return found is None or self._first_as_young(found[0][0], since=found[0][1]) == found[0]
@@ -160,12 +162,12 @@ class SegmentTimes:
         return None
 
     def _timestamps(self, position: int) -> Iterator[tuple[int, int, int]]:
-        """``(newest timestamp, last offset, end position)`` of each entry from ``position``, a boundary, on."""
+        """Yields ``(newest timestamp, last offset, end position)`` of each entry from ``position``, a boundary, on."""
         for start, data in self._segment.blocks(position):
             for timestamp, offset, end in timestamps(data):
                 yield timestamp, offset, start + end
 
     def _note(self) -> None:
         if self._newest[0] > self._index.newest:
-            with contextlib.suppress(OSError):  # what the index lacks is scanned
+            with contextlib.suppress(OSError):  # missing index entries are scanned for
                 self._index.append(*self._newest)

@@ -1,15 +1,20 @@
-"""What compaction remembers of a log: where segments may leave gaps, and since when tombstones could be read.
+"""The compaction state of a log: the offset below which segments may leave gaps, and the ages of tombstones.
 
-Compaction takes the values before a null value (a tombstone) at once, and the tombstone itself ``delete.retention.ms``
-after it was first cleaned over, so that a reader that began before had time to see it. Kafka 0.10.2 takes the
-times of the segments' files for that, which a copy of the disk loses.
+Compaction removes the values before a null value (a tombstone) at once. It removes the tombstone itself
+``delete.retention.ms`` after it was first cleaned over, so that a reader that began before had time to see it. Kafka
+0.10.2 uses the times of the segments' files for that, which a copy of the disk loses.
 
-A segment that was never cleaned ends where the next one begins. Below the offset ``gaps`` one may end
-earlier, for compaction; beyond it, such a gap is a hole that a power loss has left.
+A segment that was never cleaned ends where the next one begins. Below the offset ``gaps``, a segment may end earlier
+because of compaction. Beyond it, such a gap is a hole that a power loss has left.
 
-The file ``compaction-checkpoint`` in the log's folder has the line ``gaps OFFSET`` and then, rising, lines of an offset
-and when (milliseconds of the node's clock) all tombstones below it had been cleaned over. While the file
-exists there may be gaps within segments. It is never removed: gaps do not close when the topic is no longer compacted.
+The file ``compaction-checkpoint`` in the log's folder has these lines:
+
+- ``gaps OFFSET``
+- ascending: an offset, and the time (milliseconds of the node's clock) by which all tombstones below it had been
+  cleaned over
+
+While the file exists, there may be gaps within segments. It is never removed, because gaps do not close when the topic
+is no longer compacted.
 """
 
 from collections.abc import Callable
@@ -33,24 +38,24 @@ class CleanedOver(NamedTuple):
 
 
 class Notes(NamedTuple):
-    """What the file holds."""
+    """The content of the file."""
 
     gaps: int = 0
     rows: tuple[CleanedOver, ...] = ()
 
 
 class Tombstones(NoteFile):
-    """Changes are durable when their call returns."""
+    """The file and its content. Changes are durable when their call returns."""
 
     def __init__(self, storage: Storage, directory: str) -> None:
-        """A file that makes no sense is ``damage`` of the log: no one knows what may be missing from it."""
+        """Reads the file. An unreadable one is ``damage`` of the log: no one knows what may be missing from it."""
         super().__init__(storage, f"{directory}/{TOMBSTONES}")
         self.known = storage.exists(self._path)
-        """May the log's offsets have gaps?"""
+        """Whether the log's offsets may have gaps."""
         self.damage: Damage | None = None
         self._state = Notes()
         self._written: Notes | None = None
-        """What the file holds for certain: unknown while it is written, and after a write that was given up."""
+        """The file's certain content; None during a write, and after a write that failed."""
         if self.known:
             try:
                 self._state = _parse(self._path, storage.read_bytes(self._path))
@@ -64,40 +69,41 @@ class Tombstones(NoteFile):
         return self._state.gaps
 
     def rows(self) -> tuple[CleanedOver, ...]:
-        """Rising in offset and time."""
+        """Returns the rows, ascending in offset and time."""
         return self._state.rows
 
     def horizon(self, now_ms: int, retention_ms: int, limit: int) -> int:
-        """The tombstones below this offset, which is at most ``limit``, have had their time; 0 when none have."""
+        """Returns the offset, at most ``limit``, below which all tombstones have expired; 0 if none have."""
         expired = (row.offset for row in self.rows() if now_ms - row.time >= retention_ms and row.offset <= limit)
         return max(expired, default=0)
 
     async def begin(self) -> None:
-        """From now on the log may have gaps."""
+        """Allows gaps in the log from now on."""
         if not self.known:
             await self._change(lambda state: state)
 
     async def allow_gaps(self, offset: Callable[[], int]) -> None:
-        """Notes that segments may leave gaps below ``offset()``, which is called just before the write. All below it is
-        on the disk.
+        """Notes that segments may leave gaps below ``offset()``, which is called just before the write.
+
+        Everything below it must be on disk.
         """
         if offset() > self.gaps or self._written is None:
             await self._change(lambda state: state._replace(gaps=max(state.gaps, offset())))
 
     async def cleaned(self, horizon: int, offset: int, now_ms: int) -> None:
-        """The tombstones below ``horizon`` are gone; those from there to ``offset`` are noted, unless they were."""
+        """Drops the rows up to ``horizon``, whose tombstones are gone, and notes the tombstones up to ``offset``."""
 
         def noted(state: Notes) -> Notes:
             rows = tuple(row for row in state.rows if row.offset > horizon)
             if offset > max((row.offset for row in rows), default=horizon):
-                # A clock that went back must not make what comes later look older.
+                # A clock that went back must not make later tombstones look older.
                 rows += (CleanedOver(offset, max([now_ms, *(row.time for row in rows)])),)
             return state._replace(rows=rows)
 
         await self._change(noted)
 
     async def truncate(self, offset: int, gap: int = 0) -> None:
-        """The log is about to be cut at ``offset``. ``gap``: where it will end after one, else 0."""
+        """Adapts the notes before a truncation at ``offset``. ``gap``: the log's end if it follows a gap, else 0."""
 
         def clipped(state: Notes) -> Notes:
             rows = {min(row.offset, offset): row.time for row in reversed(state.rows)}

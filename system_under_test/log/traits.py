@@ -1,4 +1,4 @@
-"""What a log does differently when a historic defect is built in; see ``assay.system_under_test.defects``."""
+"""The behavior of a log that a historic defect replaces; see ``assay.system_under_test.defects``."""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -14,27 +14,27 @@ from assay.system_under_test.runtime import File, Storage
 
 
 class CheckBytes(Protocol):
-    """Says how far bytes from a disk are good, which should begin at ``next_offset``."""
+    """Returns how far bytes from a disk, which should begin at ``next_offset``, are valid."""
 
     def __call__(self, data: Buffer, next_offset: int, *, gaps: bool, highest: int) -> Checked: ...
 
 
 @dataclass(frozen=True)
 class LogTraits:
-    """How a directory is reserved, how bytes from a disk are checked, and which index is kept over them."""
+    """How a directory is locked, how bytes from disk are checked, and which index is kept."""
 
     check: CheckBytes = message_set.check
     index: Callable[[File, int], OffsetIndex] = OffsetIndex
-    """Over a file, of the segment with this base offset; still to be loaded or rebuilt."""
+    """Makes the index over a file, of the segment with this base offset; it must still be loaded or rebuilt."""
     reserve: Callable[[Storage, str], None] = directory.lock
-    """Reserves the log directory for this process."""
+    """Locks the log directory for this process."""
 
 
 CORRECT = LogTraits()
 
 
 def log_traits(defects: Collection[str]) -> LogTraits:
-    """Of the build with these defects."""
+    """Returns the traits of a build with these defects."""
     if "no-crc-recovery" in defects:
         return LogTraits(check=follow_sizes)
     if "index-trusted" in defects:
@@ -49,7 +49,7 @@ def leave_unlocked(storage: Storage, root: str) -> None:
 
 
 def follow_sizes(data: Buffer, next_offset: int, *, gaps: bool, highest: int) -> Checked:
-    """Believes what stands between the entries' sizes: it checks no CRC and no offset."""
+    """Accepts any bytes between the entries' sizes: it checks no CRC and no offset."""
     position = count = 0
     while len(data) - position >= HEADER_SIZE:
         _, size = ENTRY_HEADER.unpack_from(data, position)
@@ -64,10 +64,10 @@ def follow_sizes(data: Buffer, next_offset: int, *, gaps: bool, highest: int) ->
 
 
 class TrustedIndex(OffsetIndex):
-    """Keeps what it once held: no cut of the segment shortens it, and no scan rebuilds it."""
+    """Keeps its entries: truncation of the segment does not shorten it, and no scan rebuilds it."""
 
     def truncate(self, position: int) -> None:
-        """The entries beyond stay, and point at records that are gone."""
+        """Keeps the entries beyond, which then point at removed records."""
 
     def replace(self, entries: list[tuple[int, int]]) -> None:
         self.load(MAXIMUM)

@@ -1,8 +1,12 @@
-"""Sockets: the broker's side, and the calling end that clients and brokers share.
+"""Network layer: the broker's server, and the client end that clients and brokers share.
 
-To read in this order: ``handler`` (what the rest of the broker gives to the server), ``accepted`` (one accepted
-connection) on ``read_ahead``, ``server`` (the listener); ``limits`` bound what a peer may take, and
-``memory`` is what large requests share. ``connection`` is the calling end.
+- ``handler``: the interface between the broker and the server
+- ``accepted``: one accepted connection
+- ``read_ahead``: buffered reading of exact sizes, for ``accepted``
+- ``server``: the listener
+- ``limits``: limits on what a peer may use
+- ``memory``: the memory that large requests share
+- ``connection``: the client end
 
-Imports ``protocol``. All that sends or answers requests imports it.
+The package imports ``protocol``. Everything that sends or answers requests imports it.
 """

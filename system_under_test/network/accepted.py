@@ -1,17 +1,20 @@
-"""One connection: requests in, responses out, in order, one at a time.
+"""One accepted connection: reads requests and sends responses in order, one at a time.
 
-As in Kafka a connection's next request is not looked at before the last one has been answered. That alone keeps
-responses in order and memory bounded: while a handler runs the stream reader takes in at most twice its limit and then
-stops reading from the socket, and while the peer does not take a response nothing else happens on its connection.
+As in Kafka, a connection's next request waits until the previous one is answered. This keeps responses in order and
+memory bounded:
 
-Idleness is watched by one timer per connection which looks at a time stamp when it fires: a timer per request would
-cost more than the rest of this module.
+- While a handler runs, the stream reader buffers at most twice its limit and then stops reading from the socket.
+- While the peer does not read a response, nothing else happens on its connection.
+
+One timer per connection detects idleness by comparing a time stamp when it fires. A timer per request would cost more
+than the rest of this module.
 """
 
 import asyncio
 import logging
 import math
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 
 from assay.system_under_test.network.handler import CloseConnection, Context, Handler
@@ -32,10 +35,11 @@ from assay.system_under_test.protocol.schema import ProtocolError
 
 
 class Outbox:
-    """Responses not taken yet, of all connections. Beyond ``total`` bytes the oldest go, but never the newest alone.
+    """Limits the bytes of unsent responses of all connections to ``total``, by dropping connections.
 
-    A response is read from disk whole, so each peer that takes nothing holds one in memory. No client waits for that
-    memory, or such a peer could stop them all: the peer that has kept a response for longest is closed.
+    A response is read from disk whole, so each peer that does not read holds one in memory. Other clients must not wait
+    for that memory, or such a peer could block them all. Beyond ``total`` the connection with the oldest unsent
+    response is closed, but never the only one.
     """
 
     def __init__(self, total: int) -> None:
@@ -45,7 +49,7 @@ class Outbox:
         self._held: dict[Callable[[], None], int] = {}  # oldest first
 
     def hold(self, drop: Callable[[], None], size: int) -> None:
-        """``size`` bytes more are being sent by the connection that ``drop`` ends."""
+        """Adds ``size`` bytes that a connection is sending; ``drop`` closes that connection."""
         self._held[drop] = self._held.get(drop, 0) + size
         self.unsent += size
         while self.unsent > self._total and len(self._held) > 1:
@@ -54,18 +58,18 @@ class Outbox:
             oldest()
 
     def sent(self, drop: Callable[[], None]) -> None:
-        """All of it was taken, or its connection is over."""
+        """Releases the connection's bytes, because the peer took them or the connection ended."""
         self.unsent -= self._held.pop(drop, 0)
 
 
 logger = logging.getLogger("assay.network")
 
 _TURN = 0.005
-"""Seconds for which requests already received may keep all others waiting."""
+"""Seconds for which buffered requests of one connection may keep the others waiting."""
 
 
 class AcceptedConnection:
-    """Serves one accepted connection until either side ends it."""
+    """One accepted connection, served until either side ends it."""
 
     def __init__(
         self,
@@ -86,7 +90,7 @@ class AcceptedConnection:
         self._outbox = outbox
         self._loop = asyncio.get_running_loop()
         self.waiting_since = self._loop.time()
-        """The loop's time at which the peer began to send or to take something; infinite while we work."""
+        """Loop time at which the peer began to send or to read something; infinite while the broker works."""
         self._idle_timer = self._loop.call_later(limits.idle_timeout, self._check_idle)
         self._dropped = False
         self._turn_ends = 0.0
@@ -96,8 +100,8 @@ class AcceptedConnection:
         self.peer = f"{self.host}:{address[1]}" if isinstance(address, tuple) else self.host
 
     async def run(self) -> None:
-        """Returns when the connection is over; an error of it has been logged in one line."""
-        clean = False
+        """Serves requests until the connection ends. Errors are logged, not raised."""
+        clean = lost = False
         try:
             await self._serve()
             clean = True
@@ -108,6 +112,7 @@ class AcceptedConnection:
             if not self._dropped:
                 logger.info("%s went away after %d bytes of a request", self.peer, len(error.partial))
         except OSError as error:
+            lost = True
             if not self._dropped:
                 logger.info("lost the connection of %s: %s", self.peer, error)
         except Exception:
@@ -118,14 +123,17 @@ class AcceptedConnection:
                 self._writer.transport.abort()
         if clean:
             await self._close()
+        elif lost:
+            with suppress(OSError):  # asyncio stores the error for this call, too, and logs it if no one retrieves it
+                await self._writer.wait_closed()
 
     def reject(self) -> None:
-        """Ends the connection before its first request."""
+        """Aborts the connection before its first request."""
         self._idle_timer.cancel()
         self._writer.transport.abort()
 
     def drop(self, reason: str) -> None:
-        """Ends the connection at once, with one line in the log."""
+        """Aborts the connection at once and logs the reason."""
         if not self._dropped:
             self._dropped = True
             self.waiting_since = math.inf
@@ -137,9 +145,9 @@ class AcceptedConnection:
         while True:
             now = self.waiting_since = self._loop.time()
             if not reader.ahead:
-                self._turn_ends = now + _TURN  # it will wait, and so let the others work
+                self._turn_ends = now + _TURN  # the read below waits, so other connections get their turn
             elif now >= self._turn_ends:
-                await asyncio.sleep(0)  # a thousand small requests that are here already would be one turn
+                await asyncio.sleep(0)  # otherwise a thousand small buffered requests would block the event loop
                 self._turn_ends = now + _TURN
             try:
                 prefix = await reader.exactly(SIZE_BYTES)
@@ -156,16 +164,16 @@ class AcceptedConnection:
                 await self._handle_large(size)
 
     async def _handle_large(self, size: int) -> None:
-        """Keeps the request's memory until it has been handled, or until the handler releases it.
+        """Handles a large request. Its memory is held until it was handled or the handler releases it.
 
-        A size that was announced alone costs nothing.
+        An announced size alone reserves no memory.
         """
         first = await self._reader.exactly(FREE_REQUEST_BYTES)
         with self._memory.share(size, self.drop) as share:
             await self._handle(await self._receive(share, first), partial(self._memory.release, share))
 
     async def _receive(self, share: Share, piece: bytes) -> bytes:
-        """Returns the request that begins with ``piece``. Each piece is reserved once it is here."""
+        """Returns the request that begins with ``piece``. Each piece reserves memory once it has arrived."""
         pieces = []
         while True:
             self.waiting_since = math.inf
@@ -190,9 +198,9 @@ class AcceptedConnection:
         api = self._apis.get(start.api_key)
         handler = self._handlers.get(start.api_key)
         if start.api_key == API_VERSIONS_KEY and api is not None and not api.speaks(start.api_version):
-            # The one request whose sender cannot know the versions: answered in version 0, its body unread (KIP-35),
-            # with the versions to ask in (KIP-511). A client that counts down to 0 instead may halve its timeout at
-            # each step.
+            # A client cannot know the supported versions before this request. The response is in version 0, without
+            # reading the request's body (KIP-35), and lists the supported versions of ApiVersions (KIP-511). Otherwise
+            # a client counts down to version 0 and may halve its timeout at each step.
             await self._send(api_versions([api], ErrorCode.UNSUPPORTED_VERSION), 0, start.correlation_id)
             return
         if api is None or handler is None:
@@ -245,7 +253,7 @@ class AcceptedConnection:
         self._idle_timer = self._loop.call_later(delay, self._check_idle)
 
     async def _close(self) -> None:
-        """Lets the peer take what was written, for a while."""
+        """Closes the connection after the peer has read what was written, or after ``close_timeout``."""
         self._writer.close()
         try:
             async with asyncio.timeout(self._limits.close_timeout):
@@ -256,5 +264,5 @@ class AcceptedConnection:
         except asyncio.CancelledError:
             self._writer.transport.abort()
             raise
-        except OSError as error:  # it has ended: there is nothing to abort, at which Python 3.11 may fail
+        except OSError as error:  # the transport has ended; aborting it may fail in Python 3.11
             logger.debug("closing the connection of %s: %s", self.peer, error)

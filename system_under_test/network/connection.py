@@ -1,14 +1,16 @@
-"""The calling end of a connection: to a broker from a client or from another broker.
+"""Client end of a connection to a broker, for clients and other brokers.
 
-Calls are pipelined: each is written at once and matched with its answer by correlation id. What a caller most needs to
-know after an error is whether the request may have been carried out, so there are exactly two errors: :class:`NotSent`
-(it was not: no byte of it left) and :class:`Unknown` (it was written and no answer came).
+Calls are pipelined: each is written at once and matched with its response by correlation id. After an error a caller
+must know whether the request may have been carried out. There are exactly two errors:
 
-A call that ran out of time makes the connection *suspect*: it takes no new calls, so that the others that share it
-connect again at once, and is closed when the calls still waiting have ended, each by its answer or at its own deadline.
+- :class:`NotSent`: no byte of the request left, so it was not carried out
+- :class:`Unknown`: the request was written and no response came
 
-Answers are taken where they arrive, in the transport's callback: a stream and a task that reads it would cost a turn of
-the event loop and two futures more for each of them.
+A call that times out makes the connection *suspect*. A suspect connection takes no new calls, so its users connect
+again at once. It is closed when its pending calls have ended, each by a response or at its own deadline.
+
+Responses are handled in the transport's callback. A stream and a task that reads it would cost one more turn of the
+event loop and two more futures per response.
 """
 
 from __future__ import annotations
@@ -30,19 +32,19 @@ MAX_RESPONSE_BYTES = 256 * 1024 * 1024
 
 
 AT_ONCE = struct.pack("ii", 1, 0)
-"""Of ``SO_LINGER``: closing drops what is not acknowledged, and sends a reset."""
+"""Value of ``SO_LINGER`` with which closing discards unacknowledged data and sends a reset."""
 
 
 class CallError(Exception):
-    """A call to a broker that got no answer."""
+    """Base class: a call to a broker got no response."""
 
 
 class NotSent(CallError):
-    """The request was certainly not carried out: it never left."""
+    """The request never left, so it was certainly not carried out."""
 
 
 class Unknown(CallError):
-    """The request was sent and no answer came: it may have been carried out, may still be, or never."""
+    """The request was sent and no response came: it may have been carried out, or may be later, or never."""
 
 
 class _Pending(NamedTuple):
@@ -53,7 +55,7 @@ class _Pending(NamedTuple):
 
 
 class _Wire(asyncio.Protocol):
-    """What the transport reports: the frames that arrive, whether there is room to write, and the end."""
+    """Transport protocol: splits incoming bytes into frames, and tracks the room to write and the end."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.full = False
@@ -64,7 +66,7 @@ class _Wire(asyncio.Protocol):
         self._loop = loop
         self._partial = bytearray()
         self._wanted = SIZE_BYTES
-        """Bytes in ``_partial`` below which nothing can be done with it."""
+        """Bytes that ``_partial`` must have before it is parsed again."""
         self._waiting: list[asyncio.Future[None]] = []
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -75,7 +77,7 @@ class _Wire(asyncio.Protocol):
         if partial:
             partial += data
             if len(partial) < self._wanted:
-                return  # not worth a copy yet
+                return  # incomplete, so do not copy it yet
             data = bytes(partial)
             partial.clear()
         position, end = 0, len(data)
@@ -87,7 +89,7 @@ class _Wire(asyncio.Protocol):
                     break
                 size = frame_size(data[position:body])
                 if not 0 <= size <= MAX_RESPONSE_BYTES:
-                    raise ProtocolError(f"a response of {size} bytes")
+                    raise ProtocolError(f"a response announces {size} bytes")
                 if end < body + size:
                     self._wanted = SIZE_BYTES + size
                     break
@@ -111,12 +113,12 @@ class _Wire(asyncio.Protocol):
         self._wake()
 
     async def room(self) -> None:
-        """Returns when the transport takes more, or has ended."""
+        """Waits until the transport accepts more data or has ended."""
         while self.full and not self.ended:
             await self._change()
 
     async def end(self) -> None:
-        """Returns when the transport is closed."""
+        """Waits until the transport is closed."""
         while not self.ended:
             await self._change()
 
@@ -126,7 +128,7 @@ class _Wire(asyncio.Protocol):
         try:
             await future
         finally:
-            if future in self._waiting:  # the caller has lost patience
+            if future in self._waiting:  # the caller was cancelled
                 self._waiting.remove(future)
 
     def _wake(self) -> None:
@@ -137,11 +139,11 @@ class _Wire(asyncio.Protocol):
 
 
 def _ignore(_: object) -> None:
-    """Before a connection listens, and after it has ended."""
+    """Ignores callbacks before a connection listens and after it has ended."""
 
 
 class Connection:
-    """One open connection. Made by :meth:`open`; must be closed."""
+    """One open connection, created by :meth:`open`. It must be closed."""
 
     def __init__(self, wire: _Wire, peer: str, client_id: str, takes_back: bool = False) -> None:
         self.peer = peer
@@ -164,8 +166,8 @@ class Connection:
     ) -> Connection:
         """Connects within ``timeout`` seconds. Raises ``NotSent``.
 
-        ``takes_back``: a call that ran out of time, or was cancelled, ends the connection at once, and what of it has
-        not arrived never does. Else the kernel still sends what it was given, in a partition until long after.
+        With ``takes_back``, a call that times out or is cancelled ends the connection at once and discards unsent data.
+        Otherwise the kernel still sends its buffered data, in a partition even long afterwards.
         """
         peer = f"{host}:{port}"
         loop = asyncio.get_running_loop()
@@ -185,18 +187,18 @@ class Connection:
 
     @property
     def finished(self) -> bool:
-        """Whether it is broken and nothing of it is left to be closed."""
+        """Whether it is broken and its socket is closed."""
         return self._wire.ended
 
     async def ended(self) -> None:
-        """Returns when its socket is closed, by either side."""
+        """Waits until its socket is closed, by either side."""
         await self._wire.end()
 
     async def call(self, request: Request[R], version: int, timeout: float) -> R:
-        """The answer to ``request``, sent in ``version``.
+        """Sends ``request`` in ``version`` and returns the response.
 
-        Raises ``NotSent`` or ``Unknown`` when there is none within ``timeout`` seconds, and ``ProtocolError``, with
-        nothing sent, when the request does not fit its wire types.
+        Raises ``NotSent`` or ``Unknown`` if there is no response within ``timeout`` seconds. Raises ``ProtocolError``,
+        with nothing sent, if the request does not fit its wire types.
         """
         deadline = self._loop.time() + timeout
         frame, correlation_id = self._frame(request, version)
@@ -221,10 +223,10 @@ class Connection:
                 self._doubt(f"{name} to {self.peer} was given up")
             self._end_if_suspect()
             if answer.done() and not answer.cancelled():
-                answer.exception()  # seen, should the caller have been cancelled when it came
+                answer.exception()  # marks it as retrieved, in case the caller was cancelled when it arrived
 
     async def send(self, request: object, version: int, timeout: float) -> None:
-        """Sends a request that has no answer (Produce with acks 0). Raises ``NotSent``."""
+        """Sends a request that has no response (Produce with acks 0). Raises ``NotSent``."""
         frame, _ = self._frame(request, version)
         name = type(request).__name__
         try:
@@ -235,11 +237,11 @@ class Connection:
         self._wire.transport.write(frame)
 
     def abort(self, reason: str) -> None:
-        """Ends the connection; calls still waiting raise ``Unknown``. To be closed all the same."""
+        """Breaks the connection; pending calls raise ``Unknown``. It must still be closed."""
         self._break(reason)
 
     async def close(self) -> None:
-        """As ``abort``; returns when its socket is closed."""
+        """Breaks the connection like ``abort`` and waits until its socket is closed."""
         self._break(f"the connection to {self.peer} was closed")
         await self._wire.end()
 
@@ -250,7 +252,7 @@ class Connection:
         return encode_request(request, version, self._next_id, self._client_id), self._next_id
 
     async def _room(self, request: str, timeout: float) -> None:
-        """Waits for room before a request is written: what has not been written has certainly not been done."""
+        """Waits for room before a request is written, because an unwritten request was certainly not carried out."""
         if self._wire.full:
             async with asyncio.timeout(timeout):
                 await self._wire.room()
@@ -263,7 +265,7 @@ class Connection:
             return
         what = f"{pending.request} to {self.peer}"
         pending.answer.set_exception(Unknown(f"{what}: no answer within {timeout:.3g} s"))
-        self._doubt(f"{what} was not answered within {timeout:.3g} s")  # which may end it, and answer all that wait
+        self._doubt(f"{what} was not answered within {timeout:.3g} s")  # may break the connection and end all calls
 
     def _doubt(self, reason: str) -> None:
         self._suspect = self._suspect or reason
@@ -276,7 +278,7 @@ class Connection:
     def _answer(self, frame: bytes) -> None:
         pending = self._pending.pop(decode_correlation_id(frame), None)
         if pending is None or pending.answer.done():
-            return  # its caller gave up on it
+            return  # the caller no longer waits
         try:
             pending.answer.set_result(decode(pending.response, pending.version, frame, 4))
         except ProtocolError as error:

@@ -1,4 +1,4 @@
-"""How much any client may ask of a broker."""
+"""Limits on what any client may use of a broker."""
 
 from __future__ import annotations
 
@@ -7,39 +7,43 @@ from dataclasses import dataclass
 from assay.system_under_test.config import MAX_BUFFERED_REQUEST_BYTES, BrokerConfig
 
 FREE_REQUEST_BYTES = 64 * 1024
-"""Requests up to this size do not count against the common memory. Larger ones are received in pieces of this size.
+"""Requests up to this size do not count against the shared memory. Larger ones are received in pieces of this size.
 
-The small fetches of followers complete a large produce request: they must never wait behind it.
+Followers' small fetches complete a large produce request, so they must never wait behind it.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Defaults are 0.10.2's where it has the setting; see :meth:`configured`."""
+    """Limits with the defaults of 0.10.2 if it has the setting; see :meth:`configured`."""
 
     max_request_bytes: int = 100 * 1024 * 1024
     max_buffered_bytes: int = MAX_BUFFERED_REQUEST_BYTES
-    """Bytes of requests larger than ``FREE_REQUEST_BYTES`` that have arrived and are received or handled, over all
-    connections."""
+    """Bytes of requests above ``FREE_REQUEST_BYTES`` that are being received or handled, over all connections."""
     max_unsent_bytes: int = 256 * 1024 * 1024
-    """Of responses that their peers have not taken, over all connections; beyond it the slowest peer is closed."""
+    """Bytes of responses that peers have not read, over all connections. Beyond it the slowest peer is disconnected."""
     max_connections: int = 2_000
     max_connections_per_ip: int = 2**31 - 1
     busy_time: float = 1.0
-    """Seconds of idleness after which a connection makes room for a new one when there are ``max_connections``."""
+    """Idle seconds after which a connection may be closed for a new one if there are ``max_connections``."""
     stall_timeout: float = 5.0
-    """Seconds for each further ``FREE_REQUEST_BYTES`` of a request that holds common memory (13 kB/s or more)."""
+    """Seconds for each further ``FREE_REQUEST_BYTES`` of a request that holds shared memory (at least 13 kB/s)."""
     crowded_timeout: float = 0.5
-    """Seconds for the same while other requests wait for the common memory (131 kB/s or more)."""
+    """Replaces ``stall_timeout`` while other requests wait for the shared memory (at least 131 kB/s)."""
     idle_timeout: float = 600.0
-    """Seconds without a complete request, or during which a response is not taken."""
+    """Seconds without a complete request, or with a response that is not read."""
     close_timeout: float = 5.0
-    """Seconds for the peer to take what was written before its connection is closed."""
+    """Seconds for the peer to read what was written before its connection is closed."""
 
     @classmethod
     def configured(cls, config: BrokerConfig) -> Limits:
-        """What may be set: ``socket.request.max.bytes``, ``queued.max.request.bytes``, ``max.connections`` (KIP-402),
-        ``max.connections.per.ip``, ``connections.max.idle.ms``.
+        """Returns the limits that the broker's configuration sets:
+
+        - ``socket.request.max.bytes``
+        - ``queued.max.request.bytes``
+        - ``max.connections`` (KIP-402)
+        - ``max.connections.per.ip``
+        - ``connections.max.idle.ms``
         """
         return cls(
             max_request_bytes=min(config.socket_request_max_bytes, config.queued_max_request_bytes),
@@ -53,5 +57,5 @@ class Limits:
         if self.max_buffered_bytes < self.max_request_bytes:
             raise ValueError(
                 f"max_buffered_bytes ({self.max_buffered_bytes}) must hold one request of max_request_bytes "
-                f"({self.max_request_bytes}), or that request would wait for ever"
+                f"({self.max_request_bytes}), or that request would wait forever"
             )

@@ -1,17 +1,17 @@
-"""Exact numbers of bytes out of a stream that is read in larger pieces.
+"""Reads exact numbers of bytes from a stream, with larger reads underneath.
 
-A small request is a size and a body, which nearly always arrive together: one read of the stream brings both, and often
-the requests behind it.
+The size and the body of a small request nearly always arrive together. One read of the stream returns both, and often
+the following requests.
 """
 
 import asyncio
 
 PIECE = 64 * 1024
-"""Bytes asked of the stream at once, and so about the most that lies here."""
+"""Bytes requested from the stream at once, and so about the most that is buffered here."""
 
 
 class ReadAhead:
-    """The only reader of ``stream`` from now on."""
+    """Buffered reader, which must be the only reader of ``stream``."""
 
     def __init__(self, stream: asyncio.StreamReader) -> None:
         self._stream = stream
@@ -20,13 +20,13 @@ class ReadAhead:
 
     @property
     def ahead(self) -> bool:
-        """Whether bytes are here already."""
+        """Whether bytes are buffered."""
         return self._position < len(self._data)
 
     async def exactly(self, size: int) -> bytes:
-        """The next ``size`` bytes. Raises ``IncompleteReadError`` when the stream ends before, and ``OSError``.
+        """Returns the next ``size`` bytes. Raises ``OSError``, or ``IncompleteReadError`` if the stream ends too early.
 
-        A call that is cancelled loses what it had: the stream is of no use afterwards.
+        A cancelled call loses its bytes, so the stream is unusable afterwards.
         """
         position = self._position
         end = position + size
@@ -34,7 +34,7 @@ class ReadAhead:
         if end > len(data):
             data = data[position:]
             self._data, self._position = b"", 0
-            if len(data) + PIECE > size:  # the usual case: one piece more is enough
+            if len(data) + PIECE > size:  # the usual case: one more read is enough
                 data += await self._stream.read(PIECE)
             if len(data) < size:
                 data = await self._gather(data, size)

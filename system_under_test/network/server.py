@@ -1,6 +1,6 @@
-"""The listener: accepts connections up to a limit and serves each.
+"""Listener: accepts connections up to a limit and serves each in one task.
 
-One task per connection, made by ``asyncio.start_server``; none per request.
+``asyncio.start_server`` makes the task of a connection. Requests have no tasks of their own.
 """
 
 import asyncio
@@ -17,14 +17,14 @@ from assay.system_under_test.protocol import api
 logger = logging.getLogger("assay.network")
 
 _READ_AHEAD = 64 * 1024
-"""Bytes after which a stream reader that is not emptied stops reading from its socket (it takes up to twice this)."""
+"""Buffer limit of a stream reader, in bytes. It stops reading from its socket at up to twice this."""
 
 
 class Server:
-    """Serves ``handlers`` (by API key), reading requests by ``apis``.
+    """Serves requests with ``handlers`` (by API key) and decodes them by ``apis``.
 
-    ApiVersions needs no handler: the server itself answers it with the announced APIs for which it has one. A request
-    without a handler, or in a version that ``apis`` does not give, closes its connection with a log line, as in 0.10.2.
+    The server itself answers ApiVersions, with the announced APIs that have a handler. As in 0.10.2, a request without
+    a handler or in an unsupported version closes its connection with a log line.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class Server:
         self._limits = limits or Limits()
         self._memory = RequestMemory(self._limits.max_buffered_bytes, self._limits.crowded_timeout)
         self._outbox = Outbox(self._limits.max_unsent_bytes)
-        # a dict for its order: closing must be deterministic
+        # A dict, because its order makes closing deterministic.
         self._accepted: dict[asyncio.Task[None], AcceptedConnection] = {}
         self._per_host = Counter[str]()
         self._server: asyncio.Server | None = None
@@ -46,7 +46,7 @@ class Server:
 
     @property
     def port(self) -> int:
-        """The port listened on, after ``start`` (which may have been given 0)."""
+        """The port on which the server listens, after ``start`` (whose port may be 0)."""
         if self._server is None:
             raise RuntimeError("the server has not been started")
         port: int = self._server.sockets[0].getsockname()[1]
@@ -54,16 +54,16 @@ class Server:
 
     @property
     def connections(self) -> int:
-        """How many are being served."""
+        """The number of connections being served."""
         return len(self._accepted)
 
     async def start(self, host: str, port: int) -> None:
-        """Listens from now on. Raises ``OSError`` when the address is not available."""
+        """Starts to listen. Raises ``OSError`` if the address is not available."""
         self._closing = False
         self._server = await asyncio.start_server(self._accept, host, port, limit=_READ_AHEAD, backlog=512)
 
     async def close(self) -> None:
-        """Stops listening and ends all connections at once, and with them the handlers they wait for."""
+        """Stops listening and ends all connections at once, including running handlers."""
         self._closing = True  # a connection accepted in this turn has no task yet that could be cancelled below
         if self._server is not None:
             self._server.close()
@@ -75,7 +75,7 @@ class Server:
         if self._server is not None:
             await self._server.wait_closed()
             self._server = None
-        await asyncio.sleep(0)  # transports that were aborted close their sockets in the loop's next round
+        await asyncio.sleep(0)  # aborted transports close their sockets in the loop's next round
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -98,26 +98,27 @@ class Server:
                 if not self._per_host[accepted.host]:
                     del self._per_host[accepted.host]
         except asyncio.CancelledError:
-            # The top of this task: there is no caller above. Ending cancelled would only make asyncio's own stream
-            # callback (3.11) report an error.
+            # This is the top of the task. Ending it as cancelled would only make asyncio's stream callback (3.11)
+            # report an error.
             logger.debug("the connection of %s was cancelled", accepted.peer)
         finally:
             self._accepted.pop(task, None)
 
     def _refusal(self, accepted: AcceptedConnection) -> str | None:
-        """Why there is no place for one connection more, or None."""
+        """Returns why another connection is refused, or None."""
         limits = self._limits
         if self._closing:
             return "the broker is closing"
         if self._per_host[accepted.host] >= limits.max_connections_per_ip:
-            return f"its address has the {limits.max_connections_per_ip} connections that it may have"
+            return f"its address has reached its limit of {limits.max_connections_per_ip} connections"
         if len(self._accepted) >= limits.max_connections and not self._make_room():
             return f"{limits.max_connections} connections are open"
         return None
 
     def _make_room(self) -> bool:
-        """Closes the connection that has been idle for longest, if it has been for a while: a client that opens all
-        there are and leaves them idle must not lock the others out.
+        """Closes the connection that has been idle for longest, if that is at least ``busy_time``.
+
+        Otherwise a client could open all connections, leave them idle and lock the others out.
         """
         idlest = min(self._accepted.values(), key=lambda accepted: accepted.waiting_since)
         if asyncio.get_running_loop().time() - idlest.waiting_since < self._limits.busy_time:

@@ -1,9 +1,17 @@
 """Kafka's wire protocol as tables.
 
-To read in this order: ``schema`` (wire types), ``compiler`` (a table becomes fast code) with ``encoder``, ``decoder``
-and ``source``, ``errors`` (codes), ``header`` (frames), then one module per family of messages: ``produce``, ``fetch``,
-``offsets``, ``metadata``, ``groups``, ``group_offsets``, ``topics``, ``control``; on private keys ``internal`` (among
-brokers) and ``draft_groups``. ``api`` says which message has which key and which versions.
+Foundations, in reading order:
 
-Imports nothing of the broker. All that speaks to a broker imports it, workloads and tests too.
+- ``schema``: wire types and the declaration of messages
+- ``compiler``: compiles a table into functions, with ``encoder``, ``decoder`` and ``source``
+- ``errors``: error codes
+- ``header``: frames and headers
+
+One module per family of messages:
+
+- ``produce``, ``fetch``, ``offsets``, ``metadata``, ``groups``, ``group_offsets``, ``topics``, ``control``: Kafka's
+- ``internal`` (among brokers) and ``draft_groups``: on private keys
+- ``api``: the key and the versions of each message
+
+The package imports nothing of the broker. Everything that speaks to a broker imports it, including workloads and tests.
 """

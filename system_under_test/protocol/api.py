@@ -1,7 +1,7 @@
-"""Which message has which key, and which versions of it are spoken; ApiVersions (key 18, KIP-35), which says so.
+"""The API table (key and supported versions of each request), and ApiVersions (key 18, KIP-35), which lists it.
 
-``announced`` says whether ApiVersions may list it for all clients; requests among brokers (keys from 1000 up) stay
-private. What a server really announces are the announced APIs for which it was given a handler.
+ApiVersions never lists private APIs, such as requests among brokers (keys from 1000 up). A server lists only the APIs
+for which it has a handler.
 """
 
 from collections.abc import Iterable, Mapping
@@ -30,7 +30,7 @@ class ApiVersionsResponse:
 
 @request(key=API_VERSIONS_KEY, versions=(0, 0))
 class ApiVersionsRequest(Request[ApiVersionsResponse]):
-    """Has no fields."""
+    """The request has no fields."""
 
 
 FIRST_PRIVATE_KEY = 1000
@@ -38,7 +38,7 @@ FIRST_PRIVATE_KEY = 1000
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """One kind of request; versions ``min_version`` to ``max_version`` are understood, both included."""
+    """One kind of request. Versions from ``min_version`` to ``max_version``, both included, are supported."""
 
     key: int
     name: str
@@ -53,7 +53,7 @@ class Api:
 
 
 def api(request: type[Any]) -> Api:
-    """Describes a request by what its declaration says."""
+    """Builds the table entry of a request class from its declaration."""
     info = request_info(request)
     name = request.__name__.removesuffix("Request")
     announced = info.key < FIRST_PRIVATE_KEY
@@ -61,7 +61,7 @@ def api(request: type[Any]) -> Api:
 
 
 def api_table(requests: Iterable[type[Any]]) -> Mapping[int, Api]:
-    """A read-only table by key. Raises ``ValueError`` when two requests have the same key."""
+    """Returns a read-only table by key. Raises ``ValueError`` if two requests have the same key."""
     table: dict[int, Api] = {}
     for entry in map(api, requests):
         if entry.key in table:
@@ -98,7 +98,7 @@ APIS: Mapping[int, Api] = api_table(
 
 
 def api_versions(apis: Iterable[Api], error_code: int = 0) -> ApiVersionsResponse:
-    """The answer to ApiVersions: those of ``apis`` that are announced, by key."""
+    """Builds the response to ApiVersions: the announced ones among ``apis``, sorted by key."""
     ranges = [
         ApiVersionRange(api_key=entry.key, min_version=entry.min_version, max_version=entry.max_version)
         for entry in sorted(apis, key=lambda entry: entry.key)

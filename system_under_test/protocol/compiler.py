@@ -1,8 +1,10 @@
-"""Turns the table of a message in one version into two Python functions, at its first use.
+"""Compiles the table of a message in one version into an encoder and a decoder, at first use.
 
-Interpreting a table field by field costs about ten times as much as straight-line code, and in the simulation all
-brokers and clients share one process. So source is generated and executed: nested messages become nested loops, and
-neighbouring fields of fixed width, together with the length that follows them, become one ``struct`` call.
+Interpreting a table field by field costs about ten times as much as straight-line code. In the simulation, all brokers
+and clients share one process. Therefore source code is generated and executed:
+
+- nested messages become nested loops
+- adjacent fields of fixed width, and the length that follows them, become one ``struct`` call
 """
 
 from functools import cache
@@ -16,7 +18,7 @@ T = TypeVar("T")
 
 
 def encode_into(message: Any, version: int, chunks: list[Records]) -> int:
-    """Appends the encoded message to ``chunks`` and returns how many slices are among them.
+    """Appends the encoded message to ``chunks`` and returns the number of slices among them.
 
     Raises ``ProtocolError`` for a value that does not fit its wire type.
     """
@@ -24,14 +26,14 @@ def encode_into(message: Any, version: int, chunks: list[Records]) -> int:
 
 
 def encode(message: Any, version: int) -> list[Records]:
-    """The encoded message: one chunk of bytes, or, when it holds slices, bytes and slices in wire order."""
+    """Returns the encoded message: one chunk of bytes, or bytes and slices in wire order if it holds slices."""
     chunks: list[Records] = []
     slices = encode_into(message, version, chunks)
     return chunks if slices else [b"".join(chunks)]  # type: ignore[arg-type]
 
 
 def encode_bytes(message: Any, version: int) -> bytes:
-    """The encoded message, with its slices read."""
+    """Returns the encoded message as bytes. Slices are read into memory."""
     chunks: list[Records] = []
     if encode_into(message, version, chunks):
         return b"".join(chunk if isinstance(chunk, bytes) else chunk.read() for chunk in chunks)
@@ -41,7 +43,7 @@ def encode_bytes(message: Any, version: int) -> bytes:
 def decode(cls: type[T], version: int, data: bytes, offset: int = 0) -> T:
     """Decodes ``data`` from ``offset`` to its end.
 
-    Raises ``ProtocolError`` for anything truncated, left over, negative or larger than what is there.
+    Raises ``ProtocolError`` for truncated data, leftover bytes, and lengths that are negative or exceed the data.
     """
     return _decoder(cls, version)(data, offset)  # type: ignore[arg-type, no-any-return]
 

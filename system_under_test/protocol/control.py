@@ -1,20 +1,20 @@
 """LeaderAndIsr (key 4), StopReplica (5), UpdateMetadata (6) and ControlledShutdown (7) of Kafka 0.10.2.
 
-What a controller sends to brokers, and a broker that wants to leave to the controller. Our own controller uses the
-requests of :mod:`assay.system_under_test.protocol.internal`, which share these answers.
+A controller sends the first three to brokers. A broker that wants to leave sends ControlledShutdown to the controller.
+Our own controller uses the requests of :mod:`assay.system_under_test.protocol.internal`, which share these responses.
 """
 
 from assay.system_under_test.protocol.schema import Int16, Int32, Request, message, request, wire
 
 LEADER_DURING_DELETE = -2
-"""The leader of a partition whose topic is being deleted, as UpdateMetadata has it."""
+"""The leader of a partition whose topic is being deleted, in UpdateMetadata."""
 PLAINTEXT = 0
-"""Of ``security_protocol_type``; no other is spoken here."""
+"""The only supported ``security_protocol_type``."""
 
 
 @message
 class AnnouncedState:
-    """The state as the controller wrote it; ``zk_version`` is the state znode's version after that write."""
+    """Partition state as the controller wrote it. ``zk_version`` is the state znode's version after that write."""
 
     topic: str
     partition: Int32
@@ -84,7 +84,7 @@ class EndPoint:
 
 @message
 class UpdateMetadataBroker:
-    """Version 0 has one host and port, later ones have end points."""
+    """Version 0 has one host and port; later versions have end points."""
 
     id: Int32
     host: str = wire(until=0, default="")
@@ -108,7 +108,7 @@ class UpdateMetadataRequest(Request[UpdateMetadataResponse]):
 
 @message
 class ControlledShutdownResponse:
-    """``partitions_remaining`` are those that the broker still leads though they have other replicas."""
+    """``partitions_remaining`` are the partitions with other replicas that the broker still leads."""
 
     error_code: Int16
     partitions_remaining: list[PartitionName]
@@ -116,6 +116,6 @@ class ControlledShutdownResponse:
 
 @request(key=7, versions=(1, 1))
 class ControlledShutdownRequest(Request[ControlledShutdownResponse]):
-    """Version 0, whose header has no client id, is not spoken."""
+    """Version 0 is not supported, because its header has no client id."""
 
     broker_id: Int32

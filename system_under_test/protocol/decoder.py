@@ -1,7 +1,8 @@
 """Generates the function that decodes a message in one version.
 
-It trusts nothing: a length is compared with the bytes that are left, and a count with the least number of bytes that so
-many elements need, before anything is allocated for them. The one exception that leaves it is :class:`ProtocolError`.
+The decoder trusts no input. It compares each length with the remaining bytes before it allocates anything. It also
+compares each count with the least number of bytes that so many elements need. The only exception that it raises is
+:class:`ProtocolError`.
 """
 
 import struct
@@ -12,15 +13,15 @@ from assay.system_under_test.protocol import schema
 from assay.system_under_test.protocol.source import Source, rows
 
 MAX_ELEMENTS = 250_000
-"""In all arrays of one request together. An element may be two bytes on the wire and becomes an object, and another in
-the answer: without this limit 100 MB of empty topic names are many GB."""
+"""Limit on the elements of all arrays of one request, because each becomes an object, and another in the response.
+Without it, 100 MB of empty topic names take many GB."""
 
 Decoder = Callable[[bytes, int], Any]
-"""Decodes from that position to the end."""
+"""Takes data and a position, and decodes from there to the end."""
 
 
 def _min_size(type_: schema.WireType, version: int) -> int:
-    """The least number of bytes that a value of this type takes."""
+    """Returns the least number of bytes that a value of this type takes."""
     match type_:
         case schema.Fixed(size=size):
             return size
@@ -56,7 +57,7 @@ class DecoderSource(Source):
             self.line(f"p += {layout.size}")
 
     def message(self, cls: type[Any], path: str) -> str:
-        """Emits the reading of all fields; returns the variable that holds the new object."""
+        """Emits code that reads all fields; returns the variable that holds the new object."""
         values: list[tuple[str, str]] = []
         for row in schema.table(cls):
             if row.exists_in(self.version):
@@ -64,7 +65,7 @@ class DecoderSource(Source):
             else:
                 values.append((row.name, f"{self.bind(row.default)}()"))
         self.flush()
-        # Without __init__: no frame, no keyword matching.
+        # Bypassing __init__ saves a frame and the matching of keywords.
         new, made = self.bind(object.__new__), self.variable()
         self.line(f"{made} = {new}({self.bind(cls)})")
         for name, expression in values:
@@ -72,7 +73,7 @@ class DecoderSource(Source):
         return made
 
     def value(self, type_: schema.WireType, path: str) -> str:
-        """Emits the reading of one value; returns the variable that holds it once the run is flushed."""
+        """Emits code that reads one value; returns the variable that holds it once the run is flushed."""
         match type_:
             case schema.Fixed(code=code):
                 value = self.variable()
@@ -117,7 +118,7 @@ class DecoderSource(Source):
             self.line("else:")
             self.indent += 1
         bad = self.bind(_bad_length)
-        # An element that takes no bytes in this version still counts as one: a count must cost its sender something.
+        # An element without bytes in this version counts as one byte: otherwise a huge count costs its sender nothing.
         least = max(1, _min_size(type_.element, self.version))
         self.line(f"if {count} < 0 or {count} * {least} > end - p:")
         self.line(f"    {bad}({self.title!r}, {path!r}, {count}, end - p)")

@@ -1,7 +1,7 @@
-"""The earlier draft of the group protocol, on private keys: the coordinator itself assigns.
+"""Requests of the draft group protocol, on private keys. In the draft the coordinator assigns the partitions.
 
-Three of the draft's errors have names of their own there; on the wire they are what became of them in 0.10.2.
-Offsets are committed and fetched with the public requests, in the draft's generation.
+Three of the draft's errors have names of their own. On the wire they have the codes of their successors in Kafka
+0.10.2. Offsets are committed and fetched with the public requests, which carry the draft's generation.
 """
 
 from typing import Final
@@ -17,14 +17,14 @@ UNKNOWN_CONSUMER: Final = ErrorCode.UNKNOWN_MEMBER_ID
 
 @request(key=1030, versions=(0, 0))
 class ConsumerMetadataRequest(Request[groups.GroupCoordinatorResponse]):
-    """Who coordinates the group?"""
+    """Asks which broker coordinates the group."""
 
     group_id: str
 
 
 @message
 class DraftJoinGroupResponse:
-    """``generation_id`` is -1 and nothing is to be owned where there is an error."""
+    """After an error, ``generation_id`` is -1 and ``partitions_to_own`` is empty."""
 
     error_code: Int16
     generation_id: Int32
@@ -38,9 +38,9 @@ class DraftJoinGroupRequest(Request[DraftJoinGroupResponse]):
     session_timeout_ms: Int32
     topics: list[str]
     consumer_id: str
-    """Empty for one that has none yet."""
+    """Empty on the first join; the coordinator assigns an id."""
     strategy: str
-    """``range`` or ``roundrobin``; the same for all of a group."""
+    """``range`` or ``roundrobin``; all members of a group must use the same."""
 
 
 @request(key=1032, versions=(0, 0))

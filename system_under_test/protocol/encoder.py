@@ -8,7 +8,7 @@ from assay.system_under_test.protocol import schema
 from assay.system_under_test.protocol.source import Source, rows
 
 Encoder = Callable[[Any, list[schema.Records]], int]
-"""Appends the message's chunks to the list; returns how many of them are slices."""
+"""Appends the message's chunks to the list; returns the number of slices among them."""
 
 
 class EncoderSource(Source):

@@ -6,7 +6,7 @@ import enum
 
 
 class ErrorCode(enum.IntEnum):
-    """What a response says about one topic, partition or group; an ``Int16`` on the wire."""
+    """Error code of one topic, partition or group in a response; an ``Int16`` on the wire."""
 
     UNKNOWN = -1
     NONE = 0
@@ -57,7 +57,7 @@ class ErrorCode(enum.IntEnum):
 
     @classmethod
     def of(cls, code: int) -> ErrorCode:
-        """The member for a code from the wire; ``UNKNOWN`` for one that is not in the table."""
+        """Returns the member for a code from the wire; ``UNKNOWN`` for a code that is not in the table."""
         try:
             return cls(code)
         except ValueError:

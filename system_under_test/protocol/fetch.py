@@ -1,4 +1,4 @@
-"""Fetch (key 1). Version 1 adds the throttle time, 2 message format 1, 3 a limit of the whole response."""
+"""Fetch (key 1). Version 1 adds the throttle time, 2 message format 1, and 3 a limit on the whole response."""
 
 from assay.system_under_test.protocol.schema import Int16, Int32, Int64, Records, Request, message, request, wire
 
@@ -47,5 +47,5 @@ class FetchRequest(Request[FetchResponse]):
     max_wait_ms: Int32
     min_bytes: Int32
     max_bytes: Int32 = wire(since=3, default=2**31 - 1)
-    """Of the whole response; the order of topics and partitions says who is served first (KIP-74)."""
+    """Limit on the whole response. Topics and partitions are served in the order of the request (KIP-74)."""
     topics: list[FetchTopic]

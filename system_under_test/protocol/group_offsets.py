@@ -1,4 +1,4 @@
-"""OffsetCommit (key 8) and OffsetFetch (key 9). Version 0 of either means ZooKeeper, later ones the coordinator."""
+"""OffsetCommit (key 8) and OffsetFetch (key 9). Version 0 uses ZooKeeper, later versions the coordinator."""
 
 from assay.system_under_test.protocol.schema import Int16, Int32, Int64, Request, message, request, wire
 
@@ -53,7 +53,7 @@ class OffsetFetchTopic:
 class OffsetFetchPartitionResponse:
     partition: Int32
     offset: Int64
-    """-1 when none was committed."""
+    """-1 if no offset was committed."""
     metadata: str | None
     error_code: Int16
 
@@ -74,4 +74,4 @@ class OffsetFetchResponse:
 class OffsetFetchRequest(Request[OffsetFetchResponse]):
     group_id: str
     topics: list[OffsetFetchTopic] | None
-    """Null, from version 2 on: all that were ever committed."""
+    """Null, from version 2 on, requests all committed offsets of the group."""

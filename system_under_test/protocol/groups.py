@@ -1,6 +1,4 @@
-"""Membership of groups: GroupCoordinator (key 10), JoinGroup, Heartbeat, LeaveGroup, SyncGroup, DescribeGroups and
-ListGroups (11 to 16). Version 1 of JoinGroup has a time limit of its own for rebalances (KIP-62).
-"""
+"""Group membership (keys 10 to 16). Version 1 of JoinGroup adds a separate timeout for rebalances (KIP-62)."""
 
 from typing import Final
 
@@ -11,7 +9,7 @@ from assay.system_under_test.protocol.schema import Int16, Int32, Request, messa
 class GroupCoordinatorResponse:
     error_code: Int16
     coordinator_id: Int32 = -1
-    """-1, like the port, and with an empty host, when there is none."""
+    """-1 if there is no coordinator; the port is -1 and the host empty then."""
     host: str = ""
     port: Int32 = -1
 
@@ -23,7 +21,7 @@ class GroupCoordinatorRequest(Request[GroupCoordinatorResponse]):
 
 @message
 class GroupProtocol:
-    """A way of assigning partitions that a member knows, with its metadata for it."""
+    """An assignment strategy that a member supports, with the member's metadata for it."""
 
     name: str
     metadata: bytes
@@ -43,7 +41,7 @@ class JoinGroupResponse:
     leader_id: str
     member_id: str
     members: list[GroupMember]
-    """For the leader, which assigns; the others get none."""
+    """All members, in the response to the group's leader, which assigns; empty for the others."""
 
 
 @request(key=11, versions=(0, 1))
@@ -52,7 +50,7 @@ class JoinGroupRequest(Request[JoinGroupResponse]):
     session_timeout_ms: Int32
     rebalance_timeout_ms: Int32 = wire(since=1, default=-1)
     member_id: str
-    """Empty for one that is none yet."""
+    """Empty on the first join."""
     protocol_type: str
     protocols: list[GroupProtocol]
 
@@ -98,7 +96,7 @@ class SyncGroupRequest(Request[SyncGroupResponse]):
     generation_id: Int32
     member_id: str
     assignments: list[GroupAssignment]
-    """From the leader; the others give none."""
+    """The leader's assignments; empty from other members."""
 
 
 @message
@@ -144,7 +142,7 @@ class ListGroupsResponse:
 
 @request(key=16, versions=(0, 0))
 class ListGroupsRequest(Request[ListGroupsResponse]):
-    """Has no fields: the groups of the broker that is asked."""
+    """The request has no fields. It lists the groups that the receiving broker coordinates."""
 
 
 PROTOCOL_TYPE: Final = "consumer"
@@ -152,7 +150,7 @@ PROTOCOL_TYPE: Final = "consumer"
 
 @message
 class Subscription:
-    """As consumers send it each other through the coordinator, which does not look into it; ``Assignment`` likewise."""
+    """A member's subscription. It and ``Assignment`` pass through the coordinator, which does not decode them."""
 
     version: Int16 = 0
     topics: list[str]

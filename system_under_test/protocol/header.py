@@ -1,8 +1,8 @@
-"""What precedes a message: its size, and a header that says what it is.
+"""Frames and headers of requests and responses.
 
-A frame is a 32-bit size and so many bytes. A request begins with its API's key, version, a correlation id that the
-answer repeats, and the client's name; a response with the correlation id alone. Headers pass with every request, so
-they are written by hand rather than compiled from a table.
+A frame is a 32-bit size and that many bytes. A request begins with its API key, version, correlation id and client id.
+A response begins with the request's correlation id alone. Every request has a header, so headers are coded by hand
+rather than compiled from a table.
 """
 
 import struct
@@ -21,7 +21,7 @@ SIZE_BYTES = _SIZE.size
 
 
 class RequestHeader(NamedTuple):
-    """``body`` is the position at which the request proper begins; -1 where the header was not read that far."""
+    """``body`` is the position of the request's body; -1 if the header was not read that far."""
 
     api_key: int
     api_version: int
@@ -31,13 +31,13 @@ class RequestHeader(NamedTuple):
 
 
 def frame_size(prefix: bytes) -> int:
-    """The size that the first four bytes of a frame announce; it may be negative or absurd."""
+    """Returns the size that a frame's first four bytes announce. The size may be negative or absurd."""
     size: int = _SIZE.unpack(prefix)[0]
     return size
 
 
 def peek_request_header(data: bytes) -> RequestHeader:
-    """Key, version and correlation id, which stand where they stand in every version. Raises ``ProtocolError``."""
+    """Reads key, version and correlation id, which are at the same place in every version. Raises ``ProtocolError``."""
     try:
         key, version, correlation_id = _REQUEST_START.unpack_from(data)
     except struct.error as error:
@@ -46,7 +46,7 @@ def peek_request_header(data: bytes) -> RequestHeader:
 
 
 def decode_request_header(data: bytes) -> RequestHeader:
-    """``data`` is a frame without its size. Raises ``ProtocolError``."""
+    """Decodes the header of a request; ``data`` is the frame without its size. Raises ``ProtocolError``."""
     try:
         key, version, correlation_id, length = _REQUEST.unpack_from(data)
     except struct.error as error:
@@ -64,7 +64,7 @@ def decode_request_header(data: bytes) -> RequestHeader:
 
 
 def decode_correlation_id(data: bytes) -> int:
-    """``data`` is a response's frame without its size; its body begins at 4. Raises ``ProtocolError``."""
+    """Decodes a response's header, before its body at 4; ``data`` has no frame size. Raises ``ProtocolError``."""
     try:
         correlation_id: int = _SIZE.unpack_from(data)[0]
     except struct.error as error:
@@ -73,7 +73,7 @@ def decode_correlation_id(data: bytes) -> int:
 
 
 def encode_request(request: object, version: int, correlation_id: int, client_id: str | None) -> bytes:
-    """A whole request frame; slices in it are read. Raises ``ProtocolError`` for values that do not fit."""
+    """Returns a whole request frame, with slices read. Raises ``ProtocolError`` for values that do not fit."""
     chunks: list[Records] = [b""]
     name = b"" if client_id is None else client_id.encode()
     if encode_into(request, version, chunks):
@@ -85,7 +85,7 @@ def encode_request(request: object, version: int, correlation_id: int, client_id
 
 
 def encode_response(response: object, version: int, correlation_id: int) -> list[Records]:
-    """A whole response frame: one chunk of bytes, or bytes and slices in wire order."""
+    """Returns a whole response frame: one chunk of bytes, or bytes and slices in wire order."""
     chunks: list[Records] = [b""]
     if not encode_into(response, version, chunks):
         size = 4 + sum(map(len, chunks))  # type: ignore[arg-type]
@@ -97,7 +97,7 @@ def encode_response(response: object, version: int, correlation_id: int) -> list
 
 
 def _joined(chunks: list[Records]) -> list[Records]:
-    """The same, with neighbouring bytes joined: each chunk is one write."""
+    """Joins neighbouring bytes, because each chunk is one write."""
     result: list[Records] = []
     run: list[bytes] = []
     for chunk in chunks:

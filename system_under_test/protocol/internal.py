@@ -1,8 +1,10 @@
-"""The private requests between brokers, on keys from 1000 up.
+"""Private requests between brokers, on keys from 1000 up.
 
-The public requests of Kafka 0.10 cannot distinguish one life of a broker from the next, nor one term of a leader from
-another. These carry both: ``broker_epoch`` is the czxid of a broker's registration (KIP-380, KIP-903), ``leader_epoch``
-the term (KIP-101, KIP-279, KIP-320). A broker epoch of -1 is never valid.
+The public requests of Kafka 0.10 distinguish neither incarnations of a broker nor terms of a leader. The private ones
+carry both:
+
+- ``broker_epoch``: the czxid of a broker's registration (KIP-380, KIP-903); -1 is never valid
+- ``leader_epoch``: the leader's term (KIP-101, KIP-279, KIP-320)
 """
 
 from collections.abc import Mapping
@@ -31,7 +33,7 @@ class MemberEpoch:
 
 @message
 class PartitionStateUpdate:
-    """A partition's state as the controller wrote it; ``zk_version`` is the state znode's version after that write."""
+    """Partition state as the controller wrote it. ``zk_version`` is the state znode's version after that write."""
 
     topic: str
     topic_czxid: Int64
@@ -54,7 +56,7 @@ class TopicSetting:
 
 @message
 class TopicSettingsUpdate:
-    """``zxid``: as of which transaction of ZooKeeper."""
+    """A topic's settings as of the ZooKeeper transaction ``zxid``."""
 
     topic: str
     zxid: Int64
@@ -63,7 +65,11 @@ class TopicSettingsUpdate:
 
 @request(key=1000, versions=(0, 0))
 class LeaderAndIsrRequest(Request[control.LeaderAndIsrResponse]):
-    """``serial`` rises with each one, and each StopReplica and UpdateMetadata, of one controller's term; 0: none."""
+    """Announces partition states to a broker.
+
+    ``serial`` rises with each LeaderAndIsr, StopReplica and UpdateMetadata request of one controller epoch. 0 means
+    none.
+    """
 
     controller_id: Int32
     controller_epoch: Int32
@@ -76,7 +82,7 @@ class LeaderAndIsrRequest(Request[control.LeaderAndIsrResponse]):
 
 @message
 class StopReplicaPartition:
-    """``topic_czxid``: of the topic that is meant, of all that had this name."""
+    """A replica to stop. ``topic_czxid`` identifies the topic among all topics that had this name."""
 
     topic: str
     partition: Int32
@@ -86,7 +92,7 @@ class StopReplicaPartition:
 
 @request(key=1001, versions=(0, 0))
 class StopReplicaRequest(Request[control.StopReplicaResponse]):
-    """``serial`` as above."""
+    """Stops replicas. ``serial`` is that of :class:`LeaderAndIsrRequest`."""
 
     controller_id: Int32
     controller_epoch: Int32
@@ -98,7 +104,10 @@ class StopReplicaRequest(Request[control.StopReplicaResponse]):
 
 @request(key=1002, versions=(0, 0))
 class UpdateMetadataRequest(Request[control.UpdateMetadataResponse]):
-    """``deleted`` names topics that are no more. A full update names every topic there is. ``serial`` as above."""
+    """``deleted`` names deleted topics. A full update names every existing topic.
+
+    ``serial`` is that of :class:`LeaderAndIsrRequest`.
+    """
 
     controller_id: Int32
     controller_epoch: Int32
@@ -138,7 +147,7 @@ class ReplicaFetchResponse:
 
 @request(key=1003, versions=(0, 0))
 class ReplicaFetchRequest(Request[ReplicaFetchResponse]):
-    """A follower's fetch: its registration, the leader's as it knows it, and the term of each partition."""
+    """A follower's fetch, with its own broker epoch, the leader's as the follower knows it, and leader epochs."""
 
     replica_id: Int32
     replica_epoch: Int64
@@ -150,7 +159,7 @@ class ReplicaFetchRequest(Request[ReplicaFetchResponse]):
 
 @message
 class EpochQuery:
-    """``topic_czxid`` distinguishes a topic from another of the same name, before or after it."""
+    """``topic_czxid`` identifies the topic among all topics that had this name."""
 
     topic: str
     topic_czxid: Int64
@@ -167,7 +176,7 @@ class EpochEntry:
 
 @message
 class EpochAnswer:
-    """Where ``epoch`` (the largest not above the one asked for; -1: none) ends on the leader, and its whole history."""
+    """``epoch``: the largest up to the requested one, -1 if none. ``end_offset``: its end on the leader."""
 
     topic: str
     partition: Int32
@@ -176,7 +185,7 @@ class EpochAnswer:
     end_offset: Int64 = -1
     log_start: Int64 = -1
     gaps: bool = False
-    """May the leader's log have gaps?"""
+    """Whether the leader's log may have gaps."""
     history: list[EpochEntry] = wire(default=[])
 
 
@@ -211,7 +220,7 @@ class EndOffsetsResponse:
 
 @request(key=1005, versions=(0, 0))
 class EndOffsetsRequest(Request[EndOffsetsResponse]):
-    """ListOffsets -1 for testers: the answer also has the leader's epoch, its log's start, and its incarnation."""
+    """ListOffsets -1 for testers. The response adds the leader's epoch, log start and incarnation."""
 
     partitions: list[control.PartitionName]
 
@@ -233,7 +242,7 @@ class LogEndResponse:
 
 @message
 class LogEndPartition:
-    """``topic_czxid``: of the topic that is meant, of all that had this name."""
+    """``topic_czxid`` identifies the topic among all topics that had this name."""
 
     topic: str
     partition: Int32
@@ -242,7 +251,7 @@ class LogEndPartition:
 
 @request(key=1006, versions=(0, 0))
 class LogEndRequest(Request[LogEndResponse]):
-    """The controller asks a replica for its (last epoch, log end) when it must choose among unclean starters."""
+    """Asks a replica for its (last epoch, log end), to choose a leader among replicas after unclean starts."""
 
     controller_id: Int32
     controller_epoch: Int32
@@ -252,10 +261,13 @@ class LogEndRequest(Request[LogEndResponse]):
 
 @message
 class ReplicaRole:
-    """``leader_epoch``: the highest that this replica obeys; ``high_watermark``: -1 of a damaged log.
+    """One replica's state.
 
-    ``settings``: the fingerprint of those in force. ``flushed``: everything below is on the disk; what comes after is
-    put there within ``flush_ms``.
+    - ``leader_epoch``: the highest that this replica has accepted
+    - ``high_watermark``: -1 if the log is damaged
+    - ``settings``: fingerprint of the settings in force
+    - ``flushed``: everything below this offset is on disk
+    - ``flush_ms``: time limit in milliseconds for flushing the rest
     """
 
     topic: str
@@ -275,12 +287,12 @@ class RolesResponse:
 
 @request(key=1007, versions=(0, 0))
 class RolesRequest(Request[RolesResponse]):
-    """For testers: all replicas that this broker has."""
+    """Asks a broker for the state of all its replicas. For testers."""
 
 
 @message
 class DamagedReplica:
-    """``leader_epoch``: the highest that this replica obeys."""
+    """``leader_epoch`` is the highest that this replica has accepted."""
 
     topic: str
     topic_czxid: Int64
@@ -295,7 +307,7 @@ class DamagedReplicasResponse:
 
 @request(key=1008, versions=(0, 0))
 class DamagedReplicasRequest(Request[DamagedReplicasResponse]):
-    """A broker reports to the controller that logs of its own have lost something that they had made durable."""
+    """Reports to the controller that logs of the broker have lost durable data."""
 
     broker_id: Int32
     broker_epoch: Int64
@@ -304,7 +316,7 @@ class DamagedReplicasRequest(Request[DamagedReplicasResponse]):
 
 @request(key=1009, versions=(0, 0))
 class ShutdownRequest(Request[control.ControlledShutdownResponse]):
-    """ControlledShutdown of one life of a broker, as in its version 2 (KIP-380)."""
+    """ControlledShutdown of one incarnation of a broker, like Kafka's version 2 (KIP-380)."""
 
     broker_id: Int32
     broker_epoch: Int64
@@ -334,4 +346,4 @@ INTERNAL_APIS: Mapping[int, Api] = api_table(
         draft_groups.DraftLeaveGroupRequest,
     ]
 )
-"""Never announced."""
+"""APIs that are never announced."""

@@ -1,4 +1,4 @@
-"""Metadata (key 3). Version 1 adds racks, the controller and internal topics; version 2 the cluster's id (KIP-78)."""
+"""Metadata (key 3). Version 1 adds racks, the controller and internal topics; version 2 the cluster id (KIP-78)."""
 
 from assay.system_under_test.protocol.schema import Int16, Int32, Request, message, request, wire
 
@@ -16,7 +16,7 @@ class MetadataPartition:
     error_code: Int16
     partition: Int32
     leader: Int32
-    """-1 when there is none; then the error code is LEADER_NOT_AVAILABLE."""
+    """-1 if there is no leader; the error code is LEADER_NOT_AVAILABLE then."""
     replicas: list[Int32]
     isr: list[Int32]
 
@@ -40,11 +40,11 @@ class MetadataResponse:
 @request(key=3, versions=(0, 2))
 class MetadataRequest(Request[MetadataResponse]):
     topics: list[str] | None
-    """Which topics: see :func:`topics_wanted`."""
+    """The requested topics; see :func:`topics_wanted`."""
 
 
 def topics_wanted(request: MetadataRequest, version: int) -> list[str] | None:
-    """The topics asked for, each once; None means all. In version 0 an empty list means all, later null does."""
+    """Returns the distinct requested topics; None means all. In version 0 an empty list means all, later null."""
     if request.topics is None or (version == 0 and not request.topics):
         return None
     return list(dict.fromkeys(request.topics))

@@ -25,10 +25,10 @@ class ListOffsetsPartitionResponse:
     partition: Int32
     error_code: Int16
     offsets: list[Int64] = wire(until=0, default=[])
-    """Version 0: at most ``max_num_offsets``, newest first."""
+    """In version 0: at most ``max_num_offsets`` offsets, newest first."""
     timestamp: Int64 = wire(since=1, default=-1)
     offset: Int64 = wire(since=1, default=-1)
-    """Version 1: -1 when no message is that young."""
+    """In version 1: -1 if no message has this time or a later one."""
 
 
 @message

@@ -20,9 +20,9 @@ class ProducePartitionResponse:
     partition: Int32
     error_code: Int16
     base_offset: Int64 = -1
-    """Offset of the first message appended; -1 after an error."""
+    """Offset of the first appended message; -1 after an error."""
     log_append_time: Int64 = wire(since=2, default=-1)
-    """Milliseconds since the epoch when the topic stamps messages itself, else -1."""
+    """Milliseconds since the epoch if the topic uses the append time, else -1."""
 
 
 @message
@@ -40,6 +40,6 @@ class ProduceResponse:
 @request(key=0, versions=(0, 2))
 class ProduceRequest(Request[ProduceResponse]):
     acks: Int16
-    """0: no response at all; 1: the leader appended; -1: all in-sync replicas have it."""
+    """0: no response; 1: the leader has appended; -1: all in-sync replicas have appended."""
     timeout_ms: Int32
     topics: list[ProduceTopic]

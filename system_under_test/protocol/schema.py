@@ -1,6 +1,6 @@
-"""Messages as tables of wire types: data, not code per request.
+"""Declares messages as tables of wire types, as data rather than code per request.
 
-A message is a dataclass; the types of its fields are their wire types, and one class describes all its versions::
+A message is a dataclass whose field types are wire types. One class describes all versions::
 
     @message
     class FetchPartition:
@@ -14,17 +14,17 @@ A message is a dataclass; the types of its fields are their wire types, and one 
         max_bytes: Int32 = wire(since=3, default=2**31 - 1)
         topics: list[FetchTopic]
 
-The base ``Request[R]`` lets both the type checker and the registry know what the answer is. Fields are keyword-only.
-A field that some version lacks has a default: decoding that version yields it, encoding that version leaves the field
-out. The order of the fields is their order on the wire.
+- The base ``Request[R]`` gives the type of the response to the type checker and the registry.
+- Fields are keyword-only. Their order is the order on the wire.
+- A field that some version lacks has a default. Decoding such a version yields the default; encoding omits the field.
 
-Messages are plain slotted dataclasses, not frozen ones: a frozen one costs three times as much to make, and thousands a
-second pass through here in one process. By convention a message is not changed after it was made.
+Messages are slotted dataclasses and not frozen, because a frozen one takes three times as long to create. Thousands are
+created per second in one process. By convention a message does not change after its creation.
 
-How a table becomes code is the business of :mod:`assay.system_under_test.protocol.compiler`.
+:mod:`assay.system_under_test.protocol.compiler` turns a table into code.
 
-Source of the types: "A Guide To The Kafka Protocol" and ``org.apache.kafka.common.protocol.types`` of 0.10.2.
-All numbers are big-endian.
+Source of the types: "A Guide To The Kafka Protocol" and ``org.apache.kafka.common.protocol.types`` of 0.10.2. All
+numbers are big-endian.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 Records = bytes | Slice
-"""Bytes once decoded; when encoding also a stored slice, which is sent unread."""
+"""A decoded field is bytes. A field to encode may also be a stored slice, which is sent without reading it."""
 
 _VERSIONS = "versions"
 
 
 class ProtocolError(ValueError):
-    """Bytes that are not the message they claim to be, or a value that its wire type cannot carry."""
+    """Raised for bytes that are not a valid message, or for a value that does not fit its wire type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,33 +60,33 @@ class Fixed:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """UTF-8 behind a 16-bit length; -1 is null."""
+    """UTF-8 text after a 16-bit length; -1 is null."""
 
     nullable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Blob:
-    """Bytes behind a 32-bit length; -1 is null."""
+    """Bytes after a 32-bit length; -1 is null."""
 
     nullable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class RecordsType:
-    """A message set behind a 32-bit length in bytes. Null, which 0.10.2 lets pass, is read as empty."""
+    """A message set after a 32-bit length in bytes. Null, which 0.10.2 accepts, is decoded as empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """Elements behind a 32-bit count; -1 is null. The element is a wire type or a message class."""
+    """Elements after a 32-bit count; -1 is null. The element is a wire type or a message class."""
 
     element: WireType
     nullable: bool = False
 
 
 WireType = Fixed | Text | Blob | RecordsType | Array | type[Any]
-"""A message class is a wire type too: its fields, one after the other."""
+"""A message class is a wire type, too: its fields in order."""
 
 Int8 = Annotated[int, Fixed("b", 1)]
 Int16 = Annotated[int, Fixed("h", 2)]
@@ -111,7 +111,7 @@ class Wire:
 
 
 def wire(*, since: int = 0, until: int | None = None, default: Any) -> Any:
-    """A field that some version lacks, or whose default is a list, which is copied for each message."""
+    """Declares a field that some version lacks, or whose default is a list. Each message gets a copy of the list."""
     versions = {_VERSIONS: (since, until)}
     if isinstance(default, list):
         template = tuple(default)
@@ -121,13 +121,13 @@ def wire(*, since: int = 0, until: int | None = None, default: Any) -> Any:
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(wire,))
 def message(cls: type[T]) -> type[T]:
-    """Makes a message of a class all of whose fields have wire types."""
+    """Makes a message of a class whose fields all have wire types."""
     return dataclass(slots=True, kw_only=True)(cls)
 
 
 @dataclass(frozen=True, slots=True)
 class RequestInfo:
-    """What ``@request`` was given: the API's number, the versions that are spoken (both included), and the answer."""
+    """Declaration of a request: its API key, its supported versions (both included), and its response."""
 
     key: int
     min_version: int
@@ -136,14 +136,14 @@ class RequestInfo:
 
 
 class Request(Generic[R]):
-    """Base of all requests; ``R`` is the message that answers it."""
+    """Base of all requests; ``R`` is the response message."""
 
     __slots__ = ()
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(wire,))
 def request(*, key: int, versions: tuple[int, int]) -> Callable[[type[T]], type[T]]:
-    """Makes a message that is a request; the class must derive from ``Request[ItsResponse]``."""
+    """Makes a request of a class, which must derive from ``Request[ItsResponse]``."""
 
     def decorate(cls: type[T]) -> type[T]:
         made = message(cls)
@@ -161,7 +161,7 @@ def _declared_response(cls: type[Any]) -> type[Any]:
 
 
 def request_info(cls: type[Any]) -> RequestInfo:
-    """What was declared of a request's class. Raises ``AttributeError`` for a message that is no request."""
+    """Returns the declaration of a request class. Raises ``AttributeError`` for a message that is not a request."""
     info: RequestInfo = cls._request_info
     return info
 
@@ -171,7 +171,7 @@ def is_request(cls: type[Any]) -> bool:
 
 
 def table(cls: type[Any]) -> list[Wire]:
-    """The rows of a message, in wire order, of all versions. Raises ``TypeError`` for a field without a wire type."""
+    """Returns a message's rows of all versions, in wire order. Raises ``TypeError`` for a field without a wire type."""
     types = get_type_hints(cls, include_extras=True)
     return [_row(field, _wire_type(types[field.name])) for field in dataclasses.fields(cls)]
 
@@ -203,10 +203,10 @@ def is_message(type_: object) -> bool:
 
 
 def records_size(records: Records) -> int:
-    """How many bytes a ``RECORDS`` field has, without reading them."""
+    """Returns the size of a ``Records`` field in bytes without reading it."""
     return len(records) if isinstance(records, bytes) else records.size
 
 
 def records_bytes(records: Records) -> bytes:
-    """The bytes of a ``RECORDS`` field, with any content."""
+    """Returns the bytes of a ``Records`` field, and reads a slice."""
     return records if isinstance(records, bytes) else records.read()

@@ -1,4 +1,4 @@
-"""The Python source of one codec function while it is being generated."""
+"""Python source of one codec function during its generation."""
 
 import struct
 from functools import cache
@@ -17,7 +17,7 @@ def struct_of(format_: str) -> struct.Struct:
 
 
 class Source:
-    """Lines of a function under construction, and the names it refers to."""
+    """Lines of a generated function, and the names that it uses."""
 
     def __init__(self, cls: type[Any], version: int) -> None:
         self.cls = cls
@@ -27,7 +27,7 @@ class Source:
         self.indent = 2
         self.names: dict[str, Any] = {}
         self.counter = 0
-        self.run: list[tuple[str, str]] = []  # fixed-width fields not yet emitted: struct letter, expression
+        self.run: list[tuple[str, str]] = []  # pending fixed-width fields: struct letter, expression
 
     def line(self, text: str) -> None:
         self.lines.append("    " * self.indent + text)
@@ -37,7 +37,7 @@ class Source:
         return f"v{self.counter}"
 
     def bind(self, value: Any) -> str:
-        """A name under which the generated code finds ``value``."""
+        """Returns a name under which the generated code can use ``value``."""
         for name, known in self.names.items():
             if known is value:
                 return name
@@ -46,15 +46,15 @@ class Source:
         return name
 
     def take_run(self) -> tuple[struct.Struct, list[str]]:
-        """The fields gathered so far, as one struct and the expressions that go with it."""
+        """Returns and clears the pending fields, as one struct and its expressions."""
         codes = "".join(code for code, _ in self.run)
         expressions = [expression for _, expression in self.run]
         self.run = []
         return struct_of(">" + codes), expressions
 
     def function(self, header: str, epilogue: list[str]) -> Any:
-        """Compiles the lines between ``header``, which has a place ``{bound}`` for parameters, and ``epilogue``."""
-        # Default arguments are locals: cheaper to reach than globals.
+        """Compiles ``header``, the lines and ``epilogue``. ``{bound}`` in ``header`` marks the place for parameters."""
+        # Bound names are default arguments, because locals are faster than globals.
         bound = "".join(f", {name}={name}" for name in self.names)
         source = "\n".join([header.format(bound=bound), *self.lines, *epilogue])
         namespace = dict(self.names)

@@ -1,8 +1,10 @@
-"""CreateTopics (key 19) and DeleteTopics (key 20), KIP-4; on private keys, what 0.10.2 has no requests for.
+"""CreateTopics (key 19) and DeleteTopics (key 20) of KIP-4, and private requests that 0.10.2 lacks.
 
-Those that change topics have the fields of KIP-195, KIP-339 and KIP-133. Elections of preferred leaders and
-reassignments do what Kafka's tools do by writing to ZooKeeper, which works here as well, and say what became of it;
-later Kafkas have such requests, too (KIP-455, KIP-460). All go to the controller.
+- Requests that change topics have the fields of KIP-195, KIP-339 and KIP-133.
+- In Kafka 0.10.2, tools write preferred elections and reassignments to ZooKeeper, which works here as well. The
+  requests also return the outcome, like those of later versions (KIP-455, KIP-460).
+
+All requests go to the controller.
 """
 
 import re
@@ -14,7 +16,7 @@ _NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 def is_topic_name(name: str) -> bool:
-    """It becomes the name of a folder."""
+    """Returns whether a topic may have this name, which becomes part of a folder's name."""
     return _NAME.fullmatch(name) is not None and name not in (".", "..")
 
 
@@ -32,7 +34,7 @@ class ConfigEntry:
 
 @message
 class CreatableTopic:
-    """Either numbers, or an assignment with both numbers -1."""
+    """Either both numbers are set, or an assignment is given and both are -1."""
 
     topic: str
     num_partitions: Int32 = -1
@@ -57,7 +59,7 @@ class CreateTopicsResponse:
 class CreateTopicsRequest(Request[CreateTopicsResponse]):
     topics: list[CreatableTopic]
     timeout_ms: Int32
-    """How long the controller waits for the creation to be complete; 0 or less: not at all."""
+    """Milliseconds for which the controller waits until the topic is complete; 0 or less for no wait."""
     validate_only: bool = wire(since=1, default=False)
 
 
@@ -92,14 +94,14 @@ class TopicChangeResponse:
 
 @message
 class NewReplicas:
-    """Of one new partition, the preferred leader first."""
+    """Replicas of one new partition, the preferred leader first."""
 
     replicas: list[Int32]
 
 
 @message
 class GrowingTopic:
-    """``count`` is how many partitions there shall be. Without assignments the new ones are spread over all brokers."""
+    """``count`` is the new number of partitions. Without assignments, new ones are spread over all brokers."""
 
     topic: str
     count: Int32
@@ -115,7 +117,7 @@ class CreatePartitionsRequest(Request[TopicChangeResponse]):
 
 @message
 class AlteredTopic:
-    """Settings that change; null goes back to the brokers' default."""
+    """Settings to change; null restores the brokers' default."""
 
     topic: str
     configs: list[ConfigEntry]
@@ -130,7 +132,7 @@ class AlterConfigsRequest(Request[TopicChangeResponse]):
 
 @message
 class DescribedTopic:
-    """The settings that the topic has of its own, as they are in ZooKeeper."""
+    """A topic's own settings, as stored in ZooKeeper."""
 
     topic: str
     error_code: Int16
@@ -170,7 +172,7 @@ class ElectPreferredRequest(Request[PartitionChangeResponse]):
 
 @message
 class NewAssignment:
-    """The replicas that a partition shall have, the preferred leader first."""
+    """Replicas that a partition must have, the preferred leader first."""
 
     topic: str
     partition: Int32
@@ -179,7 +181,7 @@ class NewAssignment:
 
 @request(key=1024, versions=(0, 0))
 class ReassignRequest(Request[PartitionChangeResponse]):
-    """Answered when it is written down; it goes on from there."""
+    """Starts reassignments. The response comes once they are recorded, and the moves continue afterwards."""
 
     partitions: list[NewAssignment]
     timeout_ms: Int32
@@ -187,7 +189,7 @@ class ReassignRequest(Request[PartitionChangeResponse]):
 
 @message
 class MovingPartition:
-    """``replicas`` are assigned now, ``target`` shall be, and the files of ``removing`` are not known to be gone."""
+    """Replicas now, replicas afterwards, and brokers whose deletion of the files is not confirmed yet."""
 
     topic: str
     partition: Int32
@@ -202,12 +204,12 @@ class DescribeReassignmentsResponse:
     error_message: str | None
     moving: list[MovingPartition]
     settled: list[NewAssignment]
-    """The others of those that were named, as far as there are such partitions."""
+    """The requested partitions that exist and do not move."""
 
 
 @request(key=1025, versions=(0, 0))
 class DescribeReassignmentsRequest(Request[DescribeReassignmentsResponse]):
-    """All that are under way, and where the named partitions are that do not move."""
+    """Asks for all reassignments in progress, and for the replicas of named partitions that do not move."""
 
     partitions: list[PartitionName]
     timeout_ms: Int32

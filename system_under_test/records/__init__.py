@@ -1,6 +1,12 @@
 """Record formats 0 and 1, as they travel on the wire and lie on the disk.
 
-To read in this order: ``message`` (one message), ``message_set`` (a sequence of them), ``wrapper`` (several compressed
-into one), ``compression`` (the codecs), ``produced`` (a set on its way into a log). Imports nothing of the broker; its
-log, replication, groups and clients import it.
+Modules, in reading order:
+
+- ``message``: one message
+- ``message_set``: a sequence of messages
+- ``wrapper``: several messages compressed into one
+- ``compression``: the codecs
+- ``produced``: validates a produced set and stamps its offsets before the append
+
+The package imports nothing of the broker. The broker's log, replication, groups and clients import it.
 """

@@ -1,10 +1,11 @@
-"""The codecs of compressed sets: gzip, snappy and lz4, as the attributes of a message number them.
+"""Compression codecs of message sets: gzip, snappy and lz4, numbered as in a message's attributes.
 
-Snappy arrives raw (librdkafka) or in the blocks of the Java library snappy-java ("xerial"); it leaves in those, which
-all clients read. Lz4 travels in frames; in format 0 the checksum of a frame's header covers the frame's magic number,
-which is a mistake of the first Java client that all others had to repeat (KAFKA-3160, KIP-57).
+- Snappy is read raw (librdkafka) or in the blocks of the Java library snappy-java ("xerial"). It is written in such
+  blocks, which all clients read.
+- Lz4 uses frames. In format 0 the checksum of a frame's header also covers the magic number. The first Java client had
+  this mistake, and all others must repeat it (KAFKA-3160, KIP-57).
 
-No caller gets more bytes than the limit: what expands beyond it is rejected, without having been expanded.
+Callers set a limit on the decompressed size. Larger data is rejected before it is fully decompressed.
 """
 
 import struct
@@ -24,7 +25,7 @@ LZ4: Final = 3
 NAMES: Final = {GZIP: "gzip", SNAPPY: "snappy", LZ4: "lz4"}
 
 _GZIP_WINDOW = 31
-"""zlib's word for: with a gzip header, the largest window."""
+"""zlib's ``wbits`` for a gzip header and the largest window."""
 _XERIAL = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = struct.Struct(">8sii")
 _XERIAL_BLOCK = 32 * 1024
@@ -35,20 +36,20 @@ _LZ4_DICTIONARY = 0x01
 
 
 class CompressionError(ValueError):
-    """Bytes that are not what their codec makes, or an unknown codec."""
+    """Raised for an unknown codec, or for bytes that the codec cannot decode."""
 
 
 class ExpandsTooFar(CompressionError):
-    """More than the limit would come out."""
+    """Raised if the decompressed data would exceed the limit."""
 
 
 def compress(codec: int, data: bytes, magic: int) -> bytes:
-    """What ``decompress`` undoes, the same bytes each time. Raises :class:`CompressionError` for an unknown codec."""
+    """Compresses deterministically. Raises :class:`CompressionError` for an unknown codec."""
     return _of(_COMPRESS, codec)(data, magic)
 
 
 def decompress(codec: int, data: bytes, magic: int, limit: int) -> bytes:
-    """At most ``limit`` bytes. Raises :class:`CompressionError`, also for what comes after the compressed data."""
+    """Returns at most ``limit`` bytes. Raises :class:`CompressionError`, also for bytes after the compressed data."""
     try:
         return _of(_DECOMPRESS, codec)(data, magic, limit)
     except (zlib.error, cramjam.DecompressionError, RuntimeError, struct.error, IndexError) as error:
@@ -67,7 +68,7 @@ def _gzip(data: bytes, magic: int) -> bytes:
 
 
 def _gunzip(data: bytes, magic: int, limit: int) -> bytes:
-    """One member after the other, as gzip allows."""
+    """Decompresses all members in turn, because gzip allows several."""
     parts: list[bytes] = []
     size = 0
     while data:
@@ -107,13 +108,13 @@ def _unsnap(data: bytes, magic: int, limit: int) -> bytes:
 
 
 def _unsnap_raw(data: bytes, limit: int) -> bytes:
-    if cramjam.snappy.decompress_raw_len(data) > limit:  # said by its first bytes, and held to
+    if cramjam.snappy.decompress_raw_len(data) > limit:  # the declared length, which the decoder enforces
         raise ExpandsTooFar(f"snappy: more than {limit} bytes")
     return bytes(cramjam.snappy.decompress_raw(data))
 
 
 def _lz4(data: bytes, magic: int) -> bytes:
-    """Independent blocks without the size of the whole: all that the older Java reader takes."""
+    """Writes independent blocks without the content size, because older Java readers accept nothing else."""
     frame = lz4.frame.compress(
         data, block_linked=False, store_size=False, block_size=lz4.frame.BLOCKSIZE_MAX64KB, content_checksum=False
     )
@@ -133,7 +134,7 @@ def _unlz4(data: bytes, magic: int, limit: int) -> bytes:
 
 
 def _with_header_checksum(frame: bytes, start: int) -> bytes:
-    """The same frame with a header checksum over its bytes from ``start``: 4 is right, 0 the mistake of format 0."""
+    """Replaces the header checksum by one over the bytes from ``start``: 4 is correct, 0 is the mistake of format 0."""
     if not frame.startswith(_LZ4_MAGIC):
         raise CompressionError("lz4: no frame")
     flags = frame[len(_LZ4_MAGIC)]

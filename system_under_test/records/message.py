@@ -1,12 +1,17 @@
-"""One message of formats (magic) 0 and 1, as it lies on disk and travels on the wire.
+"""One message of format (magic) 0 or 1, as it lies on disk and travels on the wire.
 
-An entry is ``offset int64, size int32`` and then ``size`` bytes: ``crc32 uint32, magic int8, attributes int8,
-[timestamp int64, magic 1 only], key length int32, key, value length int32, value``, big-endian, a null key or value
-having length -1. The CRC covers everything after itself; the offset lies outside, so that a leader assigns offsets
-without touching a message (Kafka protocol guide, "Message sets"; KIP-32 for magic 1).
+An entry is big-endian, and a null key or value has length -1:
 
-Attributes: bits 0-2 codec (0 none), bit 3 timestamp type (0 create, 1 append). The value of a compressed message is a
-set of others, see :mod:`~assay.system_under_test.records.wrapper`; here it is a value like any other.
+- ``offset int64, size int32``
+- then ``size`` bytes: ``crc32 uint32, magic int8, attributes int8, [timestamp int64, magic 1 only], key length int32,
+  key, value length int32, value``
+
+The CRC covers everything after itself. The offset lies outside, so a leader assigns offsets without touching a message
+(Kafka protocol guide, "Message sets"; KIP-32 for magic 1).
+
+Attributes: bits 0-2 are the codec (0 for none), bit 3 is the timestamp type (0 create, 1 append). The value of a
+compressed message is itself a message set (:mod:`~assay.system_under_test.records.wrapper`). This module does not look
+into it.
 """
 
 import struct
@@ -31,10 +36,10 @@ ATTRIBUTES_POSITION = TIMESTAMP_POSITION - 1
 KEY_POSITION = (TIMESTAMP_POSITION, TIMESTAMP_POSITION + INT64.size)
 """Position in the entry of the key's length, by magic."""
 MINIMUM_SIZES = (14, 22)
-"""Size of a message with null key and null value, by magic; the size field can never be less."""
+"""Size of a message with null key and null value, by magic. A smaller size field is invalid."""
 MINIMUM_SIZE = MINIMUM_SIZES[0]
 SMALLEST = HEADER_SIZE + MINIMUM_SIZE
-"""Bytes of the smallest entry."""
+"""Size of the smallest entry, in bytes."""
 
 CODEC_MASK = 0x07
 TIMESTAMP_TYPE_BIT = 0x08
@@ -46,23 +51,23 @@ _NULL = INT32.pack(-1)
 
 
 class RecordError(ValueError):
-    """Something is wrong with a message; the subclasses say what."""
+    """Base class of the errors that reject a message."""
 
 
 class CorruptMessage(RecordError):
-    """A message that cannot be what its sender meant: bad CRC, size, magic or lengths (Kafka's error 2)."""
+    """Raised for a message with a bad CRC, size, magic or length (Kafka's error 2)."""
 
 
 class MessageTooLarge(RecordError):
-    """A message above ``message.max.bytes`` (Kafka's error 10)."""
+    """Raised for a message above ``message.max.bytes`` (Kafka's error 10)."""
 
 
 class InvalidTimestamp(RecordError):
-    """A timestamp that its sender may not give (Kafka's error 32)."""
+    """Raised for a timestamp that a producer must not set (Kafka's error 32)."""
 
 
 class Message(NamedTuple):
-    """A message, decoded. ``timestamp`` is in milliseconds; None in magic 0, or where the sender gave none."""
+    """A decoded message. ``timestamp`` is in milliseconds; None in magic 0, or if the sender gave none."""
 
     offset: int
     magic: int
@@ -73,7 +78,7 @@ class Message(NamedTuple):
 
 
 def encode(message: Message) -> bytes:
-    """The entry's bytes. Raises ``ValueError`` for an unknown magic, or a timestamp in magic 0, which has none."""
+    """Returns the entry's bytes. Raises ``ValueError`` for an unknown magic, or for a timestamp in magic 0."""
     magic, timestamp = message.magic, message.timestamp
     if magic == 1:
         head = _BODY[1].pack(1, message.attributes, NO_TIMESTAMP if timestamp is None else timestamp)
@@ -95,9 +100,9 @@ def encode(message: Message) -> bytes:
 
 
 def decode(data: Buffer, position: int = 0, *, check_crc: bool = True) -> Message:
-    """The whole entry that begins at ``position``, its CRC checked unless that was switched off.
+    """Returns the entry that begins at ``position``. ``check_crc=False`` skips the CRC check.
 
-    Raises :class:`CorruptMessage` for any damage, an entry that goes past the end of ``data`` included.
+    Raises :class:`CorruptMessage` for any damage, including an entry that goes past the end of ``data``.
     """
     end = entry_end(data, position)
     offset, _, crc, magic, attributes = ENTRY_PREFIX.unpack_from(data, position)
@@ -120,7 +125,7 @@ def decode(data: Buffer, position: int = 0, *, check_crc: bool = True) -> Messag
 
 
 def entry_end(data: Buffer, position: int) -> int:
-    """Where the entry at ``position`` ends; :class:`CorruptMessage` when that is beyond ``data`` or impossible."""
+    """Returns the end of the entry at ``position``. Raises :class:`CorruptMessage` for a bad size or missing bytes."""
     if len(data) - position < HEADER_SIZE + MINIMUM_SIZE:
         raise CorruptMessage(f"{len(data) - position} bytes at byte {position} are too few for a message")
     offset, size = ENTRY_HEADER.unpack_from(data, position)
@@ -130,10 +135,10 @@ def entry_end(data: Buffer, position: int) -> int:
 
 
 def layout(data: Buffer, position: int, end: int, magic: int, attributes: int) -> tuple[int, int, int, int]:
-    """Start and end of key and of value in the entry from ``position`` to ``end``; null has its end before its start.
+    """Returns start and end of the key, then of the value, in the entry from ``position`` to ``end``.
 
-    Raises :class:`CorruptMessage` when the lengths do not fill the entry exactly, the magic is neither 0 nor 1, or the
-    codec is none.
+    A null key or value has its end before its start. Raises :class:`CorruptMessage` if the lengths do not fill the
+    entry exactly, or for an unknown magic or codec.
     """
     if magic not in (0, 1):
         raise CorruptMessage(f"message at byte {position}: magic {magic} is neither 0 nor 1")

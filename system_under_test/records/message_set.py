@@ -1,8 +1,8 @@
 """A sequence of entries back to back: what a produce request carries, a segment stores and a fetch returns.
 
 A set has no header or count. A fetch response may end in the middle of a message, so every reader here stops at a
-partial last entry instead of failing. Functions take any buffer and walk it with ``unpack_from``; only keys
-and values that a caller asked for are copied.
+partial last entry instead of failing. Functions take any buffer and walk it with ``unpack_from``. They copy only the
+keys and values that a caller asked for.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -30,7 +30,7 @@ from assay.system_under_test.records.message import (
 from assay.system_under_test.records.wrapper import span, unwrap, wrap
 
 HIGHEST = 2**63 - 1
-"""The greatest offset that an entry can state."""
+"""The greatest offset that an entry can have."""
 NO_OFFSET = -1
 
 Record = tuple[bytes | None, bytes | None, int | None]
@@ -39,23 +39,24 @@ Record = tuple[bytes | None, bytes | None, int | None]
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What :func:`check` found: the first ``size`` bytes are ``count`` good entries and end before ``next_offset``."""
+    """Result of :func:`check`: the first ``size`` bytes are ``count`` valid messages, up to ``next_offset``."""
 
     size: int
     first: int
-    """Offset of the first message; where there is none, the one that was expected."""
+    """Offset of the first message, or the expected offset if there is no message."""
     next_offset: int
     count: int
     youngest: tuple[int, int]
-    """Of the entries' timestamps the greatest, in milliseconds, and the offset of the first that has it: of a
-    compressed one its last message's. Both -1 when none has one.
+    """The greatest timestamp of the entries, in milliseconds, and the offset of the first entry with it.
+
+    A compressed entry counts with its last message's offset. Both are -1 if no entry has a timestamp.
     """
     problem: str | None
-    """Why the entry at ``size`` is bad; None at the end, or at an entry that is merely not all there."""
+    """Why the entry at ``size`` is bad. None at the end of the data, or at an entry that is only incomplete."""
 
 
 def build(records: Sequence[Record], magic: int = 1, base_offset: int = 0) -> bytes:
-    """A set with offsets ``base_offset, base_offset + 1, ...``; a timestamp is dropped in magic 0."""
+    """Builds a set with offsets from ``base_offset`` on. Timestamps are dropped in magic 0."""
     return b"".join(
         codec.encode(Message(base_offset + index, magic, 0, timestamp if magic else None, key, value))
         for index, (key, value, timestamp) in enumerate(records)
@@ -63,15 +64,15 @@ def build(records: Sequence[Record], magic: int = 1, base_offset: int = 0) -> by
 
 
 def pack(records: Sequence[Record], magic: int, codec_number: int) -> bytes:
-    """As :func:`build`, compressed into one entry by this codec; 0: as they are."""
+    """Builds a set from offset 0 on, compressed into one entry by this codec; 0 leaves it uncompressed."""
     data = build(records, magic)
     return wrap(decode(data), codec_number) if codec_number else data
 
 
 def scan(data: Buffer, position: int = 0) -> Iterator[tuple[int, int, int]]:
-    """``(position, size, offset)`` of each whole entry from ``position`` on; ``size`` includes the entry's header.
+    """Yields ``(position, size, offset)`` of each whole entry from ``position`` on; ``size`` includes its header.
 
-    Looks at headers only. Raises :class:`CorruptMessage` at a size that no message can have.
+    Reads headers only. Raises :class:`CorruptMessage` for a size that no message can have.
     """
     unpack, length = ENTRY_HEADER.unpack_from, len(data)
     while length - position >= HEADER_SIZE:
@@ -86,14 +87,14 @@ def scan(data: Buffer, position: int = 0) -> Iterator[tuple[int, int, int]]:
 
 
 def decode(data: Buffer) -> list[Message]:
-    """All whole messages; raises as :func:`messages`."""
+    """Returns all whole messages; raises like :func:`messages`."""
     return list(messages(data))
 
 
 def messages(data: Buffer, *, check_crcs: bool = True) -> Iterator[Message]:
-    """One message after the other, those within compressed ones in their place, CRCs checked unless switched off.
+    """Yields all messages in order, also those in compressed entries. ``check_crcs=False`` skips the CRC checks.
 
-    Raises as :func:`message.decode` and :func:`wrapper.unwrap` when it comes to damage.
+    Raises like :func:`message.decode` and :func:`wrapper.unwrap` when it reaches damage.
     """
     for message in entries(data, check_crcs):
         if message.attributes & CODEC_MASK:
@@ -103,16 +104,16 @@ def messages(data: Buffer, *, check_crcs: bool = True) -> Iterator[Message]:
 
 
 def entries(data: Buffer, check_crcs: bool = True) -> Iterator[Message]:
-    """As :func:`messages`, but each compressed set is one message."""
+    """Yields the entries; a compressed entry counts as one message."""
     return (codec.decode(data, position, check_crc=check_crcs) for position, _, _ in scan(data))
 
 
 def check(data: Buffer, next_offset: int, *, gaps: bool = False, highest: int = HIGHEST) -> Checked:
-    """Follows entries from the start of ``data`` as far as they are good; never raises.
+    """Follows entries from the start of ``data`` as long as they are valid. Never raises.
 
-    Good: a possible size, a matching CRC, and the offset ``next_offset`` for the first and one more for each later
-    one (with ``gaps``: at least that, and ``highest`` at most). Offsets are outside the CRC, so only their density
-    gives damage away, or, where gaps are allowed, that there is no room for one.
+    A valid entry has a possible size, a matching CRC and the expected offset. The first expected offset is
+    ``next_offset``, and each message adds one. With ``gaps``, an offset may be higher, up to ``highest``. The CRC does
+    not cover offsets, so damage to an offset shows only as a gap, or as an offset out of range if gaps are allowed.
     """
     prefix, int64, length, view = ENTRY_PREFIX.unpack_from, INT64.unpack_from, len(data), memoryview(data)
     position = count = 0
@@ -153,7 +154,7 @@ def check(data: Buffer, next_offset: int, *, gaps: bool = False, highest: int = 
 
 
 def _problem_of_rest(data: Buffer, position: int, next_offset: int, gaps: bool, highest: int) -> str | None:
-    """What gives the header away of an entry that is not all there."""
+    """Returns why the header of an incomplete entry is bad, or None if nothing is wrong with it."""
     if len(data) - position < HEADER_SIZE:
         return None
     offset, size = ENTRY_HEADER.unpack_from(data, position)
@@ -164,27 +165,27 @@ def _problem_of_rest(data: Buffer, position: int, next_offset: int, gaps: bool, 
 
 
 def _may_be_wrapper(data: Buffer, position: int) -> bool:
-    """Could it be a compressed message, as far as its bytes are there? Only that has an offset above its first."""
+    """Returns whether the bytes may begin a compressed message. Only its offset may exceed its first message's."""
     return len(data) - position < ENTRY_PREFIX.size or bool(ENTRY_PREFIX.unpack_from(data, position)[4] & CODEC_MASK)
 
 
 def first_offset(data: Buffer) -> int:
-    """Offset of the first message; ``data`` must have one, whole."""
+    """Returns the offset of the first message; ``data`` must begin with a whole entry."""
     offset, size, _, _, attributes = ENTRY_PREFIX.unpack_from(data)
     return span(data, 0, HEADER_SIZE + size)[0] if attributes & CODEC_MASK else int(offset)
 
 
 def timestamps(data: Buffer) -> Iterator[tuple[int, int, int]]:
-    """``(newest timestamp in ms, -1 for none; last offset; end position)`` of each whole entry, by headers alone."""
+    """Yields (newest timestamp in ms or -1, last offset, end position) of each whole entry, from headers alone."""
     for start, size, offset in scan(data):
         magic = ENTRY_PREFIX.unpack_from(data, start)[3]
         yield (INT64.unpack_from(data, start + TIMESTAMP_POSITION)[0] if magic else NO_TIMESTAMP), offset, start + size
 
 
 def convert(data: Buffer, magic: int) -> bytes:
-    """The same messages and offsets in another format; up from magic 0 there is no timestamp (KIP-32).
+    """Returns the same messages and offsets in another format. Messages from magic 0 get no timestamp (KIP-32).
 
-    A partial last message is dropped. Raises as :func:`decode`.
+    A partial last message is dropped. Raises like :func:`decode`.
     """
     shallow = list(entries(data))
     if all(entry.magic == magic for entry in shallow):
@@ -196,9 +197,9 @@ def convert(data: Buffer, magic: int) -> bytes:
 
 
 def select(data: Buffer, keep: Callable[[Message], bool]) -> bytes:
-    """The messages that ``keep`` wants, offsets as they are; a compressed set is rebuilt if it loses some.
+    """Returns the messages that ``keep`` accepts, with unchanged offsets.
 
-    A partial last message is dropped. Raises as :func:`decode`.
+    A compressed entry that loses some is rebuilt. A partial last message is dropped. Raises like :func:`decode`.
     """
     parts: list[Buffer] = []
     view = memoryview(data)
@@ -214,7 +215,7 @@ def select(data: Buffer, keep: Callable[[Message], bool]) -> bytes:
 
 
 def converted(entry: Message, magic: int) -> list[Message]:
-    """The messages of an entry in another format."""
+    """Returns the messages of an entry in another format."""
     return [
         message._replace(
             magic=magic,
@@ -226,5 +227,5 @@ def converted(entry: Message, magic: int) -> list[Message]:
 
 
 def encode(messages: Sequence[Message], codec_number: int) -> bytes:
-    """One entry: the messages compressed by this codec; with 0 there must be one."""
+    """Returns one entry with the messages compressed by this codec. Codec 0 takes exactly one message."""
     return wrap(messages, codec_number) if codec_number else codec.encode(messages[0])

@@ -1,8 +1,7 @@
-"""A set of messages on its way from a producer into a log: checked, made regular, and given its offsets.
+"""Validates a producer's message set, makes it regular, and stamps its offsets before the append.
 
-Each message costs the leader some of its processor's time here, so :func:`validate` walks a set once and learns all
-that the leader asks of it: also where entries begin, which :func:`stamp` needs, and which is the youngest, which the
-index by time needs.
+The cost per message limits a leader's throughput, so :func:`validate` walks a set once and collects everything that the
+leader needs. This includes the entries' positions for :func:`stamp` and the newest timestamp for the time index.
 """
 
 import itertools
@@ -41,42 +40,45 @@ from assay.system_under_test.records.wrapper import unwrap, wrap
 
 @dataclass(frozen=True, slots=True)
 class Produced:
-    """A set that a leader may append, and what :func:`validate` learned of it."""
+    """A set that a leader may append, with the facts that :func:`validate` collected."""
 
     data: Buffer
     size: int
-    """Bytes of its whole messages; a partial last one is left out."""
+    """Bytes of the whole messages, without a partial last one."""
     positions: Sequence[int]
-    """Where each entry begins."""
+    """The position of each entry."""
     count: int
-    """Of messages as readers see them: those within a compressed message count, that message does not."""
+    """The number of messages that readers see. Messages inside a compressed entry count; the entry itself does not."""
     magics: frozenset[int]
     """Formats of the entries."""
     codecs: frozenset[int]
-    """Of the entries; 0 for a message as it is."""
+    """Codecs of the entries; 0 for an uncompressed message."""
     maximum_timestamp: int
-    """Milliseconds; -1 when no message has one."""
+    """The greatest timestamp in milliseconds; -1 if no message has one."""
     youngest: int
-    """The number, from 0 on, of the last message in the first entry with that timestamp; -1 when there is none."""
+    """Index, from 0 on, of the last message in the first entry with ``maximum_timestamp``; -1 if there is none."""
     minimum_timestamp: int | None
-    """Milliseconds, of the messages in format 1; -1 when one has none, None when no message is in that format."""
+    """Least timestamp in milliseconds of format 1; -1 if a message has none, None if no message is in that format."""
     regular: bool
-    """:func:`stamp` can take it as it is; else :func:`rebuild` makes it so."""
+    """Whether :func:`stamp` accepts the set; otherwise :func:`rebuild` must make it regular first."""
     keyed: bool
-    """Has every message a key?"""
+    """Whether every message has a key."""
 
 
 _STAMP_AND_KEY = Struct(">qi")
-"""Timestamp and length of the key, as they follow each other in format 1."""
+"""Timestamp and key length, which are adjacent in format 1."""
 _WITHOUT_KEY = KEY_POSITION[1] + INT32.size
-"""Position in the entry of the value's length in format 1, when the key has no bytes."""
+"""Position in the entry of the value's length in format 1, if the key is null or empty."""
 
 
 def validate(data: Buffer, max_message_bytes: int) -> Produced:
     """Checks a producer's set before a leader appends it.
 
-    ``max_message_bytes`` limits one entry with its header. Raises :class:`CorruptMessage`, :class:`MessageTooLarge`,
-    or :class:`InvalidTimestamp` for one that claims to be a log's own, each naming the byte.
+    ``max_message_bytes`` limits one entry with its header. Each error names the byte position:
+
+    - :class:`CorruptMessage`
+    - :class:`MessageTooLarge`
+    - :class:`InvalidTimestamp`, if the producer set the timestamp type "append"
     """
     prefix, stamp_and_key, int32 = ENTRY_PREFIX.unpack_from, _STAMP_AND_KEY.unpack_from, INT32.unpack_from
     view, length = memoryview(data), len(data)
@@ -90,16 +92,18 @@ def validate(data: Buffer, max_message_bytes: int) -> Produced:
         if size < MINIMUM_SIZE or end > length:
             break
         if end - position > max_message_bytes:
-            raise MessageTooLarge(f"message at byte {position} has {end - position} bytes, not {max_message_bytes}")
+            raise MessageTooLarge(
+                f"message at byte {position} has {end - position} bytes; the limit is {max_message_bytes}"
+            )
         if crc32(view[position + CRC_START : end]) != crc:
             raise CorruptMessage(f"message at byte {position}: its CRC does not match")
-        if magic == 1 and not attributes and size >= MINIMUM_SIZES[1]:  # as nearly all are: no calls, see the module
+        if magic == 1 and not attributes and size >= MINIMUM_SIZES[1]:  # the common case, inlined for speed
             timestamp, key_length = stamp_and_key(data, position + TIMESTAMP_POSITION)
             has_key = key_length >= 0
             value = position + _WITHOUT_KEY + (key_length if has_key else 0)
             (value_length,) = int32(data, value) if value + 4 <= end else (-2,)
             if key_length < -1 or value_length < -1 or value + 4 + (value_length if value_length > 0 else 0) != end:
-                codec.layout(data, position, end, magic, attributes)  # says what is wrong
+                codec.layout(data, position, end, magic, attributes)  # raises the specific error
             number, earliest = 1, timestamp
             shapes |= _PLAIN
         else:
@@ -115,7 +119,7 @@ def validate(data: Buffer, max_message_bytes: int) -> Produced:
         if magic and (oldest is None or earliest < oldest):
             oldest = earliest
         keyed = keyed and has_key
-    for _ in scan(data, position):  # raises at what is not even the beginning of a message
+    for _ in scan(data, position):  # raises if the rest is not the beginning of a message
         pass
     magics, codecs = _SHAPES[shapes]
     return Produced(data, position, positions, count, magics, codecs, newest, youngest, oldest, regular, keyed)
@@ -123,10 +127,10 @@ def validate(data: Buffer, max_message_bytes: int) -> Produced:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """Times in milliseconds, -1 for none."""
+    """Facts about one entry. Times are in milliseconds, -1 for none."""
 
     number: int
-    """Of its messages."""
+    """The number of messages in the entry."""
     newest: int
     oldest: int
     keyed: bool
@@ -134,7 +138,7 @@ class _Entry:
 
 
 def _look_closely(data: Buffer, position: int, end: int) -> _Entry:
-    """What is learned of an entry of any kind, whose CRC is right; raises as :func:`validate`."""
+    """Validates an entry of any kind after its CRC check; raises like :func:`validate`."""
     offset, _, _, magic, attributes = ENTRY_PREFIX.unpack_from(data, position)
     key_start, key_end, _, _ = codec.layout(data, position, end, magic, attributes)
     timestamp = NO_TIMESTAMP
@@ -155,7 +159,7 @@ def _look_closely(data: Buffer, position: int, end: int) -> _Entry:
 
 _CODECS = LAST_CODEC + 1
 _PLAIN = 1 << _CODECS
-"""A message of format 1 as it is."""
+"""The bit of an uncompressed message of format 1."""
 _SHAPES = [
     (
         frozenset(bit // _CODECS for bit in range(2 * _CODECS) if shapes >> bit & 1),
@@ -163,17 +167,16 @@ _SHAPES = [
     )
     for shapes in range(1 << 2 * _CODECS)
 ]
-"""The formats and codecs in a set, by its entries' bits: a set of Python's for each message would take as long as all
-else."""
+"""Formats and codecs in a set, by its entries' bits. Building Python sets per message would double the cost."""
 
 
 def stamp(produced: Produced, base_offset: int, append_time: int | None = None) -> tuple[bytes, tuple[int, int]]:
-    """A copy with offsets ``base_offset, base_offset + 1, ...``, and its youngest, as :class:`~.message_set.Checked`
-    has it.
+    """Returns a copy with offsets from ``base_offset`` on, and its ``youngest`` as in :class:`~.message_set.Checked`.
 
-    With ``append_time``, in milliseconds, that is the time of all; the set must be of format 1 then. It must be
-    whole entries (:class:`CorruptMessage`), and regular: a compressed message's offset is the number of messages before
-    the last within it. In format 0 each message within one is numbered, so that such sets are packed again.
+    ``append_time``, in milliseconds, replaces all timestamps and requires format 1. The set must be regular: a
+    compressed entry's offset is the number of its messages less one. Compressed entries of format 0 are repacked,
+    because their inner messages carry absolute offsets. Raises :class:`CorruptMessage` for a set that ends in a partial
+    message.
     """
     data = produced.data
     if produced.size != len(data):
@@ -209,7 +212,7 @@ def _set_time(stamped: bytearray, positions: Sequence[int], append_time: int) ->
 
 
 def _packed_again(data: Buffer, base_offset: int) -> bytes:
-    """As :func:`stamp`, of a set in format 0."""
+    """Stamps a set of format 0 like :func:`stamp`, by decompressing and recompressing it."""
     parts, offset = [], base_offset
     for entry in entries(data):
         inner = unwrap(entry) if entry.attributes & CODEC_MASK else [entry]
@@ -220,10 +223,11 @@ def _packed_again(data: Buffer, base_offset: int) -> bytes:
 
 
 def rebuild(data: Buffer, magic: int, codec_number: int | None = None) -> bytes:
-    """A producer's set, rebuilt in this format and :class:`regular <Produced>`, with any offsets that it had.
+    """Rebuilds a producer's set, with any offsets, in this format and :attr:`regular <Produced.regular>`.
 
-    ``codec_number``: all of it is one entry of that codec, or with 0 as many as there are messages; None: each entry
-    keeps its own.
+    - ``codec_number`` None: each entry keeps its codec
+    - ``codec_number`` 0: each message becomes an entry of its own
+    - any other ``codec_number``: all messages become one entry of that codec
     """
     parts = []
     if codec_number is not None:

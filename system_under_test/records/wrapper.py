@@ -1,8 +1,12 @@
-"""A compressed set: one message, the wrapper, whose value is a set of other messages, compressed as a whole.
+"""A compressed message set: one message, the wrapper, whose value is the compressed set.
 
-The wrapper's offset is that of its last message. In format 1 the inner offsets are relative, so that a leader assigns
-offsets without opening anything: the first is the wrapper's less the last relative one (KIP-31). In format 0 they are
-the offsets themselves. A wrapper's timestamp is the newest within it; if its type is append time, it is that of all.
+The wrapper has the offset of its last message.
+
+- In format 1 the inner offsets are relative, so a leader assigns offsets without decompressing. The first offset is the
+  wrapper's less the last relative one (KIP-31).
+- In format 0 the inner offsets are absolute.
+
+A wrapper has the newest timestamp of its messages. If the timestamp type is "append", it applies to all of them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,14 +27,14 @@ from assay.system_under_test.records.message import (
 )
 
 MAX_EXPANDED: Final = 32 * 1024 * 1024
-"""Bytes: no wrapper may hold more. Kafka has no such limit, and a message of a megabyte can hold a gigabyte."""
+"""Most decompressed bytes of a wrapper. Kafka has no such limit, and one megabyte can decompress to a gigabyte."""
 
 
 def unwrap(wrapper: Message, *, check_crc: bool = True) -> list[Message]:
-    """The messages within, with the offsets and timestamps that readers see; never empty.
+    """Returns the inner messages, at least one, with the offsets and timestamps that readers see.
 
-    Raises :class:`CorruptMessage` for anything but whole messages of the wrapper's own format, not compressed again,
-    and :class:`MessageTooLarge` beyond :data:`MAX_EXPANDED`.
+    Raises :class:`CorruptMessage` if the value is not whole, uncompressed messages of the wrapper's format. Raises
+    :class:`MessageTooLarge` beyond :data:`MAX_EXPANDED`.
     """
     inner = list(_inner(wrapper, check_crc))
     shift = wrapper.offset - inner[-1].offset if wrapper.magic else 0
@@ -41,7 +45,7 @@ def unwrap(wrapper: Message, *, check_crc: bool = True) -> list[Message]:
 
 
 def wrap(messages: Sequence[Message], codec_number: int) -> bytes:
-    """The entry that holds these, all of one format, offsets rising; at least one. ``unwrap`` undoes it."""
+    """Compresses messages of one format, at least one, with rising offsets. The inverse of :func:`unwrap`."""
     magic, first = messages[0].magic, messages[0].offset if messages[0].magic else 0
     append_time = messages[0].attributes & TIMESTAMP_TYPE_BIT
     body = b"".join(
@@ -61,9 +65,9 @@ def wrap(messages: Sequence[Message], codec_number: int) -> bytes:
 
 
 def span(data: Buffer, position: int, end: int) -> tuple[int, int]:
-    """First offset, and how many messages, of the wrapper that lies there; its CRC is the caller's to check.
+    """Returns the first offset and the number of messages of the wrapper from ``position`` to ``end``.
 
-    Raises as :func:`unwrap`, but takes what lies within for whole.
+    Raises like :func:`unwrap`, but checks no CRC, neither the wrapper's nor that of an inner message.
     """
     wrapper = codec.decode(data[position:end], check_crc=False)
     expanded = _expanded(wrapper)
@@ -75,7 +79,7 @@ def span(data: Buffer, position: int, end: int) -> tuple[int, int]:
         first = last if not count else first
         count += 1
     if not count:
-        raise CorruptMessage(f"message {wrapper.offset}: nothing in it")
+        raise CorruptMessage(f"message {wrapper.offset}: it contains no messages")
     return (wrapper.offset - last + first if wrapper.magic else first), count
 
 
@@ -88,7 +92,7 @@ def _inner(wrapper: Message, check_crc: bool) -> Iterator[Message]:
         if magic != wrapper.magic:
             raise CorruptMessage(f"message {wrapper.offset} of format {wrapper.magic} holds one of format {magic}")
         if attributes & CODEC_MASK:
-            raise CorruptMessage(f"message {wrapper.offset}: compressed again within")
+            raise CorruptMessage(f"message {wrapper.offset}: it contains a compressed message")
         yield codec.decode(expanded, position, check_crc=check_crc)
         if end == len(expanded):
             return
@@ -97,7 +101,7 @@ def _inner(wrapper: Message, check_crc: bool) -> Iterator[Message]:
 
 def _expanded(wrapper: Message) -> bytes:
     if wrapper.value is None:
-        raise CorruptMessage(f"message {wrapper.offset}: compressed, but null")
+        raise CorruptMessage(f"message {wrapper.offset}: compressed, but its value is null")
     try:
         return decompress(wrapper.attributes & CODEC_MASK, wrapper.value, wrapper.magic, MAX_EXPANDED)
     except ExpandsTooFar as error:

@@ -1,7 +1,7 @@
-"""The log cleaner: one task that compacts the logs of this broker one after the other, the dirtiest first.
+"""The log cleaner: one task that compacts this broker's logs one at a time, the dirtiest first.
 
-Each broker cleans its own replicas, leaders and followers alike: a later reader needs nothing of what compaction takes,
-and offsets do not change. How far each log is clean stands in ``cleaner-offset-checkpoint``.
+Each broker cleans its own replicas, whether they lead or follow. This is safe because compaction changes no offsets and
+removes only what later records replace. ``cleaner-offset-checkpoint`` stores how far each log is clean.
 """
 
 import asyncio
@@ -20,7 +20,10 @@ _log = logging.getLogger("assay.cleaner")
 
 
 class LogCleaner:
-    """See the module. ``cutting`` is held while something is noted that a cut would make untrue."""
+    """The task and its checkpoint.
+
+    ``cutting`` is held while the checkpoint is written, so that no truncation intervenes.
+    """
 
     def __init__(
         self, config: BrokerConfig, storage: Storage, replicas: Callable[[], Iterable[Replica]], cutting: asyncio.Lock
@@ -31,11 +34,11 @@ class LogCleaner:
         self._checkpoint = OffsetCheckpoint(storage, f"{config.data_dir}/{CLEANED}")
 
     def open(self) -> str | None:
-        """The problem of a checkpoint that makes no sense, if it does. Then everything is looked at again."""
+        """Returns the problem of an unreadable checkpoint, if any. All logs are then examined from their start."""
         return self._checkpoint.recover()
 
     async def run(self) -> None:
-        """Ends only by cancellation."""
+        """Cleans forever; ends only by cancellation."""
         while True:
             await asyncio.sleep(self._config.cleaner_backoff_ms / 1000)
             ratios = {replica: work.ratio for replica in self._replicas() if (work := self._due(replica))}
@@ -43,18 +46,18 @@ class LogCleaner:
                 try:
                     await self._clean(replica)
                 except cleaner.Interrupted:
-                    _log.info("%s: changed while it was being cleaned; later", replica.key)
+                    _log.info("%s: changed while it was being cleaned; it is cleaned later", replica.key)
                 except (CorruptLog, RecordError, OSError) as error:
                     _log.error("%s: not cleaned: %s", replica.key, error)
 
     async def before_cut(self, replica: Replica, offset: int) -> None:
-        """What will stand at ``offset`` and beyond has never been cleaned. ``cutting`` is held."""
+        """Lowers the checkpoint before a truncation to ``offset``. The caller holds ``cutting``."""
         if offset < self._clean_to(replica):
             await self._checkpoint.write({(replica.topic, replica.index): offset})
         await replica.log.before_cut(offset)
 
     async def forget(self, topic: str, index: int) -> None:
-        """The log is gone."""
+        """Removes the entry of a deleted log."""
         await self._checkpoint.remove((topic, index))
 
     def _clean_to(self, replica: Replica) -> int:
@@ -71,7 +74,7 @@ class LogCleaner:
             return None
 
     async def _clean(self, replica: Replica) -> None:
-        work = self._due(replica)  # again: it is some time since it was looked at
+        work = self._due(replica)  # again: the log may have changed since its ratio was computed
         if work is None:
             return
         log = replica.log

@@ -1,9 +1,9 @@
-"""Fetch, by consumers up to the high watermark and by followers up to the log end; both wait for new records.
+"""Fetch requests: consumers read up to the high watermark, followers up to the log end; both wait for new records.
 
-A consumer gets OFFSET_OUT_OF_RANGE only after proof, begun after its request arrived, that no newer leader exists. A
-leader that was replaced without knowing, stopped for a while or cut off, has not got what consumers have read since; on
-this error they would start over, and commit offsets below those that others have committed (the hole that KIP-320
-closes).
+A consumer gets OFFSET_OUT_OF_RANGE only after proof that no newer leader exists; the proof begins after the request
+arrived. Otherwise a deposed leader that was stopped or cut off would send it, because such a leader lacks what
+consumers have read since. The consumers would start over and commit lower offsets than others had committed. KIP-320
+closes this hole.
 """
 
 import asyncio
@@ -31,14 +31,15 @@ _log = logging.getLogger("assay.replication")
 FIRST_VERSION_WITH_MAGIC_1 = 2
 FIRST_VERSION_WITH_WHOLE_MESSAGES = 3
 MAX_RESPONSE_BYTES = 8 * 1024 * 1024
-"""Of records in one answer to a consumer that asks for more: it lies in memory until the consumer takes it."""
+"""Bytes of records in one answer to a consumer, at most: the answer stays in memory until the consumer takes it."""
 MAX_CONVERTED_BYTES = 1024 * 1024
-"""The same where each message is decoded and encoded again: no one else is served until that is done."""
+"""The limit if each message is decoded and encoded again: no other request is served until that is done."""
 
 
 class _Unsettled:
-    """A range that may lie above the high watermark, and so may be cut: it is sent as a copy, since what a connection
-    takes from the log itself must never change.
+    """A range that may lie above the high watermark, so a truncation may remove it.
+
+    It is sent as a copy, because bytes that a connection sends straight from the log must never change.
     """
 
     def __init__(self, stored: Slice) -> None:
@@ -57,7 +58,7 @@ class _Unsettled:
 
 
 async def _changed(readers: Sequence[WaitingReaders], deadline: float) -> None:
-    """Returns at the next change of any of them, or at the deadline."""
+    """Returns at the next change of any of the partitions, or at the deadline."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[None] = loop.create_future()
     timer = loop.call_at(deadline, wake, future)
@@ -76,7 +77,7 @@ async def _changed(readers: Sequence[WaitingReaders], deadline: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Outside:
-    """An answer that says ``OFFSET_OUT_OF_RANGE``, as the leader of this epoch sees it."""
+    """An answer with ``OFFSET_OUT_OF_RANGE``, and the epoch of the leader that gave it."""
 
     topic: str
     answer: messages.FetchPartitionResponse
@@ -86,7 +87,7 @@ class _Outside:
 async def fetch(
     manager: ReplicaManager, zookeeper: ZooKeeper, request: messages.FetchRequest, context: Context
 ) -> messages.FetchResponse:
-    """A replica id moves no position here; followers have a request of their own."""
+    """Answers a fetch. Its replica id updates no follower's position: followers use ``replica_fetch``."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + time_limit(request.max_wait_ms)
     topics = _distinct(request.topics)
@@ -101,19 +102,19 @@ async def fetch(
 
 
 async def _prove(manager: ReplicaManager, zookeeper: ZooKeeper, outside: _Outside) -> None:
-    """Where this fails, the answer says why instead."""
+    """Replaces the answer's error code if this leader cannot be proved to be the current one."""
     answer = outside.answer
     try:
         epoch, _ = await proven_end(manager, zookeeper, outside.topic, answer.partition)
     except PartitionError as error:
         answer.error_code = error.code
     else:
-        if epoch != outside.epoch:  # leader again, after others: what was read then was not what they had
+        if epoch != outside.epoch:  # led again after other leaders: the range it saw was not theirs
             answer.error_code = ErrorCode.NOT_LEADER_FOR_PARTITION
 
 
 def _distinct(wanted: Sequence[messages.FetchTopic]) -> Sequence[messages.FetchTopic]:
-    """Each partition once, as in Kafka's map: else a small request could name one thousands of times."""
+    """Returns each partition once, as Kafka's map does. Otherwise a small request could name one thousands of times."""
     known: set[tuple[str, int]] = set()
     topics = []
     for topic in wanted:
@@ -173,7 +174,7 @@ def _read_partition(
         partition=wanted.partition, error_code=ErrorCode.NONE, high_watermark=partition.high_watermark
     )
     if wanted.offset >= limit:
-        return answer  # between the high watermark and the log end: nothing yet, and no error
+        return answer  # between the high watermark and the log end: no records yet, which is no error
     whole = version >= FIRST_VERSION_WITH_WHOLE_MESSAGES
     size = min(wanted.max_bytes, left)
     found = _stored(partition, wanted.offset, size, limit, at_least_one=first or not whole)
@@ -183,13 +184,13 @@ def _read_partition(
     records = found.read()
     if version < FIRST_VERSION_WITH_MAGIC_1:
         records = message_set.convert(records, 0)
-    # before version 3 a message larger than the limit is cut, and the client asks again with a larger one
+    # before version 3, a message above the limit is truncated, and the client asks again with a larger limit
     answer.records = records if whole else records[: max(wanted.max_bytes, 0)]
     return answer
 
 
 def _stored(partition: Partition, offset: int, size: int, limit: int | None, *, at_least_one: bool) -> Slice:
-    """A range of the log. Raises ``PartitionError``: 1, or 2 rather than ever giving a damaged byte."""
+    """Reads a range of the log. Raises ``PartitionError``: 1, or 2 if the bytes are damaged."""
     try:
         return partition.log.read(offset, size, limit=limit, at_least_one=at_least_one)
     except OffsetOutOfRange as error:
@@ -205,7 +206,10 @@ def _stored(partition: Partition, offset: int, size: int, limit: int | None, *, 
 async def replica_fetch(
     manager: ReplicaManager, request: internal.ReplicaFetchRequest, context: Context
 ) -> internal.ReplicaFetchResponse:
-    """What a follower asks for is its position. Rejected as a whole when it means another life of this broker."""
+    """Answers a follower, whose fetch offset is its position.
+
+    The request is rejected as a whole if it names another registration of this broker.
+    """
     if not manager.is_meant(request.broker_epoch):
         return internal.ReplicaFetchResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH, partitions=[])
     loop = asyncio.get_running_loop()
@@ -260,14 +264,14 @@ def _throttled(manager: ReplicaManager, partition: Partition) -> bool:
 
 
 def _held_back(manager: ReplicaManager, partition: Partition, follower: int) -> bool:
-    """Is this follower to get nothing now? One that is in sync gets everything."""
+    """Returns whether the throttle holds back this follower now. A follower in sync is never held back."""
     if not _throttled(manager, partition) or follower in partition.leading().in_sync.maximal:
         return False
     return manager.throttles.leader.exceeded
 
 
 def _count(manager: ReplicaManager, response: internal.ReplicaFetchResponse) -> None:
-    """What throttled replicas send."""
+    """Counts the bytes sent to throttled replicas."""
     for answer in response.partitions:
         partition = manager.replicas.find(answer.topic, answer.partition)
         if partition is not None and _throttled(manager, partition):

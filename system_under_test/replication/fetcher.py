@@ -1,6 +1,6 @@
-"""Fetching from one leader: one task, which reconciles the logs that follow it and then copies its records to them.
+"""The fetcher of one leader: a task that reconciles the logs of its followers here and copies records to them.
 
-What is done with the leader's answers is in ``following``.
+``follower`` processes the leader's answers.
 """
 
 import asyncio
@@ -20,12 +20,12 @@ _log = logging.getLogger("assay.replication")
 
 
 class LeaderFetcher:
-    """Copies all partitions that this broker follows from one leader. ``run`` ends only when it is cancelled."""
+    """Copies all partitions that this broker follows from one leader. ``run`` ends only by cancellation."""
 
     def __init__(
         self, leader: internal.LiveBroker, config: BrokerConfig, broker_epoch: Callable[[], int], throttle: Throttle
     ) -> None:
-        """``leader`` changes when that broker registers again; ``broker_epoch`` gives our own registration."""
+        """``leader`` is replaced when that broker registers again; ``broker_epoch`` returns our own registration."""
         self.leader = leader
         self._config = config
         self._broker_epoch = broker_epoch
@@ -34,7 +34,7 @@ class LeaderFetcher:
         self._followed: dict[str, FollowerTerm] = {}
         self._changed = asyncio.Event()
         self._waiting: Connection | None = None
-        """Where a fetch waits for new records."""
+        """The connection on which a fetch waits for new records."""
         self._interrupted = False
 
     def add(self, term: FollowerTerm) -> None:
@@ -42,8 +42,10 @@ class LeaderFetcher:
         self._changed.set()
 
     def look_again(self) -> None:
-        """After ``add``: what was added is not to wait until the leader has new records of the others, or until the
-        fetch that waits for them has had its time. No send to a new leader is acknowledged before.
+        """Interrupts a waiting fetch after ``add``, so that the added partitions are fetched at once.
+
+        Otherwise they would wait until the leader has new records for the others or the fetch times out. A new leader
+        acknowledges no record before that.
         """
         if self._waiting is not None and self._changed.is_set():
             self._interrupted = True
@@ -152,9 +154,9 @@ class LeaderFetcher:
     async def _fetch(
         self, connection: Connection, leader: internal.LiveBroker, terms: Sequence[FollowerTerm], patience: float
     ) -> None:
-        """``patience``: how many seconds the leader may wait for new records."""
+        """Fetches once; ``patience`` is how many seconds the leader may wait for new records."""
         for term in terms:
-            # a position counts at the leader: records beyond the flush limit must be on disk before they are claimed
+            # the leader trusts a position: records beyond the flush limit must be on disk before it is sent
             await term.replica.flush_counted()
         request = internal.ReplicaFetchRequest(
             replica_id=self._config.broker_id,

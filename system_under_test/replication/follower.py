@@ -1,8 +1,11 @@
-"""The follower's side of a partition: it cuts its log to a prefix of the leader's, and copies what comes after.
+"""The follower's side of a partition: it truncates its log to a prefix of the leader's, and copies what follows.
 
-Truncation is by leader epoch, never by high watermark (KIP-101, KIP-279): the follower asks where its own last epoch
-ended on the leader, cuts, and asks again until both agree; only then it reads the leader's history, whose entries it
-writes to disk when its log reaches them, before the records themselves.
+Truncation uses leader epochs, never the high watermark (KIP-101, KIP-279):
+
+1. The follower asks the leader where the follower's latest epoch ended.
+2. It truncates its log there, and asks again until both agree.
+3. It takes over the leader's epoch history. An entry is written to disk when the log reaches it, before the records of
+   that epoch.
 """
 
 import logging
@@ -22,11 +25,11 @@ _log = logging.getLogger("assay.replication")
 BACK_OFF = 0.1
 """Seconds between tries after an error."""
 FIRST_BACK_OFF = 0.01
-"""Of a new term, then twice as long each time: the leader may hear of its own role a moment later."""
+"""Seconds before the first retry of a term; doubled each time. The leader may learn of its role slightly later."""
 
 
 class FollowerTerm:
-    """What exists only while this replica follows, under one epoch. Times are the loop's seconds."""
+    """State of this replica while it follows under one leader epoch. Times are the loop's seconds."""
 
     def __init__(self, replica: Replica, update: PartitionStateUpdate) -> None:
         self.replica = replica
@@ -35,25 +38,28 @@ class FollowerTerm:
         self.leader = update.leader
         self.over = False
         self.counts = update.leader != NO_LEADER and replica.environment.broker_id in (*update.isr, *update.elr)
-        """May others believe that this replica has all that is acknowledged? As a member, and once it has fetched."""
+        """Whether others may rely on this replica to have all acknowledged records.
+
+        They may if it is a member, and once it has reconciled.
+        """
         self.reconciled = False
-        """The log is known to be a prefix of the leader's."""
+        """Whether the log is known to be a prefix of the leader's."""
         self.history: list[tuple[int, int]] = []
-        """The leader's (epoch, start offset) entries which the log has not reached yet, rising."""
+        """The leader's (epoch, start offset) entries that the log has not reached yet, ascending."""
         self.behind = replica.environment.broker_id not in update.isr
-        """Is it known to be out of sync? As a member, or once it has what is committed, it is not."""
+        """Whether the replica is out of sync: not a member, and still below the high watermark."""
         self.retry_at = 0.0
         self._back_off = FIRST_BACK_OFF
 
     def ask_later(self, now: float) -> None:
-        """The leader does not know of its role yet, or not any more."""
+        """Schedules a retry because the leader does not know of its role yet, or no longer has it."""
         self.retry_at = now + self._back_off
         self._back_off = min(2 * self._back_off, BACK_OFF)
 
     async def apply_epoch_answer(self, answer: EpochAnswer, now: float) -> None:
-        """Cuts the log as far as the answer proves it to differ; sets ``reconciled`` when leader and follower agree.
+        """Truncates what the answer proves to differ; sets ``reconciled`` when leader and follower agree.
 
-        A damaged log is discarded only under an epoch in which no one counts on it.
+        A damaged log is discarded only in an epoch in which no other broker relies on it.
         """
         if self.replica.log.damage is not None and self.counts:
             self._reconcile_later(now)
@@ -80,7 +86,7 @@ class FollowerTerm:
             end, agreed = replica.traits.parting(answer, replica.epochs, replica.marks)
             await self.truncate(end, f"epoch {answer.epoch} of the leader ends there")
             if not agreed:
-                return  # what is left ends in another epoch: ask again
+                return  # the rest of the log ends in another epoch: ask again
         if answer.gaps and not self.over and not log.config.compacted:
             await log.allow_gaps()
         if not self.over:
@@ -88,10 +94,10 @@ class FollowerTerm:
             self._reach()
 
     async def apply_fetched(self, fetched: ReplicaFetchedPartition, now: float) -> None:
-        """Appends what the leader sent, entering its epochs on the way; asks again later after an error or damage."""
+        """Appends the leader's records and enters their epochs; schedules a retry after an error or damage."""
         replica, log = self.replica, self.replica.log
         if fetched.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            # an empty log may lie beyond the leader's end, and has no history that would say so
+            # an empty log may lie beyond the leader's end, and has no history that would show it
             if log.damage is None and (
                 replica.traits.starts_over(log.end_offset, fetched.log_start) or log.start_offset == log.end_offset
             ):
@@ -103,7 +109,7 @@ class FollowerTerm:
             return
         records = records_bytes(fetched.records)
         while records:
-            # compaction may have taken what lay between the log's end and the next message, and whole epochs with it
+            # compaction may have removed messages between the log end and the next message, and whole epochs with them
             if self._reach(_first(records) if log.config.compacted else 0):
                 await replica.epochs.flush()
                 if self.over:
@@ -122,7 +128,7 @@ class FollowerTerm:
         if self._reach():
             await replica.epochs.flush()
         self.behind = log.end_offset < fetched.high_watermark
-        # A follower's high watermark is its leader's, as far as its own log goes; it never falls.
+        # A follower's high watermark is the leader's, limited by the follower's log end; it never falls.
         replica.high_watermark = max(replica.high_watermark, min(fetched.high_watermark, log.end_offset))
 
     def _reconcile_later(self, now: float) -> None:
@@ -130,7 +136,7 @@ class FollowerTerm:
         self.retry_at = now + BACK_OFF
 
     def _agree(self, history: Sequence[tuple[int, int]]) -> None:
-        """The log is a prefix of the leader's, whose history this is; what comes next is copied."""
+        """Starts copying: the log is a prefix of that of the leader, whose epoch history is ``history``."""
         replica = self.replica
         latest = replica.epochs.latest()
         self.history = [(epoch, start) for epoch, start in history if epoch > latest]
@@ -140,8 +146,9 @@ class FollowerTerm:
         )
 
     def _reach(self, next_offset: int = 0) -> bool:
-        """Takes over the leader's entries which the log has reached, or reaches with the message at ``next_offset``,
-        which is to come next; true when there were any, to be flushed.
+        """Enters the leader's epochs that the log has reached, or reaches with the next message at ``next_offset``.
+
+        Returns whether there were any; the caller must flush them.
         """
         reached = False
         while self.history and self.history[0][1] <= max(self.replica.log.end_offset, next_offset):
@@ -150,7 +157,7 @@ class FollowerTerm:
         return reached
 
     async def truncate(self, offset: int, reason: str) -> None:
-        """Durably cuts the log and its history to end at ``offset``, unless the term is over before it begins."""
+        """Durably truncates the log and its history to end at ``offset``, unless the term ends before it begins."""
         replica, log = self.replica, self.replica.log
         before = log.end_offset
         async with replica.cutting:
@@ -169,11 +176,11 @@ class FollowerTerm:
             self._report_cut(log.end_offset, before, reason)
 
     async def discard(self, start_offset: int, reason: str) -> None:
-        """Starts over, durably, with an empty log, unless the term is over before it begins."""
+        """Starts over, durably, with an empty log, unless the term ends before it begins."""
         replica, log = self.replica, self.replica.log
         before = log.end_offset
         async with replica.cutting:
-            if not await self._may_cut(0):  # of the old log a power loss may leave any prefix
+            if not await self._may_cut(0):  # a power loss may leave any prefix of the old log
                 return
             log.reset(start_offset)
             replica.high_watermark = start_offset
@@ -184,8 +191,9 @@ class FollowerTerm:
         self._report_cut(start_offset, before, reason)
 
     async def _may_cut(self, offset: int) -> bool:
-        """Makes the notes that a cut needs. If the term is over by then, or the process is stopped, they say again what
-        the log has, before the next term begins.
+        """Lowers the checkpoints before a truncation, and returns whether the truncation may go on.
+
+        If the term is over by then, or the task is cancelled, the log's notes are restored before the next term begins.
         """
         may_cut = False
         try:
@@ -209,12 +217,12 @@ class FollowerTerm:
 
 
 def _first(records: bytes) -> int:
-    """Offset of the first whole entry (of a compressed set: of its last message); 0 when there is none."""
+    """Offset of the first whole entry (of a compressed set: of its last message); 0 if there is none."""
     return next((offset for _, _, offset in scan(records)), 0)
 
 
 def _split(records: bytes, boundary: int | None) -> tuple[bytes, bytes]:
-    """The entries below offset ``boundary``, and the rest."""
+    """Splits into the entries below offset ``boundary``, and the rest."""
     if boundary is None:
         return records, b""
     for position, _, offset in scan(records):

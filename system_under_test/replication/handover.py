@@ -1,8 +1,11 @@
-"""A replica whose log has lost something that it had made durable gives up what it is trusted with.
+"""Handover: a replica whose log has lost durable records gives up its duties.
 
-It leads no more, at once, and asks the controller to take it out of the in-sync set, and out of those eligible for
-having everything, until it is given a role in which no one counts on it. Only then its log is discarded, and copied
-again from the leader (``following``). If there is no one else, no one leads, and its bytes are kept.
+1. It stops leading at once.
+2. It asks the controller to remove it from the in-sync set and the eligible leader replicas. It repeats this until it
+   gets a role in which no other broker relies on it.
+3. Only then its log is discarded and copied again from the leader (``follower``).
+
+If no other replica can lead, the partition has no leader, and the damaged log is kept.
 """
 
 import asyncio
@@ -21,13 +24,14 @@ from assay.system_under_test.tasks import Background
 _log = logging.getLogger("assay.replication")
 
 AGAIN = 1.0
-"""Seconds for a role to come from a controller that has done what it was asked for, before it is asked again."""
+"""Seconds to wait for a new role after the controller accepted a report, before the report is sent again."""
 
 
 @dataclass(eq=False)
 class Handover:
-    """See the module. ``controller`` is where the active controller is reached, ``broker_epoch`` this broker's
-    registration.
+    """The handovers of one broker.
+
+    ``controller`` finds the active controller, ``broker_epoch`` this broker's registration.
     """
 
     config: BrokerConfig
@@ -35,10 +39,13 @@ class Handover:
     controller: Callable[[], LiveBroker | None]
     broker_epoch: Callable[[], int]
     _under_way: dict[Partition, None] = field(default_factory=dict, init=False)
-    """Not by name: a replica of a later topic of that name has a log of its own."""
+    """Keyed by object, not by name: a replica of a later topic of that name has its own log."""
 
     def begin(self, partition: Partition) -> None:
-        """Unless its log is whole, or no one counts on it; may be called again and again."""
+        """Starts a handover if the log is damaged and others rely on it.
+
+        Further calls do nothing while it is under way.
+        """
         if partition.log.damage is not None and partition.counts and partition not in self._under_way:
             self._under_way[partition] = None
             self.background.spawn(self._run(partition), f"handing over {partition.key}")
@@ -57,7 +64,7 @@ class Handover:
             del self._under_way[partition]
 
     async def _report(self, partition: Partition) -> bool:
-        """Has the controller heard of it?"""
+        """Reports the damage, and returns whether the controller accepted the report."""
         controller = self.controller()
         if controller is None:
             return False

@@ -1,8 +1,8 @@
-"""The in-sync set of one leader's term: what is written in ZooKeeper, and what may be written there right now.
+"""The in-sync set of one leader's term: what ZooKeeper holds, and what a write in flight may change it to.
 
-While a write is in flight, or its outcome unknown, the high watermark waits for the union of the old and the proposed
-set and min.insync.replicas counts their intersection: every acknowledged record is then on all members of both
-sets, and the controller may read either.
+While a write is in flight, or its outcome unknown, both sets must be respected. The high watermark waits for the union
+of the old and the proposed set, and min.insync.replicas counts their intersection. Every acknowledged record is then on
+all members of both sets, so the controller may read either.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from assay.system_under_test.zookeeper.znodes import PartitionState
 
 @dataclass(frozen=True)
 class Members:
-    """An in-sync set as one value. ``isr`` keeps the order of the assignment's writer; the leader is always in it."""
+    """An in-sync set as one value. ``isr`` keeps the order of the assignment; the leader is always a member."""
 
     isr: tuple[int, ...]
     epochs: Mapping[int, int]
-    """Registration (czxid) under which each member of ``isr`` and ``elr`` was admitted."""
+    """The registration (czxid) under which each member of ``isr`` and ``elr`` was admitted."""
     elr: tuple[int, ...] = ()
 
     @staticmethod
@@ -28,8 +28,11 @@ class Members:
         return Members(tuple(state.isr), epochs, tuple(state.elr))
 
     def without(self, leaving: Sequence[int], min_insync: int) -> Members:
-        """KIP-966: a member that leaves when fewer than ``min_insync`` stay is eligible (``elr``): it has all that is
-        acknowledged until the set is large enough again for the high watermark to move without it.
+        """Removes members.
+
+        If fewer than ``min_insync`` stay, those that leave become eligible leader replicas (KIP-966).
+
+        They still have every acknowledged record: the high watermark does not move until the set is large enough again.
         """
         isr = tuple(member for member in self.isr if member not in leaving)
         elr: tuple[int, ...] = ()
@@ -59,13 +62,13 @@ class Members:
 
 @dataclass
 class InSync:
-    """The set during a term, with the write in flight."""
+    """The in-sync set during a term, with the write in flight."""
 
     committed: Members
     zk_version: int
     proposed: Members | None = None
     superseded: bool = False
-    """The controller wrote the state: nothing is acknowledged until its request arrives."""
+    """Whether the controller wrote the state: nothing is acknowledged until its request arrives."""
     maximal: frozenset[int] = field(init=False)
     minimal: frozenset[int] = field(init=False)
 
@@ -83,7 +86,7 @@ class InSync:
         self._refresh()
 
     def commit(self, members: Members, zk_version: int) -> None:
-        """What is now known to be in ZooKeeper."""
+        """Adopts the set that ZooKeeper is known to hold."""
         self.committed, self.zk_version, self.proposed = members, zk_version, None
         self._refresh()
 

@@ -1,6 +1,6 @@
-"""Carries the in-sync sets that leaders propose to ZooKeeper, and notifies the controller of new ones.
+"""Writes the in-sync sets that leaders propose to ZooKeeper, and notifies the controller of changes.
 
-A leader's term proposes one set at a time (``insync``) and goes on serving; what became of it comes back by
+A leader's term proposes one set at a time (``insync``) and keeps serving. The outcome comes back by
 ``LeaderTerm.isr_written`` or ``LeaderTerm.isr_superseded``, unless the term is over by then.
 """
 
@@ -22,7 +22,7 @@ NOTICE_DELAY = 0.2
 
 
 class IsrWriter:
-    """Of one broker. ``retry`` is the pause, in seconds, before the state is read again after a failure."""
+    """One broker's writer. ``retry``: seconds before the state is read again after a failure."""
 
     def __init__(self, zookeeper: ZooKeeper, background: Background, broker_id: int, *, retry: float) -> None:
         self._zookeeper = zookeeper
@@ -36,25 +36,25 @@ class IsrWriter:
         self._background.spawn(self._notify_controller(), "isr notices")
 
     def write(self, term: LeaderTerm, members: Members) -> None:
-        """Begins to write what this term proposes."""
+        """Starts writing the set that this term proposes."""
         task = self._background.spawn(self._write(term, members), f"isr of {term.replica.key}")
         self._under_way[task] = term.replica.topic, term.replica.index
         task.add_done_callback(self._under_way.pop)
 
     async def settled(self, topic: str, index: int) -> None:
-        """Returns when no write is under way that could still arrive. The partition's terms must be over.
+        """Returns when no write that could still arrive is under way. The partition's terms must be over.
 
-        Before this broker says that it has deleted its replica: the state's versions begin again when the topic is
-        created again, and a late write would be taken for one of the new topic's leader.
+        The broker awaits this before it reports its replica as deleted. If the topic is created again, its state
+        versions restart, so a late write could pass for one of the new topic's leader.
         """
         if under_way := [task for task, partition in self._under_way.items() if partition == (topic, index)]:
             await asyncio.wait(under_way)
 
     async def _write(self, term: LeaderTerm, members: Members) -> None:
-        """Writes the state conditionally, until its content is known, is the controller's, or the term is over.
+        """Writes the state conditionally, until its content is known to be ours or the controller's, or the term ends.
 
-        A write whose outcome is unknown may still arrive. So when the old content is read back, it is written again at
-        the version read: then the lost write can never be applied any more.
+        A write of unknown outcome may still arrive. So if the old content is read back, it is written again at the
+        version that was read: the lost write can then never be applied.
         """
         replica = term.replica
         path = paths.state(replica.topic, replica.index)
@@ -67,7 +67,7 @@ class IsrWriter:
             except (BadVersionError, NoNodeError):
                 pass
             except KazooException as error:
-                _log.info("in-sync set of %s, write of unknown outcome: %r", replica.key, error)
+                _log.info("in-sync set of %s, unknown outcome of a write: %r", replica.key, error)
                 doubtful = True
             else:
                 self._known(term, Members.of(content), stat.version)
@@ -107,7 +107,7 @@ class IsrWriter:
         self._changed[term.replica.topic, term.replica.index] = None
 
     async def _notify_controller(self) -> None:
-        """Gathers changes for a moment, then leaves one notice."""
+        """Gathers changes for a moment, then creates one notification; repeats forever."""
         while True:
             await asyncio.sleep(NOTICE_DELAY)
             if not self._changed:
@@ -117,5 +117,5 @@ class IsrWriter:
             try:
                 await self._zookeeper.create(f"{paths.ISR_CHANGES}/isr_change_", znodes.encode(notice), sequence=True)
             except KazooException as error:
-                _log.info("notice of in-sync changes: %r; it will be left again", error)
+                _log.info("notice of in-sync changes: %r; it will be sent again", error)
                 self._changed = {**changed, **self._changed}

@@ -1,7 +1,7 @@
-"""The leader's side of a partition: what it knows of its followers, the in-sync set, and the high watermark.
+"""The leader's side of a partition: the positions of its followers, the in-sync set, and the high watermark.
 
-A record is acknowledged once it is below the high watermark, which is the least position of the replicas that may be
-in sync. It moves only while enough of them are (min.insync.replicas).
+A record is committed once it is below the high watermark, the least position of all replicas that may be in sync. The
+high watermark moves only while at least min.insync.replicas are in sync.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from assay.system_under_test.replication.replica import UNKNOWN, Replica
 
 @dataclass(slots=True)
 class Position:
-    """What a leader knows of a follower in this term. Times are the loop's seconds."""
+    """A follower's position as the leader knows it in this term. Times are the loop's seconds."""
 
     offset: int = UNKNOWN
     broker_epoch: int = UNKNOWN
     caught_up_at: float = 0.0
     fetched_at: float = 0.0
     leader_end: int = 0
-    """The leader's log end at that fetch."""
+    """The leader's log end at the time of that fetch."""
 
 
 class LeaderTerm:
-    """What exists only while this replica leads, under one epoch.
+    """State of this replica while it leads under one leader epoch.
 
-    ``on_isr_wanted`` begins to write a proposed in-sync set, whose outcome comes back by ``isr_written`` or
+    ``on_isr_wanted`` starts writing a proposed in-sync set. Its outcome comes back by ``isr_written`` or
     ``isr_superseded``.
     """
 
@@ -61,13 +61,13 @@ class LeaderTerm:
             if broker != replica.environment.broker_id
         }
         self.serving = False
-        """Its epoch entry is on disk."""
+        """Whether the epoch's entry is on disk."""
         self.appended = False
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """For others that do something of their own while this broker leads."""
+        """Done when the term is over; for other parts that act only while this broker leads."""
         self._on_isr_wanted = on_isr_wanted
         self._joining: tuple[int, int] | None = None
-        """Position of the replica that was last let in, and the high watermark, when that was proposed."""
+        """Position of the replica that last rejoined, and the high watermark, when its return was proposed."""
 
     @property
     def over(self) -> bool:
@@ -83,9 +83,9 @@ class LeaderTerm:
         time = log.now_ms() if replica.config.append_time else None
         try:
             first, last = log.append(records, append_time=time)
-        except DamagedLog as damage:  # found this moment, see ``handover``
+        except DamagedLog as damage:  # found just now, see ``handover``
             raise PartitionError(ErrorCode.NOT_LEADER_FOR_PARTITION) from damage
-        except OSError as error:  # no one else leads as long as this process lives
+        except OSError as error:  # no other broker takes over as long as this process lives
             replica.environment.on_disk_error(error)
             raise
         if not self.appended:
@@ -102,7 +102,7 @@ class LeaderTerm:
         return first, last, NO_TIMESTAMP if time is None else time
 
     def advance(self) -> None:
-        """Moves the high watermark as far as the in-sync set allows, and wakes what waits for it."""
+        """Moves the high watermark as far as the in-sync set allows, and wakes requests that wait for it."""
         if self.over or not self.serving:
             return
         replica, in_sync = self.replica, self.in_sync
@@ -112,7 +112,7 @@ class LeaderTerm:
             lag_time_max = replica.environment.lag_time_max
             for broker, position in self.positions.items():
                 if broker in in_sync.maximal or (
-                    # about to rejoin: waiting for it costs little, else it never catches up under load
+                    # about to rejoin: it would never catch up under load if the high watermark did not wait for it
                     position.offset >= replica.high_watermark and now - position.caught_up_at <= lag_time_max
                 ):
                     mark = min(mark, position.offset)
@@ -122,7 +122,7 @@ class LeaderTerm:
         replica.producers.advance(replica.acknowledged())
 
     def record_fetch(self, broker: int, broker_epoch: int, offset: int, now: float) -> None:
-        """A follower asks for ``offset``: it has everything below. Its position is nothing else."""
+        """Records a follower's fetch: ``offset`` is its position, so it has everything below."""
         position = self.positions.get(broker)
         if position is None or broker_epoch < 0 or broker_epoch < position.broker_epoch:
             raise PartitionError(ErrorCode.REPLICA_NOT_AVAILABLE)
@@ -148,11 +148,11 @@ class LeaderTerm:
         return self.replica.config.min_insync_replicas
 
     def enough_in_sync(self) -> bool:
-        """May the high watermark move?"""
+        """Returns whether enough replicas are in sync for the high watermark to move."""
         return self.replica.traits.enough_in_sync(self.in_sync, self._min_insync)
 
     def _consider_expansion(self, broker: int, position: Position) -> None:
-        """A replica rejoins at the high watermark and within this epoch (KAFKA-7128)."""
+        """Proposes a replica that has reached the high watermark and the start of this epoch (KAFKA-7128)."""
         if self.in_sync.proposed is not None or self.in_sync.superseded:
             return
         if self.replica.traits.rejoins(position.offset, self.replica.high_watermark, self.start_offset):
@@ -160,8 +160,9 @@ class LeaderTerm:
             self._propose(self.in_sync.committed.with_member(broker, position.broker_epoch, self._min_insync))
 
     def shrink(self, now: float) -> None:
-        """Proposes to drop the members that have not caught up for too long, and those that are eligible without need
-        since min.insync.replicas was lowered; called at intervals.
+        """Proposes a set without members that have lagged for too long, or without eligible replicas no longer needed.
+
+        The latter happens after min.insync.replicas was lowered. Called at intervals.
         """
         if not self.serving or self.in_sync.proposed is not None or self.in_sync.superseded:
             return
@@ -191,7 +192,7 @@ class LeaderTerm:
         self._on_isr_wanted(self, members)
 
     def isr_written(self, members: Members, zk_version: int) -> None:
-        """The state in ZooKeeper is known again."""
+        """Adopts the set that was written to ZooKeeper."""
         if self.over:
             return
         before = self.in_sync.committed.isr
@@ -213,7 +214,7 @@ class LeaderTerm:
         self.members_settled()
 
     def members_settled(self) -> None:
-        """What may be acknowledged is; if nothing more may be, the producers that wait get an error."""
+        """Acknowledges what may be acknowledged; fails the waiting producers if too few replicas are in sync."""
         replica = self.replica
         if not self.enough_in_sync():
             replica.producers.advance(replica.acknowledged())
@@ -221,6 +222,6 @@ class LeaderTerm:
         self.advance()
 
     def isr_superseded(self, leader_epoch: int | None = None) -> None:
-        """Another process, under ``leader_epoch``, wrote the state, or it is gone: this term's set is history."""
+        """Ends acknowledgements: another process, under ``leader_epoch``, wrote the state, or the state is deleted."""
         self.in_sync.supersede()
         self.replica.events.emit("isr-superseded", key=self.replica.key, epoch=self.epoch, value=leader_epoch)

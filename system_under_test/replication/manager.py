@@ -1,8 +1,7 @@
-"""Obeys the controller: which replicas this broker has, which of them lead, and which follow whom.
+"""Executes the controller's requests: which replicas this broker has, which lead, and whom the others follow.
 
-The controller's requests are handled one at a time, in order. A request is rejected as a whole when it comes from an
-older controller or is meant for another life of this broker; a partition is rejected when its leader epoch is not above
-the one known.
+Requests are handled one at a time, in order. A request is rejected as a whole if it comes from an older controller or
+names another registration of this broker. A partition in it is rejected if its leader epoch is not above the known one.
 """
 
 import asyncio
@@ -29,10 +28,10 @@ from assay.system_under_test.tasks import Background
 
 
 class ReplicaManager:
-    """See the module. The broker sets ``broker_epoch`` when it registers.
+    """The replicas of one broker and their roles. The broker sets ``broker_epoch`` when it registers.
 
-    ``learn`` is called with each request that is obeyed, ``on_lead`` with each term in which this broker leads;
-    ``active_controller`` is the one to report to.
+    ``learn`` is called with each accepted request, ``on_lead`` with each term in which this broker leads;
+    ``active_controller`` returns the controller to report to.
     """
 
     def __init__(
@@ -96,7 +95,7 @@ class ReplicaManager:
     # -- for requests ----------------------------------------------------------------------------------------------
 
     def get(self, topic: str, index: int) -> Partition:
-        """Raises ``PartitionError`` (3) when this broker has no replica of it."""
+        """Returns a partition. Raises ``PartitionError`` (3) if this broker has no replica of it."""
         partition = self.replicas.find(topic, index)
         if partition is None:
             raise PartitionError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -105,11 +104,14 @@ class ReplicaManager:
     # -- the controller's requests ---------------------------------------------------------------------------------
 
     def is_meant(self, broker_epoch: int) -> bool:
-        """Does a request for this life of the broker mean the one that it has?"""
+        """Returns whether a request for this broker epoch is meant for the current registration of this broker."""
         return broker_epoch >= 0 and self._traits.meant(broker_epoch, self.broker_epoch)
 
     def obey(self, request: str, controller_id: int, controller_epoch: int, broker_epoch: int) -> bool:
-        """Is this the newest controller known, and does it mean this life of mine? Adopts a higher epoch."""
+        """Returns whether a request comes from the newest known controller and means this registration.
+
+        Adopts a higher controller epoch.
+        """
         if not self.is_meant(broker_epoch) or not self._traits.current(controller_epoch, self.controller_epoch):
             self.fenced(request, controller_epoch, broker_epoch)
             return False
@@ -137,7 +139,7 @@ class ReplicaManager:
                 settings = {setting.name: setting.value for setting in topic.settings}
                 await self.replicas.configure(topic.topic, settings, topic.zxid)
             live = {broker.broker_id: broker for broker in request.live_brokers}
-            if is_news := self._news.admit(request):  # settings are safe by their zxids
+            if is_news := self._news.admit(request):  # settings are safe: they carry their own zxids
                 self._refresh_leaders(live)
             results = []
             for update in request.partitions:
@@ -154,11 +156,14 @@ class ReplicaManager:
             return control.LeaderAndIsrResponse(error_code=ErrorCode.NONE, partitions=results)
 
     def _is_meant(self, update: internal.PartitionStateUpdate, *, is_news: bool) -> bool:
-        """Not by a role in a former topic of that name, nor by the lead of a former life of this broker, which may have
-        had more in its log. Nor does a late copy make a replica: it has been deleted since, or, its log closed, is to
-        be.
+        """Returns whether the update concerns this broker's current registration and this incarnation of the topic.
 
-        What else is late has a leader epoch that shows it.
+        - An update that makes an earlier registration of this broker the leader is rejected: its log may have been
+          longer.
+        - A late duplicate creates no replica: the replica has been deleted since, or its log is closed and awaits
+          deletion.
+
+        Other late updates are recognized by their leader epochs.
         """
         if update.leader == self.config.broker_id:
             elected = {member.broker_id: member.broker_epoch for member in update.member_epochs}
@@ -179,7 +184,7 @@ class ReplicaManager:
             return await self._begin_term(partition, update, live)
         except OSError:
             partition.end_term()
-            partition.leader_epoch = before  # or the controller's next try would be taken for an old request
+            partition.leader_epoch = before  # otherwise the controller's next try would be taken for an old request
             raise
 
     async def _begin_term(
@@ -204,13 +209,13 @@ class ReplicaManager:
         async with self._controller_lock:
             if not self.obey("stop-replica", request.controller_id, request.controller_epoch, request.broker_epoch):
                 return control.StopReplicaResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH, partitions=[])
-            self._news.admit(request)  # a copy does no harm: incarnation and leader epoch show it
+            self._news.admit(request)  # the result is ignored: incarnation and leader epoch protect against duplicates
             results = []
             for stopped in request.partitions:
                 partition = self.replicas.find(stopped.topic, stopped.partition)
                 error = ErrorCode.NONE
                 if partition is None or partition.incarnation > stopped.topic_czxid:
-                    pass  # there is none, or one of a later topic of that name, which a late copy does not mean
+                    pass  # no replica, or one of a later topic of that name, which a late duplicate does not mean
                 elif stopped.leader_epoch < partition.leader_epoch:
                     error = ErrorCode.STALE_CONTROLLER_EPOCH
                 else:
@@ -229,7 +234,7 @@ class ReplicaManager:
     # -- following -------------------------------------------------------------------------------------------------
 
     def _refresh_leaders(self, live: Mapping[int, internal.LiveBroker]) -> None:
-        """A leader that came back under another registration must be addressed by it."""
+        """Updates leaders that have registered again: requests must carry the new registration."""
         for broker_id, (fetcher, _) in self._fetchers.items():
             if broker_id in live:
                 fetcher.leader = live[broker_id]

@@ -1,8 +1,8 @@
-"""Answers where a log begins and ends, where it was at a time, and where its epochs end.
+"""Answers where a log begins and ends, which offset belongs to a time, and where a leader epoch ends.
 
-The end is given only after proof, begun after the request arrived, that no newer leader exists: the state in ZooKeeper,
-read after a ``sync()``, still names this leader at this epoch. A new leader gives it only once its high watermark has
-reached the start of its epoch (KIP-207), else the end could go back (KAFKA-2334).
+The end is returned only after proof that no newer leader exists: the state in ZooKeeper, read after a ``sync()``, must
+still name this leader at this epoch. The proof begins after the request arrived. A new leader returns it only once its
+high watermark has reached the start of its epoch (KIP-207); otherwise the end could move backward (KAFKA-2334).
 """
 
 import asyncio
@@ -25,7 +25,7 @@ _log = logging.getLogger("assay.replication")
 
 
 async def proven_end(manager: ReplicaManager, zookeeper: ZooKeeper, topic: str, index: int) -> tuple[int, int]:
-    """(leader epoch, end as consumers see it). Raises ``PartitionError``: 3, 5, 6."""
+    """Returns (leader epoch, end as consumers see it). Raises ``PartitionError``: 3, 5, 6."""
     partition = manager.get(topic, index)
     term = partition.leading()
     path = paths.state(topic, index)
@@ -45,9 +45,7 @@ async def proven_end(manager: ReplicaManager, zookeeper: ZooKeeper, topic: str, 
 async def list_offsets(
     manager: ReplicaManager, zookeeper: ZooKeeper, request: offsets.ListOffsetsRequest, context: Context
 ) -> offsets.ListOffsetsResponse:
-    """Answers for each partition once, as in Kafka's map: it may cost a round trip to ZooKeeper, or the scan of a
-    segment.
-    """
+    """Answers each partition once, as Kafka's map does: an answer may cost a ZooKeeper round trip or a segment scan."""
     known: set[tuple[str, int]] = set()
     topics = []
     for topic in request.topics:
@@ -76,9 +74,9 @@ async def _list_partition(
         elif version == 0:
             answer.offsets = _segments(partition, wanted, partition.high_watermark)
         elif not partition.config.magic:
-            answer.error_code = ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT  # no message has a time
+            answer.error_code = ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT  # messages of this format have no time
         elif not _by_time(partition, wanted.timestamp, answer):
-            # That there is none is a statement about the log's end.
+            # "No such message" is a statement about the log's end, which needs the proof.
             await proven_end(manager, zookeeper, topic, wanted.partition)
             _by_time(partition, wanted.timestamp, answer)
     except PartitionError as error:
@@ -92,7 +90,7 @@ async def _list_partition(
 
 
 def _segments(partition: Partition, wanted: offsets.ListOffsetsPartition, end: int) -> list[int]:
-    """What version 0 lists, with ``end`` in place of the offsets that consumers cannot read yet."""
+    """The offsets that version 0 lists; ``end`` replaces those that consumers cannot read yet."""
     count = max(0, wanted.max_num_offsets)
     found = offsets_before(partition.log, wanted.timestamp, count)
     below = [offset for offset in found if offset < end]
@@ -100,7 +98,7 @@ def _segments(partition: Partition, wanted: offsets.ListOffsetsPartition, end: i
 
 
 def _by_time(partition: Partition, timestamp: int, answer: offsets.ListOffsetsPartitionResponse) -> bool:
-    """Whether there is one."""
+    """Fills in the first offset at or after the time; returns False if there is none below the high watermark."""
     found = offset_for_time(partition.log, timestamp)
     if found is None or found[1] >= partition.high_watermark:
         return False
@@ -136,7 +134,7 @@ async def end_offsets(
 async def epoch_end(
     manager: ReplicaManager, request: internal.EpochEndRequest, context: Context
 ) -> internal.EpochEndResponse:
-    """Answered by a leader at exactly the epoch that the follower names."""
+    """Answers where an epoch ends, if this broker leads at exactly the leader epoch that the follower names."""
     if not manager.is_meant(request.broker_epoch):
         code = ErrorCode.STALE_CONTROLLER_EPOCH
         return internal.EpochEndResponse(
@@ -181,8 +179,8 @@ async def log_end(
         try:
             partition = manager.get(wanted.topic, wanted.partition)
             known = partition.incarnation == wanted.topic_czxid
-            if partition.log.damage is None:  # else (-1, -1): it may not lead
-                # What it has of another topic of that name is set aside when it is given a role: it has nothing.
+            if partition.log.damage is None:  # otherwise (-1, -1): it must not lead
+                # A log of another topic of that name is set aside with the next role, so this replica has nothing.
                 epoch, end = (partition.epochs.latest(), partition.log.end_offset) if known else (-1, 0)
             partition.events.emit(
                 "log-end-answered",

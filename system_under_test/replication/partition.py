@@ -1,8 +1,8 @@
 """One replica of a partition on this broker, and its role.
 
-A *term* is one leader epoch on this replica (``leading``, ``following``). Every change of role or epoch ends the old
-term first: its waiting producers get NOT_LEADER_FOR_PARTITION, its in-flight ISR write is forgotten, and everything
-that awaits something looks whether its term is over before it acts.
+A *term* is one leader epoch on this replica (``leader``, ``follower``). Every change of role or epoch first ends the
+old term. Its waiting producers get NOT_LEADER_FOR_PARTITION, and its ISR write in flight is forgotten. Code that
+resumes after an await must check that its term is not over.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from assay.system_under_test.replication.replica import UNKNOWN, Replica, Replic
 
 
 class Partition(Replica):
-    """See the module. ``on_isr_wanted``: see :class:`LeaderTerm`."""
+    """A replica with a role. ``on_isr_wanted``: see :class:`LeaderTerm`."""
 
     def __init__(
         self,
@@ -51,13 +51,13 @@ class Partition(Replica):
             self.leader.advance()
 
     def checkpointed(self) -> int:
-        """The high watermark as it is kept for the next start of this process."""
+        """Returns the high watermark to store for the next start of this process."""
         if self.leader is not None:
             self._report_mark()
         return self.traits.checkpointed(self.marks, self.leader is not None)
 
     def _report_mark(self) -> None:
-        """What is known to be committed in this epoch, once it is over, and of a leader at every checkpoint."""
+        """Reports the high watermark: at every checkpoint of a leader, and at the end of each term."""
         mark = self.leader_epoch, self.high_watermark
         if self.leader_epoch != UNKNOWN and mark != self._reported:
             self._reported = mark
@@ -72,15 +72,16 @@ class Partition(Replica):
 
     @property
     def counts(self) -> bool:
-        """May others believe that this replica has all that is acknowledged? Then nothing of its log may be discarded
-        for damage: the leader's next step may be to fail, and this replica's to be elected.
+        """Returns whether others may rely on this replica to have all acknowledged records.
+
+        If so, none of its log may be discarded for damage: the leader may fail next, and this replica be elected.
         """
         return self._trusted or (self.follower is not None and self.follower.counts)
 
     # -- terms ---------------------------------------------------------------------------------------------------
 
     def end_term(self) -> None:
-        """No role until the next one begins."""
+        """Ends the current role; the replica has none until the next term begins."""
         self._report_mark()
         if self.leader is not None:
             self.leader.ended.set_result(None)
@@ -93,16 +94,16 @@ class Partition(Replica):
         self.commit_readers.wake()
 
     async def lead(self, update: PartitionStateUpdate, now: float) -> None:
-        """Begins a leader's term: the epoch's entry is on disk before anything is served (KAFKA-7415).
+        """Begins a leader's term. The epoch's entry is on disk before anything is served (KAFKA-7415).
 
-        Raises ``PartitionError`` (-1) for a log that has lost what it had made durable: it must not lead.
+        Raises ``PartitionError`` (-1) if the log has lost durable records: such a replica must not lead.
         """
         self.end_term()
         self.leader_epoch = update.leader_epoch
         self._trusted = True
         await self.cut_done()
         if self.log.damage is None:
-            await self.log.flush()  # all that a follower copied counts now, and may wait for no append to be flushed
+            await self.log.flush()  # what a follower copied counts now, and may never be followed by an append
         if self.log.damage is not None:
             self.go_offline()
             raise PartitionError(ErrorCode.UNKNOWN)
@@ -143,26 +144,27 @@ class Partition(Replica):
         )
 
     def stop(self, leader_epoch: int) -> None:
-        """No role until a later epoch, and no one counts on this replica."""
+        """Ends the role until a later epoch; no other broker relies on this replica any more."""
         self.end_term()
         self.leader_epoch = leader_epoch
         self._trusted = False
 
     def go_offline(self) -> None:
-        """A damaged log is not led: clients are to look for another leader at once."""
+        """Stops leading with a damaged log, so that clients look for another leader at once."""
         self.end_term()
         self.events.emit("replica-offline", key=self.key, epoch=self.leader_epoch, detail={"problem": self.log.damage})
 
     def leading(self) -> LeaderTerm:
-        """The term being served. Raises ``PartitionError`` (6) when there is none."""
+        """Returns the term being served. Raises ``PartitionError`` (6) if there is none."""
         if self.leader is None or not self.leader.serving:
             raise PartitionError(ErrorCode.NOT_LEADER_FOR_PARTITION)
         return self.leader
 
     def leading_at(self, epoch: int, incarnation: int) -> LeaderTerm:
-        """The same, for a peer that names the epoch and the topic's czxid; other ones get an error (KIP-320).
+        """Returns the term being served if its epoch and the topic's czxid are those that the peer named (KIP-320).
 
-        A topic that was deleted and made again by hand begins with the epoch of the one before.
+        Raises ``PartitionError`` (6) otherwise. The czxid matters because a topic that was deleted and created again by
+        hand begins with the epoch of the former one.
         """
         term = self.leading()
         if not self.traits.same_epoch(epoch, term.epoch) or self.incarnation != incarnation:
@@ -170,11 +172,14 @@ class Partition(Replica):
         return term
 
     def append(self, records: Produced, *, wait_for_all: bool) -> tuple[int, int, int]:
-        """Appends a producer's set as the leader; first and last offset, and the time that it was given, if any.
+        """Appends a producer's set as the leader. Returns the first offset, the last offset and the append time.
 
-        The time is in milliseconds, -1 where the messages keep those of their producer.
+        The time is in milliseconds, or -1 if the messages keep their producer's times.
 
-        Raises ``PartitionError``: 6 when not leading, 19 when ``wait_for_all`` and too few are in sync, -1 when the log
-        is damaged.
+        Raises ``PartitionError``:
+
+        - 6 if this replica does not lead
+        - 19 if ``wait_for_all`` and too few replicas are in sync
+        - -1 if the log is damaged
         """
         return self.leading().append(records, wait_for_all=wait_for_all)

@@ -1,4 +1,4 @@
-"""Produce: validate, append as the leader, and answer when the records are as safe as the producer asked for."""
+"""Produce requests: validates, appends as the leader, and answers once the records are as safe as requested."""
 
 import asyncio
 
@@ -15,12 +15,15 @@ from assay.system_under_test.replication.purgatory import expire, time_limit
 
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
 MAX_SET_BYTES = 4 * 1024 * 1024
-"""Of one partition's set, or one message if that may be larger: each message in it is looked at while no one else is
-served, some microseconds per 26 bytes at worst. (0.10.2 takes a segment's size; later versions one message's.)"""
+"""Limit of one partition's set, unless a single message may be larger.
+
+No other request is served while its messages are validated: some microseconds per 26 bytes at worst. (0.10.2 uses the
+segment size; later versions the message size.)
+"""
 MAX_CONVERTED_BYTES = 1024 * 1024
-"""The same where each message must be decoded and encoded again, for another format or codec."""
+"""The limit if each message must be decoded and encoded again, for another format or codec."""
 LONG = 64 * 1024
-"""After a set of more bytes other tasks run."""
+"""After a set of more bytes than this, other tasks run."""
 
 Answer = tuple[messages.ProducePartitionResponse, asyncio.Future[ErrorCode] | None]
 """The answer for one partition, and what it waits for with acks=all."""
@@ -29,9 +32,10 @@ Answer = tuple[messages.ProducePartitionResponse, asyncio.Future[ErrorCode] | No
 async def produce(
     manager: ReplicaManager, request: messages.ProduceRequest, context: Context
 ) -> messages.ProduceResponse | None:
-    """With acks 0 there is no answer, and an error closes the connection: the producer cannot learn of it otherwise.
+    """Answers a produce request.
 
-    The records are dropped from ``request`` once they are appended: a wait for the followers keeps no memory of them.
+    With acks 0 there is no answer, so an error closes the connection to inform the producer. The records are dropped
+    from ``request`` once they are appended: a wait for the followers keeps no memory of them.
     """
     answers: list[Answer] = []
     topics = await _append_all(manager, request, answers)
@@ -103,7 +107,7 @@ def _append(manager: ReplicaManager, topic: str, produced: messages.ProduceParti
 
 
 def _checked(records: bytes, config: TopicConfig, now_ms: int) -> Produced:
-    """The set in the stored format. Raises ``PartitionError``."""
+    """Returns the set in the stored format. Raises ``PartitionError`` if it is invalid."""
     if len(records) > max(MAX_SET_BYTES, config.max_message_bytes):
         raise PartitionError(ErrorCode.RECORD_LIST_TOO_LARGE)
     found = _validated(records, config)

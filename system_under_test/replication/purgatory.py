@@ -1,8 +1,8 @@
-"""Requests that wait for a partition: producers for the high watermark, readers for new records.
+"""Purgatory: requests that wait for a partition, producers for the high watermark and readers for new records.
 
-A waiting producer is an entry in a heap, not a task. Each change of a partition's role or epoch completes all of them
-with NOT_LEADER_FOR_PARTITION first (``Partition.end_term``): otherwise a partition whose leadership went away and came
-back would acknowledge foreign records at the same offsets.
+A waiting producer is an entry in a heap, not a task. A change of role or epoch first completes all of them with
+NOT_LEADER_FOR_PARTITION (``Partition.end_term``). Otherwise a partition that lost and regained leadership would
+acknowledge another leader's records at the same offsets.
 """
 
 import asyncio
@@ -11,18 +11,18 @@ import heapq
 from assay.system_under_test.protocol.errors import ErrorCode
 
 MAX_WAIT = 60.0
-"""Seconds for which a request may wait, even if it asks for more: its client may be gone, and its connection counts."""
+"""Seconds a request may wait at most, whatever it asks for: its client may be gone, but its connection still counts."""
 TIDY_FROM = 64
-"""With fewer waiting producers it does not pay to look for those whose time ran out."""
+"""With fewer waiting producers it does not pay to look for expired ones."""
 
 
 def time_limit(milliseconds: int) -> float:
-    """Seconds for a time limit from the wire, which may be negative or weeks."""
+    """Returns the seconds for a time limit from the wire, which may be negative or weeks."""
     return min(max(0, milliseconds) / 1000, MAX_WAIT)
 
 
 class WaitingProducers:
-    """The producers that wait for one partition, by the offset that the high watermark must reach."""
+    """The producers that wait for one partition, ordered by the offset that the high watermark must reach."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, asyncio.Future[ErrorCode]]] = []
@@ -30,7 +30,7 @@ class WaitingProducers:
         self._tidy_at = TIDY_FROM
 
     def add(self, required: int) -> asyncio.Future[ErrorCode]:
-        """Done once the high watermark is at ``required`` or above, with NONE, or by ``fail``."""
+        """Returns a future that is done with NONE once the high watermark reaches ``required``, or by ``fail``."""
         if len(self._heap) >= self._tidy_at:
             self._tidy()
         future: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
@@ -39,15 +39,16 @@ class WaitingProducers:
         return future
 
     def _tidy(self) -> None:
-        """Those whose time ran out stay until the high watermark passes them, which may be never. They are removed each
-        time the heap has doubled.
+        """Removes expired producers each time the heap has doubled.
+
+        Otherwise they would stay until the high watermark passes them, which may never happen.
         """
         self._heap = [entry for entry in self._heap if not entry[2].done()]
         heapq.heapify(self._heap)
         self._tidy_at = max(TIDY_FROM, 2 * len(self._heap))
 
     def __len__(self) -> int:
-        """Entries, including those whose time ran out."""
+        """Entries, including expired ones."""
         return len(self._heap)
 
     def advance(self, high_watermark: int) -> None:
@@ -65,7 +66,7 @@ class WaitingProducers:
 
 
 class WaitingReaders:
-    """The readers that wait for one partition. Each waits for the next change and then looks again."""
+    """The readers that wait for one partition. Each waits for the next change and then reads again."""
 
     def __init__(self) -> None:
         self._waiting: dict[asyncio.Future[None], None] = {}
@@ -85,12 +86,12 @@ class WaitingReaders:
 
 
 def expire(future: asyncio.Future[ErrorCode]) -> None:
-    """A waiting producer's time is over: its records are appended and may yet be committed."""
+    """Ends a producer's wait: its records are appended and may yet be committed."""
     if not future.done():
         future.set_result(ErrorCode.REQUEST_TIMED_OUT)
 
 
 def wake(future: asyncio.Future[None]) -> None:
-    """A waiting reader's time is over."""
+    """Ends a reader's wait."""
     if not future.done():
         future.set_result(None)

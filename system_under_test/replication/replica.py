@@ -1,4 +1,4 @@
-"""A partition's log on this broker, in any role: what is committed of it, who waits for it, when it is flushed."""
+"""A partition's log on this broker, in any role: its high watermark, the requests that wait for it, and its flushes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ UNKNOWN = -1
 
 @dataclass(frozen=True)
 class ReplicaEnvironment:
-    """What all replicas of one broker share."""
+    """Settings and callbacks that all replicas of one broker share."""
 
     broker_id: int
     lag_time_max: float
@@ -31,19 +31,19 @@ class ReplicaEnvironment:
     events: EventLog
     traits: ReplicationTraits
     on_flush_wanted: Callable[[Replica], None]
-    """Begins to run ``flush_counted``."""
+    """Starts ``flush_counted``."""
     on_flush_due: Callable[[Replica], None]
-    """Begins to run ``flush_all``."""
+    """Starts ``flush_all``."""
     on_damage: Callable[[Replica], None]
-    """Its log was found to lack something that had been durable."""
+    """Called when a log turns out to lack durable records."""
     before_cut: Callable[[Replica, int], Awaitable[None]]
-    """Awaited before the log ends below where it ended."""
+    """Awaited before a log is truncated or discarded."""
     on_disk_error: Callable[[OSError], None]
-    """A leader's log took no append: the process ends."""
+    """Called when an append to a leader's log fails: the process ends."""
 
 
 class Replica:
-    """See the module. ``high_watermark``: as the last process knew it."""
+    """A replica in any role. ``high_watermark``: the value that the last process stored."""
 
     def __init__(
         self,
@@ -65,18 +65,22 @@ class Replica:
         self.traits = environment.traits
         self.events = environment.events
         self.is_configured = False
-        """Did the topic's settings arrive in this life? Until then nothing of the log may be taken out."""
+        """Whether the topic's settings have arrived since the process started.
+
+        Until then nothing is removed from the log.
+        """
         self.incarnation = UNKNOWN
         """The czxid of the topic's znode."""
         self.leader_epoch = UNKNOWN
-        """The highest that this incarnation was ever given."""
+        """The highest leader epoch that this incarnation was ever given."""
         self.high_watermark = max(log.start_offset, min(high_watermark, log.end_offset))
         self.producers = WaitingProducers()
         self.append_readers = WaitingReaders()
         self.commit_readers = WaitingReaders()
         self.cutting = asyncio.Lock()
-        """Held while the log and its history are cut, from what is noted before to when both are on disk: a cut that
-        has begun is completed, also when its term is over by then.
+        """Held while the log and its epoch history are truncated, from the first note until both are on disk.
+
+        A truncation that has begun is completed even if its term ends meanwhile.
         """
         self._flush_timer: asyncio.TimerHandle | None = None
         log.row.on_roll = self._rolled
@@ -85,7 +89,7 @@ class Replica:
             self._report_damage(log.row.damage)
 
     async def configure(self, config: TopicConfig) -> None:
-        """The topic's settings, which may come or change long after the log was opened."""
+        """Applies the topic's settings, which may arrive or change long after the log was opened."""
         await self.log.configure(LogConfig.of(config, self.log.config.traits))
         self.config = config
         self.is_configured = True
@@ -107,69 +111,70 @@ class Replica:
         return LogMarks(self.log.end_offset, self.high_watermark)
 
     def readable(self) -> int:
-        """Consumers read up to here."""
+        """Returns the end of what consumers may read."""
         return self.traits.readable(self.marks)
 
     def acknowledged(self) -> int:
-        """Producers that asked for all replicas are answered up to here."""
+        """Returns the offset up to which producers that wait for all replicas are answered."""
         return self.traits.acknowledged(self.marks)
 
     def wait_for_commit(self, last: int) -> asyncio.Future[ErrorCode]:
-        """Done once everything up to ``last`` is acknowledged, or cannot be under this term any more."""
+        """Returns a future that is done once ``last`` is acknowledged, or cannot be in this term any more."""
         future = self.producers.add(last + 1)
         self.producers.advance(self.acknowledged())
         return future
 
     def advance(self) -> None:
-        """More of the log counts than before. A role that has something to do then replaces this method."""
+        """Called when more of the log counts as flushed; roles that act on it override this method."""
 
     async def cut_done(self) -> None:
-        """Awaited before a term asks or claims anything of the history: until then the term before may be cutting it,
-        and would cut what this one enters.
+        """Waits until a truncation by an earlier term is complete.
+
+        Awaited before a term reads or writes the epoch history: the truncation would remove its entries.
         """
         async with self.cutting:
             pass
 
     def forget_epochs_ahead(self) -> None:
-        """A follower enters an epoch before the records of it, which may be further on, and may not come."""
+        """Removes epochs that a follower entered before their records, which may never arrive."""
         self.epochs.truncate_from_end(self.log.end_offset + 1)
 
     # -- flushing --------------------------------------------------------------------------------------------------
 
     def counted_end(self) -> int:
-        """This replica's log end as far as it counts: all but at most ``flush_messages`` - 1 records are on disk."""
+        """The log end as far as it counts: at most ``flush_messages`` - 1 records below it are not on disk."""
         return min(self.log.end_offset, self.log.flushed_offset + max(0, self.config.flush_messages - 1))
 
     async def flush_counted(self) -> None:
-        """Puts on disk what must be there for all of the log to count."""
+        """Flushes until all of the log counts."""
         while self.counted_end() < self.log.end_offset and not self.log.closed:
             await self.log.flush()
             self.advance()
 
     def flush_in_time(self) -> None:
-        """Sees to it that what was just appended is on disk within ``flush.ms``."""
+        """Schedules a flush within ``flush.ms`` of an append."""
         if self._flush_timer is None:
             loop = asyncio.get_running_loop()
             self._flush_timer = loop.call_later(self.config.flush_ms / 1000, self.environment.on_flush_due, self)
 
     async def flush_all(self) -> None:
-        """Puts on disk what has waited for ``flush.ms``, and all after it."""
-        self._flush_timer = None  # what is appended while this flush is under way has a time of its own
+        """Flushes records that have waited for ``flush.ms``, and all later ones."""
+        self._flush_timer = None  # appends during this flush schedule their own
         if not self.log.closed and self.log.flushed_offset < self.log.end_offset:
             await self.log.flush()
             self.advance()
 
     def stop_timers(self) -> None:
-        """The log is about to be closed."""
+        """Stops the flush timer before the log is closed."""
         if self._flush_timer is not None:
             self._flush_timer.cancel()
 
     # -- upkeep ----------------------------------------------------------------------------------------------------
 
     async def retain(self) -> int:
-        """Takes the segments out of the log that its retention no longer covers, as far as all of ISR have them.
+        """Removes the segments that retention no longer covers from the log, below the high watermark only.
 
-        Returns how many; they are to be purged when their readers have had time to finish.
+        Returns their number. They must be purged once their readers have had time to finish.
         """
         config, before = self.config, self.log.start_offset
         if not self.is_configured or not config.deletes:

@@ -1,4 +1,4 @@
-"""The replicas on this broker's disk: opens, makes and deletes them, and keeps their settings and checkpoints."""
+"""The replicas on this broker's disk: opens, creates and deletes them, and keeps their settings and checkpoints."""
 
 import asyncio
 import logging
@@ -27,8 +27,9 @@ _log = logging.getLogger("assay.replication")
 
 
 class Replicas:
-    """See the module. ``on_isr_wanted``: see :class:`LeaderTerm`; ``on_close`` is called before a log is closed,
-    ``on_damage`` when one that is open is found damaged.
+    """All replicas of one broker. ``on_isr_wanted``: see :class:`LeaderTerm`.
+
+    ``on_close`` is called before a log is closed, ``on_damage`` when an open log is found to be damaged.
     """
 
     def __init__(
@@ -67,11 +68,11 @@ class Replicas:
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._topic_configs: dict[str, TopicConfig] = {}
         self._configured_at: dict[str, int] = {}
-        """As of which transaction of ZooKeeper."""
+        """The ZooKeeper transaction of each topic's settings."""
         self._configuring = asyncio.Lock()
-        """No replica comes or goes while settings are applied."""
+        """Held while settings are applied, so that no replica is created or deleted."""
         self._cutting = asyncio.Lock()
-        """A checkpoint taken before a cut must not be written after it."""
+        """Held while checkpoints are written: one taken before a truncation must not be written after it."""
         self._flushing: dict[str, None] = {}
         self._high_watermarks = OffsetCheckpoint(self._storage, f"{config.data_dir}/{HIGH_WATERMARKS}")
         self._recovery_points = OffsetCheckpoint(self._storage, f"{config.data_dir}/{RECOVERY_POINTS}")
@@ -81,11 +82,11 @@ class Replicas:
 
     @property
     def lost(self) -> bool:
-        """May a log have lost what it had made durable, since ``take_lost`` was last called?"""
+        """Whether a log may have lost durable records since ``take_lost`` was last called."""
         return self._lost
 
     def take_lost(self) -> bool:
-        """The same, and from now on it is known."""
+        """Returns ``lost`` and resets it."""
         lost, self._lost = self._lost, False
         return lost
 
@@ -103,8 +104,9 @@ class Replicas:
     async def open(self, *, clean: bool) -> None:
         """Opens every log on disk, recovering it first after an unclean stop.
 
-        A checkpoint that makes no sense counts as none. Without recovery points no one knows what a log may have lost,
-        so that all are checked in full, and nothing is cut. They are there before the first log is.
+        A checkpoint that cannot be read is ignored. Without recovery points no one knows what a log may have lost, so
+        all logs are checked in full, and none is truncated. The file of recovery points exists before the first log
+        does.
         """
         await directory.remove_deleted(self._storage, self._config.data_dir)
         found = directory.partition_directories(self._storage, self._config.data_dir)
@@ -112,7 +114,7 @@ class Replicas:
         problems.append(self.cleaner.open())
         for problem in problems:
             if problem is not None:
-                _log.error("%s; it is made again", problem)
+                _log.error("%s; the checkpoint is created again", problem)
                 self._events.emit("checkpoint-damaged", detail={"problem": problem})
         points = self._recovery_points.load() if problems[1] is None else None
         self._lost = points is None
@@ -127,7 +129,7 @@ class Replicas:
             for name, partition in self._partitions.items()
             if partition.high_watermark < marks.get(name, 0)
         }
-        if lowered:  # or what comes in the place of what was lost would count as committed after another kill
+        if lowered:  # otherwise records that replace lost ones would count as committed after another kill
             await self._high_watermarks.write(lowered)
 
     async def _open_partition(self, topic: str, index: int, *, clean: bool, recovery_point: int | None) -> Partition:
@@ -170,8 +172,9 @@ class Replicas:
         return partition
 
     async def _read_notes(self, path: str, log: Log) -> tuple[int | None, EpochHistory]:
-        """The topic's czxid and the history of epochs in a log's folder. What makes no sense of them damages the log:
-        without its history no one can say how far it agrees with another.
+        """Reads the topic's czxid and the epoch history from a log's folder. Invalid files mark the log as damaged.
+
+        Without its history no one can tell how far the log agrees with another.
         """
         found, epochs, problem = None, EpochHistory(self._storage, path), None
         try:
@@ -179,7 +182,7 @@ class Replicas:
             epochs = await EpochHistory.load(self._storage, path)
             if log.end_offset > log.start_offset and (found is None or not epochs.entries()):
                 lacks = directory.INCARNATION if found is None else EPOCHS
-                problem = f"{path}: {lacks} is not there"
+                problem = f"{path}: {lacks} is missing"
         except (directory.DirectoryError, CheckpointError) as error:
             problem = str(error)
         if problem is not None:
@@ -187,19 +190,19 @@ class Replicas:
         return found, epochs
 
     async def of(self, update: PartitionStateUpdate) -> Partition:
-        """The replica, made when there is none, with the settings of its topic."""
+        """Returns the replica, created if necessary, with the settings of its topic."""
         async with self._configuring:
             partition = await self._found_or_made(update)
             await partition.configure(self._topic_configs.get(update.topic, self._config.topic))
         return partition
 
     async def _found_or_made(self, update: PartitionStateUpdate) -> Partition:
-        """One of a deleted topic of the same name is set aside first."""
+        """Finds or creates the replica; one of a deleted topic of the same name is set aside first."""
         topic, index = update.topic, update.partition
         partition = self._partitions.get((topic, index))
         if partition is not None:
             if partition.log.closed and partition.incarnation == update.topic_czxid:
-                await self._remove(partition)  # as was begun, and failed
+                await self._remove(partition)  # completes a deletion that failed
             elif partition.incarnation == update.topic_czxid:
                 return partition
             elif partition.incarnation == UNKNOWN and partition.log.damage is not None and not partition.log.closed:
@@ -207,7 +210,7 @@ class Replicas:
                 return partition
             else:
                 await self._set_aside(partition, update.topic_czxid)
-        await self._forget(topic, index)  # of the log before; also what a deletion that was killed has left
+        await self._forget(topic, index)  # entries of the former log, or those that a killed deletion left behind
         path = self._path(topic, index)
         self._storage.mkdir(path)
         await directory.write_incarnation(self._storage, path, update.topic_czxid)
@@ -215,7 +218,7 @@ class Replicas:
         return await self._open_partition(topic, index, clean=True, recovery_point=0)
 
     async def _set_aside(self, partition: Partition, czxid: int) -> None:
-        """Its log is of another creation of the topic than this one. What fails is tried again with the next role."""
+        """Sets aside a log of another incarnation of the topic. A failed attempt is repeated with the next role."""
         self._on_close(partition)
         partition.end_term()
         partition.stop_timers()
@@ -234,12 +237,12 @@ class Replicas:
         )
 
     async def _adopt(self, partition: Partition, czxid: int) -> None:
-        """The note of whose log it is was damaged: nothing of that log is served, whosever it was."""
+        """Assigns a damaged log of unknown incarnation to this topic, which is safe: a damaged log is never served."""
         await directory.write_incarnation(self._storage, partition.log.directory, czxid)
         partition.incarnation = self._events.lives[partition.key] = czxid
 
     async def delete(self, partition: Partition) -> None:
-        """Its term is over. Nothing of it is left afterwards. After an ``OSError`` it is still here, to be deleted."""
+        """Deletes a replica whose term is over, with all its files. After an ``OSError`` it can be deleted again."""
         partition.stop_timers()
         async with self._configuring:
             await self._remove(partition)
@@ -257,7 +260,7 @@ class Replicas:
         await self.cleaner.forget(topic, index)
 
     async def flush(self) -> None:
-        """Makes everything durable, and notes that it is."""
+        """Makes everything durable, and writes the checkpoints."""
         for partition in list(self._partitions.values()):
             await partition.log.flush()
             if partition.log.damage is None:
@@ -265,8 +268,9 @@ class Replicas:
         await self.checkpoint()
 
     async def close(self, *, flush: bool) -> None:
-        """With ``flush``, makes everything durable, as a clean shutdown must. Closes what it can, and then raises the
-        first ``OSError`` that it met.
+        """Closes all logs; with ``flush``, first makes everything durable, as a clean shutdown must.
+
+        Closes as much as possible, then raises the first ``OSError`` it met.
         """
         failed: OSError | None = None
         if flush:
@@ -285,7 +289,7 @@ class Replicas:
     # -- settings ------------------------------------------------------------------------------------------------
 
     async def configure(self, topic: str, settings: Mapping[str, str], zxid: int) -> None:
-        """What the topic has set for itself as of a transaction of ZooKeeper; older news changes nothing."""
+        """Applies the topic's own settings as of a ZooKeeper transaction; ignores older ones."""
         async with self._configuring:
             if zxid <= self._configured_at.get(topic, -1):
                 return
@@ -293,7 +297,7 @@ class Replicas:
             for partition in list(self._partitions.values()):
                 if partition.topic == topic:
                     await partition.configure(config)
-            self._configured_at[topic] = zxid  # last: what failed is sent again
+            self._configured_at[topic] = zxid  # last: the controller sends settings again if this failed
         self._events.emit("topic-configured", key=topic, zxid=zxid, detail={"settings": dict(settings)})
 
     # -- durability ------------------------------------------------------------------------------------------------
@@ -309,7 +313,7 @@ class Replicas:
         try:
             await replica.log.note_damage()
         except OSError as error:
-            _log.error("%s: its damage cannot be noted: %s", replica.key, error)
+            _log.error("%s: the note of its damage could not be written: %s", replica.key, error)
 
     def _on_flush_wanted(self, replica: Replica) -> None:
         if replica.key not in self._flushing:
@@ -326,10 +330,10 @@ class Replicas:
             self._flushing.pop(replica.key, None)
 
     async def checkpoint(self) -> None:
-        """Entries of partitions that are not here right now stay as they are (KAFKA-1647)."""
+        """Writes the checkpoints. Entries of partitions that are not here right now stay as they are (KAFKA-1647)."""
         here = list(self._partitions.values())
         for partition in here:
-            await partition.log.note_damage()  # if it is not noted: the disk may have failed, or been full, at first
+            await partition.log.note_damage()  # retried here: the disk may have failed or been full before
         async with self._cutting:
             await self._high_watermarks.write(
                 {(p.topic, p.index): p.checkpointed() for p in here if self._partitions.get((p.topic, p.index)) is p}
@@ -338,14 +342,16 @@ class Replicas:
                 {
                     (p.topic, p.index): p.log.flushed_offset
                     for p in here
-                    # one that has gone since must not be vouched for under the name of the next
+                    # a partition deleted meanwhile must leave no entry for the next one of its name
                     if p.log.damage is None and self._partitions.get((p.topic, p.index)) is p
                 }
             )
 
     async def _before_cut(self, replica: Replica, offset: int) -> None:
-        """A recovery point above the log's end would look like damage after a crash, and a high watermark have what
-        comes after the cut count as committed.
+        """Lowers the checkpoints before a truncation.
+
+        A recovery point above the log's end would look like damage after a crash. A high watermark above it would make
+        the records that follow count as committed.
         """
         async with self._cutting:
             for checkpoint in (self._recovery_points, self._high_watermarks):
@@ -355,7 +361,7 @@ class Replicas:
 
 
 class Upkeep:
-    """What is done with the replicas at intervals: in-sync sets shrink, checkpoints are written, old records go."""
+    """Periodic tasks: shrinks in-sync sets, writes checkpoints, removes old records, cleans logs."""
 
     def __init__(self, config: BrokerConfig, replicas: Replicas) -> None:
         self._config = config
@@ -381,7 +387,7 @@ class Upkeep:
             await self._replicas.checkpoint()
 
     async def _retain_at_intervals(self) -> None:
-        """Takes out of each log what is too old or too much, and a while later off the disk."""
+        """Removes old or excess segments from each log, and deletes their files after a delay."""
         while True:
             await asyncio.sleep(self._config.retention_check_interval_ms / 1000)
             for partition in list(self._replicas.all()):

@@ -1,7 +1,7 @@
-"""Which of a controller's numbered requests is news.
+"""Deduplication of the controller's numbered requests.
 
-A request of which a connection was given up, and which was sent again on another, may arrive once more after those that
-came later: a late copy. What it says of the cluster was true before them.
+The controller may give up a connection and send a request again on another one. The first copy may then arrive after
+newer requests. Its content is outdated by then, so it must be ignored.
 """
 
 from assay.system_under_test.protocol import internal
@@ -10,13 +10,13 @@ Numbered = internal.LeaderAndIsrRequest | internal.StopReplicaRequest | internal
 
 
 class News:
-    """Remembers the newest request that was admitted: its controller's epoch, and its serial in that term."""
+    """Remembers the newest admitted request: its controller epoch, and its serial number within that epoch."""
 
     def __init__(self) -> None:
         self._newest = (-1, 0)
 
     def admit(self, request: Numbered) -> bool:
-        """False for a late copy. Requests without a serial are always admitted, and leave no trace."""
+        """Returns False for a late duplicate. Requests without a serial are always admitted, and are not remembered."""
         if not request.serial:
             return True
         place = request.controller_epoch, request.serial

@@ -1,11 +1,11 @@
-"""Which replicas this broker has, and which leader epoch each obeys: an answer for testers."""
+"""Answers a tester's request: which replicas this broker has, and the leader epoch of each."""
 
 from assay.system_under_test.network.handler import Context
 from assay.system_under_test.protocol.internal import ReplicaRole, RolesRequest, RolesResponse
 from assay.system_under_test.replication.manager import ReplicaManager
 
 DAMAGED = -1
-"""The high watermark of a log of which nothing may be deleted until it is made again."""
+"""Reported as the high watermark of a damaged log, from which nothing may be deleted until it is rebuilt."""
 
 
 async def roles(manager: ReplicaManager, _: RolesRequest, context: Context) -> RolesResponse:

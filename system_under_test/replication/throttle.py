@@ -1,10 +1,12 @@
-"""Throttles of replication (KIP-73): what is copied to replicas that are out of sync may be limited in bytes a second.
+"""Throttles of replication (KIP-73): limits the bytes per second copied to replicas that are out of sync.
 
-Which replicas that concerns a topic says, for leaders (``leader.replication.throttled.replicas``) and followers
-(``follower.replication.throttled.replicas``): ``*``, or ``partition:broker,...``. How much, a broker: in its settings
-in ZooKeeper (/config/brokers/N), ``leader.replication.throttled.rate`` and ``follower.replication.throttled.rate``. As
-in 0.10.2 a rate is that of the last ten seconds; beyond it a throttled replica gets nothing until it is low enough. One
-that is in sync is not held up, else it would leave the in-sync set for it, but what it copies counts.
+- The topic names the replicas: ``leader.replication.throttled.replicas`` and
+  ``follower.replication.throttled.replicas``, each ``*`` or ``partition:broker,...``.
+- The broker's settings in ZooKeeper (/config/brokers/N) give the rate: ``leader.replication.throttled.rate`` and
+  ``follower.replication.throttled.rate``.
+
+As in 0.10.2, a rate is the average of the last ten seconds. Above it, a throttled replica gets nothing until the rate
+falls. A replica in sync is not held back, because it would leave the in-sync set; its bytes still count.
 """
 
 import asyncio
@@ -22,13 +24,13 @@ FOLLOWER_RATE = "follower.replication.throttled.rate"
 
 
 class Throttle:
-    """Of one side. ``limit`` in bytes a second."""
+    """The throttle of one side. ``limit`` is in bytes per second."""
 
     def __init__(self) -> None:
         self.limit = UNLIMITED
         self._now = asyncio.get_running_loop().time
         self._copied: deque[tuple[int, int]] = deque()
-        """Second, bytes."""
+        """Pairs of second and bytes."""
 
     def record(self, size: int) -> None:
         second = int(self._now())
@@ -45,23 +47,23 @@ class Throttle:
 
 
 class Throttles:
-    """A broker's, as leader and as follower."""
+    """A broker's throttles, as leader and as follower."""
 
     def __init__(self) -> None:
         self.leader, self.follower = Throttle(), Throttle()
 
     def configure(self, settings: Mapping[str, str]) -> None:
-        """What the broker has in ZooKeeper; what makes no sense is one line in the log and limits nothing."""
+        """Applies the broker's settings in ZooKeeper; an invalid rate is logged and sets no limit."""
         for name, throttle in ((LEADER_RATE, self.leader), (FOLLOWER_RATE, self.follower)):
             text = settings.get(name, str(UNLIMITED))
             usable = text.isascii() and text.isdigit() and int(text) <= UNLIMITED
             if not usable:
-                _log.error("broker setting %s=%r: it is a number of bytes a second; it is ignored", name, text)
+                _log.error("broker setting %s=%r is ignored: it must be a number of bytes per second", name, text)
             throttle.limit = int(text) if usable else UNLIMITED
 
 
 def named(replicas: str, partition: int, broker: int) -> bool:
-    """Is a partition's replica on this broker among these?"""
+    """Returns whether the setting ``replicas`` contains a partition's replica on this broker."""
     return bool(replicas) and (
         replicas.strip() == ALL or f"{partition}:{broker}" in [word.strip() for word in replicas.split(",")]
     )

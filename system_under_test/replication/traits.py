@@ -1,4 +1,4 @@
-"""What a replica does differently when a historic defect is built in; see ``assay.system_under_test.defects``."""
+"""The behavior of a replica that a historic defect replaces; see ``assay.system_under_test.defects``."""
 
 import operator
 from collections.abc import Callable, Collection, Mapping
@@ -11,7 +11,7 @@ from assay.system_under_test.replication.insync import InSync
 
 
 class LogMarks(NamedTuple):
-    """How far a replica's log goes, and how far of it is committed."""
+    """A replica's log end and high watermark."""
 
     end: int
     high_watermark: int
@@ -26,9 +26,7 @@ def _end(marks: LogMarks) -> int:
 
 
 def _enough_in_sync(in_sync: InSync, min_insync: int) -> bool:
-    """Not while a replica outside of the set may be elected for having all that is acknowledged, which is so after
-    min.insync.replicas was lowered.
-    """
+    """Returns False also while replicas outside the set are eligible, as after min.insync.replicas was lowered."""
     return len(in_sync.minimal) >= min_insync and not in_sync.committed.elr
 
 
@@ -43,51 +41,49 @@ def _by_epochs(answer: EpochAnswer, epochs: EpochHistory, marks: LogMarks) -> tu
 
 @dataclass(frozen=True)
 class ReplicationTraits:
-    """What counts as safe, who may read it, where a follower cuts its log, whose requests are obeyed, and what is noted
-    when.
-    """
+    """The rules of replication that defects change, with their correct versions as defaults."""
 
     acknowledged: Callable[[LogMarks], int] = _high_watermark
-    """Producers that asked for all replicas are answered up to here."""
+    """End of what producers that wait for all replicas are answered for."""
     readable: Callable[[LogMarks], int] = _high_watermark
-    """Consumers read up to here."""
+    """End of what consumers read."""
     checkpointed: Callable[[LogMarks, bool], int] = lambda marks, leads: marks.high_watermark
-    """The high watermark as it is kept for the next start of this process."""
+    """The high watermark to store for the next start of this process."""
     enough_in_sync: Callable[[InSync, int], bool] = _enough_in_sync
-    """May the high watermark move, with this min.insync.replicas?"""
+    """Whether the high watermark may move, given the in-sync set and min.insync.replicas."""
     fetchable: Callable[[LogMarks, bool], int] = lambda marks, appended: marks.end
-    """A follower cannot ask for more than this, of a leader that has ``appended`` in its term or not."""
+    """The highest offset a follower may fetch; the flag says whether the leader has appended in its term."""
     starts_over: Callable[[int, int], bool] = lambda log_end, leaders_start: log_end < leaders_start
-    """Does the leader lack what comes next in a follower's log, so that it must begin with an empty one?"""
+    """Whether a follower must start with an empty log because the leader lacks what comes next in its log."""
     parting: Callable[[EpochAnswer, EpochHistory, LogMarks], tuple[int, bool]] = _by_epochs
-    """Where a follower's history parts from the leader's as far as the answer shows, and whether that is all to cut."""
+    """The offset at which a follower's history diverges from the leader's, and whether truncating there is enough."""
     rejoins: Callable[[int, int, int], bool] = _caught_up
-    """May a replica that asks for this offset be in sync, with this high watermark and start of the leader's epoch?"""
+    """Whether a replica may rejoin, given its fetch offset, the high watermark and the start of the leader's epoch."""
     knows_end: Callable[[int, int], bool] = operator.ge
-    """May a leader say where the log ends, with this high watermark and start of its epoch (KIP-207)?"""
+    """Whether a leader may return its end, given its high watermark and the start of its epoch (KIP-207)."""
     same_epoch: Callable[[int, int], bool] = operator.eq
-    """May a follower of this epoch fetch from a leader of that (KIP-320)?"""
+    """Whether a follower of one epoch may fetch from a leader of another (KIP-320)."""
     meant: Callable[[int, int], bool] = operator.eq
-    """Is a request for this life of the broker obeyed in that (KIP-380)?"""
+    """Whether a request for one broker epoch is accepted under another (KIP-380)."""
     current: Callable[[int, int], bool] = operator.ge
-    """Is a request of this controller epoch obeyed once that is known?"""
+    """Whether a request of one controller epoch is accepted if the other is known."""
     newer: Callable[[int, int], bool] = operator.gt
-    """Does a role of this leader epoch replace one of that?"""
+    """Whether a role of one leader epoch replaces a role of the other."""
     notes_epoch_at_once: bool = True
-    """Is a new leader's epoch on its disk before it serves (KAFKA-7415), or with its first record?"""
+    """Whether a new leader's epoch is on disk before it serves (KAFKA-7415), or only with its first record."""
     reads_state_again: bool = True
-    """Does a leader look what is in ZooKeeper when its in-sync set was not written, or may not have been?"""
+    """Whether a leader reads ZooKeeper back if its in-sync set was not written, or may not have been."""
     wakes_followers: bool = True
-    """Are followers that wait for records served at an append?"""
+    """Whether an append wakes the followers that wait for records."""
     shrinks_in_zookeeper: bool = True
-    """Is a smaller in-sync set written before it counts?"""
+    """Whether a smaller in-sync set is written to ZooKeeper before it counts."""
 
 
 CORRECT = ReplicationTraits()
 
 
 def replication_traits(defects: Collection[str]) -> ReplicationTraits:
-    """Of the build with these defects."""
+    """Returns the traits of a build with these defects."""
     for name in defects:
         if name in _DEFECTIVE:
             return _DEFECTIVE[name]
@@ -99,12 +95,12 @@ def _always(*_: int) -> bool:
 
 
 def at_high_watermark(answer: EpochAnswer, epochs: EpochHistory, marks: LogMarks) -> tuple[int, bool]:
-    """Cuts at the follower's own high watermark, which it learns one fetch later than the leader."""
+    """Truncates at the follower's own high watermark, which lags the leader's by one fetch."""
     return min(marks.high_watermark, marks.end), True
 
 
 def by_length(answer: EpochAnswer, epochs: EpochHistory, marks: LogMarks) -> tuple[int, bool]:
-    """Compares lengths alone: cuts what the leader's log is too short for, and goes on at the follower's end."""
+    """Compares lengths only: truncates what exceeds the leader's log, and continues at the follower's end."""
     if answer.epoch == epochs.latest() == max(entry.epoch for entry in answer.history):
         return min(answer.end_offset, marks.end), True
     epochs.replace((entry.epoch, entry.start_offset) for entry in answer.history if entry.start_offset < marks.end)
@@ -112,12 +108,12 @@ def by_length(answer: EpochAnswer, epochs: EpochHistory, marks: LogMarks) -> tup
 
 
 def asked_once(answer: EpochAnswer, epochs: EpochHistory, marks: LogMarks) -> tuple[int, bool]:
-    """Believes the first answer, also of a leader that does not know the follower's last epoch (KIP-101 alone)."""
+    """Accepts the first answer, even if the leader does not know the follower's last epoch (KIP-101 alone)."""
     return min(answer.end_offset, marks.end), True
 
 
 _DEFECTIVE: Mapping[str, ReplicationTraits] = {
-    # The records reach the followers when these ask the next time: no one waits for that.
+    # Followers get the records only when they ask next: no request waits for that.
     "ack-before-replication": ReplicationTraits(acknowledged=_end, wakes_followers=False),
     "isr-of-one": ReplicationTraits(enough_in_sync=lambda in_sync, min_insync: True, shrinks_in_zookeeper=False),
     "truncate-to-hw": ReplicationTraits(parting=at_high_watermark),
@@ -139,4 +135,4 @@ _DEFECTIVE: Mapping[str, ReplicationTraits] = {
     "former-incarnation": ReplicationTraits(meant=_always),
     "cached-zk-version": ReplicationTraits(reads_state_again=False),
 }
-"""By the defect's name."""
+"""Traits by the defect's name."""

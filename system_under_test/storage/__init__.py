@@ -1,5 +1,10 @@
-"""Files of a broker: the real file system behind ``runtime.Storage``, and the one way to replace a file safely.
+"""Files of a broker: the real file system behind ``runtime.Storage``, and atomic replacement of a file.
 
-To read in this order: ``local`` (files, and making them durable), ``sendfile`` (large ranges to a connection),
-``atomic`` (replacing a small file). Imports ``runtime`` alone; the log, replication and the real process import it.
+In reading order:
+
+- ``local``: files, and fsync
+- ``sendfile``: sends large ranges to a connection
+- ``atomic``: replaces a small file
+
+Imports ``runtime`` alone; the log, replication and the real process import it.
 """

@@ -1,8 +1,11 @@
-"""Replacing a small file so that a crash at any instant leaves the old content or the new one, whole.
+"""Atomic replacement of a small file: a crash at any instant leaves the old or the new content, complete.
 
-The four steps are the only order that holds on every POSIX file system: write a temporary file next to the target,
-fsync it (or the rename may become durable before the bytes), rename it over the target, fsync the folder (or the
-rename itself may be lost).
+Only this order of steps is safe on every POSIX file system:
+
+1. Write a temporary file next to the target.
+2. Fsync it; otherwise the rename may become durable before the bytes.
+3. Rename it over the target.
+4. Fsync the folder; otherwise the rename itself may be lost.
 """
 
 import asyncio
@@ -14,9 +17,7 @@ TEMPORARY_SUFFIX = ".tmp"
 
 
 class NoteFile:
-    """A small file in the folder of a log, which is written by one call after the other, and no more once the folder is
-    about to be removed.
-    """
+    """A small file in a log's folder. Writes are serialized, and none happens after ``close``."""
 
     def __init__(self, storage: Storage, path: str) -> None:
         self._storage = storage
@@ -25,7 +26,7 @@ class NoteFile:
         self._closed = False
 
     async def close(self) -> None:
-        """The directory is about to be removed: nothing is written from now on."""
+        """Ends all writes, because the directory is about to be removed."""
         async with self._writing:
             self._closed = True
 
@@ -34,7 +35,7 @@ async def write_atomic(storage: Storage, path: str, data: bytes) -> None:
     """Durably replaces ``path`` by ``data``; the parent folder must exist.
 
     Two calls for one path must not overlap, because they share the temporary file: callers that may write concurrently
-    hold a lock. Raises ``OSError`` as the storage does; the target then has its old content or the new one.
+    must hold a lock. Raises ``OSError`` as the storage does; the target then has its old or its new content.
     """
     temporary = path + TEMPORARY_SUFFIX
     storage.write_bytes(temporary, data)

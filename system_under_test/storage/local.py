@@ -1,18 +1,18 @@
 """``Storage`` on the real file system.
 
-Appends and reads are plain system calls: they touch the page cache and take microseconds. Only fsync, which waits
-for the device, goes to the running loop's default executor, so that the loop goes on serving.
+Appends and reads are plain system calls: they touch the page cache and take microseconds. Only fsync waits for the
+device. It runs in the loop's default executor, so that the loop keeps serving.
 
-The lock of a file is ``flock(2)`` on an open file: the kernel releases it when the last descriptor is closed, so when
-the process has ended, in whichever way. No exec passes the descriptor on.
+A file is locked by ``flock(2)`` on an open file. The kernel releases the lock when the last descriptor is closed, so
+whenever the process ends. No exec passes the descriptor on.
 
-Three properties that the log relies on:
+The log relies on three properties:
 
-- An append happens wholly or not at all: a short write (disk full) is cut off again before the error is raised.
+- An append happens wholly or not at all: a short write (disk full) is truncated before the error is raised.
 - After a failed fsync of any file or folder every later one fails, too. Linux drops the dirty pages of a failed
-  write-back and lets the next fsync succeed, which would be a false promise (the "fsyncgate" of PostgreSQL, 2018). So a
-  broker ends with its next checkpoint, if what met the failure did not end it.
-- A slice that is being sent goes out as it was, even if the file is cut or closed before it is sent.
+  write-back and lets the next fsync succeed, which would be a false promise (the "fsyncgate" of PostgreSQL, 2018). So
+  the broker ends at the latest with its next checkpoint.
+- A slice being sent is sent unchanged, even if the file is truncated or closed meanwhile.
 """
 
 from __future__ import annotations
@@ -28,26 +28,27 @@ from assay.system_under_test.storage.atomic import TEMPORARY_SUFFIX
 from assay.system_under_test.storage.sendfile import send_range
 
 SENDFILE_FROM = 4 * 1024 * 1024
-"""Bytes from which on sendfile pays (``benchmarks/sendfile.py``, docs/performance.md)."""
+"""Size in bytes from which sendfile pays (``benchmarks/sendfile.py``, docs/performance.md)."""
 HOLDER_BYTES = 64
 """Bytes of a locked file that may name its holder."""
 OPEN_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
 
 
 class Fsyncs:
-    """All those of one process."""
+    """All fsyncs of one process."""
 
     def __init__(self) -> None:
         self.failed = False
-        """One of them, or what should have been as durable: what is on the disk is unknown."""
+        """Whether an fsync, or an equally durable truncation, has failed: the content of the disk is unknown."""
 
     def check(self, path: str) -> None:
         if self.failed:
-            raise OSError(errno.EIO, "an earlier fsync or cut failed: what is on the disk is unknown, restart", path)
+            raise OSError(errno.EIO, "an earlier fsync or truncation failed: disk content is unknown, restart", path)
 
     async def run(self, descriptor: int) -> None:
-        """Closes it, too. One that has begun is waited for, also when its caller is cancelled: the kernel reports a
-        failure once, and the next fsync would then have succeeded.
+        """Fsyncs and closes the descriptor. Waits for a running fsync even if the caller is cancelled.
+
+        The kernel reports a failure only once, so an abandoned failure would let the next fsync succeed.
         """
         flight = asyncio.get_running_loop().run_in_executor(None, self._run, descriptor)
         try:
@@ -65,7 +66,7 @@ class Fsyncs:
 
 
 class LocalSlice:
-    """A range of a file. A small one is read when it is sent, at once and whole; a large one goes by sendfile."""
+    """A range of a file. A small one is read at once when it is sent; a large one uses sendfile."""
 
     __slots__ = ("_file", "_position", "size")
 
@@ -75,7 +76,7 @@ class LocalSlice:
         self.size = size
 
     def read(self) -> bytes:
-        """The bytes. Raises ``OSError`` when the file was closed or cut since."""
+        """Returns the bytes. Raises ``OSError`` if the file was closed or truncated since."""
         data = self._file.read(self._position, self.size)
         self._check_not_cut()
         return data
@@ -100,7 +101,7 @@ class LocalSlice:
 
 
 class LocalFile:
-    """An open file; keeps its size itself, because no other process writes to a broker's files while it runs."""
+    """An open file; tracks its size itself, because no other process writes to a broker's files while it runs."""
 
     def __init__(self, path: str, fsyncs: Fsyncs) -> None:
         self.path = path
@@ -109,10 +110,10 @@ class LocalFile:
         self.size = os.fstat(self._descriptor).st_size
         self._reserved = False
         self._lent = 0
-        """Up to where pages of the file may lie in sockets' queues."""
+        """The end of the bytes whose pages may lie in sockets' queues."""
 
     def append(self, data: bytes) -> None:
-        """All of ``data``, or an ``OSError`` and nothing."""
+        """Appends all of ``data``, or raises ``OSError`` and appends nothing."""
         view = memoryview(data)
         written = 0
         try:
@@ -131,15 +132,17 @@ class LocalFile:
         return LocalSlice(self, position, max(0, min(size, self.size - position)))
 
     def lend(self, end: int) -> int:
-        """A descriptor for sendfile up to ``end``, to be closed by the caller. These bytes never change from now on."""
+        """Returns a descriptor for sendfile up to ``end``; the caller must close it. These bytes never change again."""
         descriptor = os.dup(self._descriptor)
         self._lent = max(self._lent, end)
         return descriptor
 
     def truncate(self, size: int) -> None:
-        """A range that was lent is not cut. It is left to its senders, and the file goes on as a copy of the rest: a
-        cut zeroes the end of a page, and later appends fill it, in sockets' queues too. Copying is slow, and durable at
-        once; a log lends committed records only, so it happens after an unclean election and hardly otherwise.
+        """Truncates the file; if a lent range is affected, replaces the file by a copy of the remaining bytes.
+
+        A truncation zeroes the end of a page, and later appends fill it, also in sockets' queues. So the senders keep
+        the old file. The copy is slow, and durable at once. A log lends committed records only, so this hardly occurs
+        except after an unclean election.
         """
         if size < self._lent:
             self._go_on_as_copy(size)
@@ -177,7 +180,7 @@ class LocalFile:
             _fsync_and_close(os.open(os.path.dirname(self.path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
         except OSError:
             os.close(copy)
-            self._fsyncs.failed = True  # which of the two the path means after a power loss is unknown
+            self._fsyncs.failed = True  # it is unknown which of the two files the path means after a power loss
             raise
         os.close(self._descriptor)
         self._descriptor = copy
@@ -186,11 +189,11 @@ class LocalFile:
 
     async def fsync(self) -> None:
         self._fsyncs.check(self.path)
-        # A duplicate, because the file may be closed, and its number given to another, while the executor works.
+        # A duplicate, because the file may be closed, and its number reused, while the executor works.
         await self._fsyncs.run(os.dup(self._descriptor))
 
     def close(self) -> None:
-        """Idempotent; every later use fails with EBADF."""
+        """Closes the file; every later use fails with EBADF. Idempotent."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -257,7 +260,7 @@ class LocalStorage:
                 raise held_by(holder, absolute) from error
             raise
         self._locks.append(descriptor)
-        with contextlib.suppress(OSError):  # a full disk: the note is information for people, and nothing relies on it
+        with contextlib.suppress(OSError):  # a full disk: the note only informs people, and nothing relies on it
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
 
@@ -272,7 +275,7 @@ class LocalStorage:
 
 
 def held_by(holder: str, path: str) -> BlockingIOError:
-    """Returns the refusal of a lock; ``holder`` is what the file says of the process that has it, if anything."""
+    """Returns the error of a failed lock; ``holder`` is what the file says about the holding process, if anything."""
     return BlockingIOError(errno.EWOULDBLOCK, f"process {holder or 'unknown'} holds the lock", path)
 
 

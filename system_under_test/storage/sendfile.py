@@ -1,13 +1,14 @@
 """Sends bytes of a file to a connection without copying them into this process.
 
-``loop.sendfile`` takes the connection away from its transport while it runs (reading pauses, a closed transport is not
-noticed, a transport that is aborted then leaves the caller waiting for ever), and what it does for that costs more than
-it saves for less than half a megabyte. So sendfile is only tried here while the transport has nothing to send, and
-never waited for: what the socket does not take at once goes the usual way in small pieces, and the transport says when
-the socket has room again.
+``loop.sendfile`` is not used. It takes the connection away from its transport: reading pauses, a closed transport goes
+unnoticed, and aborting the transport leaves the caller waiting forever. Below half a megabyte it costs more than it
+saves.
 
-The kernel queues references to the file's pages, not copies. They are read when the peer's kernel takes them, which
-may be long after this returns, so the range must never change: see ``LocalFile.truncate``.
+Instead, sendfile is tried only while the transport has nothing to send, and never waited for. Bytes that the socket
+does not take at once go through the transport in small pieces; it signals when the socket has room again.
+
+The kernel queues references to the file's pages, not copies. They are read when the peer's kernel takes them, which may
+be long after this returns. So the range must never change: see ``LocalFile.truncate``.
 """
 
 import asyncio
@@ -15,15 +16,15 @@ import errno
 import os
 
 PIECE = 64 * 1024
-"""Bytes copied when the socket is full, for the transport to wait with."""
+"""Bytes copied to the transport when the socket is full, so that it can signal room."""
 
 
 async def send_range(descriptor: int, position: int, size: int, writer: asyncio.StreamWriter) -> None:
-    """Returns when all was given to the kernel. Raises ``OSError``: the connection was lost, or the file has less."""
+    """Returns when the kernel has everything. Raises ``OSError`` if the connection is lost or the file is shorter."""
     transport = writer.transport
     socket = writer.get_extra_info("socket")
     low, high = transport.get_write_buffer_limits()
-    transport.set_write_buffer_limits(0)  # drained is when nothing is left: only then may other bytes go past it
+    transport.set_write_buffer_limits(0)  # drained must mean empty: only then may bytes bypass the transport
     try:
         if transport.get_write_buffer_size():
             await writer.drain()

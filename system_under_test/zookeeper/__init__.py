@@ -1,8 +1,9 @@
-"""What the brokers keep in ZooKeeper, and the client of a real one.
+"""The brokers' data in ZooKeeper, and the client of a real server.
 
-``paths`` (where), ``znodes`` (what: typed values). ``adapter`` implements the seam ``runtime.ZooKeeper`` with kazoo;
-the simulation has a ZooKeeper of its own.
+- ``paths``: the paths of the znodes
+- ``znodes``: their content as typed values
+- ``adapter``: implements ``runtime.ZooKeeper`` with kazoo; the simulation has its own ZooKeeper
 
-Imports nothing of the broker. ``controller``, ``replication``, ``groups`` and ``client`` import the first three; the
-process on a real machine, and the harness for clients outside of any node, the adapter.
+Imports nothing of the broker. ``controller``, ``replication``, ``groups`` and ``client`` import ``paths`` and
+``znodes``. The process on a real machine imports ``adapter``, as does the harness for clients outside of any node.
 """

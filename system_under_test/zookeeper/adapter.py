@@ -1,11 +1,10 @@
-"""The ZooKeeper seam on a real server, with kazoo.
+"""The ZooKeeper client for a real server, on kazoo.
 
-kazoo reads a connection in one thread and hands results to a second and watch events to a third, so a result may
-overtake the watch event that was read before it. Here there is only the first: its handler posts everything (results,
-watch events, state changes) to the event loop from the thread that read it, so all arrive in the order in which they
-were read. That thread is the only one, and ``close`` joins it.
+kazoo reads a connection in one thread, hands results to a second and watch events to a third. So a result may overtake
+a watch event that was read before it. This adapter uses only the first thread: its handler posts results, watch events
+and state changes to the event loop in the order in which they were read. ``close`` joins that thread.
 
-It corrects two more things: kazoo's ``multi`` *returns* its exceptions, and it forgets the negotiated timeout.
+It also corrects two flaws: kazoo's ``multi`` *returns* its exceptions, and it forgets the negotiated timeout.
 """
 
 import asyncio
@@ -28,20 +27,20 @@ Post = Callable[..., None]
 """``post(callback, *arguments)`` from any thread: runs it on the event loop, in the order of the posts."""
 
 RECONNECT = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 0.5, "max_jitter": 0.4}
-"""kazoo's own would wait up to a minute between attempts; a session of seconds would be over by then."""
+"""kazoo's default would wait up to a minute between attempts; a session of seconds would be over by then."""
 
 log = logging.getLogger(__name__)
 
 
 class _Inline:
-    """Stands where kazoo keeps the queue of its completion thread: runs at once, in the thread that puts."""
+    """Replaces the queue of kazoo's completion thread: runs each call at once, in the thread that puts it."""
 
     def put(self, call: Callable[[], object]) -> None:
         call()
 
 
 class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo is not typed
-    """No worker threads: results complete in the connection's thread, watch events are posted to the event loop."""
+    """Handler without worker threads: results complete in the connection's thread, events are posted to the loop."""
 
     def __init__(self, post: Post) -> None:
         super().__init__()
@@ -59,8 +58,9 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo is no
 
 
 class _Connection(ConnectionHandler):  # type: ignore[misc]  # kazoo is not typed
-    """Remembers the timeout (seconds) that the server granted, before any listener is called; and when the
-    latest request was sent (loop time) that a server has answered, and in which session.
+    """Remembers the negotiated timeout (seconds) before any listener is called.
+
+    Also remembers, for the latest answered request, its session and when it was sent (loop time).
     """
 
     negotiated = 0.0
@@ -96,10 +96,10 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]  # kazoo is not type
 
 
 class KazooZooKeeper:
-    """Satisfies ``assay.system_under_test.runtime.ZooKeeper``. Made, used and closed on one event loop."""
+    """Satisfies ``assay.system_under_test.runtime.ZooKeeper``. Created, used and closed on one event loop."""
 
     def __init__(self, servers: str, session_timeout: float) -> None:
-        """``servers`` is ``host:port,host:port``; ``session_timeout`` in seconds, to be negotiated."""
+        """``servers`` is ``host:port,host:port``; ``session_timeout`` is in seconds, to be negotiated."""
         self._servers = servers
         self._loop = asyncio.get_running_loop()
         self.session_id = 0
@@ -172,7 +172,7 @@ class KazooZooKeeper:
         results = await self._answer(transaction.commit_async())
         failures = [result for result in results if isinstance(result, Exception)]
         for failure in failures:
-            if not isinstance(failure, RolledBackError | RuntimeInconsistency):  # those are of the other operations
+            if not isinstance(failure, RolledBackError | RuntimeInconsistency):  # another operation's error
                 raise failure
         if failures:
             raise failures[0]
@@ -195,7 +195,7 @@ class KazooZooKeeper:
             log.warning("%s: the event loop is closed; dropped %r", self._servers, callback)
 
     def _post_callback(self, callback: Callable[..., object], *arguments: Any) -> None:
-        # one more turn of the loop, since a coroutine that awaits a result also runs one turn after it is resolved
+        # one more turn of the loop, because a coroutine that awaits a result also runs one turn after it is resolved
         self._post(self._loop.call_soon, self._unless_closed, callback, *arguments)
 
     def _unless_closed(self, callback: Callable[..., object], *arguments: Any) -> None:
@@ -203,7 +203,7 @@ class KazooZooKeeper:
             callback(*arguments)
 
     def _changed(self, state: str) -> None:
-        """In kazoo's thread: what is true at this moment travels with the message."""
+        """Runs in kazoo's thread: posts the session and timeout as of this moment with the state."""
         identity = self._client.client_id
         session = identity[0] if state == KazooState.CONNECTED and identity is not None else None
         self._post_callback(self._announce, state, session, self._connection.negotiated)

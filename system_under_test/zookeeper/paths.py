@@ -1,8 +1,8 @@
-"""The znodes of the brokers, by path: the layout of Kafka 0.8 - 0.10."""
+"""The paths of the brokers' znodes: the layout of Kafka 0.8 - 0.10."""
 
 BROKER_IDS = "/brokers/ids"
 BROKER_SEQUENCE = "/brokers/seqid"
-"""Each write to it makes a version, of which a broker id is generated."""
+"""Each write to it creates a version, from which a broker id is generated."""
 TOPICS = "/brokers/topics"
 CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
@@ -16,7 +16,7 @@ CONFIG_CHANGES = "/config/changes"
 CLUSTER_ID = "/cluster/id"
 CONSUMERS = "/consumers"
 DRAFT_GROUPS = "/draft_groups"
-"""Ours: the groups of the draft, one znode each."""
+"""The groups of the draft, one znode each; unknown to Kafka."""
 
 PERSISTENT = (
     BROKER_IDS,
@@ -29,7 +29,7 @@ PERSISTENT = (
     CONSUMERS,
     DRAFT_GROUPS,
 )
-"""What every broker makes sure of at its start."""
+"""Znodes that every broker creates at its start if they are missing."""
 
 
 def broker(broker_id: int) -> str:
@@ -85,5 +85,5 @@ def draft_group(group: str) -> str:
 
 
 def config_change() -> str:
-    """To be created as a sequence node."""
+    """Returns the path to create as a sequence node."""
     return f"{CONFIG_CHANGES}/config_change_"

@@ -1,4 +1,4 @@
-"""What the znodes say, as typed values: JSON in the forms of Kafka 0.10, plus ``isr_epochs`` and ``elr``."""
+"""The content of the znodes as typed values: JSON in the formats of Kafka 0.10, plus ``isr_epochs`` and ``elr``."""
 
 from typing import Generic, Literal, TypeVar
 
@@ -12,7 +12,7 @@ from assay.system_under_test.runtime import Watch, ZooKeeper
 
 NO_LEADER = -1
 MAX_ID = 2**31 - 1
-"""Of a partition or a broker: what goes over the wire."""
+"""The highest id of a partition or broker that the wire format can carry."""
 EPHEMERAL, SEQUENCE = 1, 2  # flags of ZooKeeper's protocol
 
 T = TypeVar("T")
@@ -23,10 +23,10 @@ class ZnodeError(Exception):
 
 
 class BrokerRegistration(msgspec.Struct, frozen=True):
-    """/brokers/ids/N. The documents of 0.8 have no more than host, port, ``jmx_port`` and version, which is enough.
+    """/brokers/ids/N. Only host, port, ``jmx_port`` and version are required, as in the documents of 0.8.
 
-    ``clean_lives`` is ours (KIP-966): the registrations (czxid) of former lives since which this broker has always
-    stopped cleanly, so that it still has all it had in any of them; none after an unclean start.
+    ``clean_lives`` is not Kafka's (KIP-966). It holds former registrations (czxid) since which this broker has always
+    stopped cleanly, so that it still has all their records; none after an unclean start.
     """
 
     host: str
@@ -49,9 +49,10 @@ class TopicAssignment(msgspec.Struct, frozen=True):
 class PartitionState(msgspec.Struct, frozen=True):
     """/brokers/topics/T/partitions/P/state.
 
-    ``isr_epochs`` holds the registration (czxid) under which each member of the ISR and of ``elr`` was admitted, by
-    broker id as text (KIP-903); ``elr`` are the members that left while the ISR was too small for the high watermark
-    to move on, which therefore still hold all that was acknowledged (KIP-966).
+    - ``isr_epochs``: by broker id as text, the registration (czxid) under which each member of the ISR and of ``elr``
+      was admitted (KIP-903)
+    - ``elr``: members that left while the ISR was too small for the high watermark to move on, and which therefore
+      still hold all acknowledged records (KIP-966)
     """
 
     controller_epoch: int
@@ -79,7 +80,7 @@ class TopicSettings(msgspec.Struct, frozen=True):
 
 
 class ConfigChange(msgspec.Struct, frozen=True, omit_defaults=True):
-    """/config/changes/config_change_N: whose settings changed, in the form of version 2 or that of version 1."""
+    """/config/changes/config_change_N: whose settings changed, in the format of version 1 or 2."""
 
     version: int
     entity_path: str = ""
@@ -88,15 +89,15 @@ class ConfigChange(msgspec.Struct, frozen=True, omit_defaults=True):
     entity_name: str = ""
 
     def entity(self) -> tuple[str, str]:
-        """``topics`` or ``brokers`` or another kind, and the name. Raises ``ValueError``."""
+        """Returns the kind, such as ``topics`` or ``brokers``, and the name. Raises ``ValueError``."""
         if self.version == 1:
             kind, name = self.entity_type, self.entity_name
         elif self.version == 2:
             kind, _, name = self.entity_path.partition("/")
         else:
-            raise ValueError(f"version {self.version}; known are 1 and 2")
+            raise ValueError(f"version {self.version} is unknown; use 1 or 2")
         if kind not in ("topics", "clients", "users", "brokers") or not name or (kind == "topics" and "/" in name):
-            raise ValueError(f"{kind!r}, {name!r} is nothing that has settings")
+            raise ValueError(f"{kind!r}, {name!r} cannot have settings")
         return kind, name
 
 
@@ -113,7 +114,7 @@ class IsrChange(msgspec.Struct, frozen=True):
 
 
 class ConsumerRegistration(msgspec.Struct, frozen=True):
-    """/consumers/G/ids/C: each topic with its number of threads; with a filter, its expression in place of a topic."""
+    """/consumers/G/ids/C: each topic with its number of threads; a filter's expression replaces the topic."""
 
     subscription: dict[str, int]
     pattern: Literal["static", "white_list", "black_list"]
@@ -122,9 +123,9 @@ class ConsumerRegistration(msgspec.Struct, frozen=True):
 
 
 class Move(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An entry of /admin/reassign_partitions: the replicas that a partition shall have, the preferred leader first.
+    """An entry of /admin/reassign_partitions: the target replicas of a partition, the preferred leader first.
 
-    ``removing`` is ours: the replicas that it has no longer, and whose files are not known to be gone.
+    ``removing`` is not Kafka's: former replicas whose files may still exist.
     """
 
     topic: str
@@ -143,7 +144,7 @@ class Moves(msgspec.Struct, frozen=True):
 class Deletion(msgspec.Struct, frozen=True):
     """/admin/delete_topics/T, once replicas are asked to delete their files; before that it is empty, as in Kafka.
 
-    ``czxid`` is the topic's: a later one of that name is another.
+    ``czxid`` is the topic's, which distinguishes it from a later one of that name.
     """
 
     czxid: int
@@ -159,7 +160,7 @@ class ClusterId(msgspec.Struct, frozen=True):
 
 _JSON = msgspec.json.Encoder()
 _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""What decoding raises: text need not be UTF-8, and lists may be nested without end."""
+"""Errors of decoding: text need not be UTF-8, and lists may be nested without limit."""
 
 
 def encode(value: msgspec.Struct) -> bytes:
@@ -167,7 +168,7 @@ def encode(value: msgspec.Struct) -> bytes:
 
 
 def decode(kind: type[T], path: str, data: bytes) -> T:
-    """Raises ``ZnodeError`` naming the path."""
+    """Decodes a znode's content. Raises ``ZnodeError`` naming the path."""
     try:
         return msgspec.json.decode(data, type=kind)
     except _UNREADABLE as error:
@@ -177,7 +178,7 @@ def decode(kind: type[T], path: str, data: bytes) -> T:
 async def read(
     zookeeper: ZooKeeper, kind: type[T], path: str, watch: Watch | None = None
 ) -> tuple[T, ZnodeStat] | None:
-    """Value and stat; None when there is no such znode. Raises ``ZnodeError``, and kazoo's errors."""
+    """Returns value and stat; None if there is no such znode. Raises ``ZnodeError``, and kazoo's errors."""
     try:
         data, stat = await zookeeper.get(path, watch)
     except NoNodeError:
@@ -190,9 +191,9 @@ class _Entries(msgspec.Struct):
 
 
 def decode_entries(kind: type[T], path: str, data: bytes) -> tuple[list[T], list[str]]:
-    """What ``partitions`` lists, and what is wrong with the entries that make no sense.
+    """Returns the valid entries of ``partitions``, and the problems of the others.
 
-    Raises ``ZnodeError`` when there is no such list.
+    Raises ``ZnodeError`` if there is no such list.
     """
     found: list[T] = []
     problems: list[str] = []
@@ -205,7 +206,7 @@ def decode_entries(kind: type[T], path: str, data: bytes) -> tuple[list[T], list
 
 
 def controller_id(data: bytes) -> int:
-    """The holder named by /controller, also in the old plain-integer form; -1 when malformed, which means none."""
+    """Returns the id in /controller, also in the old plain-integer format; -1, which means none, if malformed."""
     try:
         found = msgspec.json.decode(data, type=ControllerClaim).brokerid
     except _UNREADABLE:
@@ -228,12 +229,12 @@ def versioned(kind: type[T], path: str, read: tuple[bytes, ZnodeStat]) -> Versio
 
 
 def create(path: str, value: bytes = b"", *, ephemeral: bool = False, sequence: bool = False) -> Create:
-    """The creation of a znode, as one of the operations of ``multi``."""
+    """Returns the creation of a znode, as an operation of ``multi``."""
     return Create(path, value, OPEN_ACL_UNSAFE, EPHEMERAL * ephemeral + SEQUENCE * sequence)
 
 
 async def watched(zookeeper: ZooKeeper, path: str, watch: Watch | None) -> tuple[bytes, ZnodeStat] | None:
-    """Content and stat, None when there is no such znode; its change, or its creation, is watched."""
+    """Returns content and stat, or None if there is no such znode; watches its change or creation."""
     while True:
         try:
             return await zookeeper.get(path, watch)

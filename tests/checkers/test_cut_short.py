@@ -28,8 +28,7 @@ from helpers.attempts import played
 from helpers.cut_short import cut_short, moments, passing
 from helpers.judging import judge
 from helpers.nightly import by_night
-
-FIXTURES: Final = Path(__file__).parents[1] / "fixtures"
+from helpers.stored_runs import FIXTURES
 
 
 def judged(run: Path, at: int, folder: Path) -> Judgement:

@@ -18,8 +18,8 @@ from assay.checkers.judging.verdict import Judgement
 
 from helpers.cut_short import Row, cut_short, moments, passing
 from helpers.judging import judge
+from helpers.stored_runs import FIXTURES, TODAY
 
-FIXTURES: Final = Path(__file__).parents[1] / "fixtures"
 FAILING: Final = tuple(
     path.parent
     for path in sorted(FIXTURES.glob("format_*/*/expected.json"))
@@ -88,14 +88,13 @@ def test_what_is_found_on_the_way_is_found_in_the_end(run: Path, cuts: int, tmp_
 
 
 EARLY: Final = (
-    "format_1/log-vanished", "format_1/log-inconsistent-offset", "format_1/offsets-stale-read",
-    "format_2/synthetic-set-set-lost",
+    "log-vanished", "log-inconsistent-offset", "offsets-stale-read", "synthetic-set-set-lost",
 )  # fmt: skip
 
 
 @pytest.mark.parametrize("name", EARLY)
 def test_what_clients_saw_is_found_while_the_run_goes_on(name: str, tmp_path: Path) -> None:
-    run = FIXTURES / name
+    run = TODAY / name
     whole = json.loads((run / "expected.json").read_text())["judgement"]
     history = open_history(run / "history")
     last = max(row["call"] for row in history.table("ops").select(["call"]).to_pylist())
@@ -132,6 +131,6 @@ def test_a_family_that_prepares_itself_in_python_waits_unless_it_says_otherwise(
 
 
 def test_what_waits_is_named(tmp_path: Path) -> None:
-    run = FIXTURES / "format_1" / "log-pass"
+    run = TODAY / "log-pass"
     judged = going_on(run, 10**12, tmp_path / "h")
     assert "leader-completeness" in {one.check for one in judged.examined if one.note == LATE}

@@ -22,7 +22,7 @@ from assay.checkers.judging.judge import judge as judge_with
 from assay.checkers.judging.verdict import Judgement, Verdict
 from assay.checkers.log.family import LOG_ANOMALIES, REPORTED, STATEMENTS
 from assay.checkers.log.loss import LOST_WRITE
-from assay.harness.core.history import HistoryError, translation
+from assay.harness.core.history import SCHEMAS, HistoryError, translation
 
 from helpers.judging import TABLES, judge
 from helpers.log_histories import Book, Row, effect, write
@@ -399,14 +399,13 @@ def test_the_next_fault_excuses_a_missing_recovery(tmp_path: Path) -> None:
 
 
 def test_a_history_from_elsewhere_may_lack_faults_and_added_columns(tmp_path: Path) -> None:
-    folder = write(tmp_path / "history", run().rows, format=1)
-    for name in ("events", "replicas"):
+    folder = write(tmp_path / "history", run().rows, format=None)
+    for name in ("events", "replicas", "looks"):
         (folder / name / "part-000000.parquet").unlink()
         (folder / name).rmdir()
-    full = translation.schema("faults", 1)
-    old = full.remove(full.get_field_index("bit"))
-    rows = [{name: row[name] for name in old.names} for row in partition()]
-    pq.write_table(pa.Table.from_pylist(rows, schema=old), folder / "faults" / "part-000000.parquet")
+    needed = pa.schema([SCHEMAS["faults"].field(name) for name in translation.NEEDED["faults"].split()])
+    rows = [{name: row[name] for name in needed.names} for row in partition()]
+    pq.write_table(pa.Table.from_pylist(rows, schema=needed), folder / "faults" / "part-000000.parquet")
     judged = judge(folder, CONTRACT)
     assert judged.anomalies == {}
     assert any("nothing shows that it took effect" in reason for reason in judged.unknown)

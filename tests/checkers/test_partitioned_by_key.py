@@ -27,8 +27,8 @@ from helpers.parted import Parted
 from helpers.register_histories import SimulatedRegister
 from helpers.register_histories import broken as broken_register
 from helpers.statement_oracle import recorded
+from helpers.stored_runs import FIXTURES
 
-FIXTURES = Path(__file__).parents[1] / "fixtures"
 STORED = sorted(path.parent for path in FIXTURES.glob("format_*/**/ops") if path.is_dir())
 OBJECTS = {"counter": counter, "max-register": max_register, "queue": queue, "set": some_set, "unique-ids": some_ids}
 WITH: Final = {"log": ("statements",), "reported": ("statements",), "register-cas": ("register",),

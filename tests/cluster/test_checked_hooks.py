@@ -26,5 +26,5 @@ def test_a_folder_of_data_that_a_node_would_know_by_another_name_is_named(tmp_pa
     system, node = Elsewhere(tmp_path), AttachedNode("n1", "broker", 1, "10.0.0.1")
     assert written(system, node) == ["/data/", EVENTS, "/etc/echo/peers"]  # type: ignore[arg-type]
     system.folder_of_data = folder
-    with pytest.raises(DeploymentError, match=r"^data_folder\(\) of n1 returned .* absolute path in its plain form"):
+    with pytest.raises(DeploymentError, match=r"^data_folder\(\) of n1 returned .* normalized absolute path"):
         written(system, node)  # type: ignore[arg-type]

@@ -133,7 +133,7 @@ def test_a_file_without_an_absolute_path_is_an_error_that_names_it() -> None:
         def files(self, node: Node, cluster: Cluster) -> Mapping[str, bytes]:
             return {"etc/slow": b""}
 
-    with pytest.raises(DeploymentError, match=r"(?s)'etc/slow' is no absolute path"):
+    with pytest.raises(DeploymentError, match=r"(?s)'etc/slow' is not an absolute path"):
         deploy(Relative(), deadline=1000)
 
 

@@ -111,7 +111,7 @@ def test_growth_is_kept_per_node_and_why_it_ended_early_is_said(tmp_path: Path) 
         return said, await found.stop()
 
     said, again = asyncio.run(body())
-    assert said == ["n2: how its logs grew is not known to the end: n2 is gone"]
+    assert said == ["n2: the sizes of its logs are not known to the end: n2 is gone"]
     assert again == []
     for name in ("n1", "n2"):
         ((moment, size),) = json.loads((tmp_path / FILE).read_text())[name]["process.log"]

@@ -143,8 +143,8 @@ def test_a_host_is_known_by_what_its_packets_come_from(monkeypatch: pytest.Monke
     [
         ("127.0.0.1", "is this machine"),
         ("::1", "is this machine"),
-        ("fe80::1%lo", "is an address of one link alone"),
-        ("no such host", "is no host that is known here"),
+        ("fe80::1%lo", "is a link-local address"),
+        ("no such host", "is not a known host"),
     ],
 )
 def test_an_address_by_which_peers_cannot_know_a_host_is_named(address: str, said: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from assay.harness.core.history import EFFECTS, FORMAT, OPS, SCHEMAS, format_1, translation
+from assay.harness.core.history import EFFECTS, FORMAT, OPS, SCHEMAS, translation
 from assay.harness.core.history.data_sets import FORMAT_KEY, OF_OTHER, ORIGIN_KEY
 
 Row = dict[str, Any]
@@ -96,7 +96,7 @@ def _ns(time: int | None) -> Any:
     return None if time is None else time * 1_000_000
 
 
-def write(folder: Path, rows: Sequence[Row], *, format: int = FORMAT, **others: Sequence[Row]) -> Path:
+def write(folder: Path, rows: Sequence[Row], *, format: int | None = FORMAT, **others: Sequence[Row]) -> Path:
     """A history folder with these effects, the operations that they belong to, and other data sets by name.
 
     In an older format rows have the kinds and columns of that time.
@@ -117,9 +117,9 @@ def write(folder: Path, rows: Sequence[Row], *, format: int = FORMAT, **others: 
         for row in rows
     }
     parts: dict[str, Sequence[Row]] = {"effects": rows, "ops": list(ops.values()), **others}
-    said = {ORIGIN_KEY: OF_OTHER, **({FORMAT_KEY: str(format).encode()} if format > 1 else {})}
-    for name in SCHEMAS if format > 1 else format_1.COLUMNS:
-        schema = translation.schema(name, format).with_metadata(said)
+    said = {ORIGIN_KEY: OF_OTHER, **({} if format is None else {FORMAT_KEY: str(format).encode()})}
+    for name in SCHEMAS:
+        schema = translation.schema(name, format or FORMAT).with_metadata(said)
         (folder / name).mkdir(parents=True)
         plain = [{column: row.get(column) for column in schema.names} for row in parts.get(name, ())]
         pq.write_table(pa.Table.from_pylist(plain, schema=schema), folder / name / "part-000000.parquet")

@@ -140,7 +140,7 @@ class FakeNode:
     def second_unavailable(self) -> str | None:
         return self.no_second
 
-    async def start_second(self) -> None:
+    async def start_second(self, data: str | None = None) -> None:
         if self._called("start_second"):
             self.copies.append(SecondStatus(f"second.{len(self.copies) + 1}", alive=True))
             if self.refuses_second:

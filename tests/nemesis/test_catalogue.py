@@ -81,7 +81,7 @@ def test_a_combination_has_one_sorted_id(text: str, identity: str) -> None:
     ("text", "message"),
     [
         ("partiton", "did you mean partition"),
-        ("kill,none", "none stands alone"),
+        ("kill,none", "none cannot be combined"),
         ("", "no fault ''"),
         ("kill,", "''"),
         ("comet", "no fault 'comet'; known faults: clock, .*, and none$"),
@@ -147,16 +147,16 @@ class Plain:
 def test_what_a_system_cannot_have_is_reported_with_the_reason() -> None:
     reasons = {name: unsuited(fault, Plain()) for name, fault in FAULTS.items()}  # type: ignore[arg-type]
     assert reasons["kill"] is None
-    assert reasons["zookeeper-kill"] == "needs a node of role zookeeper, which plain has not"
-    assert "Damageable" in (reasons["corrupt"] or "")
-    assert "Durable" in (reasons["wipe"] or "")
-    assert "Holdable" in (reasons["hold"] or "")
-    assert reasons["stop-consumer"] == "needs a node of role client, which plain has not"
+    assert reasons["zookeeper-kill"] == "needs a node of role zookeeper, which plain lacks"
+    assert "SupportsDataFiles" in (reasons["corrupt"] or "")
+    assert "SupportsDataFolder" in (reasons["wipe"] or "")
+    assert "SupportsHold" in (reasons["hold"] or "")
+    assert reasons["stop-consumer"] == "needs a node of role client, which plain lacks"
     broker = {name: unsuited(fault, Broker()) for name, fault in FAULTS.items()}
     assert {name for name, reason in broker.items() if reason is not None} == {
         name for name in FAULTS if "consumer" in name
     }, "its clients live in the harness unless an experiment says otherwise"
-    assert "Movable" in (reasons["move-replicas"] or "")
+    assert "SupportsMove" in (reasons["move-replicas"] or "")
     assert unsuited(FAULTS["move-replicas"], Broker(partitions=0)) is not None
 
 

@@ -277,7 +277,7 @@ def test_a_process_that_there_is_not_is_a_fault_that_failed() -> None:
     play = Play(Schedule(1, (Step(2.0, "kill", parse("n2@agent"), 6.0),)), FakeCluster(3))
     play.play()
     row = play.row(1, FaultPhase.FAILED)
-    assert "n2 has one process alone, so there is no agent to be named: leave out @agent" in str(row.detail)
+    assert "n2 has only one process and none named agent: leave out @agent" in str(row.detail)
     assert play.cluster.untouched
 
 

@@ -160,7 +160,7 @@ def test_what_does_not_fit_is_refused() -> None:
         mix(1, 5.0)
     with pytest.raises(ScheduleError, match="no fault"):
         draw_mix(1, (), catalogue=FAULTS, census=CENSUS, interval=10, time_limit=30)
-    with pytest.raises(FaultNameError, match="mix stands alone"):
+    with pytest.raises(FaultNameError, match="mix cannot be combined"):
         FAULTS.parse("mix,kill")
     assert FAULTS.parse("mix").id == "mix"
 

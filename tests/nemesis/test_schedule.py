@@ -58,7 +58,7 @@ GOOD = '{"type":"schedule","seed":1,"steps":[{"at":2,"fault":"kill","target":{"k
         ('"at":2', '"at":-1', r"steps\[0\]\.at"),
         ('"one"', '"won"', r"'won'.*target\.kind"),
         ('{"kind":"one"}', '{"kind":"zookeeper","key":"a"}', "takes no key"),
-        ('{"kind":"one"}', '{"kind":"named"}', "names belong to target named"),
+        ('{"kind":"one"}', '{"kind":"named"}', "only target named takes names"),
         ('"schedule"', '"sched"', "'sched'"),
         ("]}", "", r"x\.json is not JSON"),
         ("}]", '},{"at":1,"fault":"kill","target":{"kind":"one"},"duration":5}]', "order of their times"),

@@ -66,8 +66,8 @@ def test_a_first_process_that_ended_of_it_is_not_started_again() -> None:
     def ends(node: FakeNode) -> None:
         real = node.start_second
 
-        async def start_second() -> None:
-            await real()
+        async def start_second(data: str | None = None) -> None:
+            await real(data)
             node.state = ProcessState.DEAD
 
         node.start_second = start_second  # type: ignore[method-assign]

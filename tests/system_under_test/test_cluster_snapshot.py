@@ -127,7 +127,7 @@ def test_without_zookeeper_nothing_is_seen() -> None:
     async def test() -> None:
         async with brokers(SMALL) as cluster:
             await cluster.zookeepers[0].kill()
-            with pytest.raises(NotSeen, match="the cluster was not looked at"):
+            with pytest.raises(NotSeen, match="no snapshot of the cluster"):
                 await SMALL.look(cluster.cluster, cluster.cluster.harness_runtime())
 
     simulate(test)

@@ -1,6 +1,10 @@
 """ZooKeeper in the simulation.
 
-In this order: ``tree`` (znodes, versions, transactions), ``ensemble`` (what the servers share: sessions, watches, the
-quorum), ``wire`` (frames), ``server`` (one process), ``client`` (what the system under test gets). Imports the network
-and the processes of ``cluster.sim``, which alone imports it.
+- ``tree``: znodes, versions, transactions
+- ``ensemble``: state shared by the servers: sessions, watches, the quorum
+- ``wire``: frames
+- ``server``: one server process
+- ``client``: the client for the system under test
+
+Imports the network and the processes of ``cluster.sim``. Only ``cluster.sim`` imports it.
 """

@@ -1,12 +1,14 @@
 """The ZooKeeper client of the simulation; satisfies ``assay.system_under_test.runtime.ZooKeeper`` structurally.
 
-It speaks to the simulated servers over asyncio streams, so partitions, kills and stops reach it as they reach any other
-connection. One task keeps the session: it connects to one server after the other, reads, and gives up a connection that
-was silent for two thirds of the session's timeout. Everything that the user is notified of (results, watches, states)
-goes through ``loop.call_soon`` in the order in which it was read, which is the ordering that the seam promises.
+It uses asyncio streams, so partitions, kills and stops affect it like any other connection. A task keeps the session:
 
-As with kazoo, what was in flight when a connection breaks ends in ``ConnectionLoss``; what is asked for afterwards
-waits. After ``close`` no callback runs any more.
+1. It connects to one server after the other.
+2. It reads answers and events.
+3. It gives up a connection that was silent for two thirds of the session timeout.
+
+All notifications (results, watches, states) go through ``loop.call_soon`` in reading order, which is the ordering that
+the interface promises. As in kazoo, requests in flight on a broken connection end in ``ConnectionLoss``, and later
+requests wait. After ``close`` no callback runs.
 """
 
 import asyncio
@@ -29,9 +31,9 @@ WatchTable = dict[str, dict[Watch, None]]
 EPHEMERAL, SEQUENCE = 1, 2
 """Flags of kazoo's ``Create``."""
 FIRST_BACKOFF, LAST_BACKOFF = 0.05, 0.5
-"""Seconds between attempts to connect, doubled each time, with jitter."""
+"""Back-off in seconds between attempts to connect: first and maximum, doubled each time, with jitter."""
 CLOSE_TIMEOUT = 1.0
-"""Seconds to wait for the answer to a close; without it the session ends by expiring."""
+"""Seconds to wait for the answer to a close. Without an answer the session expires."""
 
 
 class _Request:
@@ -48,7 +50,7 @@ class _Request:
 
 
 class SimZooKeeper:
-    """``servers`` is ``host:port,host:port``; ``session_timeout`` in seconds, to be negotiated."""
+    """``servers`` is ``host:port,host:port``; ``session_timeout`` in seconds, subject to negotiation."""
 
     def __init__(self, servers: str, session_timeout: float, source: random.Random) -> None:
         self._servers = [_address(server) for server in servers.split(",")]
@@ -68,10 +70,10 @@ class SimZooKeeper:
         self._closed = False
         self._heard = 0.0
         self._sent = 0.0
-        self._pings: deque[float] = deque()  # when those were sent that are not answered yet
-        self._proved = 0.0  # when the latest was sent of what was answered
+        self._pings: deque[float] = deque()  # send times of unanswered pings
+        self._proved = 0.0  # send time of the latest answered request or ping
 
-    # The seam
+    # The interface
 
     @property
     def session_id(self) -> int:
@@ -115,7 +117,7 @@ class SimZooKeeper:
         if self._closed:
             return
         if self._writer is not None:
-            # without an answer the session ends by itself, later
+            # without an answer the session expires later
             with contextlib.suppress(TimeoutError, exceptions.ConnectionLoss, exceptions.SessionExpiredError):
                 async with asyncio.timeout(CLOSE_TIMEOUT):
                     await self._ask("close")
@@ -302,7 +304,7 @@ class SimZooKeeper:
         self._fail_all(exceptions.SessionExpiredError(f"session {expired:#x} expired"))
 
     def _tell(self, state: str, session: int) -> None:
-        """The session's id changes for the user when the user is notified of it, not before."""
+        """Notifies the user. The session's id visible to the user changes at the notification, not before."""
         self._soon(self._announce, state, session)
 
     def _announce(self, state: str, session: int) -> None:
@@ -349,7 +351,7 @@ class SimZooKeeper:
 
 
 def _refuse(future: asyncio.Future[Any], error: Exception) -> None:
-    """The answer is an error. That no one takes it, as in a process that was killed meanwhile, is not reported."""
+    """Sets an error as the answer. asyncio must not report it as unretrieved, for example after a kill."""
     future.set_exception(error)
     future.exception()
 

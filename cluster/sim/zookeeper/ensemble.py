@@ -1,15 +1,15 @@
-"""What the ZooKeeper servers of one simulated cluster share: the tree, the sessions, the watches, the quorum.
+"""State shared by the ZooKeeper servers of one simulated cluster: the tree, the sessions, the watches, the quorum.
 
-The model: one replicated tree which a server serves only while it can reach a majority of the ensemble (itself
-included), judged by the network's rules and the states of the processes. All else follows from sessions: each is kept
-alive by everything that its client sends, and expires when it has been silent for its timeout.
+There is one replicated tree. A server serves it only while it can reach a majority of the ensemble (itself included),
+by the network's rules and the states of the processes. Each session is kept alive by everything that its client sends,
+and expires after a silence of its timeout.
 
-Deadlines start again when an ensemble has had no quorum, and when a lone server starts, as a new leader grants every
-session a full timeout. A lone server that was merely stopped grants nothing: it wakes up and finds sessions overdue, as
-the real one does.
+Deadlines restart after the ensemble had no quorum, and when a lone server starts, because a new leader grants every
+session a full timeout. A lone server that was merely stopped grants nothing: after the resume it finds sessions
+overdue, as the real one does.
 
-Not modelled: reads from a follower that lags (every server reads the latest tree, so ``sync`` is only a round trip),
-the pause of an election while a majority stays up, the transaction log's disk, ACLs, quotas, and containers.
+Not modelled: reads from a lagging follower, the pause of an election while a majority stays up, the transaction log's
+disk, ACLs, quotas, and containers. Every server reads the latest tree, so ``sync`` is only a round trip.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ from assay.cluster.sim.zookeeper.tree import Change, Create, Delete, Event, Tree
 TICK = 0.5
 """Seconds; ``tickTime`` of test clusters. Sessions last between 2 and 20 ticks."""
 QUORUM_GAP = 0.4
-"""Seconds without any serving server after which it counts as lost; servers look every 0.1 s."""
+"""Seconds without any serving server after which the quorum counts as lost. Servers look every 0.1 s."""
 FIRST_SESSION = 0x0100_0000_0000_0000
 
 
@@ -47,7 +47,7 @@ class ZooKeeperSession:
 
 
 class Ensemble:
-    """Shared by all servers; survives them, as their disks would."""
+    """State shared by all servers. It survives them, as their disks would."""
 
     def __init__(self, network: Network, hosts: Sequence[Host], wall_clock: Callable[[], float]) -> None:
         self.tree = Tree()
@@ -68,14 +68,14 @@ class Ensemble:
     # Quorum
 
     def started(self, process: Process) -> None:
-        """A server's process began."""
+        """Registers a server's new process."""
         lone = self.standalone
         self._processes[process.host] = process
         if lone:
             self._renew_all()
 
     def serving(self, host: Host) -> bool:
-        """May the server on that host answer? It can reach, and is reached by, a majority."""
+        """Returns whether the server on that host may answer: it is connected to a majority in both directions."""
         near = 0
         for other in self._hosts:
             process = self._processes.get(other)
@@ -86,7 +86,7 @@ class Ensemble:
         return 2 * near > len(self._hosts)
 
     def look(self) -> None:
-        """By each serving server, every 0.1 s: expires the sessions that are overdue."""
+        """Expires overdue sessions. Each serving server calls it every 0.1 s."""
         now = self._network.loop.time()
         if not self.standalone and now - self._last_look > QUORUM_GAP:
             self._renew_all()
@@ -103,11 +103,11 @@ class Ensemble:
 
     @property
     def sessions(self) -> Sequence[int]:
-        """The numbers of those that have not ended."""
+        """Ids of the sessions that have not ended."""
         return tuple(self._sessions)
 
     def open_session(self, timeout: float, connection: ClientConnection) -> ZooKeeperSession:
-        """``timeout`` in seconds, as asked for; it is granted within the limits."""
+        """Opens a session. ``timeout`` is the requested one in seconds; it is granted within the limits."""
         timeout = min(max(timeout, 2 * TICK), 20 * TICK)
         identifier = self._next_session
         self._next_session += 1
@@ -116,7 +116,7 @@ class Ensemble:
         return session
 
     def resume_session(self, identifier: int, connection: ClientConnection) -> ZooKeeperSession | None:
-        """The session, now on this connection; None when it has expired."""
+        """Moves the session to this connection. Returns None if it has expired."""
         session = self._sessions.get(identifier)
         if session is None:
             return None
@@ -133,7 +133,7 @@ class Ensemble:
         return session.identifier in self._sessions
 
     def end_session(self, identifier: int) -> None:
-        """Expiry or close: one transaction removes its ephemeral znodes."""
+        """Ends a session that expired or was closed. A transaction removes its ephemeral znodes."""
         session = self._sessions.pop(identifier, None)
         if session is None:
             return
@@ -145,7 +145,7 @@ class Ensemble:
     # Data
 
     def write(self, changes: Sequence[Change]) -> list[Any]:
-        """Commits and fires the watches, in this order. Raises ``TransactionError``."""
+        """Commits the changes and fires the watches, in this order. Raises ``TransactionError``."""
         results, events = self.tree.transact(changes, int(self._wall_clock() * 1000))
         for change, result in zip(changes, results, strict=True):
             self._keep_ephemerals(change, result)
@@ -169,7 +169,7 @@ class Ensemble:
         self._child_watches.setdefault(path, {})[connection] = None
 
     def forget(self, connection: ClientConnection) -> None:
-        """A connection ended, and its watches with it."""
+        """Removes the watches of a connection that ended."""
         for table in (self._data_watches, self._child_watches):
             for path in [path for path, watchers in table.items() if connection in watchers]:
                 del table[path][connection]

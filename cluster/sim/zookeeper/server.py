@@ -1,7 +1,7 @@
-"""One simulated ZooKeeper server: a process of a node of role ``zookeeper``, listening on port 2181.
+"""A simulated ZooKeeper server: a process of a node of role ``zookeeper``, listening on port 2181.
 
-It answers a connection's requests in their order, sends the watch events that a write causes before the answer to any
-later request, and closes every connection while the ensemble will not let it serve.
+It answers a connection's requests in order. It sends the watch events of a write before the answer to any later
+request. It closes every connection while the ensemble does not let it serve.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ RUOK, SRVR, CONS, DUMP = b"ruok", b"srvr", b"cons", b"dump"
 
 
 async def serve(ensemble: Ensemble) -> int:
-    """The server's main coroutine, run as a process; it ends only by being killed."""
+    """Runs as the main coroutine of the server's process. It ends only by being killed."""
     process = PROCESS.get()
     if process is None:
         raise RuntimeError("a simulated ZooKeeper server runs as a process of a node")
@@ -61,7 +61,7 @@ class _Server:
             else:
                 await connection.run(reader, head)
         except (OSError, asyncio.IncompleteReadError):
-            pass  # the client is gone; its session lives on until it expires
+            pass  # the client is gone; its session lives until it expires
         finally:
             self.connections.pop(connection, None)
             self.ensemble.forget(connection)
@@ -82,7 +82,7 @@ class _Server:
 
 
 class _Connection:
-    """One client's connection: its session and its requests."""
+    """A client's connection: its session and its requests."""
 
     def __init__(self, server: _Server, writer: asyncio.StreamWriter) -> None:
         self._server = server
@@ -98,7 +98,7 @@ class _Connection:
         }
 
     def described(self) -> str:
-        """As ``cons`` says it."""
+        """Returns the line of ``cons`` for this connection."""
         address, port = self._writer.get_extra_info("peername")
         session = self.session
         if session is None:
@@ -117,7 +117,8 @@ class _Connection:
             request = await wire.receive(reader)
             if not self._server.serving or not self._ensemble.alive(session):
                 return
-            if session.connection is not self:  # it has moved: what was read late is rejected, as by the real one
+            # the session has moved: late requests are rejected, as by the real server
+            if session.connection is not self:
                 return
             self._ensemble.heard(session)
             if not self._answer(session, request):
@@ -138,12 +139,12 @@ class _Connection:
         return session
 
     def _answer(self, session: ZooKeeperSession, request: list[Any]) -> bool:
-        """False when it was the last request of the session."""
+        """Returns False after the last request of the session."""
         xid, verb, *arguments = request
         result: Any = None
         code = 0
         if verb == "close":
-            session.connection = None  # it is to get its answer, not to be dropped
+            session.connection = None  # keeps the connection open for the answer
             self._ensemble.end_session(session.identifier)
         elif verb != "ping":
             try:
@@ -178,7 +179,7 @@ class _Connection:
         check_path(path)
 
     def _multi(self, session: ZooKeeperSession, operations: list[list[Any]]) -> list[Any]:
-        """Also every single write: a transaction of one."""
+        """Runs a transaction. Single writes are transactions of one change."""
         changes = [_change(session, *operation) for operation in operations]
         try:
             results = self._ensemble.write(changes)

@@ -1,9 +1,8 @@
-"""ZooKeeper's data tree: znodes, versions, and transactions that happen as a whole or not at all.
+"""ZooKeeper's data tree: znodes, versions, and atomic transactions.
 
-Pure: no time of its own, no sessions, no connections. A transaction returns its results and the events it causes, in
-order; who watches is the ensemble's business. Stat fields are those of ZooKeeper 3.8, including the two oddities that
-programs can see: a sequence number is the count of creations below the parent, and ``cversion`` counts creations and
-deletions.
+It has no clock, no sessions and no connections. A transaction returns its results and its events, in order; the
+ensemble manages watches. Stat fields are those of ZooKeeper 3.8, including two visible oddities: a sequence number is
+the count of creations below the parent, and ``cversion`` counts creations and deletions.
 """
 
 from collections.abc import Callable, Sequence
@@ -95,7 +94,7 @@ class Znode:
 
 
 def check_path(path: str) -> None:
-    """Raises ``BadArgumentsError`` for what ZooKeeper's PathUtils rejects."""
+    """Raises ``BadArgumentsError`` for paths that ZooKeeper's PathUtils rejects."""
     if path == "/":
         return
     if not path.startswith("/") or path.endswith("/") or "\0" in path:
@@ -105,7 +104,7 @@ def check_path(path: str) -> None:
 
 
 def split(path: str) -> tuple[str, str]:
-    """Parent and name."""
+    """Returns parent and name."""
     parent, _, name = path.rpartition("/")
     return parent or "/", name
 
@@ -127,11 +126,11 @@ class Tree:
         return None if node is None else node.stat()
 
     def children(self, path: str) -> list[str]:
-        """Sorted. Raises ``NoNodeError``."""
+        """Returns the names, sorted. Raises ``NoNodeError``."""
         return sorted(self._node(path).children)
 
     def transact(self, changes: Sequence[Change], now: int) -> tuple[list[Any], list[Event]]:
-        """Applies all of them under one new zxid, at ``now`` milliseconds of the epoch. Raises ``TransactionError``."""
+        """Applies all changes under one new zxid, at ``now`` ms since 1970. Raises ``TransactionError``."""
         undo: list[Callable[[], object]] = []
         results: list[Any] = []
         events: list[Event] = []

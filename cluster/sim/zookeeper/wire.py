@@ -1,10 +1,13 @@
 """Frames between the simulated ZooKeeper and its client: a 4-byte big-endian length, then one msgpack value.
 
-They are not ZooKeeper's own (jute): no other client speaks to this server. The exceptions are the four-letter words
-``ruok`` and ``srvr``, so that one readiness check serves both worlds.
+The format is not ZooKeeper's own (jute), because no other client connects to this server. Only the four-letter words
+``ruok`` and ``srvr`` are real, so that one readiness check serves real and simulated servers.
 
-Shapes, as lists: ``[session or 0, timeout ms]`` answered by ``[session, timeout ms]`` (session 0 = expired); then
-``[xid, verb, ...]`` answered by ``[xid, error code, result]``; watch events are ``[WATCH, type, path]``.
+Shapes, as lists:
+
+- ``[session or 0, timeout ms]`` is answered by ``[session, timeout ms]`` (session 0 = expired)
+- then ``[xid, verb, ...]`` is answered by ``[xid, error code, result]``
+- watch events are ``[WATCH, type, path]``
 """
 
 import asyncio
@@ -15,7 +18,7 @@ import msgspec
 WATCH = -1
 PING = -2
 MAXIMUM = 8 * 1024 * 1024
-"""Bytes of a frame; beyond that the stream is not ours."""
+"""Maximum bytes of a frame. A longer one is not of this protocol."""
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder().decode
@@ -27,7 +30,7 @@ def pack(value: Any) -> bytes:
 
 
 async def receive(reader: asyncio.StreamReader, head: bytes | None = None) -> Any:
-    """The next value. Raises ``asyncio.IncompleteReadError`` or ``OSError`` when the connection has ended."""
+    """Returns the next value. Raises ``asyncio.IncompleteReadError`` or ``OSError`` if the connection has ended."""
     head = await reader.readexactly(4) if head is None else head
     size = int.from_bytes(head, "big")
     if size > MAXIMUM:

@@ -1,11 +1,16 @@
-"""Generators: pure values that say which operation comes next, on which worker.
+"""Generators: pure values that say which operation comes next, on which worker. In reading order:
 
-Read them in this order: ``context`` (what a generator is called with, and its answers), ``base`` (the protocol, and
-the leaves), ``compose`` (generators made of generators), ``pace`` (time), ``workers`` (who may take an operation),
-``events`` (what reacts to operations), ``roster`` (which workers are free), ``dry_run`` (a run without clients),
-``describe`` (names).
+- ``context``: the state of the run that a generator is called with, and its possible answers.
+- ``base``: the protocol and the leaves (an ``Operation``, a function of the context, ``unfold``), sequences, phases.
+- ``compose``: combinators for any worker: ``mix``, ``limit``, ``once``, ``repeat``, ``transform``, ``in_phase``.
+- ``pace``: time: ``time_limit``, ``stagger``, ``rate``.
+- ``workers``: which workers may take an operation: ``each_process``, ``reserve``, ``by_key``, ``keyed``.
+- ``events``: reactions to operations: ``until``, ``on_event``.
+- ``roster``: the mutable state of the workers, from which contexts are made.
+- ``dry_run``: ``simulate``, a run without clients.
+- ``describe``: short names for generators.
 
-Imports ``operation`` and ``stamps`` of ``harness.core``; workloads import it, and ``harness.run``.
+The package imports ``operation`` and ``timestamps`` of ``harness.core``. Workloads and ``harness.run`` import it.
 """
 
 from assay.harness.core.generator.base import (

@@ -1,11 +1,15 @@
-"""Generators: values that say what to do next.
+"""The generator protocol, its leaves, and sequences.
 
-After Jepsen's (jepsen.generator): ``op(context)`` answers with an operation, ``Pending`` or ``EXHAUSTED`` and with the
-generator as it is afterwards; ``update(context, event)`` is called with what happened. A generator never changes and
-has no clock, so that a whole test plan can be tested with no cluster and replayed from a seed.
+The design follows Jepsen's (jepsen.generator). ``op(context)`` returns an operation, ``Pending`` or ``EXHAUSTED``,
+together with the next state of the generator. ``update(context, event)`` notifies it of what happened. A generator is
+immutable and has no clock, so a whole test plan can be tested without a cluster and replayed from a seed.
 
-Wherever a generator is expected these will do: an ``Operation`` (emitted once), a function of the context
-(called again and again until it returns None), a list or tuple of such things (one after the other), None (nothing).
+These sources are accepted wherever a generator is expected:
+
+- an ``Operation``: emitted once
+- a function of the context: called repeatedly until it returns None
+- a list or tuple of sources: one after the other
+- None: nothing
 """
 
 from __future__ import annotations
@@ -20,24 +24,28 @@ from assay.harness.core.operation import Operation
 
 
 class Generator(msgspec.Struct, frozen=True):
-    """The base of all generators. ``main | drain`` and ``main.then(drain)`` are the phases of a trial, as
-    :func:`phases` and, besides, known to :func:`split_phases`."""
+    """Base class of all generators.
+
+    ``main | drain`` and ``main.then(drain)`` are :func:`phases` that :func:`split_phases` can take apart again.
+    """
 
     def op(self, context: Context) -> tuple[Answer, Generator]:
-        """What to do now, and the generator to ask next. Must not answer ``Invoke`` when ``context.free`` is 0."""
+        """Returns the answer and the generator to ask next. Must not answer ``Invoke`` when ``context.free`` is 0."""
         raise TypeError(f"{type(self).__name__} does not define op")
 
     def update(self, context: Context, event: OperationEvent) -> Generator:
-        """The generator after ``event``; ``context`` is that of the moment after it."""
+        """Returns the generator after ``event``; ``context`` is the state of the run after the event."""
         return self
 
     @property
     def listens(self) -> bool:
-        """Does it, or anything that can ever become of it, heed events? Asked once per run; False saves the calls."""
+        """Whether this generator, or any later state of it, reacts to events. Asked once per run; False saves the
+        calls.
+        """
         return True
 
     def then(self, following: Source) -> Generator:
-        """This, then ``following`` once every operation of this has completed."""
+        """Returns a generator that begins ``following`` once every operation of this generator has completed."""
         earlier = self.parts if isinstance(self, InSequence) and self.piped else (self,)
         return InSequence((*earlier, as_generator(following)), barrier=True, piped=True)
 
@@ -49,7 +57,7 @@ Source: TypeAlias = "Generator | Operation | Callable[[Context], Operation | Non
 
 
 class Leaf(Generator, frozen=True):
-    """A generator that is made of no others, and heeds no events."""
+    """A generator without parts that ignores events."""
 
     @property
     def listens(self) -> bool:
@@ -57,7 +65,7 @@ class Leaf(Generator, frozen=True):
 
 
 class Around(Generator, frozen=True):
-    """A generator that changes what another one does, and heeds no events itself."""
+    """A generator that changes the answers of one source, and ignores events itself."""
 
     source: Generator
 
@@ -70,7 +78,7 @@ class Around(Generator, frozen=True):
 
 
 class Nothing(Leaf, frozen=True):
-    """Exhausted from the start."""
+    """The empty generator."""
 
     def op(self, context: Context) -> tuple[Answer, Generator]:
         return EXHAUSTED, self
@@ -80,7 +88,7 @@ NOTHING = Nothing()
 
 
 class One(Leaf, frozen=True):
-    """One operation, once."""
+    """Emits one operation once."""
 
     operation: Operation
 
@@ -106,7 +114,7 @@ class Unfold(Leaf, frozen=True):
 
 
 class Call(Leaf, frozen=True):
-    """A function of the context, asked for one operation after the other."""
+    """Calls a function of the context for each operation."""
 
     function: Callable[[Context], Operation | None]
 
@@ -152,7 +160,7 @@ class InSequence(Generator, frozen=True):
 
 
 def as_generator(source: Source) -> Generator:
-    """Any source as a generator; see the module's docstring. Raises ``TypeError`` for anything else."""
+    """Converts any source to a generator; see the module's docstring. Raises ``TypeError`` for anything else."""
     if isinstance(source, Generator):
         return source
     if source is None:
@@ -167,28 +175,29 @@ def as_generator(source: Source) -> Generator:
 
 
 def unfold(step: StepFunction, state: Any) -> Generator:
-    """Operations made from a state: ``step(state, context)`` returns one and the next state; None for it ends this.
+    """Generates operations from a state: ``step(state, context)`` returns an operation, or None to end, and the next
+    state.
 
-    ``step`` must be pure and the state must never be changed in place. Unique values are
-    ``unfold(lambda n, context: (Operation("send", argument=n), n + 1), 0)``.
+    ``step`` must be pure and must never change the state in place. Example for unique values: ``unfold(lambda n,
+    context: (Operation("send", argument=n), n + 1), 0)``.
     """
     return Unfold(step, state)
 
 
 def sequence(*sources: Source) -> Generator:
-    """One source after the other, each until it is exhausted; the next begins while operations are still open."""
+    """Runs the sources in order. Each begins when the one before is exhausted, even if operations are still open."""
     return _in_sequence(sources, barrier=False)
 
 
 def phases(*sources: Source) -> Generator:
-    """One source after the other, each begun only when all operations of those before have completed."""
+    """Runs the sources in order. A source begins only when all operations of those before have completed."""
     return _in_sequence(sources, barrier=True)
 
 
 def split_phases(generator: Generator) -> tuple[Generator, ...]:
-    """The parts of ``first | second | ...``, in order; of any other generator, itself alone.
+    """Returns the parts of ``first | second | ...``, in order; any other generator is its own single part.
 
-    A trial runs the first under faults, heals, and runs the others.
+    A trial runs the first part under faults, heals, and runs the others.
     """
     if isinstance(generator, InSequence) and generator.piped:
         return generator.parts
@@ -196,7 +205,7 @@ def split_phases(generator: Generator) -> tuple[Generator, ...]:
 
 
 def phases_left(generator: Generator) -> tuple[Generator, ...]:
-    """The present part and the later ones of a generator in phases or in sequence; of any other, itself alone."""
+    """Returns the current and the later parts of a sequence or of phases; any other generator is a single part."""
     if not isinstance(generator, InSequence):
         return (generator,)
     return (*phases_left(generator.parts[0]), *generator.parts[1:])

@@ -1,4 +1,4 @@
-"""Generators made of generators, on any worker: mix, limit, once, repeat, transform, in phase."""
+"""Combinators that work on any worker: mix, limit, once, repeat, transform, in phase."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ from assay.harness.core.operation import Operation, Phase
 
 
 class Mix(Generator, frozen=True):
-    """See :func:`mix`. ``bounds`` are the running sums of the weights; empty when all weigh the same."""
+    """See :func:`mix`. ``bounds`` are the running sums of the weights; empty if all weights are equal."""
 
     parts: tuple[Generator, ...]
     bounds: tuple[int, ...] = ()
@@ -41,7 +41,7 @@ class Mix(Generator, frozen=True):
         return bisect_right(self.bounds, point)
 
     def _instead(self, chosen: int, answer: Answer, after: Generator, below: Context) -> tuple[Answer, Generator]:
-        """The chosen one has nothing now: the next one that has goes instead; the exhausted are dropped."""
+        """Takes the next source that has an operation, because the chosen one has none now. Drops exhausted sources."""
         parts = list(self.parts)
         exhausted: list[int] = []
         pending: Pending | None = None
@@ -127,9 +127,9 @@ class Transform(Around, frozen=True):
 
 
 def mix(*sources: Source, weights: Sequence[int] | None = None) -> Generator:
-    """Each operation from a source taken by chance, evenly or by ``weights`` (positive whole numbers, one each).
+    """Takes each operation from a random source, with equal probability or by ``weights`` (one positive integer each).
 
-    A source that has nothing now is passed over for one that has; a mix is exhausted when all its sources are.
+    A source that has nothing now is skipped. A mix is exhausted when all its sources are.
     """
     parts = tuple(as_generator(source) for source in sources)
     if not parts:
@@ -142,31 +142,31 @@ def mix(*sources: Source, weights: Sequence[int] | None = None) -> Generator:
 
 
 def limit(count: int, source: Source) -> Generator:
-    """At most ``count`` operations of ``source``."""
+    """Emits at most ``count`` operations of ``source``."""
     return Limit(as_generator(source), count)
 
 
 def once(source: Source) -> Generator:
-    """The first operation of ``source``."""
+    """Emits the first operation of ``source``."""
     return limit(1, source)
 
 
 def repeat(source: Source, times: int | None = None) -> Generator:
-    """``source`` from its beginning whenever it is exhausted, for ever or ``times`` times in all.
+    """Restarts ``source`` whenever it is exhausted, for ever or for ``times`` rounds in all.
 
-    A source that is exhausted before it emits anything ends it.
+    A round that emits nothing ends the repetition.
     """
     generator = as_generator(source)
     return Repeat(generator, generator, times)
 
 
 def transform(function: Callable[[Operation], Operation], source: Source) -> Generator:
-    """``source`` with ``function``, which must be pure, applied to each operation."""
+    """Applies ``function``, which must be pure, to each operation of ``source``."""
     return Transform(as_generator(source), function)
 
 
 def in_phase(phase: Phase | str, source: Source) -> Generator:
-    """``source`` with its operations marked ``main``, ``sentinel`` or ``drain``."""
+    """Marks the operations of ``source`` as ``main``, ``sentinel`` or ``drain``."""
     marked = Phase(phase)
     return transform(lambda operation: msgspec.structs.replace(operation, phase=marked), source)
 

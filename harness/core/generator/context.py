@@ -1,9 +1,9 @@
-"""What a generator is called with, and what it may answer.
+"""The state of the run that a generator is called with, and the answers that it may give.
 
-Sets of workers are integers with one bit per worker: immutable, compared at a glance, restricted with ``&``; building
-one costs nothing on the path that every operation takes. Randomness is a number in the context: the interpreter
-steps it once per operation that was emitted, generators that need chance derive theirs from it. An answer is therefore
-a function of the generator's value and the context, and asking twice gives the same answer.
+A set of workers is an integer with one bit per worker: immutable, and cheap to build, compare and restrict (``&``).
+Every operation takes this path. Randomness is a number in the context. The interpreter steps it once per emitted
+operation, and generators derive their random numbers from it. An answer is therefore a function of the generator and
+the context, and asking twice gives the same answer.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _WORD = (1 << 64) - 1
 
 
 def step_random(state: int) -> int:
-    """The next state of a 64-bit linear congruential sequence (Knuth, MMIX); its upper bits are the good ones."""
+    """Returns the next state of a 64-bit linear congruential generator (Knuth, MMIX). Only its upper bits are good."""
     return (state * 6364136223846793005 + 1442695040888963407) & _WORD
 
 
 def scatter(state: int) -> int:
-    """A number that looks unrelated to ``state``: the finalizer of SplitMix64 (Steele, Lea, Flood 2014)."""
+    """Returns a pseudo-random hash of ``state``: the finalizer of SplitMix64 (Steele, Lea, Flood 2014)."""
     state = (state + 0x9E3779B97F4A7C15) & _WORD
     state = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & _WORD
     state = ((state ^ (state >> 27)) * 0x94D049BB133111EB) & _WORD
@@ -39,20 +39,20 @@ class Context(msgspec.Struct, frozen=True):
     time: int
     """Nanoseconds since the run began."""
     free: int
-    """Workers that could take an operation now."""
+    """Workers that can take an operation now."""
     busy: int
-    """Workers with an operation under way. One whose client is being opened is neither free nor busy."""
+    """Workers with an operation in progress. A worker whose client is being opened is neither free nor busy."""
     workers: int
     """All workers that this generator may use."""
     processes: tuple[int, ...]
-    """The process that each worker is now; indexed by worker, of all workers of the run."""
+    """The current process of each worker, indexed by worker, for all workers of the run."""
     cursor: int = 0
-    """The worker whose turn it is; it and those after it are taken first, so that shares stay equal."""
+    """The worker whose turn it is. Workers are taken round-robin from here, so that shares stay equal."""
     random: int = 0
-    """64 bits of chance for this operation."""
+    """64 random bits for this operation."""
 
     def pick(self) -> int:
-        """The free worker whose turn it is. Raises ``ValueError`` when none is free."""
+        """Returns the next free worker in turn. Raises ``ValueError`` if none is free."""
         later = self.free >> self.cursor
         if later:
             return self.cursor + (later & -later).bit_length() - 1
@@ -61,32 +61,32 @@ class Context(msgspec.Struct, frozen=True):
         return (self.free & -self.free).bit_length() - 1
 
     def restrict(self, mask: int) -> Context:
-        """The same moment, as if only the workers of ``mask`` existed."""
+        """Returns this context as if only the workers of ``mask`` existed."""
         return Context(
             self.time, self.free & mask, self.busy & mask, self.workers & mask, self.processes, self.cursor, self.random
         )
 
     def derive(self) -> Context:
-        """The same moment with other chance, for a generator below one that has used this context's."""
+        """Returns this context with other random bits, for a nested generator whose parent has used these."""
         return Context(self.time, self.free, self.busy, self.workers, self.processes, self.cursor, scatter(self.random))
 
     def below(self, limit: int, salt: int = 0) -> int:
-        """A whole number in ``[0, limit)`` by chance; equal for equal salts, unrelated for different ones."""
+        """Returns a random integer in ``[0, limit)``. It is equal for equal salts and unrelated for different ones."""
         return ((scatter(self.random ^ salt) >> 32) * limit) >> 32
 
     def choose(self, options: Sequence[T], salt: int = 0) -> T:
-        """One of ``options`` by chance."""
+        """Returns a random element of ``options``."""
         return options[self.below(len(options), salt)]
 
     def free_in_turn(self) -> Iterator[int]:
-        """The free workers, the one whose turn it is first."""
+        """Yields the free workers in turn, from the cursor on."""
         behind = (1 << self.cursor) - 1
         yield from bits(self.free & ~behind)
         yield from bits(self.free & behind)
 
 
 def bits(mask: int) -> Iterator[int]:
-    """The workers of a mask, ascending."""
+    """Yields the workers of a mask, ascending."""
     while mask:
         low = mask & -mask
         yield low.bit_length() - 1
@@ -94,16 +94,16 @@ def bits(mask: int) -> Iterator[int]:
 
 
 class Invoke(msgspec.Struct, frozen=True):
-    """Answer: invoke this, on that worker, now. The worker must be free in the context that was given."""
+    """Answer: invoke this operation now on this worker, which must be free in the given context."""
 
     operation: Operation
     worker: int
     scheduled: int | None = None
-    """When it was due, for an open loop; its latency counts from then. Nanoseconds since the run began."""
+    """When an open loop scheduled the operation, in nanoseconds since the run began. Latency counts from then."""
 
 
 class Pending(msgspec.Struct, frozen=True):
-    """Answer: nothing now. Ask again at ``until`` (nanoseconds), or when something happens, whichever is first."""
+    """Answer: nothing now. Ask again at ``until`` (nanoseconds) or at the next event, whichever is first."""
 
     until: int | None = None
 
@@ -129,7 +129,7 @@ class OperationEvent(msgspec.Struct, frozen=True):
 
 
 def sooner(one: Pending, other: Pending) -> Pending:
-    """Pending until the first of the two."""
+    """Returns the earlier of the two; None as ``until`` counts as never."""
     if one.until is None:
         return other
     if other.until is None or one.until <= other.until:

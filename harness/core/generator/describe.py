@@ -1,4 +1,4 @@
-"""Names a generator as its author knows it: by its functions and verbs, and by the classes around them."""
+"""Describes a generator by the functions, operations and combinators that its author wrote."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -8,11 +8,11 @@ from assay.harness.core.generator.base import Around, Call, Generator, InSequenc
 from assay.harness.core.generator.compose import Mix
 
 MOST_PARTS: Final = 3
-"""Parts of one generator that are named."""
+"""Parts of one generator that the description includes."""
 
 
 def described(generator: Generator) -> str:
-    """``repeat(read)``, ``Drain``, ``unfold(sends at test_bank.py:17)``: without the state, which may be long."""
+    """Returns a name such as ``repeat(read)``, ``Drain`` or ``unfold(sends at test_bank.py:17)``, without the state."""
     name = type(generator).__name__
     if isinstance(generator, One):
         return generator.operation.f

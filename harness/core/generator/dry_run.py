@@ -1,6 +1,6 @@
-"""What a generator would do, with no clients and no clock: to test generators, and to look at a test plan.
+"""Simulates a generator without clients or clock, to test generators and to inspect a test plan.
 
-After jepsen.generator.test.
+The design follows jepsen.generator.test.
 """
 
 import heapq
@@ -16,17 +16,17 @@ Respond: TypeAlias = Callable[[Operation, int], tuple[int, Outcome]]
 
 
 def perfect(operation: Operation, process: int) -> tuple[int, Outcome]:
-    """Every operation takes a millisecond and is ok."""
+    """Completes every operation as ok after a millisecond."""
     return 1_000_000, Outcome.OK
 
 
 def simulate(
     source: Source, *, workers: int = 3, respond: Respond = perfect, seed: int = 0, most: int = 10_000
 ) -> list[OperationEvent]:
-    """The invocations and completions of a run, in order, as a generator is notified of them.
+    """Returns the invocations and completions of a run, in the order of a generator's notifications.
 
-    ``respond(operation, process)`` says after how many nanoseconds an operation ends, and how. The run ends when
-    ``source`` is exhausted, or after ``most`` invocations. Raises ``RuntimeError`` when it would wait for ever.
+    ``respond(operation, process)`` returns the duration of an operation in nanoseconds, and its outcome. The run ends
+    when ``source`` is exhausted, or after ``most`` invocations. Raises ``RuntimeError`` if it would wait for ever.
     """
     return _Simulation(as_generator(source), workers, respond, seed).run(most)
 
@@ -54,7 +54,9 @@ class _Simulation:
             elif answer.until is not None:
                 self.time = max(self.time + 1, answer.until)
             else:
-                raise RuntimeError(f"it waits for ever: nothing is under way and it names no time: {self.generator}")
+                raise RuntimeError(
+                    f"generator waits for ever: no operation is running and it names no time: {self.generator}"
+                )
         while self.open:
             self.complete()
         return self.events

@@ -1,4 +1,4 @@
-"""Generators that heed what happens: until, on event."""
+"""Generators that react to events: until, on event."""
 
 from collections.abc import Callable
 
@@ -33,7 +33,7 @@ class Until(Generator, frozen=True):
 
 
 class OnEvent(Generator, frozen=True):
-    """See :func:`on_event`. ``queue`` holds the answers to events that are not exhausted yet."""
+    """See :func:`on_event`. ``queue`` holds the reactions that are not exhausted yet."""
 
     react: Callable[[OperationEvent], Source]
     source: Generator
@@ -53,7 +53,7 @@ class OnEvent(Generator, frozen=True):
         answer, after = self.source.op(context)
         following = OnEvent(self.react, after, queue)
         if isinstance(answer, Exhausted) and waiting is None:
-            # What is under way may still call for an answer.
+            # Completions of operations in progress may still cause a reaction.
             return (PENDING, following) if context.busy else (EXHAUSTED, NOTHING)
         if waiting is not None and not isinstance(answer, Invoke):
             answer = sooner(waiting, answer) if isinstance(answer, Pending) else waiting
@@ -68,13 +68,13 @@ class OnEvent(Generator, frozen=True):
 
 
 def until(predicate: Callable[[OperationEvent], bool], source: Source) -> Generator:
-    """``source`` up to the first event, invocation or completion, for which the pure ``predicate`` holds."""
+    """Runs ``source`` up to the first event (invocation or completion) that satisfies the pure ``predicate``."""
     return Until(predicate, as_generator(source))
 
 
 def on_event(react: Callable[[OperationEvent], Source], source: Source) -> Generator:
-    """``source``, and besides what the pure ``react`` returns for an event, which goes first.
+    """Runs ``source``, and the generators that the pure ``react`` returns for events, which take precedence.
 
-    It ends when ``source`` and all answers are exhausted and nothing is under way.
+    It ends when ``source`` and all reactions are exhausted and no operation is in progress.
     """
     return OnEvent(react, as_generator(source))

@@ -1,8 +1,8 @@
-"""When operations come: time limits, stagger, and the open loop.
+"""The pace of operations: time limits, stagger, and the open loop.
 
-Without any of these the pace is a closed loop: every worker takes its next operation when its last one has completed.
-A closed loop slows down with the system and so hides how long callers would have waited (coordinated omission, Tene
-2013). :func:`rate` keeps to its schedule, however slow the system is, and hands the scheduled time along.
+The default is a closed loop: a worker takes its next operation when its last one has completed. A closed loop slows
+down with the system and so hides how long callers would have waited (coordinated omission, Tene 2013). :func:`rate`
+keeps its schedule however slow the system is, and records the scheduled times.
 """
 
 from assay.harness.core.generator.base import NOTHING, Around, Generator, Source, as_generator
@@ -11,7 +11,7 @@ from assay.harness.core.timestamps import NANOSECONDS
 
 
 class TimeLimit(Around, frozen=True):
-    """See :func:`time_limit`. ``end`` is set when it is first asked."""
+    """See :func:`time_limit`. ``end`` is set by the first call."""
 
     span: int
     end: int | None = None
@@ -27,7 +27,7 @@ class TimeLimit(Around, frozen=True):
 
 
 class Stagger(Around, frozen=True):
-    """See :func:`stagger`. ``due`` is when the next operation may come."""
+    """See :func:`stagger`. ``due`` is the earliest time of the next operation."""
 
     mean: int
     due: int = 0
@@ -43,9 +43,7 @@ class Stagger(Around, frozen=True):
 
 
 class Rate(Around, frozen=True):
-    """See :func:`rate`. Operation *n* is due at ``start + n / per_second``, computed from the start each time: no
-    drift.
-    """
+    """See :func:`rate`. Operation *n* is due at ``start + n / per_second``, always from the start to avoid drift."""
 
     per_second: float
     start: int | None = None
@@ -63,20 +61,20 @@ class Rate(Around, frozen=True):
 
 
 def time_limit(seconds: float, source: Source) -> Generator:
-    """``source`` for ``seconds`` from when it is first asked; operations then under way are left to complete."""
+    """Runs ``source`` for ``seconds`` from its first call. Operations in progress at the end may complete."""
     return TimeLimit(as_generator(source), int(seconds * NANOSECONDS))
 
 
 def stagger(seconds: float, source: Source) -> Generator:
-    """``source`` with ``seconds`` on average between operations of all workers together, evenly in [0, 2 * seconds)."""
+    """Delays ``source`` by random gaps, uniform in [0, 2 * seconds), between the operations of all workers together."""
     return Stagger(as_generator(source), int(seconds * NANOSECONDS))
 
 
 def rate(per_second: float, source: Source) -> Generator:
-    """``source`` as an open loop: operation *n* is due *n* / ``per_second`` seconds after the first.
+    """Runs ``source`` as an open loop: operation *n* is due *n* / ``per_second`` seconds after the first.
 
-    When no worker is free the operation comes late, and those after it are not put off; latency counts from the
-    scheduled time, which is kept in the history. Raises ``ValueError`` unless ``per_second`` is above 0.
+    If no worker is free, the operation comes late and later ones keep their times. Latency counts from the scheduled
+    time, which the history keeps. Raises ``ValueError`` unless ``per_second`` is above 0.
     """
     if per_second <= 0:
         raise ValueError(f"a rate must be above 0 operations a second, not {per_second}")

@@ -1,4 +1,4 @@
-"""Who is free, who is busy, which process each worker is: the one changing thing from which contexts are made."""
+"""Mutable state of the workers: which are free or busy, and their processes. Contexts are made from it."""
 
 from assay.harness.core.generator.context import Context, scatter, step_random
 
@@ -9,7 +9,7 @@ class Roster:
     __slots__ = ("busy", "count", "cursor", "everyone", "free", "processes", "random")
 
     def __init__(self, count: int, seed: int, *, free: bool) -> None:
-        """``free``: may workers take operations from the start?"""
+        """``free``: whether workers may take operations from the start."""
         self.count = count
         self.everyone = (1 << count) - 1
         self.free = self.everyone if free else 0
@@ -19,15 +19,15 @@ class Roster:
         self.random = scatter(seed)
 
     def reseed(self, seed: int) -> None:
-        """Chance goes on from another number."""
+        """Restarts the random sequence from ``seed``."""
         self.random = scatter(seed)
 
     def context(self, now: int) -> Context:
-        """The present moment, as a generator sees it."""
+        """Returns the current state as a generator sees it."""
         return Context(now, self.free, self.busy, self.everyone, self.processes, self.cursor, self.random)
 
     def occupy(self, worker: int) -> bool:
-        """An operation begins: it is the next worker's turn, and chance moves on. False if the worker is not free."""
+        """Begins an operation: moves the cursor and the random sequence on. Returns False if the worker is not free."""
         bit = 1 << worker
         if not self.free & bit:
             return False
@@ -38,17 +38,17 @@ class Roster:
         return True
 
     def release(self, worker: int) -> None:
-        """An operation has ended, and the worker is free."""
+        """Ends an operation; the worker is free."""
         bit = 1 << worker
         self.busy &= ~bit
         self.free |= bit
 
     def retire(self, worker: int) -> None:
-        """An operation has ended ``info``: another process takes over, free once its client is open."""
+        """Ends an operation as ``info``: a new process takes over, and is free once its client is open."""
         self.busy &= ~(1 << worker)
         following = self.processes[worker] + self.count
         self.processes = (*self.processes[:worker], following, *self.processes[worker + 1 :])
 
     def opened(self, worker: int) -> None:
-        """The worker's client is open: it is free."""
+        """Marks the worker as free because its client is open."""
         self.free |= 1 << worker

@@ -1,6 +1,6 @@
-"""Generators that share out the workers: each process, reserve, by key.
+"""Generators that distribute workers: each process, reserve, by key.
 
-Worker *i* belongs to endpoint *i* mod *n*, so that a contiguous range of workers is spread evenly over the nodes.
+Worker *i* belongs to endpoint *i* mod *n*, so a contiguous range of workers is spread evenly over the nodes.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,7 +27,7 @@ Copies = tuple[tuple[int, Generator] | None, ...]
 
 
 class EachProcess(Around, frozen=True):
-    """See :func:`each_process`. ``copies[worker]`` is the process that the copy is for, and the copy."""
+    """See :func:`each_process`. ``copies[worker]`` is a pair: the process that the copy is for, and the copy."""
 
     copies: Copies = ()
 
@@ -62,12 +62,12 @@ class EachProcess(Around, frozen=True):
         return entry[1] if entry is not None and entry[0] == context.processes[worker] else self.source
 
     def _done(self, copies: Sequence[tuple[int, Generator] | None], worker: int, context: Context) -> bool:
-        """A busy worker's operation may yet end ``info``, and a new process begin its copy."""
+        """Returns whether a worker has finished. A busy one has not: ``info`` makes a new process begin a copy."""
         return self._copy(copies, worker, context) is NOTHING and not context.busy >> worker & 1
 
 
 class Reserve(Generator, frozen=True):
-    """See :func:`reserve`. ``parts`` are pairs of a mask of workers and the generator that has them to itself."""
+    """See :func:`reserve`. ``parts`` are pairs of a worker mask and the generator that owns these workers."""
 
     parts: tuple[tuple[int, Generator], ...]
 
@@ -87,7 +87,7 @@ class Reserve(Generator, frozen=True):
         return pending, Reserve(tuple(parts))
 
     def _in_turn(self, context: Context) -> list[int]:
-        """The part whose worker comes next first: a part that always has something must not starve the others."""
+        """Returns the indices of the parts, first the part of the next worker, so that no part starves the others."""
         first = context.pick() if context.free else context.cursor
         here = next((at for at, (mask, _) in enumerate(self.parts) if mask >> first & 1), 0)
         return [*range(here, len(self.parts)), *range(here)]
@@ -106,7 +106,9 @@ class Reserve(Generator, frozen=True):
 
 
 class ByKey(Generator, frozen=True):
-    """See :func:`by_key`. Groups of workers, each with the generator of its key; ``following`` is the next key."""
+    """See :func:`by_key`. ``groups`` has one generator per group of workers; ``following`` is the index of the next
+    key.
+    """
 
     keys: tuple[str, ...]
     make: Callable[[str], Source]
@@ -148,7 +150,7 @@ class ByKey(Generator, frozen=True):
         return self._with(groups, self.following)
 
     def _mask(self, at: int, count: int) -> int:
-        """The workers of a group; the last group has those left over, too."""
+        """Returns the worker mask of a group. The last group also has the workers left over."""
         first = at * self.size
         return -1 << first if at == count - 1 else ((1 << self.size) - 1) << first
 
@@ -157,15 +159,15 @@ class ByKey(Generator, frozen=True):
 
 
 def each_process(source: Source) -> Generator:
-    """A copy of ``source`` for every process; a process that takes another's place starts a copy of its own.
+    """Runs a copy of ``source`` for every process. A process that replaces another one starts its own copy.
 
-    Exhausted when every worker's present process has exhausted its copy.
+    It is exhausted when the current process of every worker has exhausted its copy.
     """
     return EachProcess(as_generator(source))
 
 
 def reserve(*shares: tuple[int, Source], default: Source = None) -> Generator:
-    """``reserve((2, writes), (3, reads), default=mixed)``: so many workers for each, all others for default."""
+    """Reserves workers: ``reserve((2, writes), (3, reads), default=mixed)``. All other workers run ``default``."""
     parts: list[tuple[int, Generator]] = []
     first = 0
     for count, source in shares:
@@ -178,11 +180,11 @@ def reserve(*shares: tuple[int, Source], default: Source = None) -> Generator:
 
 
 def by_key(keys: Sequence[str], make: Callable[[str], Source], workers: int | None = None) -> Generator:
-    """``make(key)``, which must be pure, for each key; operations without a key get it.
+    """Runs ``make(key)``, which must be pure, for each key. Operations without a key get this key.
 
-    With ``workers`` None all keys go on at once and every worker serves all of them. Otherwise groups of that many
-    workers take one key after the other, so that many short histories, cheap to check, come out of one run; with
-    fewer workers than that in the run there is one group.
+    If ``workers`` is None, every worker serves all keys at once. Otherwise groups of that many workers take one key
+    after the other, so one run yields many short histories that are cheap to check. A run with fewer workers has one
+    group.
     """
     if workers is None:
         return Mix(tuple(keyed(key, make(key)) for key in keys)) if keys else NOTHING
@@ -192,7 +194,7 @@ def by_key(keys: Sequence[str], make: Callable[[str], Source], workers: int | No
 
 
 def keyed(key: str, source: Source) -> Generator:
-    """``source`` with ``key`` given to operations that have none."""
+    """Gives ``key`` to the operations of ``source`` that have none."""
 
     def give(operation: Operation) -> Operation:
         return operation if operation.key is not None else msgspec.structs.replace(operation, key=key)

@@ -1,21 +1,19 @@
-"""Histories on disk. Read them in this order:
+"""Histories on disk and in memory. In reading order:
 
-- ``data_sets``: the six data sets and their columns; the number of the format. ``schema``: the same for Arrow.
-- ``kinds``: what effects are called.
-- ``rows``: what a run hands over, as plain rows; ``in_memory`` keeps them, and ``memory_reader`` reads
-  what was kept
+- ``data_sets``: the six data sets, their columns and the format number. ``schema``: the same for Arrow.
+- ``kinds``: the kinds of effects.
+- ``rows``: the interface that a run records into, and conversion of rows to columns, without Arrow.
+- ``in_memory``: a history that is kept in memory. ``memory_reader``: its reader.
 - ``writer``: rows to Arrow batches to Parquet parts, while the run goes on.
-- ``live_manifest``: what there is of a history that is still being written.
-- ``reader``: opens a folder, checks its columns, gives rows and paths.
-- ``translation``: histories of older formats, translated as they are read, by ``sql`` texts: ``format_1``, in which
-  kinds of effects did not name their object, ``format_3``, in which columns had several meanings, and ``format_4``,
-  to which columns have been added since.
+- ``live_manifest``: the readable part of a history that is still being written.
+- ``reader``: opens a folder, checks its columns, and gives rows and paths.
+- ``translation``: translates histories of formats 4 to 6 as they are read.
 - ``digest``: one hash over all rows, to compare two runs.
-- ``worker_nodes``: through which node each worker's clients reached the system.
+- ``worker_nodes``: the node through which each worker's clients reached the system.
+- ``lookup``: imports names that need Arrow on first use, so that a process that only plays runs does not load it.
 
-Imports ``harness.core.operation`` alone, and Arrow; checkers, reports and every room of the harness but ``remote`` and
-``plugin`` import it. Names are looked up when they are first used (``lookup``), so that what only plays runs loads no
-Arrow.
+The package imports only ``operation``, ``files`` and ``printable`` of ``harness.core``, and Arrow. Checkers, reports
+and all other packages of the harness except ``remote`` and ``plugin`` import it.
 """
 
 from typing import TYPE_CHECKING

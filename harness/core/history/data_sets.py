@@ -1,40 +1,38 @@
-"""The six data sets of a history: what every checker reads.
+"""The six data sets of a history, which every checker reads, and their columns.
 
-Times are nanoseconds since the run began. Every file says in its schema's metadata which ``FORMAT`` it has; files that
-say nothing have format 1. A file also says whether a run wrote it (``ORIGIN_KEY``). Columns are added or renamed, and
-kinds, with a new format only; ``translation`` makes rows of today of older files, and columns that came later than a
-file read as null.
-
-- ``ops``: one row per operation; ``ret`` is null for ``info`` (any time from ``call`` on, or never).
+- ``ops``: one row per operation. ``ret`` is null for ``info`` (it may take effect any time from ``call`` on, or never).
 - ``effects``: one row per elementary effect, denormalised so that checks need no join.
-- ``faults``: what the nemesis meant, did, undid and saw.
-- ``events``: the nodes' own event logs, each in order of (node, incarnation, seq).
-- ``replicas``: what was on the disks after the run.
-- ``looks``: what was seen of the system at rest, to see whether everything came to its end.
+- ``faults``: faults as planned, injected and healed, with their proofs.
+- ``events``: the event logs of the nodes, each in order of (node, incarnation, seq).
+- ``replicas``: the records on the nodes' disks after the run.
+- ``looks``: snapshots of the system at rest, which show whether all pending work has finished.
+
+Times are nanoseconds since the run began. Every file names its ``FORMAT`` in the metadata of its schema, and says there
+whether a run wrote it (``ORIGIN_KEY``). A file that another program wrote may name none. Columns and kinds are added or
+renamed only with a new format. ``translation`` converts the rows of older files.
 """
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 FORMAT: Final = 7
-"""The format that is written. In 2 each kind of effect names its object; 3 has more columns; in 4 each column of
-``effects`` and ``looks`` has one meaning."""
+"""The format that is written. Formats 4 to 6 lack columns that came later (``translation``)."""
 
 FORMAT_KEY: Final = b"assay-history-format"
-"""Of the schemas' metadata."""
+"""The key in the metadata of a schema."""
 ORIGIN_KEY: Final = b"assay-history-origin"
-"""Of the schemas' metadata: whether a run wrote the file. Files of earlier versions say nothing."""
+"""The key in the metadata that says whether a run wrote the file. Files of earlier versions lack it."""
 OF_RUN: Final = b"run"
 OF_OTHER: Final = b"other"
-"""The origin of a history that no run wrote: one that was generated, or that a program has made."""
+"""The origin of a history that no run wrote: a generated one, or one that another program wrote."""
 
 
 class HistoryError(Exception):
-    """A history cannot be read or written; the message names the file, the reason and the remedy."""
+    """A history cannot be read or written. The message names the file, the reason and the remedy."""
 
 
 class Column(NamedTuple):
-    """``type`` as Arrow calls it: int64, int32, string or bool."""
+    """A column; ``type`` is a type name of Arrow: int64, int32, string or bool."""
 
     name: str
     type: str
@@ -42,7 +40,7 @@ class Column(NamedTuple):
 
 
 class DataSet(tuple[Column, ...]):
-    """The columns of one, in order."""
+    """The columns of one data set, in order."""
 
     @property
     def names(self) -> list[str]:
@@ -50,7 +48,7 @@ class DataSet(tuple[Column, ...]):
 
 
 def _data_set(columns: str) -> DataSet:
-    """Of words such as ``name:type``; a question mark after the type: it may be null."""
+    """Parses words of the form ``name:type``; a question mark after the type makes the column nullable."""
     pairs = (word.split(":") for word in columns.split())
     return DataSet(Column(name, kind.removesuffix("?"), nullable=kind.endswith("?")) for name, kind in pairs)
 
@@ -61,7 +59,7 @@ OPS = _data_set(
     ret:int64? outcome:string error:string? phase:string scheduled:int64?
     """
 )
-"""``argument`` and ``result`` are JSON text; ``scheduled`` is when an open loop meant it to be called, else null."""
+"""``argument`` and ``result`` are JSON text. ``scheduled`` is the time that an open loop planned, else null."""
 
 EFFECTS = _data_set(
     """
@@ -72,18 +70,22 @@ EFFECTS = _data_set(
     max_wait_ms:int64? waited_ms:int64? empty:bool? call:int64 ret:int64? outcome:string error:string? phase:string
     """
 )
-"""``call`` and ``ret`` are the operation's, ``outcome`` and ``error`` the effect's own.
+"""``call`` and ``ret`` belong to the operation, ``outcome`` and ``error`` to the effect itself.
 
-``kind`` names the object: ``counter-add``, ``set-read``, ... Each family of checks says what it reads of which kind.
-``position`` is an offset in a log; ``version`` the number that a register's system gives each change; ``list_index``
-the place of an element in the list that a transaction read. ``owner`` is who holds something: a member, a consumer, a
-lease's holder; ``message_key`` the key of a message, ``tombstone`` whether it is one. ``leader_epoch`` is that of the
-node that answered, ``generation`` the group's, ``token`` the lease's. ``timestamp`` is a message's create time in
-milliseconds of the wall clock, had or looked for; ``size`` an upper bound of a message's bytes on disk. Of an operation
-of an administrator ``name`` is the setting that it is about, ``replicas`` the nodes' numbers: ``1,2,3``.
-``incarnation``: which life of ``node`` answered. ``source``: who reported; ``client``: which of its
-worker's clients tried. ``retention_ms``: for how long an offset is to be kept. ``max_wait_ms`` and ``waited_ms``: how
-long a fetch might wait, and how long it did; ``empty``: it was answered without records.
+- ``kind`` names the object: ``counter-add``, ``set-read``, ... Each family of checks documents the columns that it
+  reads of each kind.
+- ``position``: an offset in a log. ``version``: the number that a register's system gives each change.
+- ``list_index``: the place of an element in the list that a transaction read.
+- ``owner``: the holder of something: a member, a consumer, a lease's holder.
+- ``message_key``: the key of a message. ``tombstone``: whether the message is one.
+- ``leader_epoch``: of the node that answered. ``generation``: of the group. ``token``: of the lease.
+- ``timestamp``: a message's create time, recorded or searched for, in milliseconds of the wall clock.
+- ``size``: an upper bound of a message's bytes on disk.
+- ``name`` and ``replicas`` of an administrative operation: the setting, and node numbers such as ``1,2,3``.
+- ``incarnation``: the incarnation of ``node`` that answered.
+- ``source``: who reported. ``client``: which of its worker's clients tried.
+- ``retention_ms``: how long an offset must be kept.
+- ``max_wait_ms`` and ``waited_ms``: how long a fetch may wait, and how long it did. ``empty``: it returned no records.
 """
 
 FAULTS = _data_set(
@@ -93,14 +95,13 @@ FAULTS = _data_set(
     loses_unsynced:bool? damages_files:bool? wrong_clock:bool? moves_replicas:bool?
     """
 )
-"""``phase`` is intended, injected, healed, recovered or failed; ``targets`` a JSON list, ``detail`` JSON.
+"""``phase`` is intended, injected, healed, recovered or failed. ``targets`` is a JSON list, ``detail`` JSON.
 
-- ``took_effect``, of phase ``healed``: was the fault proved to have taken effect?
-- ``stage``, of phase ``failed``: where it failed; a heal that fails is tried again.
-- ``not_before``, of phase ``intended``: when it may begin at the earliest.
-- ``on_clients``: is a node that clients live on among the targets?
-- The others say what the fault does to its targets, as it declares it (``assay.nemesis.faults.impact``). Null: not
-known.
+- ``took_effect``, in phase ``healed``: whether the fault is proved to have taken effect.
+- ``stage``, in phase ``failed``: the step that failed. A heal that fails is retried.
+- ``not_before``, in phase ``intended``: the earliest time at which it may begin.
+- ``on_clients``: whether a client node is among the targets.
+- The others state the declared impact on the targets (``assay.nemesis.faults.impact``). Null means unknown.
 """
 
 EVENTS = _data_set(
@@ -111,18 +112,21 @@ EVENTS = _data_set(
     unclean:bool? replica:int64? from_state:string? to_state:string? osr:string?
     """
 )
-"""``time`` is the node's own, shifted: for display only. Order is (node, incarnation, seq).
+"""``time`` is the node's own, shifted: for display only. The order is (node, incarnation, seq).
 
-``high_watermark``, ``log_start`` and ``log_end`` are the node's own of ``key``, at that moment. ``version`` is that of
-the state of ``key`` that has the in-sync set ``isr``, and ``elr``, who may lead without being in it. Of a move
-``replicas`` are those that it ends with, ``gone`` those that it takes away. All are numbers of nodes, commas between.
-``min_insync`` and ``unclean`` are what an election went by. Of a transition of the controller's state machines
-``from_state`` and ``to_state`` are of ``key``, or of the replica of it on the node with the number ``replica``; no
-``from_state``: it was there before. ``osr``: the replicas assigned to ``key`` that are not in ``isr``.
+Lists of nodes are numbers with commas between.
+
+- ``high_watermark``, ``log_start``, ``log_end``: the node's own values for ``key`` at that moment.
+- ``version``: of the state of ``key`` that has the in-sync set ``isr``. ``elr``: its eligible leader replicas.
+- ``osr``: the replicas assigned to ``key`` that are not in ``isr``.
+- ``replicas`` and ``gone``: the final replicas of a move, and those that it removes.
+- ``min_insync`` and ``unclean``: the settings that an election used.
+- ``from_state`` and ``to_state``: a transition of the controller's state machine for ``key``, or for its replica on the
+  node number ``replica``. A null ``from_state`` marks the state in which it was found.
 """
 
 NODE_LISTS: Final = ("isr", "elr", "replicas", "gone", "osr")
-"""Columns of ``events`` that are lists of nodes' numbers in event logs."""
+"""Columns of ``events`` that are lists of node numbers in event logs."""
 
 REPLICAS = _data_set(
     """
@@ -130,11 +134,13 @@ REPLICAS = _data_set(
     epoch_start:int64? high_watermark:int64? log_start:int64?
     """
 )
-"""``below_hw``: it counts, by the high watermark of its leader or of its own node; ``epoch_start``: where its epoch
-begins, by the node's own history.
+"""Each record on disk has one row.
 
-One row of each replica is no record, but stands at the log's end, with its ``log_start`` (null where offsets may be
-missing, as in a compacted log) and the ``high_watermark`` that the node has checkpointed.
+- ``below_hw``: the record is committed, by the high watermark of the leader or of the node itself.
+- ``epoch_start``: the first offset of its epoch, by the node's own leader epoch history.
+
+Each replica has one more row, at its log end, which is no record. It has the ``high_watermark`` that the node has
+checkpointed, and ``log_start``, null if offsets may be missing (as in a compacted log).
 """
 
 LOOKS = _data_set(
@@ -146,13 +152,14 @@ LOOKS = _data_set(
     retention_check_ms:int64? wall_ms:int64? unsettled:int64? invariant:string? claim:string? assertions:int64?
     """
 )
-"""What was seen of the system once it was at rest, in look 1, 2, ..., each from ``time`` to ``ended``.
+"""Snapshots of the system at rest: look 1, 2, ..., each taken from ``time`` to ``ended``.
 
-``what`` says what the row is about. Each look has one row ``look``, with the time of day ``wall_ms`` in milliseconds
-and how much was ``unsettled`` by the system's own reckoning. ``epoch`` is the leader epoch, ``settings`` a fingerprint
-of a topic's; ``replicas``, ``members`` and ``removing`` are numbers of nodes with commas between. ``invariant`` is the
-name of one that was asserted while the run went on, so many times (``assertions``), or that was broken, as ``claim``
-says.
+- ``what``: the subject of the row. Each look has one row ``look`` with the wall-clock time ``wall_ms`` in milliseconds,
+  and ``unsettled``, the system's own count of unfinished work.
+- ``epoch``: the leader epoch. ``settings``: a fingerprint of a topic's settings.
+- ``replicas``, ``members``, ``removing``: node numbers with commas between.
+- ``invariant``: the name of an invariant that was asserted ``assertions`` times during the run, or that was broken, as
+  ``claim`` states.
 """
 
 DATA_SETS: Final[Mapping[str, DataSet]] = {
@@ -165,10 +172,10 @@ DATA_SETS: Final[Mapping[str, DataSet]] = {
 }
 
 LATER: Final = ("looks",)
-"""Data sets that came with format 3; they read as empty where they are missing."""
+"""Data sets that a history from elsewhere may lack; they read as empty then."""
 
 DIGESTED = ("ops", "effects", "faults")
-"""The data sets of which two simulated runs of one seed must agree."""
+"""The data sets that two simulated runs of one seed must have in common."""
 
 CLOSED = "closed.json"
-"""Written last, into the folder: ``{"digest": ..., "rows": {name: rows}}``. Without it the run was cut short."""
+"""The file that is written last: ``{"digest": ..., "rows": {name: rows}}``. Without it the run was cut short."""

@@ -1,8 +1,8 @@
-"""The hash of a history's rows, to compare two runs of one seed.
+"""Hash of a history's rows, to compare two runs of one seed.
 
-It is over canonical rows, not over Parquet bytes: each column feeds running hashes of its own (which values are null;
-numbers as little-endian int64; lengths of strings; their UTF-8 bytes), so that it does not matter where parts begin,
-how they are compressed, or which writer made them. Rows count in the order in which they were written.
+The hash covers canonical rows in writing order, not Parquet bytes. Each column feeds running hashes of its own: which
+values are null; numbers as little-endian int64; lengths of strings; their UTF-8 bytes. The result does not depend on
+part boundaries, compression or the writer.
 """
 
 import hashlib
@@ -18,13 +18,13 @@ from assay.harness.core.history.schema import SCHEMAS
 
 
 class DataSetDigest:
-    """The running hash of one data set; give it the rows in order, in batches of any size."""
+    """Running hash of one data set. It takes the rows in order, in batches of any size."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._columns = [ColumnDigest(field) for field in schema]
 
     def update(self, rows: pa.Table | pa.RecordBatch) -> None:
-        """``rows`` has the schema's columns, in its order."""
+        """Adds ``rows``, which must have the schema's columns in its order."""
         for index, column in enumerate(self._columns):
             column.update(rows.column(index))
 
@@ -36,7 +36,7 @@ class DataSetDigest:
 
 
 class ColumnDigest:
-    """The running hash of one column."""
+    """Running hash of one column."""
 
     def __init__(self, field: pa.Field) -> None:
         self._name = field.name.encode()
@@ -73,13 +73,13 @@ class ColumnDigest:
 
 
 class HistoryDigest:
-    """The running hash of the data sets that two runs of one seed must have in common."""
+    """Running hash of the data sets that two runs of one seed must have in common."""
 
     def __init__(self, schemas: Mapping[str, pa.Schema] = SCHEMAS) -> None:
         self._parts: Mapping[str, DataSetDigest] = {name: DataSetDigest(schemas[name]) for name in DIGESTED}
 
     def update(self, name: str, rows: pa.Table | pa.RecordBatch) -> None:
-        """``rows`` of the data set ``name``; those of data sets that do not count are passed over."""
+        """Adds ``rows`` of the data set ``name``; data sets that do not count are ignored."""
         part = self._parts.get(name)
         if part is not None:
             part.update(rows)
@@ -92,6 +92,8 @@ class HistoryDigest:
 
 
 def _bytes(values: pa.Array) -> Any:
-    """Of numbers without nulls. ``to_numpy`` would import pandas, which takes longer than many a judgement."""
+    """Returns the buffer of numbers without nulls. ``to_numpy`` would import pandas, which is slower than many a
+    judgement.
+    """
     width = values.type.bit_width // 8
     return memoryview(values.buffers()[1])[values.offset * width : (values.offset + len(values)) * width]

@@ -1,6 +1,6 @@
-"""The history of a run that is kept in memory: one of a search, of which hundreds pass and are never looked at again.
+"""A history in memory. A search plays hundreds of runs whose histories are never looked at again.
 
-It has the digest that its rows would have in files, computed without Arrow; ``digest`` says of what.
+Its digest equals that of the rows in files, but is computed without Arrow; see ``digest``.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ from assay.harness.core.history.rows import COLUMNS, History, op_row
 from assay.harness.core.operation import Completed, Effect
 
 Columns = dict[str, list[list[Any]]]
-"""By data set its columns, each a list of plain values; no list where there is no row."""
+"""The columns of each data set as lists of plain values; no columns if it has no rows."""
 
 
 class HistoryInMemory(History):
@@ -23,7 +23,7 @@ class HistoryInMemory(History):
         self._rows: dict[str, list[Any]] = {name: [] for name in DATA_SETS}
         self.closed = False
         self._made: tuple[int, Columns] = (-1, {})
-        """How many rows there were when columns were last made of them, and those."""
+        """A cache: the number of rows when columns were last made, and these columns."""
 
     def completed(self, completed: Completed, effects: Sequence[Effect] = ()) -> None:
         self._row("ops", op_row(completed))
@@ -35,9 +35,7 @@ class HistoryInMemory(History):
         self._rows[name].append(row)
 
     def columns(self) -> Columns:
-        """What there is, with exactly the columns of the format. Raises ``HistoryError`` for a required value that is
-        missing.
-        """
+        """Returns all rows as columns of the format. Raises ``HistoryError`` for a required value that is missing."""
         many = sum(map(len, self._rows.values()))
         if many == self._made[0]:
             return self._made[1]
@@ -53,7 +51,7 @@ class HistoryInMemory(History):
         return digest_of(self.columns())
 
     def flush(self) -> None:
-        """There is nothing to be done: its rows are in the history itself."""
+        """Does nothing, because all rows are readable at once."""
 
     def close(self) -> None:
         self.closed = True
@@ -63,7 +61,7 @@ class HistoryInMemory(History):
 
 
 def digest_of(columns: Columns) -> str:
-    """The hash of the rows of ops, effects and faults, as ``HistoryDigest`` has it."""
+    """Returns the hash of the rows of ops, effects and faults; equals that of ``HistoryDigest``."""
     whole = _hash()
     for name in DIGESTED:
         part = _hash()
@@ -89,7 +87,7 @@ def _column(name: str, text: bool, values: Sequence[Any]) -> bytes:
         given = [0 if value is None else value for value in values] if some else values
         try:
             numbers.update(array("q", given).tobytes())
-        except TypeError:  # whole numbers that are of another type
+        except TypeError:  # whole numbers of another type
             numbers.update(array("q", map(int, given)).tobytes())
     whole = hashlib.blake2b(name.encode(), digest_size=16)
     for one in (nulls, numbers, letters):

@@ -1,13 +1,13 @@
-"""The kinds of effects of the format, by the family of objects that they are about: ``docs/history.md`` describes each.
+"""The kinds of effects by family of objects. ``docs/history.md`` describes each.
 
-A history may hold other kinds, which only the checks that someone adds for them read.
+A history may hold other kinds, for checks that a user adds.
 """
 
 from collections.abc import Mapping
 from typing import Final
 
 UNRECORDED: Final = "unrecorded"
-"""What an operation did is not known to the history: the client's ``effects`` raised."""
+"""The effects of an operation are unknown because the client's ``effects`` raised."""
 
 KINDS: Final[Mapping[str, tuple[str, ...]]] = {
     "log": (

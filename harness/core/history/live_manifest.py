@@ -1,9 +1,10 @@
-"""A history that is still being written, as a reader may take it: what has been sealed, and what is under way.
+"""The manifest of a history that is still being written: its sealed parts and its unfinished operations.
 
-At each seal the writer notes how many parts each data set has, and writes the operations that have not ended beside
-them, with no known end and an unknown outcome: as they would stand in the history if the run were cut off at that
-moment. So what a reader finds is whole, and an operation that it does not find has not been called. Both are in a
-folder that goes away when the history is closed.
+1. At each seal the writer notes how many parts each data set has.
+2. It also writes the unfinished operations as if the run were cut off now: without an end, with an unknown outcome.
+3. A reader therefore finds a complete history: an operation that is absent has not been called.
+
+Both files are in a folder that is removed when the history is closed.
 """
 
 import contextlib
@@ -25,13 +26,15 @@ UNFINISHED: Final = ".unfinished"
 SEALED: Final = "sealed.json"
 
 UnderWay = Callable[[], Iterable[tuple[Completed, Sequence[Effect]]]]
-"""Gives the operations that have not ended, each as if it had just been given up, with its effects."""
+"""Returns the unfinished operations, each as if it had just been given up, with its effects."""
 
 
 class Sealed(msgspec.Struct, frozen=True):
-    """The content of ``sealed.json``. ``number``: of the seal, from 1; ``parts``: of each data set.
+    """The content of ``sealed.json``.
 
-    ``under_way``: of each data set that has rows of operations under way, the file in the same folder.
+    - ``number``: the number of the seal, from 1.
+    - ``parts``: how many parts each data set has.
+    - ``under_way``: by data set, the file in this folder with the rows of unfinished operations.
     """
 
     number: int
@@ -39,7 +42,7 @@ class Sealed(msgspec.Struct, frozen=True):
     under_way: dict[str, str]
 
     def paths(self, history: Path) -> dict[str, list[Path]]:
-        """The files of each data set, in the order in which they were written."""
+        """Returns the files of each data set, in writing order."""
         found = {name: [part_of(history, name, number) for number in range(of)] for name, of in self.parts.items()}
         for name, file in self.under_way.items():
             found[name].append(history / UNFINISHED / file)
@@ -47,14 +50,14 @@ class Sealed(msgspec.Struct, frozen=True):
 
 
 def part_of(history: Path, name: str, number: int) -> Path:
-    """The file of a sealed part, from 0."""
+    """Returns the path of a sealed part; parts are numbered from 0."""
     return history / name / f"part-{number:06d}.parquet"
 
 
 def sealed(history: Path) -> Sealed | None:
-    """What may be read of a history that is being written; None before the first seal, and once it is closed.
+    """Reads the manifest of a history; None before the first seal and after the history is closed.
 
-    The files are there until the seal after the next one. Raises ``HistoryError`` when what is noted is damaged.
+    The files that it names exist until the seal after the next one. Raises ``HistoryError`` if the manifest is damaged.
     """
     path = history / UNFINISHED / SEALED
     try:
@@ -69,7 +72,7 @@ def sealed(history: Path) -> Sealed | None:
 
 
 class Growing:
-    """The writer's side."""
+    """Writes the manifest."""
 
     def __init__(self, history: Path) -> None:
         self._folder = history / UNFINISHED
@@ -77,7 +80,7 @@ class Growing:
         self._files: list[list[Path]] = []
 
     def note(self, parts: Mapping[str, int], under_way: Iterable[tuple[Completed, Sequence[Effect]]]) -> None:
-        """All parts have been sealed. Raises ``OSError``."""
+        """Writes the manifest after all parts have been sealed. Raises ``OSError``."""
         self._number += 1
         ops: list[OpRow] = []
         effects: list[EffectRow] = []

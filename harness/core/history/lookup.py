@@ -1,4 +1,4 @@
-"""Finds the names of this package that need Arrow, when they are first used."""
+"""Imports the names of this package that need Arrow on first use."""
 
 from importlib import import_module
 from typing import Any, Final
@@ -9,11 +9,11 @@ HOMES: Final = {
     "HistoryWriter": "writer",
     **dict.fromkeys(("EFFECTS", "OPS", "SCHEMAS"), "schema"),
 }
-"""Name to the module that has it."""
+"""By name, the module that defines it."""
 
 
 def __getattr__(name: str) -> Any:
-    """Of the package, which imports this function."""
+    """Returns a lazily imported name; the package uses this as its own ``__getattr__``."""
     if name not in HOMES:
         raise AttributeError(f"module {PACKAGE!r} has no attribute {name!r}")
     return getattr(import_module(f"{PACKAGE}.{HOMES[name]}"), name)

@@ -1,4 +1,4 @@
-"""Reads a history that was never in files: the columns that a run in memory has handed over."""
+"""Reader for a history in memory, made from the columns that a run has handed over."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,7 +13,7 @@ from assay.harness.core.history.schema import SCHEMAS, to_batch
 
 
 class HandedOver(HistoryReader):
-    """Of a run that came to its end. Raises ``HistoryError`` for a value that its column does not take."""
+    """The history of a finished run. Raises ``HistoryError`` for a value that its column does not take."""
 
     def __init__(self, columns: Columns) -> None:
         self._tables = {

@@ -1,8 +1,8 @@
-"""Reads a history: finished, cut short, or brought along from elsewhere.
+"""Reader for a history on disk: complete, cut short, or written by another tool.
 
-Opening looks at file footers only; what is wrong with a file is reported once, then, with its name and the reason.
-Files from elsewhere may differ in the width of integers, in the way text is stored and in nullability. Rows are given
-as today's format has them, also those of an older history; ``paths`` and ``digest`` are of the files as they are.
+Opening reads file footers only, and reports a bad file once, with its name and the reason. Files of other tools may
+differ in integer width, text encoding and nullability. Rows have today's format, also those of older histories.
+``paths`` and ``digest`` refer to the files as they are.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from assay.harness.core.files import read_json
-from assay.harness.core.history import format_1, translation, worker_nodes
+from assay.harness.core.history import translation, worker_nodes
 from assay.harness.core.history.data_sets import CLOSED, DIGESTED, FORMAT, FORMAT_KEY, LATER, HistoryError
 from assay.harness.core.history.digest import HistoryDigest
 from assay.harness.core.history.schema import SCHEMAS
-from assay.harness.core.history.sql import Text
+from assay.harness.core.history.translation import LAST_VERSION, OLDEST, Text
 from assay.harness.core.operation import Completed, Completion, Operation, Outcome, Phase
 from assay.harness.core.printable import plainly
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pyarrow.dataset as ds
 
 TRANSLATED_ROWS: Final = 65_536
-"""In a batch of rows that are translated."""
+"""Rows per batch of translated rows."""
 
 
 class Closed(msgspec.Struct, frozen=True):
@@ -39,10 +39,10 @@ class Closed(msgspec.Struct, frozen=True):
 
 
 class HistoryReader:
-    """A history on disk. ``optional`` names data sets that read as empty when their folder is missing.
+    """A history on disk. ``optional`` names data sets that read as empty if their folder is missing.
 
-    ``paths``: the files of each data set, of a history that is still being written (``growing``); None: all there are.
-    Raises ``HistoryError`` when a data set is missing or a part cannot be read or has other columns.
+    ``paths`` lists the files of each data set of a history that is still being written (``live_manifest``); None: all
+    files. Raises ``HistoryError`` if a data set is missing, or if a part cannot be read or has other columns.
     """
 
     def __init__(
@@ -67,40 +67,32 @@ class HistoryReader:
 
     @property
     def closed(self) -> Closed | None:
-        """What the writer noted at the end; None for a run that was cut (or was written by something else)."""
+        """The writer's final note; None if the run was cut short, or if another tool wrote the history."""
         return self._closed
 
     @property
     def through(self) -> Mapping[str, str]:
-        """By worker, the node through which its clients reached the system, where that is known."""
+        """By worker, the node through which its clients reached the system, if known."""
         return worker_nodes.read(self._folder)
 
     def paths(self, name: str) -> list[Path]:
-        """The part files of a data set, in the order in which they were written."""
+        """Returns the part files of a data set, in writing order."""
         return list(self._paths[name])
 
     def rows(self, name: str) -> int:
-        """How many rows a data set has, by its files' footers."""
+        """Returns the number of rows of a data set, from the footers of its files."""
         return self._rows[name]
 
     def format(self, name: str) -> int:
-        """The format that a data set's files have; that of its oldest one, should they differ."""
+        """Returns the format of a data set's files; the oldest one if they differ."""
         return self._formats[name]
 
-    def translation(self, name: str, family: str | None = None) -> tuple[Text, ...]:
-        """SQL that makes a data set of its files; none where they have today's columns with today's meaning.
-
-        The texts read ``stored_<name>``: the files with the columns of ``stored_schema``. ``family``: what the objects
-        of a history of format 1 are (counter, max-register, queue, register or set), where its kinds leave it open.
-        """
-        return translation.texts(name, self.format(name), family)
-
-    def stored_schema(self, name: str) -> pa.Schema:
-        """The columns to read of the files themselves; null those that a file lacks."""
-        return translation.stored(name, self.format(name)) if self.translation(name) else SCHEMAS[name]
+    def translation(self, name: str) -> tuple[Text, ...]:
+        """Returns SQL that makes a data set of ``stored_<name>``, its files; none if they are as of today."""
+        return translation.texts(name, self.format(name))
 
     def dataset(self, name: str) -> ds.Dataset:
-        """A data set as it is scanned in batches, with exactly the columns of its schema."""
+        """Returns a data set for scanning in batches, with exactly the columns of its schema."""
         import pyarrow.dataset as ds  # imports pandas
 
         if self.translation(name):
@@ -108,45 +100,45 @@ class HistoryReader:
         return self._files(name, SCHEMAS[name])
 
     def load(self) -> None:
-        """Reads all rows: from then on they come from memory, but for ``digest``. For histories that are small."""
+        """Reads all rows of a small history into memory. Later reads use them, except ``digest``."""
         self._loaded = {name: self.table(name) for name in SCHEMAS}
 
     def in_memory(self, name: str) -> pa.Table | None:
-        """A data set that is in this process already, else None."""
+        """Returns a data set if it is already in memory, else None."""
         return self._loaded.get(name)
 
     def table(self, name: str) -> pa.Table:
-        """A whole data set in memory, in the order in which it was written."""
+        """Returns a whole data set in memory, in writing order."""
         if name in self._loaded:
             return self._loaded[name]
         return pa.Table.from_batches(self.batches(name), schema=SCHEMAS[name])
 
     def batches(self, name: str) -> Iterator[pa.RecordBatch]:
-        """A data set batch by batch, in order, in bounded memory."""
+        """Yields a data set batch by batch, in order, in bounded memory."""
         if self.translation(name):
             yield from self._translated(name)
         else:
             yield from self._stored(name, SCHEMAS[name])
 
     def require_values(self) -> None:
-        """Raises ``HistoryError`` if a column that must have a value has none in some row, by the files' statistics."""
+        """Raises ``HistoryError`` if a required column has nulls, by the statistics of the files."""
         for name, schema in SCHEMAS.items():
             needed = {field.name for field in schema if not field.nullable}
             for path in self._paths[name]:
                 lacking = nulls(path)
                 if found := sorted(needed & lacking.keys()):
                     raise HistoryError(
-                        f"{path}: column {found[0]} must have a value in every row; {lacking[found[0]]} lack"
+                        f"{path}: column {found[0]} must have a value in every row; {lacking[found[0]]} rows have none"
                     )
 
     def completed(self) -> Iterator[Completed]:
-        """The operations, in the order in which they were written; argument and result decoded."""
+        """Yields the operations in writing order, with argument and result decoded."""
         for batch in self.batches("ops"):
             for row in batch.to_pylist():
                 yield _completed(row)
 
     def digest(self, progress: Callable[[int], None] = lambda rows: None) -> str:
-        """The hash of the rows of ops, effects and faults; equals the writer's when nothing was lost."""
+        """Returns the hash of the rows of ops, effects and faults; equals the writer's if nothing was lost."""
         done = 0
         schemas = {name: translation.schema(name, self.format(name)) for name in DIGESTED}
         digest = HistoryDigest(schemas)
@@ -165,18 +157,18 @@ class HistoryReader:
         return ds.dataset([str(path) for path in self._paths[name]], schema=_nullable(schema), format="parquet")
 
     def _stored(self, name: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """The rows of the files with the columns of ``schema``."""
+        """Yields the rows of the files with the columns of ``schema``."""
         for path in self._paths[name]:
             with pq.ParquetFile(path) as file:
                 for batch in file.iter_batches():
                     yield _conform(batch, schema, path)
 
     def _translated(self, name: str) -> Iterator[pa.RecordBatch]:
-        """The rows as today's format has them. One thread keeps them in order."""
-        import duckdb  # takes as long to load as a small history to judge
+        """Yields the rows in today's format. A single thread keeps them in order."""
+        import duckdb  # loading takes as long as judging a small history
 
         with duckdb.connect(config={"threads": 1}) as connection:
-            connection.register(f"stored_{name}", self._files(name, self.stored_schema(name)))
+            connection.register(f"stored_{name}", self._files(name, SCHEMAS[name].remove_metadata()))
             for text in self.translation(name):
                 connection.execute(f"create temporary {'table' if text.keep else 'view'} {text.name} as {text.sql}")
             for batch in connection.sql(f"select * from {name}").to_arrow_reader(TRANSLATED_ROWS):
@@ -204,7 +196,7 @@ class HistoryReader:
 
 
 def nulls(path: Path) -> dict[str, int]:
-    """How many rows have no value in each column that has such rows."""
+    """Returns the number of null values of each column that has any."""
     found: dict[str, int] = {}
     with pq.ParquetFile(path) as file:
         for group in range(file.metadata.num_row_groups):
@@ -220,17 +212,21 @@ class _Part(NamedTuple):
 
 
 def _check(path: Path, name: str) -> _Part:
-    """What a part's footer says. Raises ``HistoryError`` unless its columns are those of the data set."""
+    """Reads a part's footer. Raises ``HistoryError`` unless its columns are those of the data set."""
     try:
         with pq.ParquetFile(path) as file:
             schema, rows = file.schema_arrow, file.metadata.num_rows
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # names of columns are text, too
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # a column name may be invalid UTF-8
         raise HistoryError(f"{path} is not a Parquet file: {plainly(error)}") from error
-    format = _format(path, (schema.metadata or {}).get(FORMAT_KEY, b"1"))
+    said = (schema.metadata or {}).get(FORMAT_KEY)
+    if said is None and translation.is_format_1(name, schema.names):
+        said = b"1"
+    format = FORMAT if said is None else _format(path, said)
+    twice = {column for column in schema.names if schema.names.count(column) > 1}
     for field in translation.schema(name, format):
         position = schema.get_field_index(field.name)
         if position < 0:
-            if format == 1 and field.name in format_1.LACKING.get(name, ()):
+            if said is None and field.name not in translation.NEEDED[name].split() and field.name not in twice:
                 continue
             raise HistoryError(f"{path} has no column {field.name} ({field.type}), or has it twice")
         if not _fits(schema.field(position).type, field.type):
@@ -241,11 +237,15 @@ def _check(path: Path, name: str) -> _Part:
 
 
 def _format(path: Path, said: bytes) -> int:
-    if said.isdigit() and 1 <= int(said) <= FORMAT:
+    if said.isdigit() and OLDEST <= int(said) <= FORMAT:
         return int(said)
+    if said.isdigit() and 1 <= int(said) < OLDEST:
+        raise HistoryError(
+            f"{path} has format {said.decode()}; assay {LAST_VERSION} is the last version that reads formats 1 to 3"
+        )
     raise HistoryError(
-        f"{path} has format {said.decode(errors='replace')}, and this version reads formats 1 to {FORMAT}: use the "
-        "version that wrote it, or a newer one"
+        f"{path} has format {said.decode(errors='replace')}, and this version reads formats {OLDEST} to {FORMAT}: use "
+        "the version that wrote it, or a newer one"
     )
 
 
@@ -261,7 +261,7 @@ def _fits(found: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def _conform(batch: pa.RecordBatch, schema: pa.Schema, path: Path) -> pa.RecordBatch:
-    """The batch with exactly the schema's columns, types and order."""
+    """Returns the batch with exactly the schema's columns, types and order."""
     if batch.schema.equals(schema):
         return batch
     arrays = []
@@ -273,13 +273,15 @@ def _conform(batch: pa.RecordBatch, schema: pa.Schema, path: Path) -> pa.RecordB
         except pa.ArrowException as error:
             raise HistoryError(f"{path}: column {field.name} does not fit {field.type}: {error}") from error
         if array.null_count and not field.nullable:
-            raise HistoryError(f"{path}: column {field.name} must have a value in every row; {array.null_count} lack")
+            raise HistoryError(
+                f"{path}: column {field.name} must have a value in every row; {array.null_count} have none"
+            )
         arrays.append(array)
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _nullable(schema: pa.Schema) -> pa.Schema:
-    """Files from elsewhere mark every column nullable; a scan must not reject them for that."""
+    """Makes all columns nullable: other tools mark every column so, and a scan must not reject their files."""
     return pa.schema([field.with_nullable(True) for field in schema])
 
 

@@ -1,8 +1,7 @@
-"""What comes to pass in a run, as rows and as columns of them, in plain Python: Arrow is not loaded for it.
+"""The rows of a run and their conversion to columns, in plain Python so that Arrow is not loaded.
 
-Rows are kept as they come and turned over column by column, which costs a third of filling columns one value at a
-time. JSON is made at once: an argument may change after it was recorded, and one that has no JSON form must fail
-where it came from.
+Rows are kept as they come and transposed in batches, which costs a third of filling columns value by value. JSON is
+encoded at once. An argument may change later, and an argument without a JSON form must fail at its origin.
 """
 
 from abc import ABC, abstractmethod
@@ -15,15 +14,15 @@ from assay.harness.core.history.data_sets import DATA_SETS, EFFECTS, NODE_LISTS,
 from assay.harness.core.operation import Completed, Effect
 
 OpRow = tuple[Completed, str, str | None]
-"""The operation, its argument and its result as JSON."""
+"""The operation, and its argument and result as JSON."""
 EffectRow = tuple[Completed, int, Effect]
-"""The operation, the effect's order inside it, the effect."""
+"""The operation, the effect's order inside it, and the effect."""
 
 _encode = msgspec.json.Encoder().encode
 
 
 def to_json(value: Any, what: str) -> str:
-    """``value`` as JSON text. Raises ``HistoryError`` naming ``what`` when it is not plain data."""
+    """Encodes ``value`` as JSON text. Raises ``HistoryError`` naming ``what`` if it is not plain data."""
     try:
         return _encode(value).decode()
     except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as error:
@@ -66,13 +65,13 @@ def effects_columns(rows: Sequence[EffectRow]) -> list[list[Any]]:
 
 
 def _columns(structs: Sequence[msgspec.Struct]) -> dict[str, list[Any]]:
-    """Field by field. A subclass has those of its base first, so one among them does no harm."""
+    """Transposes structs to columns by field. A subclass is accepted because the fields of its base come first."""
     columns = zip(*map(msgspec.structs.astuple, structs), strict=False)
     return dict(zip(structs[0].__struct_fields__, map(list, columns), strict=False))
 
 
 def plain_columns(rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
-    """Of rows that are tuples in the order of their columns; there is one at least."""
+    """Transposes rows that are tuples in column order; there must be at least one row."""
     return [list(column) for column in zip(*rows, strict=True)]
 
 
@@ -84,71 +83,74 @@ COLUMNS: Final[Mapping[str, Callable[[Sequence[Any]], list[list[Any]]]]] = {
     "replicas": plain_columns,
     "looks": plain_columns,
 }
-"""Rows of a data set to its columns. Effects come first: they are sealed before the operations that they belong to."""
+"""The conversion of each data set's rows to columns. Effects come first: they are sealed before their operations."""
 
 
 def _listed(value: Any) -> Any:
-    """A list of nodes' numbers as text."""
+    """Joins a list of node numbers to text."""
     return ",".join(map(str, value)) if isinstance(value, list) else value
 
 
 class History(ABC):
-    """Where a run's rows go."""
+    """The interface that receives a run's rows."""
 
     @abstractmethod
     def completed(self, completed: Completed, effects: Sequence[Effect] = ()) -> None:
-        """One operation that has ended, with its effects in their order inside it."""
+        """Records one operation that has ended, with its effects in their order inside it."""
 
     @abstractmethod
     def _row(self, name: str, row: tuple[Any, ...]) -> None:
-        """One row of the data set ``name``, in the order of its columns."""
+        """Records one row of the data set ``name``, in the order of its columns."""
 
     def grows_with(  # noqa: B027 - a history that no one reads while it grows has nothing to do
         self, under_way: Callable[[], Iterable[tuple[Completed, Sequence[Effect]]]]
     ) -> None:
-        """Who reads the history while it is written finds ``under_way`` there, too: the operations that have not ended,
-        as if they had just been given up, with their effects.
+        """Lets readers of the growing history see unfinished operations, too.
+
+        ``under_way`` returns them as if they had just been given up, with their effects.
         """
 
     @abstractmethod
     def digest(self) -> str:
-        """The hash of the canonical rows of ops, effects and faults so far; see ``digest``."""
+        """Returns the hash of the canonical rows of ops, effects and faults so far; see ``digest``."""
 
     @abstractmethod
     def flush(self) -> None:
-        """From now on all rows so far are there for who reads the history, even if it never comes to its end."""
+        """Makes all rows so far visible to readers, even if the history is never closed."""
 
     @abstractmethod
     def close(self) -> None:
-        """There will be no more rows: the history is complete. Idempotent."""
+        """Marks the history as complete. Idempotent."""
 
     @abstractmethod
     def abandon(self) -> None:
-        """Lets go of a history that has no end. Idempotent."""
+        """Releases a history that will not be completed. Idempotent."""
 
     def fault(self, *, targets: Sequence[str], detail: Any = None, **columns: Any) -> None:
-        """One step of a fault: ``phase`` is intended, injected, healed, recovered or failed; ``time`` a stamp.
+        """Records one step of a fault: ``phase`` is intended, injected, healed, recovered or failed; ``time`` is a
+        stamp.
 
-        ``columns``: those of ``FAULTS``, as for each of the following methods those of its data set: null where it may
-        be and is not given. Each raises ``HistoryError`` for a column that there is not, or that must be there.
+        ``columns`` are those of ``FAULTS``; the methods below take those of their data sets. A nullable column may be
+        omitted. Each raises ``HistoryError`` for an unknown column or a missing required one.
         """
         about = to_json({} if detail is None else detail, f"detail of fault {columns.get('fault')}")
         self._add("faults", {**columns, "targets": to_json(list(targets), "targets"), "detail": about})
 
     def event(self, *, detail: Any = None, **columns: Any) -> None:
-        """One line of a node's event log; ``seq`` is its order on that node and incarnation. Columns that name nodes
-        may be lists of numbers.
+        """Records one line of a node's event log; ``seq`` is its order on that node and incarnation.
+
+        Columns that name nodes may be lists of numbers.
         """
         about = to_json({} if detail is None else detail, f"detail of event {columns.get('event')}")
         lists: dict[str, Any] = {name: _listed(columns.get(name)) for name in NODE_LISTS}
         self._add("events", {**columns, **lists, "detail": about})
 
     def replica(self, **columns: Any) -> None:
-        """One record as found on a node's disk after the run, or the end of its log."""
+        """Records one record found on a node's disk after the run, or the end of its log."""
         self._add("replicas", columns)
 
     def look(self, **columns: Any) -> None:
-        """One thing seen in a look at the system at rest."""
+        """Records one observation of the system at rest."""
         self._add("looks", columns)
 
     def _add(self, name: str, columns: Mapping[str, Any]) -> None:

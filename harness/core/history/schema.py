@@ -1,4 +1,4 @@
-"""The data sets in Arrow: schemas, and batches. What columns mean is said in ``data_sets``, which loads nothing."""
+"""Arrow schemas and batches of the data sets. ``data_sets`` describes the columns, and loads no Arrow."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -29,7 +29,7 @@ def _fits(value: Any, kind: pa.DataType) -> bool:
 
 
 def to_batch(schema: pa.Schema, columns: Sequence[Sequence[Any]]) -> pa.RecordBatch:
-    """One batch. Raises ``HistoryError`` for a value that its column does not take."""
+    """Builds one batch. Raises ``HistoryError`` for a value that its column does not take."""
     arrays = []
     for field, column in zip(schema, columns, strict=True):
         try:

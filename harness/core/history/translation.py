@@ -1,56 +1,86 @@
-"""Histories of older formats, read as if they were written today: which columns their files have, and the SQL.
+"""Histories of formats 4 to 6, read as if they were written today.
 
-Each step makes rows of a later format, so that only the last one changes when today's does: ``format_1`` those of
-format 3, ``format_3`` and ``format_4`` today's. The texts stand between the Parquet files and the checks, so a history
-of any size is translated as it is scanned.
+These formats lack columns that came later. A missing column reads as null, unless ``MEANINGS`` says in SQL what its
+value would have been. The SQL stands between the Parquet files and the checks, so a history of any size is translated
+as it is scanned. ``LAST_VERSION`` is the last version that reads formats 1 to 3.
+
+A file without a format comes from elsewhere. It must have the columns in ``NEEDED``; all others may be absent.
 """
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
 
 import pyarrow as pa
 
-from assay.harness.core.history import format_1, format_3, format_4
 from assay.harness.core.history.data_sets import FORMAT
 from assay.harness.core.history.schema import SCHEMAS
-from assay.harness.core.history.sql import Text, select
+
+OLDEST: Final = 4
+LAST_VERSION: Final = "0.1.0"
+
+CAME: Final[Mapping[int, Mapping[str, tuple[str, ...]]]] = {
+    5: {"events": ("replica", "from_state", "to_state", "osr")},
+    6: {"faults": ("moves_replicas",)},
+    7: {"looks": ("invariant", "claim", "assertions")},
+}
+"""Format -> data set -> the columns that came with it."""
+
+MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
+    "faults": {
+        "moves_replicas": "coalesce(e.moves_replicas, case "
+        "when e.fault = 'move-replicas' or e.fault like 'membership%' then true "
+        "when e.ends_process is not null then false end)"
+    },
+}
+"""Data set -> column -> SQL over the stored rows ``e``, which have today's columns, null if a file lacks them."""
+
+NEEDED: Final[Mapping[str, str]] = {
+    "ops": "index process worker f key argument result call ret outcome error phase",
+    "effects": "op sub request process key kind position value expected owner group assignment node call ret outcome "
+    "error phase",
+    "faults": "id fault targets phase time detail",
+    "events": "time node incarnation seq event key epoch controller_epoch zxid position value owner detail",
+    "replicas": "node key position value crc epoch below_hw in_isr",
+    "looks": "look time ended what key node",
+}
+"""Data set -> the columns that a file without a format must have."""
+
+_FORMER: Final[Mapping[str, tuple[str, str]]] = {"effects": ("epoch", "leader_epoch"), "faults": ("bit", "took_effect")}
+"""Data set -> a column of format 1, and today's column in its place."""
+
+
+@dataclass(frozen=True)
+class Text:
+    """SQL of a relation. ``keep``: several others read the relation, so it is materialised."""
+
+    name: str
+    sql: str
+    keep: bool = False
+
+
+def is_format_1(name: str, columns: Iterable[str]) -> bool:
+    """Returns whether a file of a data set without a format has a column that only format 1 had."""
+    former, present = _FORMER.get(name, ("", ""))
+    return former in columns and present not in columns
 
 
 def schema(name: str, format: int) -> pa.Schema:
-    """The columns that a data set's files of a format have."""
-    if format == FORMAT:
-        return SCHEMAS[name]
-    if format >= 4:
-        return format_4.schema(name, format)
-    third = format_3.schema(name, format)
-    if format > 1 or name not in format_1.COLUMNS:
-        return third
-    return pa.schema(
-        [
-            pa.field(column, format_1.FORMER[column]) if column in format_1.FORMER else third.field(column)
-            for column in format_1.COLUMNS[name].split()
-        ]
+    """Returns the columns that a data set's files of a format have."""
+    later = {column for came, columns in CAME.items() if came > format for column in columns.get(name, ())}
+    return pa.schema([field for field in SCHEMAS[name] if field.name not in later])
+
+
+def texts(name: str, format: int) -> tuple[Text, ...]:
+    """Returns the SQL that makes the data set ``name`` of ``stored_<name>``; nothing if the two are equal."""
+    meanings = MEANINGS.get(name, {}) if format < FORMAT else {}
+    if not meanings:
+        return ()
+    chosen = ", ".join(
+        f"{meanings.get(column, f'e.{_quoted(column)}')} as {_quoted(column)}" for column in SCHEMAS[name].names
     )
+    return (Text(name, f"select {chosen} from stored_{name} e"),)
 
 
-def stored(name: str, format: int) -> pa.Schema:
-    """What the texts read, as ``stored_<name>``: today's columns and those that there are no more."""
-    today = SCHEMAS[name]
-    gone = [field for field in schema(name, format) if field.name not in today.names]
-    return pa.schema([*today, *gone]).remove_metadata()
-
-
-def texts(name: str, format: int, family: str | None = None) -> tuple[Text, ...]:
-    """What makes the data set ``name`` out of ``stored_<name>``, in order; nothing if the two are the same.
-
-    ``family``: what the objects of a history of format 1 are, where its kinds leave it open.
-    """
-    source = f"stored_{name}"
-    made: tuple[Text, ...] = ()
-    if format == 1 and name in format_1.MEANINGS:
-        third = f"{name}_of_3"
-        made = format_1.views(name, source, third, stored(name, format).names, family)
-        source = third
-    meanings: dict[str, str] = {}
-    if format < FORMAT:
-        meanings |= format_4.MEANINGS.get(name, {})
-    if format <= 3:
-        meanings |= format_3.MEANINGS.get(name, {})
-    return (*made, Text(name, select(SCHEMAS[name].names, meanings, source))) if made or meanings else ()
+def _quoted(column: str) -> str:
+    return f'"{column}"'

@@ -1,6 +1,6 @@
-"""``through.json`` of a history: by worker, the node through which its clients reached the system, where that is known.
+"""The file ``through.json`` of a history: by worker, the node through which its clients reached the system, if known.
 
-It is beside the data sets, and no check rests on it: it names a node in what is said of an operation.
+No check depends on it: it serves to name a node when an operation is described.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ def encode(through: Mapping[str, str]) -> bytes:
 
 
 def read(folder: Path) -> dict[str, str]:
-    """Of a history's folder; empty where nothing is known, as of a run that goes on."""
+    """Reads the file of a history's folder; empty if there is none, as during a run."""
     try:
         return read_json(folder / FILE, dict[str, str])
     except (OSError, msgspec.MsgspecError):

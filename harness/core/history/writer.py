@@ -1,12 +1,14 @@
-"""Writes a history while the run goes on, in bounded memory.
+"""Writer of a history during the run, in bounded memory.
 
-Rows are buffered, converted some thousand at a time into a row group of a part file outside the data set's folder,
-and the part is renamed in when it is sealed: after ``seal_seconds``, at ``part_rows``, and at close. So a reader never
-sees half a file, a harness that is killed loses what came since the last seal and no more, and no single conversion
-holds the event loop up for long. Effects are sealed before the operations that they belong to. What may be read while
-the run goes on is noted with each seal (``growing``).
+1. Rows are buffered.
+2. Some thousand rows at a time become a row group of an unfinished part, outside the data set's folder. No single
+   conversion blocks the event loop for long.
+3. After ``seal_seconds``, at ``part_rows`` and at close the part is sealed: renamed into the folder. A reader never
+   sees a partial file, and a killed harness loses only the rows since the last seal.
+4. Each seal notes what readers may read meanwhile (``live_manifest``).
 
-Durability is against the death of the process, not of the machine: nothing is fsynced.
+Effects are sealed before their operations. Data survives the death of the process, not of the machine: nothing is
+fsynced.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ TEXT_COLUMNS = {
 
 
 class PartWriter:
-    """One data set: a folder of part files, the first of them empty."""
+    """The folder of a data set with its part files. The first part is empty."""
 
     def __init__(self, folder: Path, name: str, origin: bytes) -> None:
         self._history = folder
@@ -70,7 +72,7 @@ class PartWriter:
         self.total_rows += batch.num_rows
 
     def seal(self) -> None:
-        """Makes what has been converted visible as a part."""
+        """Makes the converted rows visible as a part."""
         if self._file is None:
             return
         self._file.close()
@@ -82,7 +84,7 @@ class PartWriter:
         self.unsealed_rows = 0
 
     def abandon(self) -> None:
-        """Lets go of the unfinished part, also where a disk that is full does not take its end."""
+        """Closes the unfinished part, even if a full disk rejects its last bytes."""
         file, self._file = self._file, None
         for one in (file, self._sink):
             if one is not None:
@@ -104,10 +106,9 @@ class PartWriter:
 class HistoryWriter(History):
     """The history of one run. Not for use from several threads.
 
-    ``folder`` must hold no history yet. ``of_run``: every file says that a run wrote it, so that a copy of the history
-    is known as one of a run. With ``loop`` parts are sealed by its clock even when nothing happens;
-    without, only as rows come in. Raises ``HistoryError`` or ``OSError``; one that arises in the background is raised
-    by the next call.
+    ``folder`` must be empty. ``of_run``: every file says that a run wrote it, so that a copy of the history is known as
+    one of a run. With ``loop``, parts are sealed by its clock even if nothing happens; without it, only as rows come
+    in. Raises ``HistoryError`` or ``OSError``; the next call raises an error from the background.
     """
 
     def __init__(
@@ -138,7 +139,7 @@ class HistoryWriter(History):
         self._effects, self._ops = self._parts["effects"], self._parts["ops"]
 
     def completed(self, completed: Completed, effects: Sequence[Effect] = ()) -> None:
-        """One operation that has ended, with its effects in their order inside it."""
+        """Records one operation that has ended, with its effects in their order inside it."""
         row: OpRow = op_row(completed)
         if effects:
             pending: list[EffectRow] = self._effects.pending
@@ -156,7 +157,7 @@ class HistoryWriter(History):
         self._added(part)
 
     def batch(self, name: str, rows: pa.RecordBatch) -> None:
-        """Rows of the data set ``name`` that were made column by column, with exactly its schema."""
+        """Adds rows of the data set ``name`` as a batch with exactly its schema."""
         self._raise_if_unusable()
         if not rows.schema.equals(SCHEMAS[name]):
             raise HistoryError(f"a batch for {name} has other columns than its schema: {rows.schema.names}")
@@ -174,7 +175,7 @@ class HistoryWriter(History):
         self._under_way = under_way
 
     def flush(self) -> None:
-        """Seals all rows so far: from now on any reader sees them."""
+        """Seals all rows so far, so that any reader sees them."""
         self._raise_if_unusable()
         if self._timer is not None:
             self._timer.cancel()
@@ -182,7 +183,7 @@ class HistoryWriter(History):
         self._seal()
 
     def digest(self) -> str:
-        """The hash of the canonical rows of ops, effects and faults written so far; see ``digest``."""
+        """Returns the hash of the canonical rows of ops, effects and faults written so far; see ``digest``."""
         if not self._closed:
             self._raise_if_unusable()
             for part in self._parts.values():
@@ -203,7 +204,7 @@ class HistoryWriter(History):
         self._closed = True
 
     def abandon(self) -> None:
-        """Lets go without sealing or marking: what a killed run leaves behind. Idempotent."""
+        """Closes the files without sealing or marking, as a killed run would leave them. Idempotent."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -217,7 +218,7 @@ class HistoryWriter(History):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Marks the history as complete unless an exception passes: then rows are sealed, but it stays unmarked."""
+        """Marks the history as complete; if an exception passes, only seals the rows."""
         if kind is None:
             self.close()
             return
@@ -236,7 +237,7 @@ class HistoryWriter(History):
 
     def _seal_in_time(self) -> None:
         self._timer = None
-        with contextlib.suppress(Exception):  # kept, for the next call to raise
+        with contextlib.suppress(Exception):  # stored, and raised by the next call
             self._seal()
 
     def _seal(self) -> None:
@@ -251,7 +252,7 @@ class HistoryWriter(History):
             self._note(self._under_way)
 
     def _note(self, under_way: UnderWay) -> None:
-        """For who reads while the history grows. Should that fail, the history itself is none the worse for it."""
+        """Writes the manifest for concurrent readers. A failure does not harm the history itself."""
         with contextlib.suppress(HistoryError, OSError, pa.ArrowException):
             self._growing.note({name: part.sealed for name, part in self._parts.items()}, under_way())
 
@@ -259,7 +260,7 @@ class HistoryWriter(History):
         try:
             part.convert(self._digest)
         except Exception as error:
-            self._error = error  # rows are lost, whatever it was: this history can never be marked as complete
+            self._error = error  # rows are lost whatever the cause: this history can never be marked as complete
             raise
 
     def _raise_if_unusable(self) -> None:

@@ -1,4 +1,4 @@
-"""The settings of a consumer of the old design."""
+"""Settings of a consumer of the old design."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,40 +11,45 @@ DEFAULT_GROUP = "default"
 
 @dataclass(frozen=True, kw_only=True)
 class ConnectorConfig:
-    """Kafka's names, where they are Kafka's settings; times in seconds."""
+    """Settings with Kafka's names if they are Kafka's settings. Times are in seconds."""
 
     zookeeper: str
     """``host:port,host:port``."""
     bootstrap: Sequence[str] = ()
-    """None: the brokers that are registered in ZooKeeper."""
+    """Empty: use the brokers that are registered in ZooKeeper."""
     group: str = DEFAULT_GROUP
     consumer_id: str | None = None
-    """None: made of ``host``, the time and chance."""
+    """None: generated from ``host``, the time and a random number."""
     host: str | None = None
     """None: the name of the host that the consumer runs on."""
     session_timeout: float = 6.0
     connection_timeout: float = 6.0
     back_off: float = 0.1
-    """Before the second try to claim; doubled for each further one, up to a second."""
+    """Back-off before the second try to claim; doubled for each further try, up to a second."""
     offsets_storage: str = "zookeeper"
-    """Or ``kafka``: the offsets topic."""
+    """``zookeeper``, or ``kafka`` for the offsets topic."""
     dual_commit: bool = False
-    """To commit to the other one, too: see :mod:`~assay.system_under_test.client.zookeeper_groups.offsets`."""
+    """Whether to commit to the other storage, too; see :mod:`.offsets` in this package."""
     auto_commit: bool = True
     auto_commit_interval: float = 60.0
     reset: str = "largest"
     classic: bool = False
-    """To share out again as 0.8 to 0.10.2 do. At each change the member lets go of all that it owns, also where its
-    share is the same as before, and claims by what it has read, also if that has changed since: then members that see
-    different views of the group claim by them (split brain)."""
+    """Whether to rebalance as 0.8 to 0.10.2 do.
+
+    At each change the member releases everything that it owns, even if its share is unchanged. It claims by the view
+    that it has read, even if the group has changed since. Members with different views then claim by different
+    assignments (split brain).
+    """
     by_broker: bool = False
-    """To share partitions out in the order of the brokers that should lead them, so that those of one broker are next
-    to each other and a thread has few brokers to ask, as with the partitions of 0.7, which were numbered by broker; and
-    not by their numbers alone, as 0.8 to 0.10.2. All members of a group have to agree."""
+    """Whether to order partitions by their preferred leaders, rather than by number as in 0.8 to 0.10.2.
+
+    Partitions of one broker are then adjacent, so a thread fetches from few brokers. Partitions of 0.7 were numbered by
+    broker. All members of a group must agree on this setting.
+    """
     timeout: float = 5.0
     """Seconds for one read, or for one commit with all its tries."""
     fetch_bytes: int = DEFAULT_FETCH_BYTES
-    """What one fetch asks for of its partition."""
+    """Bytes that one fetch requests of its partition."""
 
     def __post_init__(self) -> None:
         if self.offsets_storage not in ("zookeeper", "kafka"):
@@ -53,6 +58,6 @@ class ConnectorConfig:
             raise ValueError(f"auto.offset.reset is {' or '.join(RESETS)}, not {self.reset!r}")
         for name in (self.consumer_id, self.host):
             if name is not None and (not name or "/" in name):
-                raise ValueError(f"{name!r} is to be part of the name of a znode")
+                raise ValueError(f"{name!r} cannot be part of the name of a znode")
         if not self.group or "/" in self.group or self.group in (".", ".."):
-            raise ValueError(f"group {self.group!r} is to be the name of a znode")
+            raise ValueError(f"group {self.group!r} cannot be the name of a znode")

@@ -1,8 +1,10 @@
-"""A consumer of the old design: it finds the others of its group, and agrees with them, through ZooKeeper alone.
+"""Consumer of the old design, which agrees with the other members of its group through ZooKeeper alone.
 
-Every change of members, brokers, topics or partitions makes every member compute the assignment again, let go of what
-it owns and claim its new partitions; a claim fails until the former owner has let go, and is tried again. What a member
-owns ends at once when its session is over, or when it has not heard from ZooKeeper for so long that it may be.
+1. Every change of members, brokers, topics or partitions makes every member compute the assignment again.
+2. Each member releases its partitions and claims the new ones. A claim fails until the former owner has released, and
+   is retried.
+3. Ownership ends at once when the member's session is over, or when ZooKeeper has been silent for so long that it may
+   be.
 """
 
 import asyncio
@@ -34,7 +36,7 @@ from assay.system_under_test.runtime import Runtime
 from assay.system_under_test.tasks import Background
 
 LAST_BACK_OFF = 1.0
-"""Seconds between two tries to claim, at most; with a random factor from 0.5 to 1.5."""
+"""Limit in seconds on the back-off between two tries to claim, before a random factor from 0.5 to 1.5."""
 
 _log = logging.getLogger("assay.client")
 
@@ -42,14 +44,14 @@ _log = logging.getLogger("assay.client")
 class ChangeKind(enum.StrEnum):
     ACQUIRED = "acquired"
     RELEASED = "released"
-    """It is about to let go, in order: nothing of this hold is handed out or committed any more."""
+    """A regular release: nothing of this hold is returned or committed any more."""
     LOST = "lost"
-    """The session is over, or may be; or someone has deleted the znode of its claim."""
+    """The session is over, or may be, or another process has deleted the znode of the claim."""
 
 
 @dataclass(frozen=True, slots=True)
 class OwnershipChange:
-    """Of one hold. ``offset``: where it begins, or where it ended."""
+    """Begin or end of one hold, with its ``offset`` at that point."""
 
     kind: ChangeKind
     topic: str
@@ -60,14 +62,16 @@ class OwnershipChange:
 
 
 async def _at_once() -> None:
-    """The release that waits for nothing."""
+    """Waits for nothing; the default of ``before_release``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a member has claimed by. Zxids: of the latest change of members that it had seen, and of its claim.
+    """View behind a claim.
 
-    ``shares``: of each partition the consumer id of the member that it is for, by that view.
+    - ``seen``: zxid of the latest change of members in the view
+    - ``made``: zxid of the claim
+    - ``shares``: for each partition, the consumer id of its member in that view
     """
 
     seen: int
@@ -77,8 +81,11 @@ class Claim:
 
 @dataclass(slots=True)
 class Effort:
-    """What taking part has cost a member so far. ``watches``: that woke it; ``rebalances``: how often it read the whole
-    group and computed its share; ``unchanged``: how many of these came to what it owned already.
+    """Counters of a member's rebalances.
+
+    - ``watches``: watch events that woke it
+    - ``rebalances``: how often it read the whole group and computed its share
+    - ``unchanged``: how many rebalances resulted in what it owned already
     """
 
     watches: int = 0
@@ -87,12 +94,12 @@ class Effort:
 
 
 class ConsumerConnector:
-    """One member of a group. Streams are created once; then it takes part until ``shutdown``.
+    """One member of a group. Streams are created once; then the member takes part until ``shutdown``.
 
-    ``on_change`` is called for every partition acquired, released and lost, and ``on_claim`` before all that were
-    acquired by one claim. ``before_release`` is waited for before
-    anything is released, so that a caller which commits by hand can do so (``ConsumerRebalanceListener`` of 0.9); there
-    is no waiting when a session is over.
+    - ``on_change`` is called for every partition acquired, released or lost.
+    - ``on_claim`` is called before the partitions of one claim are reported as acquired.
+    - ``before_release`` is awaited before a release, so that a caller can commit manually
+      (``ConsumerRebalanceListener`` of 0.9). It is not awaited when a session is over.
     """
 
     def __init__(
@@ -128,11 +135,11 @@ class ConsumerConnector:
         self._membership = Membership(self._brokers, config.group, config=commits, runtime=runtime)
         self._offsets = self._store()
         self._subscription: StreamSubscription | None = None
-        self._streams: dict[tuple[str | None, str], MessageStream] = {}  # by topic, None for all, and thread
+        self._streams: dict[tuple[str | None, str], MessageStream] = {}  # by (topic or None for all, thread)
         self._holds: dict[Partition, Hold] = {}
         self._numbered = 0
         self._parting = False
-        """Nothing is handed out between the last commit of what it owns and its end: the next owner would again."""
+        """Set between the last commit and the end of ownership. The next owner would reread anything returned then."""
         self._wake = asyncio.Event()
         self._committing = asyncio.Lock()
         self._calls = OwnedCalls(self._zookeeper)
@@ -150,35 +157,35 @@ class ConsumerConnector:
     # -- what an application calls ---------------------------------------------------------------------------------
 
     async def create_streams(self, topics: Mapping[str, int]) -> dict[str, list[MessageStream]]:
-        """From each topic's number of threads to its streams. Raises ``ConnectionError`` without ZooKeeper."""
+        """Creates as many streams per topic as it has threads. Raises ``ConnectionError`` without ZooKeeper."""
         subscription = Static(topics)
         streams = {topic: [self._stream(topic, index) for index in range(count)] for topic, count in topics.items()}
         await self._begin(subscription)
         return streams
 
     async def create_streams_by_filter(self, wanted: Filter) -> list[MessageStream]:
-        """The filter's streams, each of which gets its part of every topic. Raises ``ConnectionError``."""
+        """Creates the filter's streams, each of which gets its part of every topic. Raises ``ConnectionError``."""
         streams = [self._stream(None, index) for index in range(wanted.streams)]
         await self._begin(wanted)
         return streams
 
     @property
     def owned(self) -> dict[Partition, str]:
-        """The partitions that it certainly owns at this moment, with the thread's id."""
+        """The partitions that it certainly owns at this moment, with their thread ids."""
         return {partition: hold.thread for partition, hold in self._current().items()}
 
     @property
     def positions(self) -> dict[Partition, int]:
-        """What a commit at this moment would commit."""
+        """The positions that a commit at this moment would commit."""
         return {partition: hold.position for partition, hold in self._current().items()}
 
     async def commit_offsets(self) -> dict[Partition, int]:
-        """The positions of all partitions owned, idle ones as well; returns them. Raises ``CommitFailed``."""
+        """Commits and returns the positions of all owned partitions, including idle ones. Raises ``CommitFailed``."""
         async with self._committing:
             return await self._commit()
 
     async def shutdown(self) -> None:
-        """Commits with auto-commit, lets go of everything and leaves. Idempotent; raises no error of the system."""
+        """Commits if auto-commit is on, releases everything and leaves. Idempotent. Raises no errors of the system."""
         if self._closed:
             return
         self._closed = True
@@ -188,14 +195,14 @@ class ConsumerConnector:
                 await asyncio.wait([self._leaving])
             self._parting = True
             if self._config.auto_commit:
-                async with self._committing:  # an earlier one that is repeated would rewind what this one commits
+                async with self._committing:  # a retry of an earlier commit would rewind this one
                     await self._commit_quietly()
-        finally:  # also when it is cancelled: a session that lives on would own all this, and read nothing
+        finally:  # even if cancelled: a session that lives on would own partitions without reading them
             self._current()
             self._end(ChangeKind.RELEASED)
             for stream in self._streams.values():
                 await stream.close()
-            await self._zookeeper.close()  # with the session its registration and its claims go, all at once
+            await self._zookeeper.close()  # the end of the session deletes its registration and all its claims at once
             await self._membership.close()
 
     # -- streams ---------------------------------------------------------------------------------------------------
@@ -224,7 +231,7 @@ class ConsumerConnector:
         self._wake.set()
 
     def _failed(self, error: BaseException) -> None:
-        """A task ended by an unexpected error: this member hands out nothing more, and others read on."""
+        """Handles a task's unexpected error: this member returns nothing more and leaves, so that others take over."""
         _log.error("%s: %r", self.consumer_id, error, exc_info=error)
         if self._leaving is None:
             self._leaving = asyncio.get_running_loop().create_task(self._leave(), name="consumer leaves")
@@ -233,7 +240,7 @@ class ConsumerConnector:
     async def _leave(self) -> None:
         await self._background.close()
         self._end(ChangeKind.LOST)
-        await self._zookeeper.close()  # with the session its claims go, which no one else could make
+        await self._zookeeper.close()  # the end of the session deletes its claims, so that others can claim
 
     # -- ownership -------------------------------------------------------------------------------------------------
 
@@ -253,11 +260,11 @@ class ConsumerConnector:
         self._wake.set()
 
     def _lose_hold(self, partition: Partition) -> None:
-        """Its claim is gone, and anyone may own it by now: nothing more of it is handed out or committed."""
+        """Ends a hold whose claim is gone, because any member may own the partition by now."""
         hold = self._holds.pop(partition, None)
         if hold is not None:
             self._calls.call_off()
-            _log.warning("%s: the claim of %s-%d was deleted by someone else", self.consumer_id, *partition)
+            _log.warning("%s: the claim of %s-%d was deleted by another process", self.consumer_id, *partition)
             self._report(ChangeKind.LOST, hold)
 
     def _end(self, kind: ChangeKind) -> None:
@@ -284,21 +291,21 @@ class ConsumerConnector:
                 settled = False
             if settled:
                 back_off = self._config.back_off
-            if settled or self._wake.is_set():  # something has changed since: no one has to be waited for
+            if settled or self._wake.is_set():  # after a change there is no need to wait
                 continue
             await asyncio.sleep(back_off * (0.5 + self._runtime.random.random()))
             back_off = max(back_off, min(2 * back_off, LAST_BACK_OFF))
             self._wake.set()
 
     async def _rebalance(self, subscription: StreamSubscription) -> bool:
-        """Does this member own what it should? Raises kazoo's errors and ``ClientError``."""
+        """Returns whether this member owns its share. Raises kazoo's errors and ``ClientError``."""
         await self._registration.ensure(subscription, int(self._runtime.wall_clock() * 1000))
         by_broker = self._config.by_broker
         view = await read_view(self._zookeeper, self._config.group, subscription, self._changed, by_broker=by_broker)
         if not self._config.bootstrap:
             self._brokers.addresses = await registered_brokers(self._zookeeper)
         if self.consumer_id not in view.members:
-            return False  # its registration has gone since: what it owns it can neither keep nor release without one
+            return False  # its registration has been deleted; without one it can neither keep nor release anything
         for gone in await self._ownership.find_gone():
             self._lose_hold(gone)
         wanted = view.allotted_to(self.consumer_id)
@@ -306,7 +313,7 @@ class ConsumerConnector:
         owned = {partition: hold.thread for partition, hold in self._current().items()}
         unchanged = (
             owned == wanted and self._ownership.claimed <= wanted.keys()
-        )  # else a claim came to nothing half-way
+        )  # more claims are left if a claim failed half-way
         self.effort.unchanged += unchanged
         if unchanged and not self._config.classic:
             return True
@@ -332,7 +339,7 @@ class ConsumerConnector:
         try:
             if self._current():
                 await self._before_release()
-            async with self._committing:  # what is under way ends first, or the next owner would read too little
+            async with self._committing:  # a commit in progress must end first, or the next owner reads an old offset
                 if self._config.auto_commit:
                     await self._commit_quietly()
                 self._current()
@@ -342,9 +349,9 @@ class ConsumerConnector:
         await self._ownership.release()
 
     async def _start(self, wanted: Mapping[Partition, str]) -> dict[Partition, int]:
-        """Read after the claim: the former owner has committed its last. Raises ``ClientError``."""
+        """Reads positions after the claim, when the former owner has made its last commit. Raises ``ClientError``."""
         try:
-            # nothing fences what it puts into the topic
+            # Nothing fences what this writes into the offsets topic.
             committed = await self._calls.run(self._offsets.take_over(list(wanted)), math.inf)
         except TimeoutError as error:
             raise ReadFailed(f"{self.consumer_id}: the offsets were not read while the session lived") from error
@@ -358,7 +365,7 @@ class ConsumerConnector:
     # -- offsets ---------------------------------------------------------------------------------------------------
 
     async def _commit(self) -> dict[Partition, int]:
-        """A commit that has not gone out while the session certainly lives does not go out at all."""
+        """Commits the positions. A commit is cancelled if it has not been sent while the session certainly lives."""
         positions = self.positions
         if positions:
             deadline = asyncio.get_running_loop().time() + self._config.timeout

@@ -1,14 +1,13 @@
-"""Where a group of the old design keeps its offsets: in ZooKeeper, in the offsets topic, or, during a migration, in
-both.
+"""Storage of the old design's offsets: in ZooKeeper, in the offsets topic, or in both during a migration.
 
-A live group moves from one to the other in two rolling steps, back in the same way, and no offset is lost:
+A live group migrates in two rolling steps, in either direction, without losing an offset:
 
-1. Each member in turn: the new storage, with dual commit. A commit counts only when it is in both; a member that
-   acquires a partition takes the greater of the two offsets, and puts it into both before it reads on, so that idle
-   partitions, too, have theirs in both.
-2. Once every partition is held by members with dual commit, and no other is left: each in turn without it.
+1. Restart each member in turn with the new storage and dual commit. A commit counts only if it is in both. A member
+   that acquires a partition takes the greater of the two offsets, and writes it to both before it reads. So idle
+   partitions also get their offsets in both.
+2. When members with dual commit hold every partition and no other member is left, restart each in turn without it.
 
-0.10.2 commits to both on the way to the offsets topic only, and there only what has moved in ZooKeeper.
+Kafka 0.10.2 commits to both only on the way to the offsets topic, and there only offsets that have moved in ZooKeeper.
 """
 
 import contextlib
@@ -29,31 +28,31 @@ from assay.system_under_test.zookeeper import paths, znodes
 NO_OFFSET = -1
 ANY_VERSION = -1
 TRIES = 3
-"""Of a commit to ZooKeeper whose znodes come or go during it."""
+"""Tries of a commit to ZooKeeper if its znodes are created or deleted meanwhile."""
 
 
 class OffsetStore(ABC):
     @abstractmethod
     async def commit(self, offsets: Mapping[Partition, int]) -> None:
-        """Raises ``CommitFailed``; its ``outcome`` is that of all of them together."""
+        """Commits offsets. Raises ``CommitFailed``, whose ``outcome`` applies to all of them together."""
 
     @abstractmethod
     async def fetch(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
-        """What was committed last; ``NO_OFFSET`` where nothing was. Raises ``ReadFailed``."""
+        """Returns the last committed offsets; ``NO_OFFSET`` if there is none. Raises ``ReadFailed``."""
 
     async def take_over(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
-        """The same for a new owner: no later fetch returns less than this did. Raises ``CommitFailed`` as well."""
+        """Fetches for a new owner: no later fetch returns less. Raises ``ReadFailed`` and ``CommitFailed``."""
         return await self.fetch(partitions)
 
 
 class ZooKeeperOffsets(OffsetStore):
-    """/consumers/G/offsets/T/P, a number as text. A commit is one transaction, void once the session is over."""
+    """Offsets as text in /consumers/G/offsets/T/P. A commit is one transaction, which fails after the session."""
 
     def __init__(self, zookeeper: ZooKeeper, group: str, registration: Registration) -> None:
         self._zookeeper = zookeeper
         self._group = group
         self._registration = registration
-        self._known: set[str] = set()  # paths that are there
+        self._known: set[str] = set()  # paths of existing znodes
 
     async def commit(self, offsets: Mapping[Partition, int]) -> None:
         session = self._registration.session
@@ -72,12 +71,14 @@ class ZooKeeperOffsets(OffsetStore):
                     sent = False
                     self._known.clear()
                     if not await self._registration.stands(session):
-                        raise CommitFailed(f"{what}: it is not registered", Certainty.NOT_DONE, undone) from error
+                        raise CommitFailed(
+                            f"{what}: the member is not registered", Certainty.NOT_DONE, undone
+                        ) from error
         except KazooException as error:
             known = Certainty.UNKNOWN if sent else Certainty.NOT_DONE
             each = dict.fromkeys(offsets, known)
             raise CommitFailed(f"{what}: {type(error).__name__}: {error}", known, each) from error
-        raise CommitFailed(f"{what}: the znodes came and went", Certainty.NOT_DONE, undone)
+        raise CommitFailed(f"{what}: the znodes were created and deleted meanwhile", Certainty.NOT_DONE, undone)
 
     async def fetch(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
         return {partition: await self._read(partition) for partition in partitions}
@@ -103,8 +104,10 @@ class ZooKeeperOffsets(OffsetStore):
 
 
 class TopicOffsets(OffsetStore):
-    """The offsets topic, as a client that is no member of a group of the new design. Nothing fences a commit there, so
-    one that was given up must not arrive later: ``membership`` takes back what was not answered.
+    """Offsets in the offsets topic, as a client that is not a member of a group of Kafka's design.
+
+    Nothing fences a commit there, so a commit that was given up must not arrive later. Therefore ``membership`` must
+    use ``takes_back``.
     """
 
     def __init__(self, membership: Membership) -> None:
@@ -119,7 +122,7 @@ class TopicOffsets(OffsetStore):
 
 
 class DualOffsets(OffsetStore):
-    """Both of them. What is fenced comes first: one whose session is over writes to neither."""
+    """Offsets in both. The fenced storage comes first, so a member whose session is over writes to neither."""
 
     def __init__(self, zookeeper: ZooKeeperOffsets, topic: TopicOffsets) -> None:
         self._zookeeper = zookeeper
@@ -139,7 +142,7 @@ class DualOffsets(OffsetStore):
         return {partition: max(here[partition], there[partition]) for partition in partitions}
 
     async def take_over(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
-        """What is in one store alone, an idle partition's offset or half a commit, is put into the other."""
+        """Copies an offset that only one storage has, of an idle partition or half a commit, to the other."""
         found = await self.fetch(partitions)
         known = {partition: offset for partition, offset in found.items() if offset != NO_OFFSET}
         if known:

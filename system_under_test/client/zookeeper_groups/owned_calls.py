@@ -1,7 +1,7 @@
-"""Calls to the coordinator that count only while the member owns what it owned when they began.
+"""Calls to the coordinator that are allowed only while the member owns the partitions that it owned at their start.
 
-Nothing fences a commit to the offsets topic, so the member has to end it in time: before its session may be over, and
-as soon as it loses a claim. A session that is renewed meanwhile lasts longer than it seemed to at the beginning.
+Nothing fences a commit to the offsets topic. Therefore the member must cancel it before its session may be over, and as
+soon as it loses a claim. A session that is renewed meanwhile extends the time limit.
 """
 
 import asyncio
@@ -14,15 +14,16 @@ T = TypeVar("T")
 
 
 class OwnedCalls:
-    """The calls of one member."""
+    """Calls of one member."""
 
     def __init__(self, zookeeper: ZooKeeper) -> None:
         self._zookeeper = zookeeper
         self._under_way: dict[asyncio.Task[Any], None] = {}
 
     async def run(self, call: Coroutine[Any, Any, T], deadline: float) -> T:
-        """Returns its result. Raises ``TimeoutError`` at the deadline, when the session may be over, and when it is
-        called off.
+        """Returns the call's result.
+
+        Raises ``TimeoutError`` at the deadline, when the session may be over, and after :meth:`call_off`.
         """
         loop = asyncio.get_running_loop()
         task = loop.create_task(call, name="consumer offsets")
@@ -42,9 +43,9 @@ class OwnedCalls:
                 task.cancel()
                 await asyncio.wait([task])
                 if not task.cancelled():
-                    task.exception()  # it failed as it was called off: no one is left who wants to know
+                    task.exception()  # marks it as retrieved, because no one awaits a cancelled call
 
     def call_off(self) -> None:
-        """Ends all calls that are under way."""
+        """Cancels all pending calls."""
         for task in self._under_way:
             task.cancel()

@@ -1,4 +1,4 @@
-"""Claims of partitions: ephemeral znodes /consumers/G/owners/T/P that hold the id of the thread that owns it."""
+"""Claims of partitions: ephemeral znodes /consumers/G/owners/T/P with the id of the owning thread."""
 
 import asyncio
 import contextlib
@@ -17,10 +17,11 @@ ANY_VERSION = -1
 
 
 class Ownership:
-    """The claims of one member, whose registration fences every write.
+    """The claims of one member. Its registration fences every write.
 
-    ``on_gone`` is called with each claim whose znode was deleted by someone else while the session lives; ``on_doubt``
-    when claims are no longer watched, because the connection was lost: then :meth:`find_gone` looks at them.
+    - ``on_gone`` is called with each claim whose znode another process deleted while the session lives.
+    - ``on_doubt`` is called when the watches are lost with the connection. :meth:`find_gone` must then check the
+      claims.
     """
 
     def __init__(
@@ -38,23 +39,23 @@ class Ownership:
         self._on_doubt = on_doubt
         self._claimed: dict[Partition, None] = {}
         self._watches: dict[Partition, Watch] = {}
-        """The claims that exist, as far as this member knows."""
+        """The watches of claims that exist, as far as this member knows."""
         self._folders: set[str] = set()
 
     @property
     def claimed(self) -> Set[Partition]:
-        """All partitions of which our znode may exist."""
+        """All partitions for which this member's znode may exist."""
         return self._claimed.keys()
 
     @property
     def in_doubt(self) -> bool:
-        """Whether a claim is gone, or is not watched and may be gone."""
+        """Whether a claim is gone, or is unwatched and may be gone."""
         return not self._claimed.keys() <= self._watches.keys()
 
     async def claim(self, wanted: Mapping[Partition, str]) -> int:
-        """All of these at once, partition to thread id, at least one; 0 when some former owner has not let go.
+        """Claims all of these (partition to thread id, at least one) or none. Raises kazoo's errors.
 
-        Returns the zxid of the claim. Raises kazoo's errors.
+        Returns the zxid of the claim; 0 if a former owner has not released yet.
         """
         session = self._registration.session
         for topic in dict.fromkeys(topic for topic, _ in wanted):
@@ -69,25 +70,22 @@ class Ownership:
                 ],
             )
         except NodeExistsError:
-            self._claimed.clear()  # none was made, and what was before had been released
+            self._claimed.clear()  # nothing was claimed, and all earlier claims had been released
             return 0
         except NoNodeError:
-            self._folders.clear()  # a folder may be gone, with its topic
+            self._folders.clear()  # a folder may have been deleted with its topic
             raise
         stats = await asyncio.gather(*(self._watch(partition, session) for partition in wanted))
         return 0 if None in stats else next(stat.czxid for stat in stats if stat is not None)
 
     async def find_gone(self) -> list[Partition]:
-        """The claims whose znodes are gone, of those that are not watched; the others are watched from now on.
-
-        Raises kazoo's errors.
-        """
+        """Returns the unwatched claims whose znodes are gone, and watches the others again. Raises kazoo's errors."""
         session = self._registration.session
         doubtful = [partition for partition in self._claimed if partition not in self._watches]
         return [partition for partition in doubtful if await self._watch(partition, session) is None]
 
     async def release(self) -> None:
-        """Lets go of all that may be ours: also what a claim of unknown outcome has left. Raises kazoo's errors."""
+        """Releases all claims, including those that a claim of unknown outcome may have left. Raises kazoo's errors."""
         session = self._registration.session
         for partition in list(self._claimed):
             self._watches.pop(partition, None)
@@ -97,11 +95,11 @@ class Ownership:
                     await self._registration.fenced(session, [Delete(path, ANY_VERSION)])
                 except NoNodeError:
                     if await self._is_ours(path, session):
-                        raise  # the registration is gone, and nothing can be released before there is another
+                        raise  # the registration is gone, and nothing can be released without one
             self._claimed.pop(partition, None)
 
     def forget(self) -> None:
-        """The session is over, with all its claims."""
+        """Forgets all claims, because the session is over."""
         self._claimed.clear()
         self._watches.clear()
 
@@ -110,11 +108,11 @@ class Ownership:
         return stat is not None and stat.ephemeralOwner == session
 
     async def _watch(self, partition: Partition, session: int) -> ZnodeStat | None:
-        """Has the claim watched; returns None when it is gone, or another's."""
+        """Watches the claim. Returns None if it is gone or belongs to another session."""
 
         def fired(event: WatchedEvent) -> None:
             if self._watches.get(partition) is not fired:
-                return  # released by now
+                return  # released meanwhile
             del self._watches[partition]
             if event.type == EventType.DELETED:
                 self._on_gone(partition)

@@ -1,8 +1,8 @@
-"""Being a member: an ephemeral znode under /consumers/G/ids, which also fences everything that a member writes.
+"""Membership: an ephemeral znode under /consumers/G/ids, which also fences everything that a member writes.
 
-Everything that a member has in ZooKeeper belongs to one session, and goes with it at one moment, its registration as
-well. So a write that checks, in the same transaction, that the registration is there can do nothing once the session is
-over: no claim of others is taken away, and no offset rewound, by a member that was away for too long.
+All znodes of a member belong to one session and are deleted together with it, including its registration. Each write
+checks in the same transaction that the registration exists, so it has no effect once the session is over. A member that
+was paused for too long can neither delete others' claims nor rewind offsets.
 """
 
 import asyncio
@@ -20,13 +20,14 @@ from assay.system_under_test.zookeeper import paths, znodes
 from assay.system_under_test.zookeeper.znodes import encode
 
 FIRST_VERSION = 0
-"""A registration is never changed."""
+"""The version of an unchanged znode, because a registration is never changed."""
 
 
 class Registration:
-    """The registration of one member. ``session`` is the one under which it is registered, 0 while it is not.
+    """Registration of one member. ``session`` is the session that it is registered under, 0 while it is not registered.
 
-    ``on_change`` is called when the znode was deleted or overwritten, or may have been; then :meth:`ensure` looks.
+    ``on_change`` is called when the znode was deleted or overwritten, or may have been. :meth:`ensure` must then check
+    it.
     """
 
     def __init__(
@@ -43,12 +44,13 @@ class Registration:
         self.session = 0
 
     async def ensure(self, subscription: StreamSubscription, timestamp_ms: int) -> None:
-        """Registers under the present session, if it is not. Raises kazoo's errors.
+        """Registers under the present session if necessary. Raises kazoo's errors.
 
-        Someone may have deleted or overwritten the znode while the session lives: then it is made again. The claims of
-        the session are not touched by that, and still keep the others out.
+        If another process deleted or overwrote the znode while the session lives, it is created again. This does not
+        affect the claims of the session, which still exclude other members.
 
-        ``NodeExistsError``: another session holds this id, our own former one mostly; it goes when that is over.
+        ``NodeExistsError`` means that another session holds this id, mostly the member's own former one. Its znode
+        disappears when that session is over.
         """
         session = self._zookeeper.session_id
         if session and self.session == session and self._watched:
@@ -62,7 +64,7 @@ class Registration:
             await self._create(creation.data)
         if stat.ephemeralOwner != session:
             raise NodeExistsError(f"{self._path} is held by session {stat.ephemeralOwner:#x}")
-        if stat.version != FIRST_VERSION:  # overwritten: the others may have read that, and no fence holds
+        if stat.version != FIRST_VERSION:  # overwritten: other members may have read that, and the fence fails
             await self._zookeeper.multi([Delete(self._path, stat.version), creation])
             await self._zookeeper.exists(self._path, self._changed)
         self.session, self._watched = session, True
@@ -76,20 +78,20 @@ class Registration:
         self._on_change(event)
 
     async def fenced(self, session: int, operations: Sequence[Any]) -> None:
-        """All of these or none, if the member is registered under ``session``. Raises kazoo's errors.
+        """Executes all operations or none, if the member is registered under ``session``. Raises kazoo's errors.
 
-        A ``NoNodeError`` may be the fence's: see :meth:`stands`.
+        A ``NoNodeError`` may come from the fence: see :meth:`stands`.
         """
         if not self.lasts(session):
             raise SessionExpiredError(f"{self._path}: session {session:#x} is over")
         await self._zookeeper.multi([CheckVersion(self._path, FIRST_VERSION), *operations])
 
     def lasts(self, session: int) -> bool:
-        """Whether it is registered under that session, as far as it knows: else :meth:`fenced` sends nothing."""
+        """Returns whether it is registered under that session, as far as it knows. Otherwise :meth:`fenced` fails."""
         return bool(session) and session == self.session and session == self._zookeeper.session_id
 
     async def stands(self, session: int) -> bool:
-        """Whether the registration is there, and that session's."""
+        """Returns whether the registration exists and belongs to that session."""
         try:
             stat = await self._zookeeper.exists(self._path)
         except NoNodeError:
@@ -98,14 +100,14 @@ class Registration:
 
 
 LOOK_EVERY = 0.05
-"""Seconds between two looks at a session that is not there, or just over."""
+"""Seconds between checks of a session that does not exist or has just ended."""
 
 
 class ConsumerSession:
     """Calls ``on_over`` when the session is over or may be.
 
-    ZooKeeper reports that only to a client that it reaches: then its claims are ``forgotten`` as well. A client that
-    has had no answer for the session's timeout concludes it by itself, and does not know whether they are still there.
+    ZooKeeper reports the end only to a connected client; then its claims are ``forgotten`` as well. A client without a
+    response for the session timeout concludes the end by itself, and does not know whether its claims still exist.
     """
 
     def __init__(
@@ -123,13 +125,13 @@ class ConsumerSession:
 
     @property
     def alive(self) -> bool:
-        """Is every claim certainly still valid at this moment? To be asked again after every ``await``."""
+        """Whether every claim is certainly valid at this moment. It must be checked again after every ``await``."""
         session = self._registration.session
         now = asyncio.get_running_loop().time()
         return bool(session) and session == self._zookeeper.session_id and now < self._zookeeper.alive_until
 
     async def watch(self) -> None:
-        """Runs for ever; calls ``on_over`` when the session no longer certainly lives."""
+        """Runs forever; calls ``on_over`` when the session may be over."""
         loop = asyncio.get_running_loop()
         while True:
             if self._registration.session and not self.alive:

@@ -1,4 +1,4 @@
-"""What a consumer thread reads from: the messages of the partitions that it owns at the moment."""
+"""Message streams: a consumer thread reads the messages of the partitions that it owns at the moment."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -14,23 +14,23 @@ from assay.system_under_test.records.message import Message
 LONGEST_WAIT = 0.1
 """Seconds that one fetch waits at the end of its partition."""
 RESETS = {"smallest": EARLIEST, "largest": LATEST}
-"""``auto.offset.reset``: where to begin with nothing committed, or nothing that is still there."""
+"""``auto.offset.reset``: the start if no offset is committed, or if it is no longer in the log."""
 
 
 @dataclass
 class Hold:
-    """A partition, owned by one thread from one claim to its end. ``number`` is unique in its connector."""
+    """One thread's ownership of a partition, from a claim to its end. ``number`` is unique in its connector."""
 
     partition: Partition
     thread: str
     number: int
     position: int
-    """What is read next, and committed: all before it was handed out."""
+    """The next offset to read and the offset to commit: all messages before it were returned."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """What one fetch of one partition gave: from ``begin`` up to ``end`` there is nothing but these messages."""
+    """Result of one fetch of one partition: from ``begin`` up to ``end`` there are only these messages."""
 
     topic: str
     partition: int
@@ -42,9 +42,9 @@ class Chunk:
 
 @dataclass(eq=False)
 class MessageStream:
-    """The stream of one thread, read by one task. ``holds`` gives what it owns, and is called after each fetch.
+    """The stream of one thread, read by one task. ``holds`` returns what it owns, and is called after each fetch.
 
-    ``fetch_bytes`` is what one fetch asks for.
+    ``fetch_bytes`` is the size of one fetch.
     """
 
     thread: str
@@ -53,16 +53,16 @@ class MessageStream:
     reset: int
     fetch_bytes: int = DEFAULT_FETCH_BYTES
     _behind: bool = field(default=False, init=False)
-    """Whether the last fetches brought something: then the next ones do not wait at the ends of partitions, where
-    they would hold up those of others on the same connection."""
+    """Whether the last fetches returned messages. The next ones then do not wait at the ends of partitions, where they
+    would delay other fetches on the same connection."""
     closed: bool = field(default=False, init=False)
-    """Ends it, after its connector's shutdown: it returns nothing more."""
+    """Set after the connector's shutdown: the stream returns nothing more."""
 
     async def receive(self, timeout: float = 1.0) -> list[Chunk]:
-        """As soon as there is something, else after ``timeout`` seconds: one chunk for each partition that was read.
+        """Returns one chunk for each partition that was read, once there are messages, or after ``timeout`` seconds.
 
-        Nothing once the connector is shut down. What it returns counts as consumed: the next commit covers it. Raises
-        ``ReadFailed`` when no partition can be read.
+        Returned messages count as consumed: the next commit covers them. After the connector's shutdown there are none.
+        Raises ``ReadFailed`` if no partition can be read.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
@@ -76,7 +76,7 @@ class MessageStream:
             for failure in failures:
                 if not isinstance(failure, ReadFailed) or len(failures) == len(owned):
                     raise failure
-            # No await from here on: what is not ours any more by now is not handed out.
+            # There must be no await from here on, so that messages of lost partitions are not returned.
             current = {hold.number for hold in self.holds()}
             chunks = [chunk for chunk in found if isinstance(chunk, Chunk) and chunk.hold in current]
             for hold in owned:
@@ -91,7 +91,7 @@ class MessageStream:
         return []
 
     async def __aiter__(self) -> AsyncIterator[tuple[str, int, Message]]:
-        """Topic, partition and message, until the connector is shut down."""
+        """Yields topic, partition and message, until the connector is shut down."""
         while not self.closed:
             for chunk in await self.receive():
                 for message in chunk.messages:
@@ -102,7 +102,7 @@ class MessageStream:
         await self.consumer.close()
 
     async def start(self, partition: Partition) -> int:
-        """Where to begin without a committed offset. Raises ``ReadFailed``."""
+        """Returns the start without a committed offset. Raises ``ReadFailed``."""
         return await self.consumer.offsets(*partition, self.reset)
 
     async def _read(self, hold: Hold, wait: float) -> Chunk | None:

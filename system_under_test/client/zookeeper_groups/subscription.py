@@ -1,4 +1,4 @@
-"""What a consumer of the old design wants: topics by name, or those whose names a filter lets through."""
+"""Subscriptions of consumers of the old design: topics by name, or all topics that match a filter."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -8,31 +8,31 @@ from typing import Literal, Protocol
 from assay.system_under_test.zookeeper.znodes import ConsumerRegistration, ZnodeError
 
 INTERNAL_TOPIC = "__consumer_offsets"
-"""Filters leave it out, as ``exclude.internal.topics`` does by default."""
+"""Filters exclude it, as ``exclude.internal.topics`` does by default."""
 
 
 class StreamSubscription(Protocol):
-    """``registered`` is what others read of it in /consumers/G/ids/C."""
+    """A subscription. ``registered`` returns its content of /consumers/G/ids/C, which other members read."""
 
     @property
     def streams(self) -> int:
-        """How many threads there are in all."""
+        """The total number of threads."""
 
     def threads(self, topics: Iterable[str]) -> dict[str, int]:
-        """Of the topics that exist, those that are wanted, with how many threads."""
+        """Returns the subscribed topics among existing ones, with their numbers of threads."""
 
     def registered(self, timestamp_ms: int) -> ConsumerRegistration: ...
 
 
 @dataclass(frozen=True)
 class Static:
-    """So many threads for each topic, which belong to it alone; a topic need not exist yet."""
+    """A number of threads for each topic, which read that topic only. A topic need not exist yet."""
 
     topics: Mapping[str, int]
 
     def __post_init__(self) -> None:
         if not self.topics or any(count < 1 for count in self.topics.values()):
-            raise ValueError(f"a subscription names at least one topic, each with a thread or more: {self.topics}")
+            raise ValueError(f"a subscription needs at least one topic, each with at least one thread: {self.topics}")
 
     @property
     def streams(self) -> int:
@@ -47,9 +47,9 @@ class Static:
 
 @dataclass(frozen=True)
 class Filter:
-    """So many threads for all topics whose whole names match ``expression``; all others, with ``exclude``.
+    """A number of threads for all topics whose full names match ``expression``; with ``exclude``, for all others.
 
-    Kafka writes alternatives with commas, too.
+    As in Kafka, commas also separate alternatives.
     """
 
     expression: str
@@ -58,11 +58,11 @@ class Filter:
 
     def __post_init__(self) -> None:
         if self.streams < 1:
-            raise ValueError(f"a filter needs a thread or more, not {self.streams}")
+            raise ValueError(f"a filter needs at least one thread, not {self.streams}")
         try:
             re.compile(self._alternatives)
         except re.error as error:
-            raise ValueError(f"{self.expression!r} is no regular expression: {error}") from None
+            raise ValueError(f"{self.expression!r} is not a regular expression: {error}") from None
 
     @property
     def _alternatives(self) -> str:
@@ -81,7 +81,7 @@ class Filter:
 
 
 def subscription_of(path: str, found: ConsumerRegistration) -> StreamSubscription:
-    """What another member wants. Raises ``ZnodeError`` when it makes no sense."""
+    """Returns another member's subscription. Raises ``ZnodeError`` if it is invalid."""
     try:
         if found.pattern == "static":
             return Static(found.subscription)

@@ -1,4 +1,4 @@
-"""What ZooKeeper has of a group, from which every member computes who gets which partitions."""
+"""View of a group in ZooKeeper, from which every member computes the assignment."""
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,16 +21,19 @@ from assay.system_under_test.zookeeper.znodes import (
 
 
 def thread_id(consumer_id: str, index: int) -> str:
-    """What an owner's znode holds."""
+    """Returns the thread's id, which an owner's znode holds."""
     return f"{consumer_id}-{index}"
 
 
 def allot(partitions: Mapping[str, Sequence[int]], threads: Mapping[str, Iterable[str]]) -> dict[Partition, str]:
-    """From each topic's partitions and each topic's thread ids to the thread that owns each partition.
+    """Assigns each topic's partitions to its threads, and returns the thread id of each partition.
 
-    As ``RangeAssignor`` of Kafka 0.8 - 0.10: of each topic, in the order given, a range to each consumer thread.
-    Threads sort as strings, ``c-10`` before ``c-2``. With n = partitions div threads each gets n in a row, and the
-    first (partitions mod threads) of them one more; threads that are left over get none.
+    This is Kafka's ``RangeAssignor`` of 0.8 to 0.10:
+
+    1. Each topic is assigned separately, in the given order of its partitions.
+    2. Threads are sorted as strings, ``c-10`` before ``c-2``.
+    3. With n = partitions div threads, each thread gets n adjacent partitions.
+    4. The first (partitions mod threads) threads get one more. Threads may be left without any.
     """
     owners: dict[Partition, str] = {}
     for topic, indexes in partitions.items():
@@ -52,7 +55,7 @@ R = TypeVar("R")
 
 
 class Share(NamedTuple):
-    """Whom a partition is for."""
+    """The member and thread that a partition is assigned to."""
 
     member: str
     thread: str
@@ -60,11 +63,11 @@ class Share(NamedTuple):
 
 @dataclass(frozen=True)
 class GroupView:
-    """``members``: consumer id to what it wants; ``partitions``: of every topic that one of them may want, in the order
-    in which they are shared out.
+    """A group as read from ZooKeeper.
 
-    ``version``: the zxid of the latest change of members at the time, a later one than is in ``members`` only if the
-    watch has fired.
+    - ``members``: subscription by consumer id
+    - ``partitions``: partitions of every topic that a member may want, in the order of assignment
+    - ``version``: zxid of the latest change of members. It is newer than ``members`` only if the watch has fired.
     """
 
     members: Mapping[str, StreamSubscription]
@@ -73,7 +76,7 @@ class GroupView:
 
     @cached_property
     def shares(self) -> Mapping[Partition, Share]:
-        """Of all partitions that are for someone."""
+        """Members and threads of all assigned partitions."""
         members: dict[tuple[str, str], str] = {}
         threads: dict[str, list[str]] = {}
         for member, wanted in self.members.items():
@@ -84,18 +87,17 @@ class GroupView:
         return {one: Share(members[one[0], name], name) for one, name in allot(self.partitions, threads).items()}
 
     def allotted_to(self, consumer_id: str) -> dict[Partition, str]:
-        """Partition to thread id, of those that are for this member."""
+        """Returns the thread id of each partition that is assigned to this member."""
         return {one: share.thread for one, share in self.shares.items() if share.member == consumer_id}
 
 
 async def read_view(
     zookeeper: ZooKeeper, group: str, mine: StreamSubscription, watch: Watch, *, by_broker: bool = False
 ) -> GroupView:
-    """Reads it all, and has ``watch`` called at the first change of members, brokers, topics or partitions.
+    """Reads the view. ``watch`` is called at the first change of members, brokers, topics or partitions.
 
-    ``by_broker``: partitions are in the order of the brokers that are first among their replicas, else of their
-    numbers.
-    A member whose registration makes no sense is left out, by all members alike. Raises kazoo's errors.
+    ``by_broker`` orders partitions by their preferred leaders instead of their numbers. All members ignore a member
+    whose registration is invalid. Raises kazoo's errors.
     """
     await zookeeper.get_children(paths.BROKER_IDS, watch)
     topics = mine.threads(await zookeeper.get_children(paths.TOPICS, watch))
@@ -122,7 +124,7 @@ async def read_view(
 
 
 async def registered_brokers(zookeeper: ZooKeeper) -> list[Address]:
-    """Where the brokers that are registered now are reached. Raises kazoo's errors."""
+    """Returns the addresses of the registered brokers. Raises kazoo's errors."""
     places = [f"{paths.BROKER_IDS}/{name}" for name in await zookeeper.get_children(paths.BROKER_IDS)]
     found = [
         await _read(zookeeper, BrokerRegistration, path, lambda _, one: Address(one.host, one.port)) for path in places
@@ -138,7 +140,7 @@ async def _read(
     whose: str = "",
     watch: Watch | None = None,
 ) -> R | None:
-    """What a znode means; None for one that makes no sense, or has gone: then the watch on its folder fires."""
+    """Reads and converts a znode. Returns None if it is invalid or deleted; then the watch on its folder fires."""
     try:
         found = await read(zookeeper, kind, path, watch)
         return None if found is None else meant(path, found[0])

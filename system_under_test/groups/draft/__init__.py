@@ -1,8 +1,13 @@
-"""The earlier draft of the group protocol: the coordinator itself assigns, and keeps each group in one znode.
+"""The draft of the group protocol: the coordinator assigns partitions and keeps each group in one znode.
 
-To read in this order: ``metadata`` (the znode, and the only way to write it), ``consumer`` and ``group`` (the states of
-one group), ``topics`` (how many partitions there are to assign), ``term`` (the groups of one partition of the offsets
-topic), ``coordinator`` (the requests). docs/groups.md describes the design.
+Modules, in reading order:
 
-The coordinator of ``groups`` imports it; it uses that package's timers, errors and stored offsets.
+- ``metadata``: the znode of a group, and the only way to write it
+- ``consumer`` and ``group``: the states of one group
+- ``topics``: the number of partitions to assign
+- ``term``: the groups of one partition of the offsets topic
+- ``coordinator``: the requests
+
+docs/groups.md describes the design. The coordinator of ``groups`` imports this package, which uses that package's
+timers, errors and stored offsets.
 """

@@ -1,4 +1,4 @@
-"""One consumer of a group of the draft: what it asked for, and the answer it waits for."""
+"""One consumer of a draft group: its subscription, and its pending join."""
 
 import asyncio
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from assay.system_under_test.protocol.errors import ErrorCode
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """The answer to a join; ``handed`` is to be called when it has gone out."""
+    """Result of a join; ``handed`` must be called once the response was written."""
 
     generation: int
     consumer_id: str
@@ -21,10 +21,10 @@ class Joined:
 
 @dataclass
 class Consumer:
-    """``session_timeout`` in seconds, ``deadline`` on the loop's clock.
+    """One consumer. ``session_timeout`` is in seconds, ``deadline`` on the loop's clock.
 
-    ``notified``: since the group prepares, it got the answer that its generation is over; ``seen``: it has heartbeated
-    in the present one.
+    - ``notified``: in this rebalance, the consumer got the response that its generation is over
+    - ``seen``: the consumer has sent a heartbeat in the present generation
     """
 
     consumer_id: str
@@ -38,11 +38,11 @@ class Consumer:
 
     @property
     def waits(self) -> bool:
-        """Has it asked to join, and is not answered yet?"""
+        """Whether a join of the consumer is unanswered."""
         return self.joining is not None and not self.joining.done()
 
     def reject(self, code: ErrorCode) -> None:
-        """Ends a join that waits."""
+        """Rejects a pending join."""
         if self.joining is not None and not self.joining.done():
             self.joining.set_exception(GroupError(code))
         self.joining = None

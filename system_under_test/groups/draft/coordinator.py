@@ -1,4 +1,4 @@
-"""The coordinator of the draft's groups: the same broker as for the later design, with the same offsets.
+"""Coordinator of the draft's groups: the same broker as for Kafka's design, with the same stored offsets.
 
 A group belongs to one of the two designs as long as it has members of that design.
 """
@@ -26,18 +26,18 @@ from assay.system_under_test.runtime import Runtime, ZooKeeper
 from assay.system_under_test.tasks import Background
 
 LONGEST_CLIENT_ID: Final = 100
-"""Characters of a consumer's own name that become part of its id."""
+"""Limit on the characters of a client id in a consumer id."""
 LONGEST_WAIT: Final = 60.0
-"""Seconds that a join may wait for the others, or for ZooKeeper."""
+"""Seconds for which a join may wait for other consumers or for ZooKeeper."""
 MOST_TOPICS: Final = 1000
-"""The limit for one consumer."""
+"""Limit on the topics of one consumer."""
 
 Find = Callable[[groups.GroupCoordinatorRequest, Context], Awaitable[groups.GroupCoordinatorResponse]]
 
 
 @dataclass(eq=False)
 class DraftCoordinator:
-    """``stored`` gives what the later design knows of a group, or raises its :class:`GroupError`: 14, 15, 16."""
+    """``stored`` returns the groups of a partition in Kafka's design, or raises :class:`GroupError`: 14, 15, 16."""
 
     config: BrokerConfig
     runtime: Runtime
@@ -59,12 +59,12 @@ class DraftCoordinator:
     # -- terms -----------------------------------------------------------------------------------------------------
 
     def lead(self, index: int, epoch: int, topic: int = 0) -> DraftTerm:
-        """A term of this broker begins; the caller calls ``begin`` and ``end`` of the answer."""
+        """Creates a term of this broker. The caller must call ``begin`` on it, and pass it to :meth:`end`."""
         self._led[index] = DraftTerm(index, epoch, self.zookeeper, self.events, self.background.spawn, topic)
         return self._led[index]
 
     def recount(self, partitions: int) -> None:
-        """The offsets topic has so many partitions now."""
+        """Takes over a new number of partitions of the offsets topic."""
         for term in list(self._led.values()):
             term.recount(partitions)
 
@@ -74,17 +74,17 @@ class DraftCoordinator:
             del self._led[term.index]
 
     def known(self, index: int, group_id: str) -> DraftGroup | None:
-        """The group with consumers of this design, if it is one. Raises :class:`GroupError`: 14, 16."""
+        """Returns the group if it has consumers of this design, else None. Raises :class:`GroupError`: 14 or 16."""
         group = self._term(index).groups.get(group_id)
         return None if group is None or group.empty else group
 
     async def tidy(self, stored: StoredGroups) -> None:
-        """Forgets the groups of which nothing is left, here and in the offsets."""
+        """Deletes groups without consumers and without stored offsets."""
         term = self._led.get(stored.index)
         if term is None:
             return
         for group in list(term.groups.values()):
-            ended = group.state is DraftState.DEAD  # the term is over: what looks empty is the successor's
+            ended = group.state is DraftState.DEAD  # the term is over, and the group belongs to the successor
             if not ended and group.empty and group.group_id not in stored.groups:
                 await term.forget(group)
 
@@ -96,7 +96,7 @@ class DraftCoordinator:
         return term
 
     def _group(self, group_id: str) -> DraftGroup:
-        """For a request of one of its consumers. Raises :class:`GroupError`: 14, 15, 16, 25."""
+        """Returns the group for a consumer's request. Raises :class:`GroupError`: 14, 15, 16 or 25."""
         group = self._term(self.stored(group_id).index).groups.get(group_id)
         if group is None:
             raise GroupError(draft_groups.UNKNOWN_CONSUMER)
@@ -147,15 +147,15 @@ class DraftCoordinator:
         future = group.join(
             request.consumer_id, new_id, request.topics, request.strategy, request.session_timeout_ms / 1000
         )
-        term.groups.setdefault(group.group_id, group)  # by the first that may join it
+        term.groups.setdefault(group.group_id, group)  # after join, so that a rejected first join creates no group
         try:
             async with asyncio.timeout(LONGEST_WAIT):
                 return await future
-        except TimeoutError as error:  # it is cancelled: to the group the consumer has not joined
+        except TimeoutError as error:  # the future is cancelled, so for the group the consumer has not joined
             raise GroupError(ErrorCode.REQUEST_TIMED_OUT) from error
 
     def _check(self, request: draft_groups.DraftJoinGroupRequest) -> None:
-        if not is_topic_name(request.group_id):  # it becomes the name of a znode
+        if not is_topic_name(request.group_id):  # the id becomes the name of a znode
             raise GroupError(ErrorCode.INVALID_GROUP_ID)
         config = self.config
         limits = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms

@@ -1,12 +1,13 @@
-"""One group of the draft: its consumers, their generation, and what each of them owns.
+"""One group of the draft: its consumers, their generation, and the partitions that each of them owns.
 
-A *change* (of the consumers, of their topics, of the topics' partitions) makes the group *prepare*: every heartbeat is
-answered with IllegalGeneration, upon which its consumer commits and joins again. When all have joined, or fallen
-silent, the generation rises by one and the partitions are assigned again; both are in ZooKeeper, in one write, before
-any consumer is answered. Then the group is *rebalancing* until every consumer has heartbeated in the new generation,
-and *steady* until the next change. Any join is a change.
+1. A *change* of the consumers, their topics or the topics' partitions makes the group *prepare*. Any join is a change.
+2. Every heartbeat gets the error IllegalGeneration. The consumer then commits and joins again.
+3. When all have joined, or their sessions have expired, the generation rises by one and partitions are assigned again.
+   Both are in ZooKeeper, in one write, before any consumer gets a response.
+4. The group is *rebalancing* until every consumer has sent a heartbeat in the new generation.
+5. The group is *steady* until the next change.
 
-Five events mark the points at which a coordinator may die. Each is written when its step is done, and none of the next:
+Five events mark the points at which a coordinator may be killed. Each is emitted after its step and before the next:
 draft-change, draft-notified, draft-joined, draft-generation, draft-answered.
 """
 
@@ -38,7 +39,7 @@ class DraftState(StrEnum):
 
 
 class Store(Protocol):
-    """Where groups are kept: see :class:`MetadataStore`."""
+    """Storage of groups; see :class:`MetadataStore`."""
 
     epoch: int
 
@@ -47,10 +48,9 @@ class Store(Protocol):
 
 @dataclass
 class DraftGroup:
-    """Belongs to a coordinator, which ends it with :meth:`end` when it stops coordinating.
+    """One group of a coordinator, which ends it with :meth:`end` when it stops coordinating.
 
-    ``sizes`` gives the numbers of partitions of topics; ``on_displaced`` is called when another process wrote the
-    group.
+    ``sizes`` returns the topics' numbers of partitions. ``on_displaced`` is called if another process wrote the group.
     """
 
     group_id: str
@@ -67,7 +67,7 @@ class DraftGroup:
     assignment: dict[str, list[Partition]] = field(default_factory=dict)
     _stored_sizes: Mapping[str, int] = field(default_factory=dict)
     _writing: bool = False
-    """The next generation is being made: a consumer that comes or goes now has missed it."""
+    """Whether the next generation is being written. Consumers that join or leave meanwhile cause another one."""
     _changed: bool = False
 
     def __post_init__(self) -> None:
@@ -78,12 +78,12 @@ class DraftGroup:
     def join(
         self, consumer_id: str, new_id: str, topics: Collection[str], strategy: str, session_timeout: float
     ) -> asyncio.Future[Joined]:
-        """Answered once the next generation is stored. ``new_id`` is for one that has none yet.
+        """Adds or updates a consumer. The response comes once the next generation is stored.
 
-        Raises :class:`GroupError`: 14, 23, 25; so does the future.
+        ``new_id`` is the id for a new consumer. This method and its future raise :class:`GroupError`: 14, 23 or 25.
         """
         if self.state is DraftState.DEAD:
-            raise GroupError(ErrorCode.GROUP_LOAD_IN_PROGRESS)  # it is being forgotten
+            raise GroupError(ErrorCode.GROUP_LOAD_IN_PROGRESS)  # the group is being deleted
         if consumer_id and consumer_id not in self.consumers:
             raise GroupError(UNKNOWN_CONSUMER)
         others = any(name != consumer_id for name in self.consumers)
@@ -99,7 +99,7 @@ class DraftGroup:
             news = consumer.topics != wanted
             consumer.topics, consumer.session_timeout = wanted, session_timeout
         self._sessions.renew(consumer)
-        consumer.reject(ILLEGAL_GENERATION)  # to a former connection
+        consumer.reject(ILLEGAL_GENERATION)  # in case a former connection still waits
         consumer.joining = asyncio.get_running_loop().create_future()
         future = consumer.joining
         if self._writing:
@@ -112,15 +112,14 @@ class DraftGroup:
         return future
 
     def heartbeat(self, consumer_id: str, generation: int) -> Callable[[], None] | None:
-        """None where all is well. Else the consumer has to join again, and this is to be called when that answer has
-        gone out.
+        """Returns None if the generation is current. Otherwise the consumer must join again.
 
-        Raises :class:`GroupError`: 25.
+        In that case the caller must call the result once the response was written. Raises :class:`GroupError`: 25.
         """
         consumer = self._consumer(consumer_id)
         if self.state is DraftState.PREPARING or generation != self.generation:
             if not consumer.notified:
-                self._sessions.renew(consumer)  # from now on it has one session to join
+                self._sessions.renew(consumer)  # the consumer now has one session to rejoin
             return lambda: self._note_notified(consumer)
         self._sessions.renew(consumer)
         consumer.seen = True
@@ -130,13 +129,14 @@ class DraftGroup:
         return None
 
     def leave(self, consumer_id: str) -> None:
-        """Raises :class:`GroupError`: 25."""
+        """Removes a consumer. Raises :class:`GroupError`: 25."""
         self._remove(self._consumer(consumer_id), "left")
 
     def may_commit(self, consumer_id: str, generation: int) -> None:
-        """A consumer commits in its generation, any client while there are no consumers.
+        """Checks whether a commit is allowed. Raises :class:`GroupError`: 22, 25 or 27.
 
-        Raises :class:`GroupError`: 22, 25, 27.
+        A consumer may commit in its generation. Any client may commit without an id and generation while there are no
+        consumers.
         """
         if self._writing:
             raise GroupError(ErrorCode.REBALANCE_IN_PROGRESS)
@@ -149,7 +149,7 @@ class DraftGroup:
             self._sessions.renew(consumer)
 
     async def partitions_changed(self) -> None:
-        """Some topic's number of partitions may be another than it was when they were given out."""
+        """Starts a rebalance if a topic's number of partitions differs from that of the last assignment."""
         sizes = await self.sizes(self._topics())
         if self.consumers and not self._writing and self._differ(sizes) and self.state is not DraftState.DEAD:
             self._change("partitions")
@@ -158,7 +158,7 @@ class DraftGroup:
     # -- life ----------------------------------------------------------------------------------------------------
 
     def load(self, found: Versioned[GroupMetadata]) -> None:
-        """As the former coordinator left it; each consumer has one session to send something."""
+        """Restores the group that a former coordinator stored. Each consumer has one session to send something."""
         metadata = found.value
         self.version, self.generation, self.strategy = found.version, metadata.generation, metadata.strategy
         self._stored_sizes = metadata.partitions
@@ -171,7 +171,7 @@ class DraftGroup:
             self.state = DraftState.REBALANCING
 
     def end(self, code: ErrorCode) -> None:
-        """Answers all who wait; this group answers no one afterwards."""
+        """Ends the group: answers all waiting requests with ``code`` and removes the consumers."""
         self.state = DraftState.DEAD
         for consumer in self.consumers.values():
             consumer.reject(code)
@@ -212,7 +212,7 @@ class DraftGroup:
     # -- the next generation -----------------------------------------------------------------------------------------
 
     def _change(self, reason: str, owner: str | None = None) -> None:
-        """All consumers have to join again."""
+        """Makes all consumers join again."""
         if self.state is not DraftState.PREPARING:
             self.state = DraftState.PREPARING
             for consumer in self.consumers.values():
@@ -231,7 +231,7 @@ class DraftGroup:
         )
 
     def _note_joined(self, consumer: Consumer) -> None:
-        """Written while others have not joined yet."""
+        """Emits an event while other consumers have not joined yet."""
         left = sum(not other.waits for other in self.consumers.values())
         if left:
             self.events.emit(
@@ -316,7 +316,7 @@ class DraftGroup:
             consumer.joining = None
 
     def _give_up(self, present: list[Consumer]) -> None:
-        """Nothing of this can be stored: the last generation stays, without those that cannot be in it."""
+        """Rejects and removes the consumers, because the group is too large to store. The last generation stays."""
         self._writing = False
         for consumer in present:
             if self.consumers.get(consumer.consumer_id) is consumer:

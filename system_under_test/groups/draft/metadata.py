@@ -1,16 +1,18 @@
-"""What ZooKeeper holds of one group of the draft, and the only way to write it.
+"""Stored metadata of one draft group in ZooKeeper, and the only way to write it.
 
-A group is one znode: generation, consumers with their topics, and assignment change together or not at all, always at
-the version at which they were read or written last. A coordinator begins its term by writing each of its groups once,
-under its own epoch, so that a former coordinator which does not know yet that it is one meets another version.
+Rules that keep a former coordinator from writing:
 
-Epochs begin again when the offsets topic was deleted and made again, so a term is compared by the topic first.
-
-Versions begin again when a group is forgotten and made again. So each creation of a group also raises the version of
-the folder, and a write is valid only while no group has been created since its version was known to be its own.
-
-Where the outcome of a write is not known it is tried again at the same version: whichever of the two arrives first
-counts, and both say the same.
+1. A group is one znode. Generation, consumers, topics and assignment change together. Each write is conditional on the
+   version that the coordinator last read or wrote.
+2. A coordinator begins its term by writing each of its groups once, under its own epoch. A former coordinator then
+   finds another version.
+3. Leader epochs begin again when the offsets topic was deleted and created again. Therefore terms are compared by the
+   topic's czxid first.
+4. Versions begin again when a group was deleted and created again. Therefore each creation of a group also raises the
+   version of the parent folder. A write is valid only if no group was created since the coordinator knew the group's
+   version.
+5. A write of unknown outcome is repeated at the same version. Only one of the two can take effect, and both have the
+   same content.
 """
 
 import asyncio
@@ -26,20 +28,20 @@ from assay.system_under_test.zookeeper import paths, znodes
 from assay.system_under_test.zookeeper.znodes import Versioned
 
 ABSENT: Final = -1
-"""The version of a znode that is not there yet."""
+"""The version of a znode that does not exist yet."""
 ANY_VERSION: Final = -1
 LARGEST: Final = 900_000
-"""Bytes; ZooKeeper takes a little more in one request, and closes the connection of a client that sends too much."""
+"""Limit in bytes. ZooKeeper accepts slightly more per request, and disconnects a client that sends too much."""
 BACK_OFF: Final = 0.1
 """Seconds before ZooKeeper is asked again."""
 
 
 class Displaced(Exception):
-    """Another broker has written the group: the former coordinator is none any more."""
+    """Raised if another broker has written the group: this coordinator has been replaced."""
 
 
 class TooLarge(Exception):
-    """The group does not fit into a znode."""
+    """Raised if the group does not fit into a znode."""
 
 
 class StoredConsumer(msgspec.Struct, frozen=True):
@@ -48,9 +50,11 @@ class StoredConsumer(msgspec.Struct, frozen=True):
 
 
 class GroupMetadata(msgspec.Struct, frozen=True):
-    """``epoch`` is the coordinator's: that of its term as leader of the group's partition of the offsets topic.
+    """Content of a group's znode.
 
-    ``partitions``: how many each topic had when the assignment was made; ``assignment``: by consumer, then topic.
+    - ``epoch``: the coordinator's leader epoch in the group's partition of the offsets topic
+    - ``partitions``: each topic's number of partitions when the assignment was made
+    - ``assignment``: partitions by consumer, then topic
     """
 
     epoch: int
@@ -61,26 +65,26 @@ class GroupMetadata(msgspec.Struct, frozen=True):
     assignment: dict[str, dict[str, list[int]]]
     version: int = 1
     topic: int = 0
-    """The offsets topic (czxid) whose leader epoch it is; 0 where that was not written down."""
+    """The czxid of the offsets topic of ``epoch``; 0 if it was not recorded."""
 
     @property
     def term(self) -> tuple[int, int]:
-        """Terms of coordinators are in this order."""
+        """The key that orders the terms of coordinators."""
         return self.topic, self.epoch
 
 
 class MetadataStore:
-    """For one coordinator in one term: ``epoch`` is its leader epoch in the offsets topic with the czxid ``topic``."""
+    """Storage for one coordinator in one term: leader epoch ``epoch`` in the offsets topic with the czxid ``topic``."""
 
     def __init__(self, zookeeper: ZooKeeper, epoch: int, topic: int = 0) -> None:
         self.epoch = epoch
         self._topic = topic
         self._zookeeper = zookeeper
         self._as_of: dict[str, int] = {}
-        """The folder's version as of which each group is at the version that is known."""
+        """The folder's version at which each group's version was last confirmed."""
 
     async def names(self) -> list[str]:
-        """All groups of the draft, of all coordinators, as of now or later."""
+        """Returns all groups of the draft, of all coordinators. Retries until ZooKeeper answers."""
         while True:
             try:
                 await self._zookeeper.sync(paths.DRAFT_GROUPS)
@@ -91,9 +95,9 @@ class MetadataStore:
                 await asyncio.sleep(BACK_OFF)
 
     async def claim(self, group: str) -> Versioned[GroupMetadata] | None:
-        """The group, which no coordinator of an earlier term can write any more; None where there is none.
+        """Claims the group, so that coordinators of earlier terms cannot write it. Returns None if there is none.
 
-        Raises :class:`Displaced` when one of a later term was there before, and ``ZnodeError``.
+        Raises ``ZnodeError``, and :class:`Displaced` if a later term has claimed the group.
         """
         path = paths.draft_group(group)
         while True:
@@ -112,10 +116,10 @@ class MetadataStore:
             try:
                 return Versioned(mine, await self.write(group, mine, version))
             except Displaced:
-                continue  # by one that is to be displaced, or has displaced us: the next read shows which
+                continue  # another coordinator wrote meanwhile; the next read shows whose term is later
 
     async def write(self, group: str, metadata: GroupMetadata, version: int) -> int:
-        """Returns the new version. Raises :class:`Displaced` and :class:`TooLarge`; waits for ZooKeeper."""
+        """Writes the group and returns its new version. Raises :class:`Displaced` and :class:`TooLarge`."""
         path = paths.draft_group(group)
         data = znodes.encode(msgspec.structs.replace(metadata, topic=self._topic))
         if len(data) > LARGEST:
@@ -135,13 +139,13 @@ class MetadataStore:
                 self._as_of.pop(group, None)
                 found = await self._read(path)
                 if found is not None and found[0] == data and found[1] == version + 1:
-                    return found[1]  # an earlier try of ours came through
+                    return found[1]  # an earlier attempt of this call took effect
                 await self._unmade(group, version)
             except KazooException:
                 await asyncio.sleep(BACK_OFF)
 
     async def delete(self, group: str, version: int) -> None:
-        """Nothing where it was never written. Raises :class:`Displaced`; waits for ZooKeeper."""
+        """Deletes the group's znode, if it was ever written. Raises :class:`Displaced`. Waits for ZooKeeper."""
         while version != ABSENT:
             try:
                 fence = await self._unmade(group, version)
@@ -156,8 +160,9 @@ class MetadataStore:
         self._as_of.pop(group, None)
 
     async def _unmade(self, group: str, version: int) -> Any:
-        """What a write of the group at this version has to check as well: that none was created since it was seen
-        there. Raises :class:`Displaced` when it is not at that version, or another's.
+        """Returns a check for writes of the group: that no group was created since its version was confirmed.
+
+        Raises :class:`Displaced` if the group is not at that version or belongs to another coordinator.
         """
         if group not in self._as_of:
             path, as_of = paths.draft_group(group), await self._folder()
@@ -174,7 +179,7 @@ class MetadataStore:
             return False
 
     async def _folder(self) -> int:
-        """Its version; every broker makes sure at its start that it is there."""
+        """Returns the folder's version. Every broker creates the folder at its start."""
         found = await self._read(paths.DRAFT_GROUPS)
         return ABSENT if found is None else found[1]
 

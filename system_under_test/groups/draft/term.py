@@ -1,9 +1,14 @@
-"""The draft's groups of one partition of the offsets topic, while this broker leads it.
+"""The draft's groups of one partition of the offsets topic, while this broker leads that partition.
 
-*Down* before the term begins and when it is over; *catching up* while the groups are read from ZooKeeper, each of them
-claimed for this term, and their topics looked at; then *ready*. A coordinator that meets another's write has lost its
-place and stops at once: all its groups are gone, and clients that wait look for the coordinator again. If the term is
-not over, it catches up again, and learns what the other wrote, or that the other's term is the later one.
+A term has three states:
+
+- *down*: before the term begins, and after its end
+- *catching up*: the groups are read from ZooKeeper, claimed for this term, and their topics' sizes are read
+- *ready*: the coordinator serves requests
+
+A coordinator that finds another's write stops at once. It ends all its groups, and waiting clients must look for the
+coordinator again. If its term is not over, it catches up again. It then learns what the other wrote, or that the
+other's term is later.
 """
 
 import asyncio
@@ -34,9 +39,7 @@ class Life(StrEnum):
 
 
 class DraftTerm:
-    """See the module. ``epoch`` is the leader epoch in the offsets topic with the czxid ``topic``; its maker ends it
-    when the term is over.
-    """
+    """One term: leader epoch ``epoch`` in the offsets topic with czxid ``topic``. The owner must call :meth:`end`."""
 
     def __init__(
         self, index: int, epoch: int, zookeeper: ZooKeeper, events: EventLog, spawn: Spawn, topic: int = 0
@@ -58,14 +61,14 @@ class DraftTerm:
     # -- life ----------------------------------------------------------------------------------------------------
 
     def begin(self, partitions: int) -> None:
-        """Catches up; the offsets topic has so many partitions."""
+        """Catches up, with ``partitions`` as the number of partitions of the offsets topic."""
         self._partitions = partitions
         if not self._over:
             self.life = Life.CATCHING_UP
             self._spawn(self._catch_up(), f"groups of the draft in {self.index}")
 
     def recount(self, partitions: int) -> None:
-        """The offsets topic has so many partitions now, so that other groups belong to this one."""
+        """Starts again if the offsets topic's number of partitions changed, because groups change partitions then."""
         if self._partitions not in (0, partitions):
             self._stop()
             self.begin(partitions)
@@ -99,7 +102,7 @@ class DraftTerm:
             try:
                 found = await self._store.claim(name)
             except Displaced as error:
-                _log.info("partition %d is coordinated by another: %s", self.index, error)
+                _log.info("partition %d is coordinated by another broker: %s", self.index, error)
                 self._stop()
                 return
             except znodes.ZnodeError as error:
@@ -108,7 +111,7 @@ class DraftTerm:
                 continue
             if found is not None:
                 loaded[name] = found
-        for name, found in loaded.items():  # at once: from now on their consumers have to send something
+        for name, found in loaded.items():  # together, because their consumers' sessions begin now
             self.groups[name] = self.new_group(name)
             self.groups[name].load(found)
         self.life = Life.READY
@@ -119,23 +122,21 @@ class DraftTerm:
     # -- groups --------------------------------------------------------------------------------------------------
 
     def serving(self) -> None:
-        """Raises :class:`GroupError`: 14 while it catches up, 16 when it does not coordinate."""
+        """Raises :class:`GroupError`: 14 while catching up, 16 if this broker does not coordinate."""
         if self.life is Life.DOWN:
             raise GroupError(ErrorCode.NOT_COORDINATOR_FOR_GROUP)
         if self.life is Life.CATCHING_UP:
             raise GroupError(COORDINATOR_STARTUP_NOT_COMPLETE)
 
     def new_group(self, group_id: str) -> DraftGroup:
-        """One without consumers, not among the groups yet. Raises :class:`GroupError`: -1 where what ZooKeeper has of
-        it cannot be read.
-        """
+        """Returns a new, unregistered group. Raises :class:`GroupError`: -1 if its znode cannot be read."""
         if group_id in self._unreadable:
             raise GroupError(ErrorCode.UNKNOWN)
         sizes = self._sizes
         return DraftGroup(group_id, self._store, sizes.sizes, self._events, self._spawn, self._displaced)
 
     async def forget(self, group: DraftGroup) -> None:
-        """Ends a group that is empty; its generations may begin again."""
+        """Deletes an empty group. Its generations may begin again."""
         group.end(COORDINATOR_STARTUP_NOT_COMPLETE)
         try:
             await self._store.delete(group.group_id, group.version)
@@ -157,7 +158,7 @@ class DraftTerm:
                 self._spawn(group.partitions_changed(), f"partitions of {group.group_id}")
 
     def _spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        """A task of this life: it ends when the coordinator goes down."""
+        """Starts a task that ends when the coordinator goes down."""
         task: asyncio.Task[None] = self._background_spawn(coroutine, name)
         self._tasks[task] = None
         task.add_done_callback(lambda done: self._tasks.pop(done, None))

@@ -1,7 +1,7 @@
-"""How many partitions the topics of groups have, by ZooKeeper, and a notice of every change.
+"""Numbers of partitions of the groups' topics in ZooKeeper, with a notice of every change.
 
-Each topic's znode is watched as long as some group wants the topic; one that does not exist has 0 partitions and is
-watched as well.
+Each topic's znode is watched while a group subscribes to the topic. A missing topic has 0 partitions and is watched,
+too.
 """
 
 import asyncio
@@ -22,8 +22,10 @@ _log = logging.getLogger("assay.groups")
 
 @dataclass
 class TopicSizes:
-    """``on_change`` is called with each topic whose number of partitions is another than the last one known; ``wanted``
-    says whether a group still has the topic.
+    """Cached numbers of partitions.
+
+    ``on_change`` is called with each topic whose number differs from the last known one. ``wanted`` returns whether a
+    group still subscribes to the topic.
     """
 
     zookeeper: ZooKeeper
@@ -35,7 +37,7 @@ class TopicSizes:
     _looking: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def sizes(self, topics: Collection[str]) -> dict[str, int]:
-        """Of each topic, in the order of their names; waits for ZooKeeper."""
+        """Returns the size of each topic, sorted by name. Waits for ZooKeeper."""
         while missing := [topic for topic in sorted(topics) if topic not in self._sizes]:
             for topic in missing:
                 await self._look(topic)
@@ -63,7 +65,7 @@ class TopicSizes:
             if await self.zookeeper.exists(path, watch) is None:
                 return 0
             found = await znodes.read(self.zookeeper, znodes.TopicAssignment, path)
-            return 0 if found is None else len(found[0].partitions)  # gone in between, and the watch has fired
+            return 0 if found is None else len(found[0].partitions)  # None if deleted meanwhile; the watch has fired
         except znodes.ZnodeError as error:
             _log.error("%s; the topic counts as one without partitions", error)
             return 0

@@ -22,8 +22,8 @@ from assay.harness.run.registry import Registry
 
 from helpers.examples import some_of
 from helpers.judging import without_times
+from helpers.stored_runs import FIXTURES
 
-FIXTURES = Path(__file__).parents[2] / "fixtures"
 STORED = sorted(path.parent for path in FIXTURES.glob("format_[34]/**/ops") if path.is_dir())
 
 

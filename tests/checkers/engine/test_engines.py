@@ -38,7 +38,6 @@ from assay.checkers.families import FAMILIES, OBJECT_FAMILIES
 from assay.checkers.groups.family import FENCING, GENERATIONS, HOLDING, SETTLING
 from assay.checkers.groups.rebalance_churn import RESTLESSNESS
 from assay.checkers.groups.starts import STARTS
-from assay.checkers.judging.contract import OBJECTS as OF_FORMAT_1
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.history_views import open_history, register_contract, register_history
 from assay.checkers.judging.judge import judge as judge_with
@@ -509,9 +508,7 @@ def check_objects(folder: Path, family: Family) -> tuple[Path, Contract, tuple[F
         one = OBJECTS[family.name](f"k-{index}", rng, index * 100)
         some.append(one if index % 3 == 0 else broken_object(one, rng))
     folder = write(folder / "history", [row for one in some for row in one])
-    said = family.name if family.name in OF_FORMAT_1 else None
-    contract = Contract(family=said, linearizable_queues=True, linearizable_sets=True,
-                        transaction_order="real-time")  # fmt: skip
+    contract = Contract(linearizable_queues=True, linearizable_sets=True, transaction_order="real-time")
     families = (
         family,
         *{"queue": (EMPTINESS,), "set": (SNAPSHOTS,), "monotonic": (MONOTONIC_REAL_TIME,)}.get(family.name, ()),

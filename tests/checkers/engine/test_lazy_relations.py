@@ -21,8 +21,10 @@ from assay.harness.synthetic.catalogue import CATALOGUE
 from assay.harness.synthetic.generate import generate
 from assay.harness.synthetic.plan import LEAST_TO_PLANT, Plan
 
+from helpers.stored_runs import FIXTURES
+
 ONE = pa.table({"x": [1]})
-FIXTURES = sorted(Path(__file__).parents[2].glob("fixtures/format_*/*/history"))
+STORED = sorted(FIXTURES.glob("format_*/*/history"))
 
 
 def stored(number: int, path: Path) -> Any:
@@ -205,7 +207,7 @@ def test_what_is_said_to_have_no_rows_has_none(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("history", [stored(number, path) for number, path in enumerate(FIXTURES)])
+@pytest.mark.parametrize("history", [stored(number, path) for number, path in enumerate(STORED)])
 def test_of_a_stored_history_too(monkeypatch: pytest.MonkeyPatch, history: Path) -> None:
     _, texts = judged(history, monkeypatch)
     assert texts > 3

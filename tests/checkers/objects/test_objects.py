@@ -11,17 +11,13 @@ from typing import Any
 import pytest
 
 from assay.checkers.check import Family, build, findings
-from assay.checkers.engine import SQLite
-from assay.checkers.judging.contract import OBJECTS, Contract
-from assay.checkers.judging.history_views import register_contract, register_history
+from assay.checkers.judging.contract import Contract
+from assay.checkers.judging.history_views import register_contract
 from assay.checkers.judging.verdict import Judgement, Verdict
 from assay.checkers.objects.counters import COUNTER_ANOMALIES, COUNTERS
-from assay.checkers.objects.kinds import doubts
 from assay.checkers.objects.max_registers import MAX_REGISTER_ANOMALIES, MAX_REGISTERS
 from assay.checkers.objects.queues import QUEUE_ANOMALIES, QUEUES
 from assay.checkers.objects.sets import SET_ANOMALIES, SETS
-from assay.harness.core.history import format_1
-from assay.harness.core.history.kinds import KINDS
 
 from helpers.judging import judge, opened
 from helpers.log_histories import Row, effect, write
@@ -241,78 +237,14 @@ def test_it_is_found_and_its_neighbour_is_not(
         assert anomaly in {name for name, _ in named["k"]}, "what is named proves it"
 
 
-def families_and_doubts(folder: Path, rows: list[Row], contract: Contract) -> tuple[dict[str, str], str]:
-    """Of each key its family, and the judge's doubts."""
-    with SQLite() as engine:
-        reader = register_history(engine, write(folder / "history", rows, format=1), family=contract.family)
-        families = {row["key"]: row["family"] for row in engine.rows("select key, family from object_keys")}
-        return families, " ".join(doubts(engine, reader, contract.family))
-
-
-def keyed(kinds: dict[str, tuple[str, ...]]) -> list[Row]:
-    pairs = [(key, kind) for key, some in kinds.items() for kind in some]
-    return [effect(op, 0, kind, key, 10 * op, 10 * op + 5, value=op) for op, (key, kind) in enumerate(pairs)]
-
-
-SHAPES: list[tuple[dict[str, tuple[str, ...]], str | None, dict[str, str], str]] = [
-    ({"a": ("add", "read"), "b": ("read",)}, None, {"a": "open", "b": "open"}, "a, b have effects of kinds that"),
-    ({"a": ("add", "read"), "b": ("read",)}, "counter", {"a": "counter", "b": "counter"}, ""),
-    ({"a": ("add", "read"), "b": ("read",)}, "set", {"a": "set", "b": "set"}, ""),
-    ({"a": ("add",)}, None, {"a": "open"}, "a has effects of kinds"),
-    ({"a": ("add", "read")}, "queue", {"a": "open"}, "no key of it can be one"),
-    ({"a": ("add", "remove", "read")}, None, {"a": "set"}, ""),
-    ({"a": ("add", "remove", "read")}, "counter", {"a": "set"}, "no key of it can be one"),
-    ({"a": ("add", "observe", "drained")}, None, {"a": "queue"}, ""),
-    ({"a": ("observe",)}, None, {"a": "log"}, ""),
-    ({"a": ("observe",)}, "queue", {"a": "queue"}, ""),
-    ({"a": ("append", "observe-begin", "observe")}, "queue", {"a": "log"}, "no key of it can be one"),
-    ({"a": ("write", "read"), "b": ("read",)}, None, {"a": "register", "b": "register"}, ""),
-    ({"a": ("write", "read"), "b": ("read",)}, "max-register", {"a": "max-register", "b": "max-register"}, ""),
-    ({"a": ("cas", "read"), "b": ("write",)}, "max-register", {"a": "register", "b": "max-register"}, ""),
-    ({"a": ("write", "read"), "b": ("add", "read")}, "counter", {"a": "register", "b": "counter"}, ""),
-    ({"a": ("add", "write")}, None, {"a": "mixed"}, "a has effects that no single object has"),
-    ({"a": ("add", "observe", "read")}, "queue", {"a": "mixed"}, "a has effects that no single object has"),
-]
-
-
-@pytest.mark.parametrize(("kinds", "family", "expected", "doubt"), SHAPES)
-def test_a_key_is_what_it_is_said_or_proved_to_be(
-    tmp_path: Path, kinds: dict[str, tuple[str, ...]], family: str | None, expected: dict[str, str], doubt: str
-) -> None:
-    families, doubted = families_and_doubts(tmp_path, keyed(kinds), Contract(family=family))
-    assert families == expected
-    assert doubt in doubted
-    assert bool(doubted) is bool(doubt)
-
-
-def test_what_a_family_is_called_and_records_is_the_same_everywhere() -> None:
-    assert {family: tuple(format_1.KINDS[family].values()) for family in OBJECTS} == {
-        family: KINDS[family] for family in OBJECTS
-    }
-
-
-def test_an_unknown_family_is_an_error() -> None:
-    with pytest.raises(ValueError, match="no family of objects is called 'abacus'; there are counter, max-register"):
-        Contract(family="abacus")
-
-
-def test_what_is_not_named_is_unknown_and_what_is_named_is_judged(tmp_path: Path) -> None:
-    rows = [step(op, "add", op if op < 19 else 0, (2 * op + 1, 2 * op + 2)) for op in range(20)]
-    folder = write(tmp_path / "history", rows, format=1)
-    undecided = judge(folder, Contract())
-    assert undecided.verdict is Verdict.UNKNOWN
-    assert any("--family" in reason for reason in undecided.unknown)
-    assert judge(folder, Contract(family="counter")).anomalies == {"counter-duplicate": 1, "counter-order": 1}
-
-
 def test_a_kind_that_does_not_name_its_object_is_reported(tmp_path: Path) -> None:
     rows = [step(op, "add", op, (2 * op + 1, 2 * op + 2)) for op in range(20)]
     judged = judge(write(tmp_path / "history", rows), Contract())
     assert judged.verdict is Verdict.UNKNOWN
     assert any("k has effects of a kind that does not name its object" in reason for reason in judged.unknown)
     named = [row | {"kind": "counter-add"} for row in rows]
-    judged = judge(write(tmp_path / "named" / "history", named), Contract(family="set"))
-    assert any("history of family set, but no key of it can be one" in reason for reason in judged.unknown)
+    judged = judge(write(tmp_path / "named" / "history", named), Contract())
+    assert not any("name its object" in reason for reason in judged.unknown)
 
 
 def test_a_queue_is_no_log_and_its_loss_is_unknown_without_a_drain(tmp_path: Path) -> None:

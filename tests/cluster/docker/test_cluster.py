@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 
 from assay.cluster import zookeeper
+from assay.cluster.commands import CommandResult
+from assay.cluster.docker.engine import engine, perform
+from assay.cluster.journal import RunInContainer, read
 from assay.cluster.node import Node, NodeError, ProcessState
 
 from helpers.echo_system import PORT, echoes, until
@@ -194,6 +197,44 @@ def test_files_go_and_come_back_whole_and_a_missing_one_is_said_to_be_missing(li
 def test_a_failed_command_names_node_command_code_and_last_output(live: Any) -> None:
     with pytest.raises(NodeError, match=r"n2: `echo oh no; exit 7`: exit code 7; last output: oh no"):
         live.run(live.node("n2").shell("echo oh no; exit 7"))
+
+
+def test_a_command_of_the_user_runs_as_root_and_any_end_of_it_is_an_answer(live: Any) -> None:
+    async def body() -> None:
+        node = live.node("n2")
+        assert await node.run("id -un; echo warned >&2; exit 3") == CommandResult(3, "root\n", "warned\n")
+        assert await node.run(["printf", "%s|", "a b", "$HOME"]) == CommandResult(0, "a b|$HOME|")
+        assert await node.run("cat", stdin=b"in") == CommandResult(0, "in")
+        with pytest.raises(NodeError, match="n2"):
+            await node.run("exec tail -f /dev/null", timeout=0.5)
+
+    live.run(body())
+
+
+def test_a_change_of_the_user_is_taken_back_by_its_undo_or_else_from_the_journal(live: Any) -> None:
+    def noted() -> list[Any]:
+        (path,) = (live.state / "journals").glob(f"*{live.cluster.run_id}*.jsonl")
+        return [one for _, one in read(path).actions if isinstance(one, RunInContainer) and "/tmp/changed" in str(one)]
+
+    def undo() -> None:
+        with engine() as client:
+            for action in noted():
+                assert perform(client, action), action
+
+    async def body() -> None:
+        node = live.node("n2")
+        for take_back in (lambda: node.run("rm -f /tmp/changed"), lambda: asyncio.to_thread(undo)):
+            await node.run("touch /tmp/changed", undo="rm -f /tmp/changed")
+            assert len(noted()) == 1
+            await take_back()
+            assert (await node.run("test -e /tmp/changed")).status == 1
+        assert [line.partition(" ")[2] for line in node.changes] == [
+            "exit status 0: touch /tmp/changed",
+            "exit status 0: rm -f /tmp/changed",
+            "exit status 0: touch /tmp/changed",
+        ]
+
+    live.run(body())
 
 
 def test_a_broken_connection_is_made_again(live: Any) -> None:

@@ -46,7 +46,7 @@ def test_a_name_that_is_taken_says_whose_it_is_and_what_removes_it(
     monkeypatch: pytest.MonkeyPatch, explanation: str, name: str, removal: str
 ) -> None:
     said = advice(monkeypatch, refused(409, explanation))
-    assert f"{name} is there already" in said
+    assert f"{name} exists already" in said
     assert "`assay heal`" in said
     assert f"`{removal}`" in said
     assert "dockerd" not in said

@@ -166,7 +166,7 @@ def test_what_fails_names_the_role_the_file_the_step_and_the_last_lines(tmp_path
         ensure(Software(dockerfile=path))
     said = str(caught.value)
     assert "no mirror answers" in said
-    assert f"{path} lacks sshd, and apt-get is asked for it, which takes a network" in said
+    assert f"{path} lacks sshd, and apt-get needs a network to install it" in said
     assert said.endswith("or install openssh-server in its own Dockerfile")
 
 

@@ -128,12 +128,12 @@ class _Node:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"main": Sidecar(["x"])}, "'main' is no name of a process: .*not main, process, packets"),
-        ({"Agent": Sidecar(["x"])}, "'Agent' is no name of a process"),
+        ({"main": Sidecar(["x"])}, "'main' is not a valid process name: .*not main, process, packets"),
+        ({"Agent": Sidecar(["x"])}, "'Agent' is not a valid process name"),
         ({"agent": ["x"]}, r"\['x'\] for agent: it takes Sidecar"),
         ({"agent": Sidecar("x")}, "for agent: it takes Sidecar"),
         ({"agent": Sidecar([])}, "for agent: it takes Sidecar"),
-        ({"agent": Sidecar(["x"], user="$(touch /x)")}, r"'\$\(touch /x\)', the user of agent, is no name"),
+        ({"agent": Sidecar(["x"], user="$(touch /x)")}, r"'\$\(touch /x\)', the user of agent, is neither a name"),
     ],
 )
 def test_what_is_no_process_is_refused_with_the_node(given: Mapping[str, Sidecar], said: str) -> None:

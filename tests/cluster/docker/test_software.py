@@ -16,6 +16,7 @@ from assay.cluster.node import Cluster, Node, by_role
 from assay.cluster.system import DeploymentError, Software, System
 
 from helpers.live_cluster import run_of_its_own
+from helpers.package_index import put_source
 
 OUTPUT = "/var/log/assay/process.log"
 PROGRAM = "import os, tabulate, time; print(os.environ['GREETING'], tabulate.__name__, flush=True); time.sleep(1000)"
@@ -90,6 +91,54 @@ def test_a_role_has_its_packages_its_python_and_its_environment_and_no_other_has
                 built_images.remove(one.name)
 
 
+class Sourced(Greeting):
+    """Its one role needs a package that has only a source distribution."""
+
+    name, roles = "sourced", ("server",)
+
+    def software(self, role: str) -> Software:
+        return Software(python=("assay-sourced==1.0",))
+
+    def argv(self, node: Node) -> Sequence[str]:
+        code = "import assay_sourced, time; print('imported', flush=True); time.sleep(1000)"
+        return ["python3", "-c", code]
+
+    async def ready(self, node: Node) -> bool:
+        return b"imported" in await node.read_file(OUTPUT)
+
+
+@pytest.mark.docker
+@pytest.mark.usefixtures("engine_needed")
+def test_nodes_have_a_package_that_is_built_from_its_source_distribution(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = tmp_path / "index"
+    index.mkdir()
+    put_source(index, "assay_sourced")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(index))
+    steps: list[str] = []
+    before = {one.name for one in built_images.present()}
+
+    async def body() -> None:
+        run = run_of_its_own("test-sourced")
+        cluster = DockerCluster(
+            Sourced(), {"server": 1}, run_id=run, seed=1, state_dir=tmp_path / "state", progress=steps.append
+        )
+        try:
+            await cluster.start()
+            await start_system(Sourced(), cluster, 30, lambda line: None)
+        finally:
+            await cluster.close()
+
+    try:
+        asyncio.run(body())
+        assert any("assay-sourced==1.0 has no wheel" in step for step in steps), steps
+    finally:
+        for one in built_images.present():
+            if one.name not in before:
+                built_images.remove(one.name)
+
+
 @pytest.mark.docker
 @pytest.mark.usefixtures("engine_needed")
 def test_a_package_that_there_is_not_is_named() -> None:
@@ -110,7 +159,7 @@ def test_a_package_that_there_is_not_is_named() -> None:
         (Software(python=("$(touch /x)",)), r"'\$\(touch /x\)'"),
         (Software(image="Redis; x"), "'Redis; x'"),
         (Software(image="redis:7", dockerfile=Path(__file__)), "an image and a dockerfile: take one"),
-        (Software(dockerfile=Path("/nowhere/Dockerfile")), "/nowhere/Dockerfile is no file"),
+        (Software(dockerfile=Path("/nowhere/Dockerfile")), "/nowhere/Dockerfile is not a file"),
         (Software(user="$(touch /x)"), r"'\$\(touch /x\)'"),
     ],
 )

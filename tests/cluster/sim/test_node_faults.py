@@ -177,7 +177,7 @@ def test_who_runs_out_of_memory_stands_still_and_is_gone() -> None:
         assert (await node.process()).state is ProcessState.DEAD
         with pytest.raises(ConnectionError):
             await asking
-        with pytest.raises(NodeError, match="no process to be ended"):
+        with pytest.raises(NodeError, match="no process to kill"):
             await node.exhaust_memory()
         await node.start()
         assert await node.read_file("/var/counter/n") == b"1"

@@ -10,7 +10,7 @@ import pytest
 
 from assay.cluster.ssh import data_folders
 from assay.cluster.ssh.node_processes import BESIDE, Program
-from assay.cluster.ssh.second_copy import STATUS, copy_of
+from assay.cluster.ssh.second_copy import COUNTS, STATUS, changes_of, copy_of
 
 EVENTS = "/var/log/x/events.jsonl"
 
@@ -25,22 +25,32 @@ def tree(folder: Path) -> dict[str, str]:
 
 def test_the_copy_has_the_same_command_but_for_the_event_log() -> None:
     main = Program(["serve", "--events", EVENTS, "--port=1"], "/f", {"A": "1", "E": f"file:{EVENTS}"}, "me", ["/own"])
-    copy = copy_of(main, EVENTS)
-    assert copy.argv[4:] == ["serve", "--events", f"{EVENTS}.second", "--port=1"]
+    copy = copy_of(main, EVENTS, "/data")
+    assert copy.argv[3:7] == ["/data", f"{EVENTS}.second", COUNTS, STATUS]
+    assert copy.argv[7:] == ["serve", "--events", f"{EVENTS}.second", "--port=1"]
     assert copy.environment == {"A": "1", "E": f"file:{EVENTS}.second", BESIDE: "1"}
     assert (copy.folder, copy.user) == ("/f", "me")
-    assert copy.owned == ["/own", STATUS, f"{EVENTS}.second"]
+    assert copy.owned == ["/own", STATUS, COUNTS, f"{EVENTS}.second"]
 
 
 def test_the_copy_of_a_system_without_events_has_the_very_command() -> None:
-    assert copy_of(Program(["serve"], "/f", {}), None).argv[4:] == ["serve"]
+    assert copy_of(Program(["serve"], "/f", {}), None, None).argv[7:] == ["serve"]
 
 
-@pytest.mark.parametrize(("command", "status"), [(["sh", "-c", "exit 7"], "7"), (["sh", "-c", "kill -9 $$"], "137")])
-def test_the_exit_status_is_written_down(command: list[str], status: str, tmp_path: Path) -> None:
-    argv = [word.replace(STATUS, str(tmp_path / "status")) for word in copy_of(Program(command, "/", {}), None).argv]
-    subprocess.run(argv, check=True, capture_output=True)
-    assert (tmp_path / "status").read_text().strip() == status
+@pytest.mark.parametrize(
+    ("counted", "changes", "not_proved"),
+    [
+        ("0 \n", 0, None),
+        ("12 \n", 12, None),
+        ("0 no ptrace\n", None, "no ptrace"),
+        ("3 a queue\n", 3, "a queue"),
+        ("", None, "the tracer of the copy has counted nothing"),
+    ],
+)
+def test_no_changes_are_claimed_only_if_all_were_seen(
+    counted: str, changes: int | None, not_proved: str | None
+) -> None:
+    assert changes_of(counted) == (changes, not_proved)
 
 
 FILES: Mapping[str, str] = {".lock": "1", "a": "a", "d/e/f": "f", "d/.lock": "2", "d/[x]*": "3"}

@@ -26,8 +26,6 @@ from assay.harness.core.operation import Completed, Completion, Operation, Outco
 from assay.harness.run import store
 from assay.workloads.broker.log_operations import effects
 
-from helpers.log_histories import effect, write
-
 KEY = "orders-0"
 STEP = 1_000_000
 
@@ -134,21 +132,6 @@ def test_a_history_brought_along_is_judged_by_the_strictest_contract(
     history(tmp_path / "brought", lose=7)
     assert main(["check", str(tmp_path / "brought")]) == Exit.FAIL
     assert "repeat:" not in capsys.readouterr().out
-
-
-def test_what_the_objects_of_a_history_are_can_be_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    calls = [(2 * index + 1) * STEP for index in range(12)]
-    adds = [  # the last two are given the same count
-        effect(index, 0, "add", "c", call, call + STEP, value=min(index, 10)) for index, call in enumerate(calls)
-    ]
-    write(tmp_path / "bare", adds, format=1)
-    assert main(["check", str(tmp_path / "bare")]) == Exit.UNKNOWN
-    assert "say which one this history is of, with --family" in capsys.readouterr().out
-    assert main(["check", str(tmp_path / "bare"), "--family=counter"]) == Exit.FAIL
-    assert "the same 10" in capsys.readouterr().out
-    run = run_folder(tmp_path / "store", msgspec.structs.replace(STRICT, family="set"))
-    assert main(["check", str(run), "--family=counter"]) == Exit.USAGE
-    assert "objects are of family set, not counter" in capsys.readouterr().err
 
 
 def test_wrong_usage_is_64(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -176,7 +176,7 @@ def test_a_file_that_an_option_names(
 
 
 def test_machines_are_read_from_a_file(tmp_path: Path) -> None:
-    with pytest.raises(InventoryError, match="no regular file"):
+    with pytest.raises(InventoryError, match="not a regular file"):
         read_hosts(fifo(tmp_path / "hosts.toml"))
 
 

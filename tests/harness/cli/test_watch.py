@@ -12,8 +12,9 @@ from assay.harness.cli.main import main
 from assay.harness.run.live_judging import Seen
 
 from helpers.growing_run import GrowingRun
+from helpers.stored_runs import TODAY
 
-LARGE = Path(__file__).parents[2] / "fixtures" / "format_3" / "log-pass-mixed"
+LARGE = TODAY / "log-pass-mixed"
 """Some 1,500 operations."""
 
 

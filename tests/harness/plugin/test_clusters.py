@@ -14,7 +14,7 @@ ATTACH = ("-p", "no:cacheprovider", "-p", "no:hypothesispytest", "-q", "--cluste
         ("--nemesis=all", "--cluster=attach has no faults"),
         ("--set=a=b", "leave out --set, --defect and --workload-mix"),
         ("--defect=forgetful", "leave out --set, --defect and --workload-mix"),
-        ("--repeat=2", "--cluster=attach does a run once"),
+        ("--repeat=2", "--cluster=attach runs a test once"),
         ("--explore=5", "--explore searches in the simulation"),
     ],
 )

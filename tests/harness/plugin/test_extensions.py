@@ -163,9 +163,9 @@ def test_help_names_the_hooks(extended: pytest.Pytester) -> None:
 
 def test_one_name_stands_for_one_thing() -> None:
     family: Family = Registry.standard().families[1]
-    with pytest.raises(SettingsError, match=f"two of family of checks '{family.name}'"):
+    with pytest.raises(SettingsError, match=f"the family of checks '{family.name}' exists twice"):
         Registry.extended(families=[family])
-    with pytest.raises(SettingsError, match="two of model 'register'"):
+    with pytest.raises(SettingsError, match="the model 'register' exists twice"):
         Registry.extended(models=[Registry.standard().models["register"]])
     with pytest.raises(SettingsError, match="two faults are called kill"):
         Registry.extended(faults=[Kill()])

@@ -73,7 +73,7 @@ def test_without_options_there_is_one_test_without_faults(toy_project: pytest.Py
     ("option", "recorded"),
     [
         ("--nemesis=kil", "no fault 'kil'; did you mean kill?"),
-        ("--nemesis=none,kill", "none stands alone"),
+        ("--nemesis=none,kill", "none cannot be combined"),
         ("--nemesis-target=no one", "unknown target 'no one'"),
         ("--store=", "--store= is empty; give a path"),
         ("--replay=", "--replay= is empty; give a path"),
@@ -86,9 +86,9 @@ def test_without_options_there_is_one_test_without_faults(toy_project: pytest.Py
         ("--seed=1.5", "--seed='1.5' is not a whole number"),
         ("--defect=rust", "toy has no such defect; it has: forgetful"),
         ("--workload-mix=x", "test_toy does not take the mix 'x'; it takes: none"),
-        ("--set=a=b", "--set=a=b: toy has no settings to be set here"),
-        ("--watch", "--watch and --fail-fast are for clusters that take their time"),
-        ("--fail-fast", "--watch and --fail-fast are for clusters that take their time"),
+        ("--set=a=b", "--set=a=b: toy has no settings"),
+        ("--watch", "--watch and --fail-fast are not for the simulation"),
+        ("--fail-fast", "--watch and --fail-fast are not for the simulation"),
     ],
 )
 def test_a_wrong_option_is_a_usage_error_that_names_it(
@@ -104,7 +104,7 @@ def test_a_fault_for_which_the_system_lacks_the_role_is_skipped_unless_no_test_r
 ) -> None:
     alone = toy_project.runpytest_inprocess(*SIM, "--nemesis=partition-from-zookeeper")
     assert alone.ret == pytest.ExitCode.USAGE_ERROR
-    assert "needs a node of role zookeeper, which toy has not" in "\n".join([*alone.outlines, *alone.errlines])
+    assert "needs a node of role zookeeper, which toy lacks" in "\n".join([*alone.outlines, *alone.errlines])
     both = toy_project.runpytest_inprocess(
         *SIM, "--nemesis=partition-from-zookeeper", "--nemesis=none", "--time-limit=0.5", NO_PAGE, "-rs"
     )

@@ -82,4 +82,4 @@ def test_a_system_that_lacks_something_is_rejected(toy: ModuleType) -> None:
 
 @pytest.mark.parametrize("roles", ["server", ()])
 def test_roles_are_a_tuple_of_names(toy: ModuleType, roles: Any) -> None:
-    assert "say a tuple" in rejected(toy.ToySystem(roles=roles), toy.ToyClient)
+    assert "it must be a tuple" in rejected(toy.ToySystem(roles=roles), toy.ToyClient)

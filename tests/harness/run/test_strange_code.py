@@ -138,7 +138,7 @@ def test_a_method_that_raises_before_the_start_is_named_with_its_node_and_line(t
         ("argv", ["server", 7000], "argv() of n1 returned ['server', 7000]"),
         ("files", [("/etc/a", b"")], "files() of n1 returned [('/etc/a', b'')]: it takes a dict from path to bytes"),
         ("files", {"/etc/a": "text"}, "files() of n1 has str for /etc/a: it takes bytes, such as text.encode()"),
-        ("files", {"etc/a": b""}, "files() of n1: 'etc/a' is no absolute path"),
+        ("files", {"etc/a": b""}, "files() of n1: 'etc/a' is not an absolute path"),
     ],
 )
 def test_nonsense_that_a_method_returns_is_said_with_what_it_takes(

@@ -26,20 +26,20 @@ from assay.harness.stored.batch_check import Judged, judge_many
 from assay.harness.stored.by_contract import Stored
 
 from helpers.judging import without_times
+from helpers.stored_runs import FIXTURES, TODAY
 
-FIXTURES = Path(__file__).parents[2] / "fixtures"
 ALL = sorted(path.parent for path in FIXTURES.glob("format_*/*/history"))
 RUN = RunInfo(
     test="t", status="finished", started="2026-11-20T00:00:00+00:00", owner="1:2@boot", seed=1, cluster="sim",
     nemesis="none", command="pytest",
 )  # fmt: skip
 SOME = [
-    FIXTURES / "format_1" / "synthetic-register-lost-update",
-    FIXTURES / "format_2" / "synthetic-set-set-lost",
-    FIXTURES / "format_3" / "zookeeper_group-double-ownership",
+    TODAY / "synthetic-register-lost-update",
+    TODAY / "synthetic-set-set-lost",
+    TODAY / "zookeeper_group-double-ownership",
     FIXTURES / "format_4" / "log-pass-strict",
 ]
-"""Of each format, three kinds of objects, a log of messages, verdicts of both sorts; all of them are small."""
+"""Of two formats, three kinds of objects, a log of messages, verdicts of both sorts; all of them are small."""
 LOG = SOME[3]
 
 
@@ -86,7 +86,7 @@ def test_of_each_is_said_what_is_said_of_it_alone(paths: list[Path], damaged: Pa
 
 
 def test_small_ones_share_a_database_and_others_have_their_own(monkeypatch: pytest.MonkeyPatch, damaged: Path) -> None:
-    """Of the oldest format, damaged, or large: alone."""
+    """A damaged or large history is judged alone."""
     counts: list[int] = []
     together = batch_check.opened_together
 
@@ -100,18 +100,18 @@ def test_small_ones_share_a_database_and_others_have_their_own(monkeypatch: pyte
     monkeypatch.setattr(batch_check, "explained", lambda *_: SimpleNamespace(text=""))
     monkeypatch.setattr(batch_check, "opened_together", counted)
     judged([*SOME, damaged])
-    assert counts == [3]
+    assert counts == [4]
     monkeypatch.setattr(batch_check, "SMALL", 3_500)
     judged(SOME)
-    assert counts[1:] == [2], "one has some 3,600 rows"
+    assert counts[1:] == [3], "one has some 3,600 rows"
     monkeypatch.setattr(batch_check, "SMALL", 100_000)
     monkeypatch.setattr(batch_check, "ROWS", 4_000)
     judged(SOME)
-    assert counts[2:] == [1, 1, 1], "those with some 1,500, 3,000 and 3,600 rows"
+    assert counts[2:] == [2, 1, 1], "those with some 900, 1,500, 1,900 and 3,600 rows"
     monkeypatch.setattr(batch_check, "TOGETHER", 3)
     monkeypatch.setattr(batch_check, "ROWS", 500_000)
     judged(SOME)
-    assert counts[5:] == [2, 1]
+    assert counts[5:] == [3, 1]
 
 
 def test_what_goes_wrong_together_is_judged_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,7 +132,7 @@ def test_what_goes_wrong_together_is_judged_alone(monkeypatch: pytest.MonkeyPatc
 def test_a_line_for_each_and_the_worst_of_them_is_the_exit_code(
     tmp_path: Path, damaged: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    passed, failed = LOG, FIXTURES / "format_2" / "synthetic-set-set-lost"
+    passed, failed = LOG, TODAY / "synthetic-set-set-lost"
     (tmp_path / "latest").symlink_to(failed)
     (tmp_path / "nights").mkdir()
     paths = [passed, damaged, failed, tmp_path / "latest", tmp_path / "nights"]
@@ -154,7 +154,7 @@ def test_a_line_for_each_and_the_worst_of_them_is_the_exit_code(
 def test_one_that_cannot_be_read_keeps_no_other_from_being_judged(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    failed, waiting = FIXTURES / "format_2" / "synthetic-set-set-lost", tmp_path / "waiting"
+    failed, waiting = TODAY / "synthetic-set-set-lost", tmp_path / "waiting"
     shutil.copytree(LOG, waiting)
     os.mkfifo(waiting / "history" / "ops" / "part-9.parquet")
     assert main(["check", str(waiting), str(failed)]) == Exit.FAIL

@@ -169,8 +169,6 @@ def test_what_cannot_be_judged_is_one_line_and_64(tmp_path: Path, capsys: pytest
     (tmp_path / "sub").mkdir()
     assert "--format=edn is for a file" in refused(capsys, str(tmp_path / "sub"), "--format=edn")
     assert "there is no ops/ in it" in refused(capsys, str(tmp_path / "sub"), "--model=register")
-    both = refused(capsys, str(path), "--model=register", "--family=register")
-    assert "--family is for checks in SQL, and --model for the search" in both
     assert "--model=kv has none" in refused(capsys, str(path), "--model=kv", "--cas-refusals")
     folder = refused(capsys, str(tmp_path / "sub"), "--model=cas-register", "--cas-refusals")
     assert "--cas-refusals is for a file" in folder

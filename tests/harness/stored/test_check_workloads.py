@@ -313,7 +313,6 @@ def test_options_that_do_not_go_together_are_rejected(tmp_path: Path, capsys: py
     assert "--workload=bank" in rejected(capsys, str(path))
     for options, words in (
         (["--workload=bank", "--model=register"], "and so does --model: choose one"),
-        (["--workload=bank", "--family=set"], "and so does --family: choose one"),
         (["--workload=bank", "--cas-refusals"], "a --workload has none"),
         (["--workload=bank", "--real-time"], "--real-time goes with --workload=list-append or "),
         (["--model=register", "--total=3"], "it goes with --workload=bank"),

@@ -23,10 +23,11 @@ from assay.harness.run.registry import Registry
 from assay.harness.stored.by_contract import open_stored
 from assay.harness.stored.contracts import LOST
 
-FIXTURES = Path(__file__).parents[2] / "fixtures"
+from helpers.stored_runs import FIXTURES, TODAY
+
 PASSES = FIXTURES / "format_4" / "log-pass-strict"
-LOSES = FIXTURES / "format_3" / "log-lost-write"
-PHANTOM = FIXTURES / "format_1" / "log-phantom"
+LOSES = TODAY / "log-lost-write"
+PHANTOM = TODAY / "log-phantom"
 Lose = Callable[[Path], Path]
 
 
@@ -120,7 +121,7 @@ def test_the_contract_of_a_run_is_lost(copy: Callable[[Path], Path], lose: Lose)
 
 def test_a_run_that_has_its_contract_and_a_generated_history_have_lost_nothing() -> None:
     assert open_stored(PASSES).lost is None
-    assert open_stored(FIXTURES / "format_2" / "synthetic-set-set-lost").lost is None
+    assert open_stored(TODAY / "synthetic-set-set-lost").lost is None
 
 
 @pytest.mark.parametrize(
@@ -147,7 +148,7 @@ def test_a_run_without_its_contract_never_passes(
     assert re.match(said, capsys.readouterr().out)
 
 
-@pytest.mark.parametrize("generation", ["format_1", "format_2", "format_3", "format_4"])
+@pytest.mark.parametrize("generation", ["format_4", "format_7"])
 def test_each_file_of_a_run_of_an_earlier_version_shows_it(copy: Callable[[Path], Path], generation: str) -> None:
     for run in sorted((FIXTURES / generation).iterdir()):
         if not run.name.startswith("synthetic-"):

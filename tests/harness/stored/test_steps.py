@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +15,9 @@ from assay.harness.core.history import DIGESTED
 from assay.harness.core.history.data_sets import DATA_SETS
 from assay.harness.stored.by_contract import open_stored
 
-FAILS = Path(__file__).parents[2] / "fixtures" / "format_2" / "synthetic-set-set-lost"
+from helpers.stored_runs import TODAY
+
+FAILS = TODAY / "synthetic-set-set-lost"
 STAGES = ("validating", "checking", "looking through the files")
 
 Step = tuple[str, float, float]

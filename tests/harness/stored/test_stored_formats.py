@@ -16,7 +16,8 @@ from assay.harness.core.history import DIGESTED, FORMAT, SCHEMAS, HistoryReader
 from assay.harness.run import store
 from assay.nemesis.schedule.schedule import decode
 
-FIXTURES: Final = Path(__file__).parents[2] / "fixtures"
+from helpers.stored_runs import FIXTURES
+
 EXPECTED: Final = sorted(FIXTURES.glob("format_*/*/expected*.json"))
 SAME: Final = ("verdict", "anomalies", "tolerated", "reasons", "operations", "effects", "interrupted", "findings")
 ALWAYS: Final = (
@@ -115,11 +116,12 @@ def test_its_files_are_read_as_of_today(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [DuckDB, SQLite])
-@pytest.mark.parametrize("name", ["synthetic-queue-queue-duplicate", "synthetic-txn-G-single", "group-zombie-commit"])
+@pytest.mark.parametrize("name", ["controller-pass", "log-pass-strict"])
 def test_the_reader_and_the_engines_translate_alike(name: str, kind: type[DuckDB | SQLite]) -> None:
-    folder = FIXTURES / "format_1" / name / "history"
+    folder = FIXTURES / "format_4" / name / "history"
     with kind() as engine:
         reader = register_history(engine, folder)
+        assert reader.translation("faults")
         for data in DIGESTED:
             rows = reader.table(data)
             assert rows.schema.equals(SCHEMAS[data])
@@ -129,14 +131,3 @@ def test_the_reader_and_the_engines_translate_alike(name: str, kind: type[DuckDB
             names = ", ".join(f'"{column}"' for column in rows.schema.names)
             same = engine.arrow(f"select {names} from {data} order by {order}").cast(rows.schema)
             assert same.equals(rows.sort_by([(key, "ascending") for key in keys]))
-
-
-def test_kinds_name_their_object_and_columns_have_one_meaning() -> None:
-    folder = FIXTURES / "format_1"
-    queue = HistoryReader(folder / "synthetic-queue-queue-duplicate" / "history").table("effects")
-    assert set(queue["kind"].to_pylist()) == {"queue-enqueue", "queue-dequeue", "queue-drained"}
-    txn = HistoryReader(folder / "synthetic-txn-G-single" / "history").table("effects")
-    assert txn["position"].null_count == txn.num_rows
-    assert txn["list_index"].null_count < txn.num_rows
-    counter = HistoryReader(folder / "synthetic-counter-counter-order" / "history")
-    assert set(counter.table("effects")["kind"].to_pylist()) == {"add", "read"}, "nothing says of which object"

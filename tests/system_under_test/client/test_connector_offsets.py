@@ -160,7 +160,7 @@ def test_one_whose_session_is_over_rewinds_no_other() -> None:
             registration = Registration(zookeeper, "g", "g_c1")
             await registration.ensure(Static({"orders": 1}), 0)
             await zookeeper.delete("/consumers/g/ids/g_c1")
-            with pytest.raises(CommitFailed, match="it is not registered") as failed:
+            with pytest.raises(CommitFailed, match="the member is not registered") as failed:
                 await ZooKeeperOffsets(zookeeper, "g", registration).commit({("orders", 0): 5})
             assert failed.value.outcome is Certainty.NOT_DONE
             assert await zookeeper.exists("/consumers/g/offsets/orders/0") is None

@@ -326,7 +326,7 @@ def damaged(cluster: FakeCluster, value: bytes, position: int) -> None:
 @pytest.mark.parametrize(
     ("served", "how"),
     [
-        (bytes(11) + b"\x7f", "no whole message, however much is asked for"),
+        (bytes(11) + b"\x7f", "no whole message, whatever the fetch size"),
         (bytes(8) + b"\xff" * 20, "impossible size"),
     ],
 )

@@ -367,7 +367,7 @@ def test_a_broker_that_keeps_silent_about_the_partition_leaves_the_outcome_unkno
                 broker.requests[-1].topics[0].partitions[0].partition = 3
 
             broker.script = [other_partition]
-            with pytest.raises(SendUnknown, match="does not speak of it"):
+            with pytest.raises(SendUnknown, match="does not contain it"):
                 await producer.send_set("t", 0, [(None, b"a")])
 
     simulate(main)

@@ -76,7 +76,7 @@ def test_any_text_is_read_or_rejected(text: str) -> None:
 
 
 def test_a_name_that_is_there_twice_is_a_mistake() -> None:
-    with pytest.raises(PropertiesError, match="file, line 3: a is there twice"):
+    with pytest.raises(PropertiesError, match="file, line 3: a is set twice"):
         parse("a=1\nb=2\na=3", "file")
 
 
@@ -241,7 +241,7 @@ def test_a_consumers_file_needs_no_brokers(text: str) -> None:
         (BROKERS | {"client.id": ""}, "must not be empty"),
         (
             BROKERS | {"serializer.class": "StringEncoder"},
-            "package.module:name belongs there, or one of kafka.serializer",
+            "expected package.module:name, or one of kafka.serializer",
         ),
         (BROKERS | {"serializer.class": "no.such:thing"}, "serializer.class=no.such:thing"),
         (BROKERS | {"serializer.class": "math:thing"}, "serializer.class=math:thing"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import socket
 import struct
 import tracemalloc
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
@@ -294,6 +295,34 @@ def test_half_a_request_ends_with_its_sender_and_is_logged_in_one_line(caplog: p
     assert "went away after" in caplog.text
 
 
+def test_a_connection_that_was_reset_leaves_no_error_that_asyncio_would_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """asyncio stores the error of a lost connection for ``wait_closed``, and logs it if no one asks."""
+    retrieved: list[BaseException] = []
+    wait_closed = asyncio.StreamWriter.wait_closed
+
+    async def noted(writer: asyncio.StreamWriter) -> None:
+        try:
+            await wait_closed(writer)
+        except OSError as error:
+            retrieved.append(error)
+            raise
+
+    async def main() -> None:
+        async with serving({METADATA: metadata}) as (server, connect):
+            peer = await connect()
+            peer.send(b"\0\0")
+            await eventually(lambda: server.connections == 1)
+            await asyncio.sleep(0.05)
+            own = peer.writer.get_extra_info("socket")
+            own.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            peer.writer.transport.abort()
+            await eventually(lambda: server.connections == 0)
+
+    monkeypatch.setattr(asyncio.StreamWriter, "wait_closed", noted)
+    asyncio.run(main())
+    assert [type(error) for error in retrieved] == [ConnectionResetError]
+
+
 def test_a_client_that_leaves_between_requests_is_no_news(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         async with serving({METADATA: metadata}) as (server, connect):
@@ -508,7 +537,7 @@ def test_an_address_has_no_more_connections_than_it_may_have(caplog: pytest.LogC
     with caplog.at_level(logging.INFO, logger="assay.network"):
         asyncio.run(main())
     assert len(caplog.records) == 1
-    assert "its address has the 2 connections" in caplog.text
+    assert "its address has reached its limit of 2 connections" in caplog.text
 
 
 def test_large_requests_wait_for_the_common_memory_and_small_ones_do_not() -> None:

@@ -167,7 +167,7 @@ def compressed(inner: bytes, magic: int = 1, codec: int = GZIP) -> bytes:
         (compressed(b""), "too few"),
         (compressed(message_set.build([(None, b"a", 1)])[:-1]), "impossible size"),
         (compressed(message_set.build([(None, b"a", None)], 0)), "holds one of format 0"),
-        (compressed(compressed(message_set.build([(None, b"a", 1)]))), "compressed again"),
+        (compressed(compressed(message_set.build([(None, b"a", 1)]))), "contains a compressed message"),
         (compressed(message_set.build([(None, b"a", 1)])[:-1] + b"b"), "CRC"),
         (encode(Message(0, 1, GZIP, None, None, None)), "null"),
         (encode(Message(0, 1, LZ4, None, None, b"nonsense")), "lz4"),

@@ -85,7 +85,7 @@ def test_after_a_failed_fsync_no_later_one_succeeds(
             patch.setattr(os, "fsync", broken)
             with pytest.raises(OSError, match="Input/output"):
                 await fsyncs[first]()
-        with pytest.raises(OSError, match="earlier fsync or cut failed"):
+        with pytest.raises(OSError, match="earlier fsync or truncation failed"):
             await fsyncs[second]()
         file.close()
 
@@ -113,7 +113,7 @@ def test_an_fsync_that_fails_when_its_caller_is_gone_has_failed(
             asyncio.get_running_loop().call_later(0.05, go_on.set)
             await asyncio.wait([flushing])
             assert flushing.cancelled()
-        with pytest.raises(OSError, match="earlier fsync or cut failed"):
+        with pytest.raises(OSError, match="earlier fsync or truncation failed"):
             await file.fsync()
         file.close()
 

@@ -31,7 +31,6 @@ from assay.harness.core.history import (
     translation,
 )
 from assay.harness.core.history.data_sets import FORMAT_KEY
-from assay.harness.core.history.format_3 import ADDED
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome, Phase
 
 from helpers.examples import some_of
@@ -483,40 +482,57 @@ def test_each_file_says_its_format_and_a_newer_one_is_rejected_by_name(tmp_path:
     part = reader.paths("effects")[-1]
     table = pq.read_table(part)
     pq.write_table(table.replace_schema_metadata({FORMAT_KEY: b"99"}), part)
-    with pytest.raises(HistoryError, match=rf"{part} has format 99, and this version reads formats 1 to {FORMAT}"):
+    with pytest.raises(HistoryError, match=rf"{part} has format 99, and this version reads formats 4 to {FORMAT}"):
         HistoryReader(tmp_path)
     pq.write_table(table.drop_columns("version"), part)
     with pytest.raises(HistoryError, match=r"has no column version \(int64\)"):
         HistoryReader(tmp_path)
 
 
-def test_a_file_of_format_2_reads_with_nulls_in_the_columns_that_came_later(tmp_path: Path) -> None:
-    write(tmp_path, [(row(1), [Effect("append", "k", position=7, message_key="m", timestamp=1_700_000_000_000)])])
-    for name in ADDED:
-        for part in HistoryReader(tmp_path).paths(name):
-            rows, older = pq.read_table(part), translation.schema(name, 2)
-            columns = [rows[one.name] if one.name in rows.column_names else pa.nulls(len(rows)) for one in older]
-            pq.write_table(pa.table(columns, older.names).replace_schema_metadata({FORMAT_KEY: b"2"}), part)
+@pytest.mark.parametrize("said", [b"1", b"2", b"3"])
+def test_a_format_that_is_no_longer_read_names_the_last_version_that_reads_it(tmp_path: Path, said: bytes) -> None:
+    write(tmp_path, [(row(1), [Effect("append", "k", position=7, message_key="m")])])
+    part = HistoryReader(tmp_path).paths("effects")[-1]
+    pq.write_table(pq.read_table(part).replace_schema_metadata({FORMAT_KEY: said}), part)
+    with pytest.raises(HistoryError, match=rf"format {said.decode()}; assay 0.1.0 is the last version that reads"):
+        HistoryReader(tmp_path)
+
+
+def test_a_file_of_format_1_that_does_not_say_so_is_refused_too(tmp_path: Path) -> None:
+    write(tmp_path, [(row(1), [Effect("append", "k", position=7, message_key="m")])])
+    part = HistoryReader(tmp_path).paths("effects")[-1]
+    rows = pq.read_table(part)
+    former = rows.rename_columns(["epoch" if name == "leader_epoch" else name for name in rows.column_names])
+    pq.write_table(former.replace_schema_metadata(None), part)
+    with pytest.raises(HistoryError, match=r"format 1; assay 0.1.0 is the last version"):
+        HistoryReader(tmp_path)
+
+
+@pytest.mark.parametrize(("format", "name", "column"), [(4, "events", "osr"), (5, "faults", "moves_replicas")])
+def test_a_column_that_came_later_than_a_file_reads_as_null(
+    tmp_path: Path, format: int, name: str, column: str
+) -> None:
+    write(tmp_path, [(row(1), [])])
+    for part in HistoryReader(tmp_path).paths(name):
+        older = translation.schema(name, format).names
+        rows = pq.read_table(part).select(older)
+        pq.write_table(rows.replace_schema_metadata({FORMAT_KEY: str(format).encode()}), part)
     reader = HistoryReader(tmp_path)
-    assert (reader.format("effects"), reader.format("ops"), reader.format("events")) == (2, FORMAT, 2)
-    (append,) = reader.table("effects").to_pylist()
-    assert (append["message_key"], append["timestamp"], append["name"]) == ("m", None, None)
-    assert reader.dataset("effects").to_table().column("size").null_count == 1
-    without = tmp_path / "without"
-    write(without, [(row(1), [Effect("append", "k", position=7, message_key="m")])])
-    for part in HistoryReader(without).paths("effects"):
-        pq.write_table(pq.read_table(part).drop_columns("size"), part)
-    with pytest.raises(HistoryError, match=r"has no column size \(int64\)"):
-        HistoryReader(without)
+    assert (reader.format(name), reader.format("ops")) == (format, FORMAT)
+    assert reader.table(name).column(column).null_count == reader.rows(name)
 
 
-def test_files_that_do_not_say_their_format_may_have_columns_of_today(tmp_path: Path) -> None:
-    effects = [Effect("read", "r", version=4, value=1), Effect("append", "k", message_key="m", position=7)]
+def test_a_file_without_a_format_may_lack_what_is_not_needed(tmp_path: Path) -> None:
+    effects = [Effect("register-read", "r", version=4, value=1), Effect("append", "k", message_key="m", position=7)]
     write(tmp_path, [(row(1), effects)])
     for part in HistoryReader(tmp_path).paths("effects"):
-        pq.write_table(pq.read_table(part).replace_schema_metadata(None), part)
+        pq.write_table(pq.read_table(part).drop_columns("size").replace_schema_metadata(None), part)
     reader = HistoryReader(tmp_path)
-    assert reader.format("effects") == 1
+    assert reader.format("effects") == FORMAT
     read, append = reader.table("effects").to_pylist()
-    assert (read["kind"], read["version"], read["position"]) == ("register-read", 4, None)
-    assert (append["kind"], append["message_key"], append["position"], append["owner"]) == ("append", "m", 7, None)
+    assert (read["kind"], read["version"], read["size"]) == ("register-read", 4, None)
+    assert (append["kind"], append["message_key"], append["position"]) == ("append", "m", 7)
+    for part in reader.paths("effects"):
+        pq.write_table(pq.read_table(part).drop_columns("kind"), part)
+    with pytest.raises(HistoryError, match="has no column kind"):
+        HistoryReader(tmp_path)

@@ -1,0 +1,323 @@
+"""Counts the changes that a command makes to the files of one folder, by tracing its system calls with ptrace(2).
+
+1. The command runs as a child of this program, which stops it and all that it starts at each system call.
+2. Before a call that may change a file, the path behind its arguments is looked up. The path decides whether the call
+   is about the folder, and for an open whether the call will make or empty the file.
+3. After the call, a change is counted if the call succeeded. A write counts if it wrote at least one byte.
+4. The count is written to a file at each change, and the exit status of the command to another file at its end.
+
+Changes are: bytes written, a file made shorter or longer, a name made, changed or removed, and a writable shared
+mapping. Mode, owner and times of a file do not count. If the program meets something that it cannot follow (io_uring, a
+32-bit program, a path that it may not look up) it notes the reason, because a count of 0 would then prove nothing. If
+the command cannot be traced at all, the command runs as it is, and the reason is noted.
+
+This module runs on the node, by :func:`command`: the standard library of Python 3.9 alone, as the user of the command.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import struct
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, NamedTuple, NoReturn
+
+try:
+    import ctypes
+except ImportError:  # a small Python need not have it
+    ctypes = None  # type: ignore[assignment]
+
+PEEK, SYSCALL, SEIZE, INTERRUPT, LISTEN, INFO = 2, 24, 0x4206, 0x4207, 0x4208, 0x420E
+"""Requests of ptrace(2)."""
+OPTIONS: Final = 0x1 | 0x2 | 0x4 | 0x8 | 0x10 | 0x100000
+"""Mark stops at system calls; follow fork, vfork, clone and exec; kill everything if the tracer ends."""
+ALL_CHILDREN = 0x40000000
+"""Of waitpid(2): threads too."""
+AT_CALL = signal.SIGTRAP | 0x80
+EVENT_STOP = 128
+ENTERED, LEFT = 1, 2
+HERE = -100
+"""AT_FDCWD."""
+WORD = 8
+LONGEST_PATH = 4096
+WRITABLE_MAPPING, SHARED = 0x2, 0x1
+
+DESCRIPTOR, NAME, OPEN, MAPPING, OPAQUE = "descriptor", "name", "open", "mapping", "opaque"
+
+
+class Call(NamedTuple):
+    """A system call that may change a file. The places are those of its arguments, and depend on its kind.
+
+    ``DESCRIPTOR``: the descriptor. ``NAME``: pairs of a folder's descriptor (None: the call has none) and a path.
+    ``OPEN``: one such pair and the flags (None: creat). ``MAPPING``: protection, flags and descriptor.
+    """
+
+    kind: str
+    places: tuple[int | None, ...]
+    in_bytes: bool
+    """Whether the result is a number of bytes."""
+
+
+X86: Final[Mapping[int, Call]] = {
+    **dict.fromkeys((1, 18, 20, 296, 328, 40), Call(DESCRIPTOR, (0,), True)),  # write and its like, sendfile
+    **dict.fromkeys((275, 326), Call(DESCRIPTOR, (2,), True)),  # splice, copy_file_range
+    **dict.fromkeys((77, 285), Call(DESCRIPTOR, (0,), False)),  # ftruncate, fallocate
+    **dict.fromkeys((76, 83, 84, 87, 133), Call(NAME, (None, 0), False)),  # truncate, mkdir, rmdir, unlink, mknod
+    **dict.fromkeys((82, 86), Call(NAME, (None, 0, None, 1), False)),  # rename, link
+    88: Call(NAME, (None, 1), False),  # symlink
+    **dict.fromkeys((258, 259, 263), Call(NAME, (0, 1), False)),  # mkdirat, mknodat, unlinkat
+    **dict.fromkeys((264, 265, 316), Call(NAME, (0, 1, 2, 3), False)),  # renameat, linkat, renameat2
+    266: Call(NAME, (1, 2), False),  # symlinkat
+    2: Call(OPEN, (None, 0, 1), False),
+    85: Call(OPEN, (None, 0, None), False),  # creat
+    257: Call(OPEN, (0, 1, 2), False),  # openat
+    437: Call(OPEN, (0, 1, 2), False),  # openat2
+    9: Call(MAPPING, (2, 3, 4), False),
+    425: Call(OPAQUE, (), False),  # io_uring_setup
+    209: Call(OPAQUE, (), False),  # io_submit
+}
+ARM: Final[Mapping[int, Call]] = {
+    **dict.fromkeys((64, 66, 68, 70, 287, 71), Call(DESCRIPTOR, (0,), True)),
+    **dict.fromkeys((76, 285), Call(DESCRIPTOR, (2,), True)),
+    **dict.fromkeys((46, 47), Call(DESCRIPTOR, (0,), False)),
+    45: Call(NAME, (None, 0), False),
+    **dict.fromkeys((33, 34, 35), Call(NAME, (0, 1), False)),
+    **dict.fromkeys((37, 38, 276), Call(NAME, (0, 1, 2, 3), False)),
+    36: Call(NAME, (1, 2), False),
+    56: Call(OPEN, (0, 1, 2), False),
+    437: Call(OPEN, (0, 1, 2), False),
+    222: Call(MAPPING, (2, 3, 4), False),
+    425: Call(OPAQUE, (), False),
+    2: Call(OPAQUE, (), False),
+}
+X86_64, ARM64 = 0xC000003E, 0xC00000B7
+"""Architectures, as linux/audit.h numbers them."""
+TABLES: Final[Mapping[int, Mapping[int, Call]]] = {X86_64: X86, ARM64: ARM}
+OPENAT2 = 437
+"""The flags of this call are in memory."""
+LIKE_32_BITS = 0x40000000
+"""In the number of a call of a program of x86-64 with pointers of 32 bits."""
+
+
+class Untraceable(Exception):
+    """Something that is about the folder, or may be, cannot be followed; the message says what."""
+
+
+@dataclass
+class Tracer:
+    """Traces one command, and counts its changes below ``folder`` except those of the file ``spared``.
+
+    ``folder`` is empty if it is not known: the command is not traced then.
+    """
+
+    folder: str
+    spared: str
+    counts: str
+    status: str
+    changes: int = 0
+    trouble: str = ""
+    _open: dict[int, bool] = field(default_factory=dict)
+    """By thread: a call that it is in and that may change something; whether the result is a number of bytes."""
+
+    _libc: Any = None
+    _info: Any = None
+
+    def run(self, argv: list[str]) -> None:
+        """Runs the command to its end, and all that it has started."""
+        ready, go = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(go)
+            os.read(ready, 1)
+            become(argv)
+        os.close(ready)
+        try:
+            self._seize(child)
+        except Untraceable as error:
+            self.trouble = str(error)
+        self._note()
+        os.close(go)
+        while True:
+            try:
+                thread, how = os.waitpid(-1, ALL_CHILDREN)
+            except ChildProcessError:
+                return
+            if os.WIFSTOPPED(how):
+                self._stopped(thread, how)
+                continue
+            self._open.pop(thread, None)
+            if thread == child:
+                code = os.waitstatus_to_exitcode(how)
+                Path(self.status).write_text(f"{128 - code if code < 0 else code}\n")
+
+    def _seize(self, child: int) -> None:
+        if not self.folder:
+            raise Untraceable("the system does not say where its data are (`data_folder`)")
+        if ctypes is None:
+            raise Untraceable("the node's python3 has no ctypes")
+        self.folder = os.path.realpath(self.folder)
+        self.spared = os.path.realpath(self.spared) if self.spared else ""
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        self._libc.ptrace.restype = ctypes.c_long
+        self._libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+        self._info = ctypes.create_string_buffer(128)
+        try:
+            self._ptrace(SEIZE, child, 0, OPTIONS)
+            self._ptrace(INTERRUPT, child)
+            os.waitpid(child, ALL_CHILDREN)
+            self._ptrace(SYSCALL, child)
+        except OSError as error:
+            raise Untraceable(f"ptrace(2) is not possible on the node: {error.strerror}") from error
+
+    def _stopped(self, thread: int, how: int) -> None:
+        """Looks at a thread that stands still, and has it go on."""
+        number, event = os.WSTOPSIG(how), how >> 16
+        request, sent = SYSCALL, 0
+        if number == AT_CALL:
+            self._at_call(thread)
+        elif event == EVENT_STOP and number != signal.SIGTRAP:
+            request = LISTEN  # the program was stopped by a signal, and stays so
+        elif not event:
+            sent = number
+        try:
+            self._ptrace(request, thread, 0, sent)
+        except ProcessLookupError:
+            self._open.pop(thread, None)  # the thread was killed while it stood still
+
+    def _at_call(self, thread: int) -> None:
+        before = self.changes, self.trouble
+        try:
+            self._ptrace(INFO, thread, len(self._info), ctypes.addressof(self._info))
+            operation, architecture, number, *arguments = struct.unpack_from("<B3xI16x7Q", self._info)
+            if operation == ENTERED:
+                self._open.pop(thread, None)
+                self._enter(thread, architecture, number, arguments)
+            elif operation == LEFT and thread in self._open:
+                (result,) = struct.unpack_from("<q", self._info, 24)
+                self.changes += result > 0 or (result == 0 and not self._open[thread])
+                del self._open[thread]
+        except ProcessLookupError:
+            return
+        except Untraceable as error:
+            self.trouble = self.trouble or str(error)
+        if before != (self.changes, self.trouble):
+            self._note()
+
+    def _enter(self, thread: int, architecture: int, number: int, arguments: Sequence[int]) -> None:
+        if architecture not in TABLES or (architecture == X86_64 and number & LIKE_32_BITS):
+            raise Untraceable("the copy ran a program of an architecture that is not followed")
+        table = TABLES[architecture]
+        if number not in table:
+            return
+        kind, places, in_bytes = table[number]
+        if kind == OPAQUE:
+            raise Untraceable("the copy gave its writes to the kernel by a queue (io_uring, io_submit)")
+        given = [None if place is None else arguments[place] for place in places]
+        if kind == DESCRIPTOR:
+            mine = self._holds(link(thread, f"fd/{signed(given[0])}"))
+        elif kind == NAME:
+            paths = [self._path(thread, *given[at : at + 2], follow=False) for at in range(0, len(given), 2)]
+            mine = any(map(self._holds, paths))
+        elif kind == MAPPING:
+            protection, how, descriptor = (value or 0 for value in given)
+            shared = how & SHARED and protection & WRITABLE_MAPPING and signed(descriptor) >= 0
+            mine = bool(shared) and self._holds(link(thread, f"fd/{signed(descriptor)}"))
+        else:
+            folder, path, flags = given
+            if number == OPENAT2:
+                flags = self._word(thread, flags or 0)
+            mine = self._changes_by_opening(self._path(thread, folder, path, follow=True), flags)
+        if mine:
+            self._open[thread] = in_bytes
+
+    def _changes_by_opening(self, path: str, flags: int | None) -> bool:
+        """``flags``: None of creat(2)."""
+        flags = os.O_CREAT | os.O_TRUNC if flags is None else flags
+        if not flags & (os.O_CREAT | os.O_TRUNC) or not self._holds(path):
+            return False
+        return bool(flags & os.O_TRUNC) or not os.path.lexists(path)
+
+    def _holds(self, path: str) -> bool:
+        inside = path == self.folder or path.startswith(f"{self.folder}/")
+        return inside and path != self.spared
+
+    def _path(self, thread: int, folder: int | None, address: int | None, *, follow: bool) -> str:
+        """Returns an absolute path without links. ``follow``: also the last part of the path."""
+        text = os.fsdecode(self._text(thread, address or 0))
+        if not text.startswith("/"):
+            start = HERE if folder is None else signed(folder)
+            text = os.path.join(link(thread, "cwd" if start == HERE else f"fd/{start}"), text)
+        if follow:
+            return os.path.realpath(text)
+        around, name = os.path.split(text.rstrip("/"))
+        return os.path.join(os.path.realpath(around), name)
+
+    def _text(self, thread: int, address: int) -> bytes:
+        """Returns the bytes in the memory of the thread up to the first zero."""
+        read = b""
+        at = address - address % WORD
+        while len(read) < LONGEST_PATH:
+            try:
+                word = self._word(thread, at)
+            except OSError:
+                return b""  # not the program's memory: the call fails
+            read += word.to_bytes(WORD, sys.byteorder)[max(0, address - at) :]
+            if (end := read.find(0)) >= 0:
+                return read[:end]
+            at += WORD
+        return read
+
+    def _word(self, thread: int, address: int) -> int:
+        return self._ptrace(PEEK, thread, address) % 2**64
+
+    def _ptrace(self, request: int, thread: int, address: int = 0, data: int = 0) -> int:
+        ctypes.set_errno(0)
+        result: int = self._libc.ptrace(request, thread, address, data)
+        if result == -1 and (error := ctypes.get_errno()):
+            raise OSError(error, os.strerror(error))
+        return result
+
+    def _note(self) -> None:
+        """Writes without emptying the file first, so that no reader finds it empty. The text never gets shorter."""
+        file = os.open(self.counts, os.O_WRONLY | os.O_CREAT, 0o644)
+        os.write(file, f"{self.changes} {self.trouble}\n".encode())
+        os.close(file)
+
+
+def signed(value: int | None) -> int:
+    """Returns a descriptor, which is an int of 32 bits."""
+    number = (value or 0) % 2**32
+    return number - 2**32 if number >= 2**31 else number
+
+
+def link(thread: int, name: str) -> str:
+    """Returns where a link of the thread's folder in /proc leads. Raises :class:`Untraceable`."""
+    try:
+        return os.readlink(f"/proc/{thread}/{name}")
+    except FileNotFoundError:
+        return ""  # there is no such descriptor: the call fails
+    except OSError as error:
+        raise Untraceable(f"the files that the copy had open could not be looked up: {error.strerror}") from error
+
+
+def become(argv: list[str]) -> NoReturn:
+    """Turns this process into the command, which gets the signals as they were before there was an interpreter."""
+    for one in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(one, signal.SIG_DFL)
+    try:
+        os.execvp(argv[0], argv)
+    except OSError as error:
+        print(f"{argv[0]}: {error.strerror}", file=sys.stderr, flush=True)
+        os._exit(127 if isinstance(error, FileNotFoundError) else 126)
+
+
+def command(argv: Sequence[str], folder: str, spared: str, counts: str, status: str) -> list[str]:
+    """Returns the command that runs ``argv`` and counts its changes."""
+    return ["python3", "-Ic", Path(__file__).read_text(), folder, spared, counts, status, *argv]
+
+
+if __name__ == "__main__":
+    Tracer(folder=sys.argv[1], spared=sys.argv[2], counts=sys.argv[3], status=sys.argv[4]).run(sys.argv[5:])
