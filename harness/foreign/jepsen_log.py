@@ -1,4 +1,4 @@
-"""Operations from the lines of a ``jepsen.log``, in any of these forms, with tabs or blanks between the words:
+"""Operations from the lines of a ``jepsen.log``, in any of these forms, with tabs or blanks between the words::
 
     INFO  jepsen.util - 0 :invoke :read nil
     INFO [2020-11-22 01:02:03,456] jepsen worker 0 - jepsen.util 0 :ok :write 3
