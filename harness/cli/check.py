@@ -102,7 +102,7 @@ def add(commands: Any) -> None:
     )
     parser.add_argument(
         "--cas-refusals", dest="refusals", action="store_true",
-        help="a cas that ended :fail without an error found another value (default: its effect is unknown)",
+        help="a cas that ended :fail without an error found another value (default: it proves nothing)",
     )  # fmt: skip
     plugin_options(parser)
     parser.add_argument("--json", action="store_true", help="print the judgement as one JSON object")

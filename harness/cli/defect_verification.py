@@ -194,7 +194,7 @@ def _judged(session: Session, end: SessionEnd) -> tuple[Came, tuple[str, ...], s
         return Came.BROKEN, (), f"{why}; its last lines: {session.last_lines(3) or 'none'}"
 
     if end.code is None:
-        return broken(f"it was still going on after {end.seconds:.0f} s")
+        return broken(f"it was still running after {end.seconds:.0f} s")
     if end.code not in (0, 1):  # pytest's codes for passed and for failed tests
         return broken(f"pytest was killed by signal {-end.code}" if end.code < 0 else f"pytest ended with {end.code}")
     came, reported, reasons = set[Came](), set[str](), list[str]()

@@ -160,7 +160,7 @@ class Pairing:
                 self._fail(
                     entry,
                     f"process {process} ends :{entry.f} with {shown(to_json(value))}, but called it with "
-                    f"{shown(self._argument[row])} at line {call.place.line}: which of the two it did is not said",
+                    f"{shown(self._argument[row])} at line {call.place.line}: which of them took effect is unknown",
                 )
             self._result[row] = None if value is None else self._kept(to_json(value))
         elif entry.error is None and value is not None and to_json(value) != self._argument[row]:
@@ -208,14 +208,14 @@ class Pairing:
         if self._timed is None:
             self._timed = has
         if has != self._timed:
-            self._fail(entry, "some operations have a :time, and some have none; --order=file goes without it")
+            self._fail(entry, "some operations have a :time, and some have none; --order=file ignores it")
         if entry.time is None:
             return position * STEP
         if entry.time < self._time:
             self._fail(
                 entry,
-                f"time goes backwards: this is at {entry.time} ns, what stands before it at {self._time} ns; "
-                "--order=file takes the order in the file, and leaves the times out",
+                f"time goes backwards: this entry is at {entry.time} ns, the one before it at {self._time} ns; "
+                "--order=file uses the order in the file, without times",
             )
         self._time = entry.time
         self._stamp = max(entry.time, self._stamp + 1)

@@ -97,11 +97,11 @@ def _green(cell: Cell, printed: str, runs: Sequence[Seen]) -> tuple[AttemptOutco
         return AttemptOutcome.SKIPPED, _line(skipped[1] if skipped else "no test was run")
     unsure = sum(run.verdict not in (Verdict.PASS, Verdict.FAIL) for run in said)
     if unsure:  # an expected failure or a retry satisfies pytest, but is no pass
-        return AttemptOutcome.UNKNOWN, f"pytest is content, and {unsure} of {len(runs)} runs did not pass"
+        return AttemptOutcome.UNKNOWN, f"pytest passed, but {unsure} of {len(runs)} runs did not pass"
     if cell.defect is not None:
         return (
             AttemptOutcome.MISSED,
-            f"every run passes, and {', '.join(cell.expected) or 'a failure'} was to be reported",
+            f"every run passes, but {', '.join(cell.expected) or 'a failure'} must be reported",
         )
     return AttemptOutcome.PASS, ""
 

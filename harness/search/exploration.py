@@ -106,7 +106,7 @@ class Exploration:
         if self.interrupted:
             return f"UNKNOWN: the search was interrupted: {result.tally}"
         if not result.tally.verdicts.get(str(Verdict.PASS)):
-            return f"UNKNOWN: no run of the search could be called good: {result.tally}"
+            return f"UNKNOWN: no run of the search passed: {result.tally}"
         return None
 
     def _keep(self, result: Result, started: datetime) -> None:

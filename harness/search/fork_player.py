@@ -243,7 +243,7 @@ class QuickPlayer:
         try:
             self._stage, self._stage_knows = self._stages.start(), 0
         except OSError as error:
-            raise StageError(f"the process that starts those that play is gone: {error}") from error
+            raise StageError(f"the supervisor of the fork servers is gone: {error}") from error
 
     def _judged(self, runs: Sequence[Played | PlayOutcome]) -> list[PlayOutcome]:
         played = [run for run in runs if isinstance(run, Played)]

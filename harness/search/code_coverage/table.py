@@ -53,7 +53,7 @@ def never(module: ModuleReached, most: int = MOST) -> str:
     if module.missed:
         parts.append(f"branches: {_names([branch(*one) for one in module.missed], most)}")
     if module.uncounted:
-        parts.append(f"not counted, loaded otherwise than the file has them: {_names(module.uncounted, most)}")
+        parts.append(f"not counted, because their loaded code differs from the file: {_names(module.uncounted, most)}")
     return "; ".join(parts)
 
 

@@ -158,7 +158,7 @@ MALFORMED = {
     ),
     "time going backwards": (
         f"{CALL}, :time 7}}\n{{:process 0, :type :ok, :f :read, :time 6}}", 2, 1,
-        "time goes backwards: this is at 6 ns, what stands before it at 7 ns; --order=file",
+        "time goes backwards: this entry is at 6 ns, the one before it at 7 ns; --order=file",
     ),
     "times here and there": (
         f"{CALL}, :time 7}}\n{{:process 0, :type :ok, :f :read}}", 2, 1, "some operations have a :time, and some have",
