@@ -1,13 +1,15 @@
 """The ``assay`` command: one module per verb, with its parser and its action.
 
-Read ``command`` first (exit codes, errors, the parser), then any verb: ``check``, ``watch``, ``report``, ``replay``,
-``shrink``, ``up``, ``heal``, ``doctor``, ``gc``, ``defects``, ``generate``, ``nightly``, ``nights``, ``summary``,
-``index``, ``serve``, ``carry``, ``image``, ``search``. Each has ``add(commands)``, which registers its parser with the
-function to run. ``main`` puts the verbs together. ``time_estimate`` shows how far long work is, ``check_many`` is
-``assay check`` of several runs, ``no_pandas`` saves it an import, and ``serve_cluster`` keeps the cluster of ``assay
-up`` alive.
-``defect_verification`` does the runs of ``assay defects --verify``, in the processes of ``sessions``.
+No other package imports this one. ``assay --help`` loads all modules, so none imports anything heavy at its top.
 
-Nothing heavy is imported at the top of these modules: ``assay --help`` loads all of them. No other package imports this
-one.
+- ``command``: exit codes, errors and the parser, shared by all verbs; read it first
+- ``main``: puts the verbs together; each has ``add(commands)``, which registers its parser and its ``run``
+- verbs: ``check``, ``watch``, ``report``, ``replay``, ``shrink``, ``up``, ``heal``, ``doctor``, ``gc``, ``defects``,
+  ``generate``, ``nightly``, ``nights``, ``summary``, ``index``, ``serve``, ``carry``, ``image``, ``search``
+- ``check_many``: ``assay check`` for several runs
+- ``time_estimate``: the progress line of long work
+- ``no_pandas``: saves ``assay check`` the import of pandas
+- ``serve_cluster``: keeps the cluster of ``assay up`` alive
+- ``defect_verification``: the runs of ``assay defects --verify``
+- ``sessions``: pytest sessions in processes of their own
 """

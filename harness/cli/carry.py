@@ -1,4 +1,4 @@
-"""``assay carry STORE --into=DIR``: the small files of runs and nights, from which the page of a morning is made."""
+"""``assay carry STORE --into=DIR``: copies the small files of runs and nights that later index pages need."""
 
 import argparse
 from pathlib import Path
@@ -7,8 +7,8 @@ from typing import Any, Final
 from assay.harness.cli.command import Exit, InputError, note
 
 DESCRIPTION: Final = """\
-Copies what a page of later nights needs: of each run the small JSON files, of each night its record, and the schedules
-that were made small. With it a store that begins empty every night knows what was seen before, and since when.
+Copies the files of a store that pages of later nights need: the small JSON files of each run, the record of each
+night, and the shrunk schedules. A store that begins empty every night then knows earlier failures and their dates.
 
   assay carry store --into=past      after a night
   assay carry past --into=store      before `assay index` and `assay summary` of the next
@@ -17,10 +17,10 @@ that were made small. With it a store that begins empty every night knows what w
 
 
 def add(commands: Any) -> None:
-    parser = commands.add_parser("carry", help="the small files of a store, for the nights after it",
+    parser = commands.add_parser("carry", help="copy the small files of a store, for later nights",
         description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
-    parser.add_argument("store", type=Path, metavar="STORE", help="from there; one that is not there yet has nothing")
-    parser.add_argument("--into", type=Path, required=True, metavar="DIR", help="a store, made if it is not there")
+    parser.add_argument("store", type=Path, metavar="STORE", help="source; a missing folder counts as empty")
+    parser.add_argument("--into", type=Path, required=True, metavar="DIR", help="target store, made if it is missing")
     parser.set_defaults(run=run)
 
 

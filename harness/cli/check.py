@@ -19,12 +19,12 @@ UNITS: Final = {f"{name}b": 1000**at for at, name in enumerate("kmgt", 1)} | {
     f"{name}ib": 1024**at for at, name in enumerate("kmgt", 1)
 }
 LEAST_MEMORY: Final = 1_000_000
-"""Bytes. With less not even a search with nothing to decide ends."""
+"""Bytes. With less, even a trivial search runs out of memory."""
 
 DESCRIPTION: Final = """\
-Judges a history: a run's by the contract that is stored with it, Parquet folders in the schema by the strictest, and
-what other tools wrote (Jepsen's history.edn, lines of a jepsen.log) by a model: is it linearizable? Or by the workload
-that made it: what Jepsen's checker of that name asks."""
+Judges a history. A run is judged by the contract stored with it, a bare history folder by the strictest contract. A
+file of another tool (Jepsen's history.edn, lines of a jepsen.log) is judged by a model: is it linearizable? Or by the
+workload that made it, with the questions of Jepsen's checker of that name."""
 
 EXAMPLES: Final = """\
 examples:
@@ -41,16 +41,16 @@ examples:
   assay check history.edn --workload=bank --total=100     Jepsen's bank: transfers, and reads of all accounts
   assay check history.edn --workload=list-append --real-time
                                                           Elle's transactions, which must be strictly serializable
-  assay check history.edn --model=bank.models:Account     your own: the class Account in bank/models.py, from here too
+  assay check history.edn --model=bank.models:Account     your own model: the class Account in bank/models.py
   assay check history/ --model=kv --time-limit=60 --memory-limit=2GB
-                                                          what takes longer, or more, is unknown, with the key's name
+                                                          a key that takes more is unknown, and is named
   assay check history/ --model=kv --spark-master=yarn     its keys are searched by the executors
 
 models: register (read, write), cas-register (and cas), kv (get, put, append; strings), mutex (acquire, release),
-  fifo-queue (enqueue, dequeue), set (add, read). The initial value is nil; of kv the empty string. Your own is a
-  subclass of Model, `from assay import Model` (docs/cookbook/checking.md, "A model of your own").
-exit codes: 0 pass, 1 fail, 2 unknown (also for next to no operations), 64 wrong usage or a malformed file (one line
-  with file, line, column and reason), 130 Ctrl-C, after printing what is known so far; of several runs the worst: 1,
+  fifo-queue (enqueue, dequeue), set (add, read). The initial value is nil, for kv the empty string. Your own model is
+  a subclass of Model, `from assay import Model` (docs/cookbook/checking.md, "A model of your own").
+exit codes: 0 pass, 1 fail, 2 unknown (also for too few operations), 64 wrong usage or a malformed file (one line
+  with file, line, column and reason), 130 Ctrl-C, after printing the result so far; of several runs the worst: 1,
   64 (one could not be judged), 2, 0
 """
 
@@ -64,45 +64,45 @@ def add(commands: Any) -> None:
         help="a run, a history folder, a file, or Jepsen's folder; or a store, or several runs and history folders",
     )  # fmt: skip
     parser.add_argument(
-        "--format", choices=FORMATS, default=AUTO, help="of a file: edn or jepsen-log (default: by how it begins)"
+        "--format", choices=FORMATS, default=AUTO, help="format of a file (default: recognised by its beginning)"
     )
     parser.add_argument(
         "--contract", metavar="FILE",
-        help="of a run that has lost its contract: a settings.json of the same test, or the word strictest",
+        help="for a run that has lost its contract: a settings.json of the same test, or the word strictest",
     )  # fmt: skip
     parser.add_argument(
         "--model", type=_model, metavar="MODEL",
-        help=f"what the operations are of ({', '.join(MODELS)}, or your own: package.module:Class); a file needs it "
+        help=f"the model of the operations ({', '.join(MODELS)}, or your own: package.module:Class); a file needs it "
         "or --workload",
     )  # fmt: skip
     parser.add_argument(
-        "--workload", choices=WORKLOADS, help="of a file: which of Jepsen's workloads made it, for the checks in SQL"
+        "--workload", choices=WORKLOADS, help="for a file: the Jepsen workload that made it, for the checks in SQL"
     )
     parser.add_argument(
-        "--total", type=int, metavar="N", help="that all accounts of a bank hold (default: what most reads show)"
+        "--total", type=int, metavar="N", help="the sum of all accounts of a bank (default: what most reads show)"
     )
     parser.add_argument(
         "--real-time", action="store_true",
-        help="of a workload: what had ended before something else began must come before it (default: it need not)",
+        help="for a workload: require real-time order, so an operation comes after all that ended before it began",
     )  # fmt: skip
     parser.add_argument(
         "--time-limit", dest="seconds", type=_seconds, metavar="SECONDS",
-        help="that the search by --model may take for each key; beyond it the key is unknown (300)",
+        help="seconds that the search by --model may take for each key; beyond them the key is unknown (300)",
     )  # fmt: skip
     parser.add_argument(
         "--memory-limit", dest="bytes", type=_bytes, metavar="SIZE",
-        help="that the search may take on this machine, all cores together, without the history: 2GB, 512MB (4GiB)",
+        help="memory that the search may use on this machine, on all cores, without the history: 2GB, 512MB (4GiB)",
     )  # fmt: skip
     parser.add_argument(
         "--keys", choices=KEYS, default=AUTO,
-        help="tuples: every value is [key value]; none: values are as they are (default: as the first call looks)",
+        help="tuples: every value is [key value]; none: values are as they are (default: by the first call)",
     )  # fmt: skip
     parser.add_argument(
-        "--order", choices=ORDERS, default=ORDERS[0], help="time: by :time, where there is one; file: as in the file"
+        "--order", choices=ORDERS, default=ORDERS[0], help="time: by :time, if there is one; file: as in the file"
     )
     parser.add_argument(
         "--cas-refusals", dest="refusals", action="store_true",
-        help="a cas that ended :fail without an error found another value there (default: it says nothing)",
+        help="a cas that ended :fail without an error found another value (default: it proves nothing)",
     )  # fmt: skip
     plugin_options(parser)
     parser.add_argument("--json", action="store_true", help="print the judgement as one JSON object")
@@ -147,9 +147,9 @@ def run(arguments: argparse.Namespace) -> Exit:
 
 
 def _since_start() -> float:
-    """Seconds since this process began; 0 where the kernel does not say it."""
+    """Returns the seconds since this process began, or 0 if the kernel does not provide them."""
     try:
-        began = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])  # in ticks since the machine's
+        began = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])  # in ticks since the boot
         return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - began / os.sysconf("SC_CLK_TCK"))
     except (OSError, AttributeError, ValueError, IndexError):
         return 0.0

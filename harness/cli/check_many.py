@@ -1,4 +1,4 @@
-"""``assay check PATH PATH ...``: many stored runs, a line each."""
+"""``assay check PATH PATH ...``: judges many stored runs and prints a line for each."""
 
 import argparse
 import shlex
@@ -19,7 +19,7 @@ from assay.harness.stored.batch_check import Judged, judge_many
 from assay.harness.stored.request import Request
 
 PROBLEM: Final = "error"
-"""In place of a verdict, where there is none."""
+"""Stands for a verdict if there is none."""
 NAMED: Final = 5
 """Paths that are named in one line; the rest is counted."""
 WORST_FIRST: Final = {
@@ -31,7 +31,7 @@ WORST_FIRST: Final = {
 
 
 def check_many(arguments: argparse.Namespace, engine: str) -> Exit:
-    """Prints a line for each run as it is judged, and at the end how many there were of each verdict."""
+    """Prints a line for each run as it is judged, and at the end the number of runs per verdict."""
     _plain(arguments)
     paths = runs_of(arguments.paths)
     counts: Counter[str] = Counter()
@@ -60,7 +60,7 @@ def check_many(arguments: argparse.Namespace, engine: str) -> Exit:
 
 
 def _plain(arguments: argparse.Namespace) -> None:
-    """Raises ``InputError`` for options that are of one history."""
+    """Raises ``InputError`` for options that apply to a single history."""
     for field in fields(Request):
         if field.name != "path" and getattr(arguments, field.name) != field.default:
             option = {"seconds": "time-limit", "bytes": "memory-limit", "refusals": "cas-refusals"}.get(
@@ -72,10 +72,11 @@ def _plain(arguments: argparse.Namespace) -> None:
 
 
 def runs_of(paths: Sequence[Path]) -> list[Path]:
-    """Each run or history folder once, in the order given, with all runs of a store or of the folder of a test in it;
-    what is none is passed over, and said. What is left of a run is no pass: its judgement says what is missing.
+    """Returns each run or history folder once, in the order given, with all runs of stores and of test folders.
 
-    Raises ``InputError`` for a path that does not exist, and where there is no run at all.
+    What is left of a damaged run is included: its judgement names what is missing.
+
+    Other paths are skipped with a note. Raises ``InputError`` for a missing path, and if there is no run at all.
     """
     found: dict[Path, Path] = {}
     others = []
@@ -111,20 +112,20 @@ def _some(names: Sequence[str]) -> str:
 
 
 def line(judged: Judged, said: str) -> str:
-    """``FAIL     store/latest  lost-write: ...``: the first line of what ``assay check`` says of it alone."""
+    """Returns a line such as ``FAIL     store/latest  lost-write: ...``, from the first line of the full text."""
     first = judged.text.partition("\n")[0]
     verdict = said.upper() if said == Verdict.FAIL.value else said
     return f"{verdict:<9}{judged.path}  {first.removeprefix(said.upper()).lstrip(': ')}"
 
 
 def as_json(judged: Judged) -> str:
-    """One object: ``path``, and ``judgement`` or ``problem``."""
+    """Returns one object with ``path``, and ``judgement`` or ``problem``."""
     said = {"problem": judged.text} if judged.judgement is None else {"judgement": judged.judgement}
     return msgspec.json.encode({"path": str(judged.path), **said}).decode()
 
 
 def summary(counts: Counter[str], ends: str, example: Sequence[str]) -> str:
-    """How many of each, the worst first, and the command with which to see more."""
+    """Returns the number of histories per verdict, the worst first, and the command for the details of one."""
     each = ", ".join(f"{counts[said]} {said}" for said in WORST_FIRST if counts[said])
-    more = "" if ends == Verdict.PASS.value else f"; all that is said of one: {shlex.join(example)}"
+    more = "" if ends == Verdict.PASS.value else f"; for the details of one: {shlex.join(example)}"
     return f"{counts.total()} histories: {each}{more}"

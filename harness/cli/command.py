@@ -1,4 +1,4 @@
-"""What all verbs of the ``assay`` command share: exit codes, wrong input, the parser, types of arguments."""
+"""Common parts of all verbs of the ``assay`` command: exit codes, input errors, the parser, argument types."""
 
 import argparse
 import sys
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Exit(IntEnum):
-    """64 and 70 are those of ``sysexits.h``, 130 is a shell's for SIGINT."""
+    """Exit codes. 64 and 70 are from ``sysexits.h``; 130 is the shell's code for SIGINT."""
 
     PASS = 0
     FAIL = 1
@@ -31,9 +31,9 @@ class InputError(Exception):
 
 
 class Parser(argparse.ArgumentParser):
-    """As argparse's, with exit code 64, and with the limits of ``harness.run.limits`` for whole numbers.
+    """argparse's parser with exit code 64, and with the limits of ``harness.run.limits`` for whole numbers.
 
-    An empty path is wrong usage: ``Path("")`` is the current folder.
+    It rejects an empty path, because ``Path("")`` is the current folder.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -52,7 +52,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def reading(read: Callable[[], T]) -> T:
-    """What ``read`` returns. Wrong files and options become ``InputError``: they are no internal error."""
+    """Returns the result of ``read``, and turns errors of files and options into ``InputError``."""
     from assay.checkers.engine import EngineExhausted, EngineUnavailable
     from assay.harness.core.files import SpecialFileError
     from assay.harness.core.history import HistoryError
@@ -70,7 +70,7 @@ def reading(read: Callable[[], T]) -> T:
 
 
 def plugin_options(parser: argparse.ArgumentParser) -> None:
-    """``--plugin`` and ``--trust-run``, for verbs that judge stored runs."""
+    """Adds ``--plugin`` and ``--trust-run``, for verbs that judge stored runs."""
     parser.add_argument(
         "--plugin", action="append", default=[], metavar="MODULE",
         help="import this module, which has models, or hooks that add checks and models as a conftest.py does; may be "
@@ -78,7 +78,7 @@ def plugin_options(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--trust-run", action="store_true",
-        help="import the module of a model that only the run names: it is executed (docs/help/security.md)",
+        help="import the module of a model that only the run names, which executes its code (docs/help/security.md)",
     )  # fmt: skip
 
 
@@ -89,12 +89,12 @@ def _path(text: str) -> Path:
 
 
 def yes_option(parser: argparse.ArgumentParser) -> None:
-    """``--yes``, for verbs that ask before they delete or execute."""
+    """Adds ``--yes``, for verbs that ask before they delete or execute."""
     parser.add_argument("--yes", action="store_true", help="do not ask; without a terminal nothing is done without it")
 
 
 def confirmed(question: str, arguments: argparse.Namespace) -> bool:
-    """Whether the user agrees, by ``--yes`` or at the terminal. Without a terminal the answer is no."""
+    """Returns whether the user agrees, by ``--yes`` or at the terminal. Without a terminal the answer is no."""
     if arguments.yes:
         return True
     if not sys.stdin.isatty():
@@ -110,7 +110,7 @@ def note(line: str) -> None:
 
 
 def system_option(parser: argparse.ArgumentParser) -> None:
-    """``--system``, for verbs that work with a system where there is no run."""
+    """Adds ``--system``, for verbs that work with a system without a run."""
     parser.add_argument(
         "--system", default=DEFAULT, metavar="NAME", help="your own: package.module:Class (default: the broker)"
     )
@@ -124,21 +124,21 @@ def day(text: str) -> date:
 
 
 def count(text: str) -> int:
-    """A whole number, 0 or more."""
+    """Parses a whole number, 0 or more."""
     return _at_least(0, text)
 
 
 def positive(text: str) -> int:
-    """A whole number, 1 or more."""
+    """Parses a whole number, 1 or more."""
     return _at_least(1, text)
 
 
 def _limited(option: str, read: Callable[[str], int]) -> Callable[[str], int]:
-    """Reads a number that has the limits of this option's row."""
+    """Adds the limits of the option to the parser of a number."""
 
     def number(text: str) -> int:
         value = read(text)
-        if value and (reason := wrong_number(option, text, value, COUNT)) is not None:  # 0 is for `read` to judge
+        if value and (reason := wrong_number(option, text, value, COUNT)) is not None:  # `read` has judged 0
             raise argparse.ArgumentTypeError(reason)
         return value
 

@@ -1,7 +1,7 @@
-"""Verifies a zoo of built-in defects: the documented run of each, with the defect and without, for many seeds.
+"""Verifies built-in defects: does the documented run of each, with the defect and without, for many seeds.
 
-A run is a pytest session of its own. What it came to is read off its store: a session that leaves no judged run, or
-ends in another way than its verdict says, is *broken*, and never counts as a defect caught or as a green run.
+Each run is a pytest session of its own. Its result is read from its store. A session is *broken* if it leaves no judged
+run, or if its exit code contradicts its verdict. It never counts as a catch or as a green run.
 """
 
 import shlex
@@ -24,12 +24,12 @@ from assay.harness.run.settings import SIM
 from assay.harness.stored.replay import forbidden_found, judged
 
 RATE: Final = "--rate=100"
-"""In the simulation, where a run names none: there an answer takes a millisecond, and clients never tire."""
+"""The rate in the simulation, if a run names none: answers take a millisecond there, so clients would never pause."""
 SESSION: Final = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--reports=never")
 
 
 class Came(StrEnum):
-    """What a session came to."""
+    """Verdict on a session."""
 
     PASS = "pass"
     FAIL = "fail"
@@ -38,7 +38,9 @@ class Came(StrEnum):
 
 
 class SessionResult(msgspec.Struct, frozen=True, kw_only=True):
-    """One session. ``reported``: the forbidden anomalies of its runs; ``problem``: why it is broken, or unknown."""
+    """Outcome of a session. ``reported``: the forbidden anomalies of its runs; ``problem``: why it is broken or
+    unknown.
+    """
 
     seed: int
     came: Came
@@ -46,14 +48,14 @@ class SessionResult(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     cpu_seconds: float
     command: str
-    """What to type to do it again."""
+    """The command that repeats the session."""
     problem: str | None = None
     kept: str | None = None
-    """The folder in which its store is."""
+    """The folder that holds its store."""
 
 
 class Verified(msgspec.Struct, kw_only=True):
-    """One defect; ``runs`` and ``without`` are in the order of their seeds, as far as it got."""
+    """Results for one defect. ``runs`` and ``without`` are sorted by seed; an interrupted verification lacks some."""
 
     name: str
     cluster: str
@@ -63,22 +65,22 @@ class Verified(msgspec.Struct, kw_only=True):
 
     @property
     def hits(self) -> list[SessionResult]:
-        """The runs that caught it: that failed with one of the anomalies that its description names."""
+        """The runs that caught the defect: they failed with an anomaly that its description names."""
         return [run for run in self.runs if run.came is Came.FAIL and not set(self.expected).isdisjoint(run.reported)]
 
     @property
     def alarms(self) -> list[SessionResult]:
-        """The runs without the defect that failed, or broke."""
+        """The runs without the defect that failed or broke."""
         return [run for run in self.without if run.came in (Came.FAIL, Came.BROKEN)]
 
     @property
     def reported(self) -> Counter[str]:
-        """In how many runs each anomaly was found."""
+        """The number of runs that found each anomaly."""
         return Counter(anomaly for run in self.runs for anomaly in run.reported)
 
     @property
     def detection(self) -> tuple[float, float] | None:
-        """Seconds of the CPU and of the wall's clock that the runs took, one after the other, up to the first hit."""
+        """CPU seconds and wall-clock seconds of the runs up to the first hit, in sequence; None without a hit."""
         hits = self.hits
         if not hits:
             return None
@@ -87,7 +89,7 @@ class Verified(msgspec.Struct, kw_only=True):
 
 
 def command(defect: Defect, cluster: str, seed: int, *, switched_on: bool) -> tuple[str, ...]:
-    """What pytest is given. A run that names its own cluster stays there."""
+    """Returns the pytest arguments. A run that names its own cluster stays there."""
     given = shlex.split(defect.run)
     added = [] if _value(given, "--cluster") else [f"--cluster={cluster}"]
     if cluster_of(defect, cluster) == SIM and not _value(given, "--rate"):
@@ -98,12 +100,12 @@ def command(defect: Defect, cluster: str, seed: int, *, switched_on: bool) -> tu
 
 
 def cluster_of(defect: Defect, cluster: str) -> str:
-    """Where its run takes place when this cluster is asked for."""
+    """Returns the cluster of the defect's run: its own, or the given one."""
     return _value(shlex.split(defect.run), "--cluster") or cluster
 
 
 def _value(words: Sequence[str], option: str) -> str | None:
-    """Of ``--option=value`` or ``--option value``; None: it is not given."""
+    """Returns the value of ``--option=value`` or ``--option value``, or None if the option is not given."""
     for word, following in zip(words, (*words[1:], ""), strict=True):
         name, equals, value = word.partition("=")
         if name == option:
@@ -122,9 +124,10 @@ def verify(
     limit: float,
     note: Callable[[str], None],
 ) -> tuple[list[Verified], bool]:
-    """Each in ``root``, where runs that broke, and failures of the correct build, are kept, or all: ``keep``.
+    """Runs all sessions in folders of ``root``.
 
-    Equal runs without a defect are done once. The second value is False when a signal came before all was done.
+    Only broken runs, and failures of the correct build, are kept there, or all with ``keep``. Equal runs without a
+    defect are done once. The second result is False if a signal interrupted the runs.
     """
     results = [
         Verified(
@@ -189,14 +192,14 @@ def _all(results: Sequence[Verified]) -> list[SessionResult]:
 
 
 def _judged(session: Session, end: SessionEnd) -> tuple[Came, tuple[str, ...], str | None]:
-    """What its runs came to together, the forbidden anomalies that they reported, and why it is broken or unknown."""
+    """Returns the worst verdict of the session's runs, the forbidden anomalies, and why it is broken or unknown."""
 
     def broken(why: str) -> tuple[Came, tuple[str, ...], str]:
         return Came.BROKEN, (), f"{why}; its last lines: {session.last_lines(3) or 'none'}"
 
     if end.code is None:
-        return broken(f"it was still going on after {end.seconds:.0f} s")
-    if end.code not in (0, 1):  # pytest's for passed and for failed tests
+        return broken(f"it was still running after {end.seconds:.0f} s")
+    if end.code not in (0, 1):  # pytest's codes for passed and for failed tests
         return broken(f"pytest was killed by signal {-end.code}" if end.code < 0 else f"pytest ended with {end.code}")
     came, reported, reasons = set[Came](), set[str](), list[str]()
     for folder in store.runs(session.folder / "store"):

@@ -1,4 +1,4 @@
-"""``assay defects``: the defects that a system has built in, for ``--defect``; and whether they are caught."""
+"""``assay defects``: lists the built-in defects of a system, for ``--defect``, and verifies that they are caught."""
 
 from __future__ import annotations
 
@@ -19,21 +19,22 @@ if TYPE_CHECKING:
     from assay.harness.cli.defect_verification import Verified
 
 DESCRIPTION: Final = """\
-Lists what --defect switches on, the fault that shows it, the anomalies of which one must be reported, and the run that
-catches it. With --verify it does these runs: each with its defect, and once more without, where nothing may be found.
+Lists the defects for --defect: the fault that reveals each, the anomalies of which one must be reported, and the run
+that catches it. With --verify it does these runs: each with its defect, and once more without, where nothing may be
+found.
 
-  assay defects                                          what there is
+  assay defects                                          the list
   assay defects --verify isr-of-one --seeds=3            one of them, three seeds, in the simulation
   assay defects --verify --seeds=11..20 --json           all, for a program; needs hours of CPU
-  assay defects --verify --cluster=docker --jobs=1       on real nodes; runs that are of the simulation stay there
+  assay defects --verify --cluster=docker --jobs=1       on real nodes; runs that name the simulation stay there
   assay defects --verify --system=mine:System            your own, with described_defects (docs/cookbook/extending.md)
 """
 
 EPILOG: Final = """\
-With --verify a run counts as a catch when it fails with one of the anomalies that the defect names; a failure with
+With --verify a run counts as a catch if it fails with one of the anomalies that the defect names; a failure with
 others does not. A run that ends without a verdict is broken, and is neither a catch nor a pass. In the simulation a run
-that names no --rate has 100 operations a second. Each run is a process of its own, begun in the current folder: be
-where the tests are. Ctrl-C prints what there is.
+that names no --rate has 100 operations per second. Each run is a process in the current folder, so call it from the
+folder of the tests. Ctrl-C prints the results so far.
 exit codes of --verify: 0 each was caught at least once and every run without passed; 1 one was not caught, or a run
 without failed or broke; 2 none of these, but runs without were unknown
 """
@@ -43,22 +44,22 @@ LIMIT: Final = 1800
 
 def add(commands: Any) -> None:
     parser = commands.add_parser(
-        "defects", help="the defects built into the broker, for --defect=NAME; are they caught?",
+        "defects", help="list the defects built into the broker, for --defect=NAME, or verify that they are caught",
         description=DESCRIPTION, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
-    parser.add_argument("names", nargs="*", metavar="NAME", help="these alone (default: all)")
-    parser.add_argument("--verify", action="store_true", help="do the run of each, with it and without")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="only these (default: all)")
+    parser.add_argument("--verify", action="store_true", help="do the run of each, with the defect and without")
     parser.add_argument("--seeds", type=seeds, default=range(1, 11), metavar="N",
-        help="so many runs of each, with the seeds 1 to N, or FIRST..LAST (10)")  # fmt: skip
+        help="the number of runs of each, with the seeds 1 to N, or FIRST..LAST (10)")  # fmt: skip
     parser.add_argument("--cluster", choices=CLUSTERS, default=SIM,
-        help="for runs that do not name their own (sim)")  # fmt: skip
+        help="the cluster of runs that do not name one (sim)")  # fmt: skip
     parser.add_argument("--jobs", type=positive, default=2, metavar="N", help="runs at a time (2)")
     parser.add_argument("--limit", type=positive, default=LIMIT, metavar="S",
-        help=f"seconds of the wall's clock after which a run is killed, and broken ({LIMIT})")  # fmt: skip
+        help=f"wall-clock seconds after which a run is killed, and broken ({LIMIT})")  # fmt: skip
     parser.add_argument("--store", type=Path, metavar="DIR",
-        help="keep all runs there (default: those that broke, or failed without a defect, in a temporary folder)",
+        help="keep all runs there (default: only broken runs, and failures without a defect, in a temporary folder)",
     )  # fmt: skip
-    parser.add_argument("--json", action="store_true", help="as JSON: a list, of --verify an object with every run")
+    parser.add_argument("--json", action="store_true", help="as JSON: a list; with --verify an object with every run")
     system_option(parser)
     parser.set_defaults(run=run)
 
@@ -89,12 +90,14 @@ def _verify(defects: Sequence[Defect], arguments: argparse.Namespace) -> Exit:
     for defect in defects:
         test = shlex.split(defect.run)[0].partition("::")[0]
         if not Path(test).exists():
-            raise InputError(f"{defect.name} is caught by {test}, which is not in {Path.cwd()}: go where it is")
+            raise InputError(
+                f"{defect.name} is caught by {test}, which is not in {Path.cwd()}: go to the folder that has it"
+            )
     keep = arguments.store is not None
     try:
         if keep:
             arguments.store.mkdir(parents=True, exist_ok=True)
-        # below a folder that is given, too: the runs of two commands must not meet
+        # A new folder even in a given store, so that the runs of two commands do not mix.
         root = Path(tempfile.mkdtemp(prefix="assay-defects-", dir=arguments.store)).absolute()
     except OSError as error:
         raise InputError(f"the runs cannot be kept: {error}; give a folder with --store") from error
@@ -141,11 +144,11 @@ def show(results: Sequence[Verified], complete: bool, *, as_json: bool) -> None:
     caught = sum(bool(result.hits) for result in results)
     print(f"{caught} of {len(results)} defects were caught; CPU s and s are what the runs up to the first catch took")
     if not complete:
-        print("interrupted: this is what there was")
+        print("interrupted: these are the results so far")
 
 
 def _reported(result: Verified) -> str:
-    """In how many runs each was: ``lost-write 3; also vanished 2``. What follows ``also`` makes no catch."""
+    """Returns the runs per anomaly: ``lost-write 3; also vanished 2``. Anomalies after ``also`` count as no catch."""
     every = result.reported.most_common()
     demanded, others = (
         ", ".join(f"{name} {runs}" for name, runs in every if (name in result.expected) is wanted)
@@ -155,7 +158,7 @@ def _reported(result: Verified) -> str:
 
 
 def _explained(result: Verified) -> Iterator[str]:
-    """What was not as it should be, each with the command that does it again; of the unknown runs the first."""
+    """Yields each problem with the command that repeats it; only the first of the unknown runs."""
     if result.runs and not result.hits:
         came = counted([run.came for run in result.runs])
         yield f"{result.name} was not caught ({came}); one must be reported: {', '.join(result.expected)}"
@@ -170,12 +173,12 @@ def _explained(result: Verified) -> Iterator[str]:
 
 
 def counted(came: Sequence[str]) -> str:
-    """``3 pass, 1 broken``."""
+    """Returns text such as ``3 pass, 1 broken``."""
     return ", ".join(f"{came.count(one)} {one}" for one in sorted(set(came), reverse=True)) or "-"
 
 
 def seeds(text: str) -> range:
-    """Of ``N`` or ``FIRST..LAST``."""
+    """Parses ``N`` or ``FIRST..LAST``."""
     first, dots, last = text.partition("..")
     begin, end = (int(first), int(last)) if dots else (1, int(first))
     if end >= begin and (reason := wrong_number("--seeds", text, end - begin + 1, COUNT)) is not None:

@@ -1,4 +1,4 @@
-"""``assay doctor``: what this machine can do, or the machines of ``--cluster=ssh``, and what to install."""
+"""``assay doctor``: reports what this machine, or those of ``--cluster=ssh``, can do, and what to install."""
 
 import argparse
 from pathlib import Path
@@ -9,10 +9,10 @@ from assay.harness.run.settings import DEFAULT_HOSTS, SSH
 
 
 def add(commands: Any) -> None:
-    parser = commands.add_parser("doctor", help="what this machine can do, and what to install")
-    parser.add_argument("--cluster", choices=[SSH], help="look at machines of your own, in place of this one")
+    parser = commands.add_parser("doctor", help="report what this machine can do, and what to install")
+    parser.add_argument("--cluster", choices=[SSH], help="examine machines of your own instead of this one")
     parser.add_argument("--hosts", metavar="FILE", type=Path, default=Path(DEFAULT_HOSTS),
-                        help=f"which they are, and how they are reached ({DEFAULT_HOSTS})")  # fmt: skip
+                        help=f"the file that lists the machines and their access ({DEFAULT_HOSTS})")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="as a JSON list")
     parser.set_defaults(run=run)
 

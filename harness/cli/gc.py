@@ -25,7 +25,7 @@ def add(commands: Any) -> None:
     parser.add_argument("store", nargs="?", type=Path, default=Path("store"), metavar="STORE", help="default: store")
     parser.add_argument("--keep", type=count, default=10, metavar="N", help="newest runs to keep of each test (10)")
     parser.add_argument("--older-than", type=count, metavar="DAYS", help="only runs that began longer ago")
-    parser.add_argument("--dry-run", action="store_true", help="only list what would go")
+    parser.add_argument("--dry-run", action="store_true", help="only list the runs that would be deleted")
     yes_option(parser)
     parser.set_defaults(run=run)
 

@@ -1,4 +1,4 @@
-"""``assay generate MODEL``: writes a synthetic history of any size, with anomalies planted in it."""
+"""``assay generate MODEL``: writes a synthetic history of any size, with planted anomalies."""
 
 import argparse
 import sys
@@ -10,9 +10,9 @@ from assay.harness.cli.command import Exit, InputError, count, reading
 from assay.harness.synthetic.catalogue import CATALOGUE
 
 DESCRIPTION: Final = """\
-Writes the history that many clients of correct objects could have had, with one anomaly for each --plant in it, and
-says where those are (also in DIR/planted.json). `assay check DIR` must find them, and nothing else. Memory does not
-grow with the number of operations.
+Writes a history that many clients of correct objects could have had, and plants one anomaly for each --plant in it.
+It prints where those are (also in DIR/planted.json). `assay check DIR` must find them, and nothing else. Memory does
+not grow with the number of operations.
 
   assay generate log --operations=10000000 --keys=1000 --seed=7 --plant=lost-write --out=big
   assay check big                            1: it is found
@@ -26,21 +26,21 @@ def add(commands: Any) -> None:
         description=DESCRIPTION, epilog=_catalogue(), formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     option = parser.add_argument
     option("model", choices=tuple(CATALOGUE), metavar="MODEL", help=f"{', '.join(CATALOGUE)}")
-    option("--out", type=Path, required=True, metavar="DIR", help="a folder that holds nothing yet")
+    option("--out", type=Path, required=True, metavar="DIR", help="an empty or missing folder")
     option("--operations", type=count, default=100_000, metavar="N", help="default: 100000")
     option("--clients", type=count, default=50, metavar="N", help="operations open at once (50)")
     option("--keys", type=count, default=100, metavar="N", help="partitions, registers, leases... (100)")
-    option("--seed", type=count, default=0, metavar="N", help="the same seed, the same history (0)")
-    option("--info-share", type=float, default=0.01, metavar="SHARE", help="that time out (0.01)")
-    option("--bursts", type=count, metavar="N", help="they time out in N windows of time, in which hardly any client "
-        "is answered, as under network faults; 0: anywhere (default: one for each 25000 operations)")  # fmt: skip
+    option("--seed", type=count, default=0, metavar="N", help="equal seeds give equal histories (0)")
+    option("--info-share", type=float, default=0.01, metavar="SHARE", help="share of operations that time out (0.01)")
+    option("--bursts", type=count, metavar="N", help="operations time out in N windows, in which hardly any client is "
+        "answered, as under network faults; 0: anywhere (default: one for each 25000 operations)")  # fmt: skip
     option("--plant", action="append", default=[], metavar="ANOMALY",
         help="plant one, in a key of its own; may be given more than once")  # fmt: skip
     parser.set_defaults(run=run)
 
 
 def _catalogue() -> str:
-    """What can be made, and planted in it."""
+    """Lists the models, and the anomalies that can be planted in each."""
     lines = []
     for name, entry in CATALOGUE.items():
         lines += textwrap.wrap(entry.about, 100, initial_indent=f"  {name:<10}", subsequent_indent=" " * 12)

@@ -1,4 +1,4 @@
-"""``assay heal``: undoes what sessions that were killed left behind."""
+"""``assay heal``: undoes the leftovers of killed sessions."""
 
 import argparse
 import sys
@@ -8,9 +8,9 @@ from assay.harness.cli.command import Exit
 
 
 def add(commands: Any) -> None:
-    parser = commands.add_parser("heal", help="undo what broken-off runs left behind", description=(
-        "Replays the undo journals of sessions that are dead and removes their containers and networks."))  # fmt: skip
-    parser.add_argument("--all", action="store_true", help="also what sessions that are still alive have done")
+    parser = commands.add_parser("heal", help="undo what killed sessions left behind", description=(
+        "Replays the undo journals of dead sessions, and removes their containers and networks."))  # fmt: skip
+    parser.add_argument("--all", action="store_true", help="also undo the changes of sessions that are still alive")
     parser.set_defaults(run=run)
 
 

@@ -1,4 +1,4 @@
-"""``assay image build | list | prune``: the images that Docker nodes run."""
+"""``assay image build | list | prune``: the images of Docker nodes."""
 
 import argparse
 import sys
@@ -9,18 +9,18 @@ from assay.harness.cli.command import Exit, InputError
 
 def add(commands: Any) -> None:
     actions = commands.add_parser("image", help="the node images").add_subparsers(required=True, metavar="ACTION")
-    parser = actions.add_parser("build", help="build the image that Docker nodes run, unless it is there", description=(
-        "Builds the image that Docker nodes run, unless it is there; with --system also those with what this system "
-        "says its nodes need, and on images of its own. From then on no network is needed for them."
+    parser = actions.add_parser("build", help="build the image of Docker nodes, unless it exists", description=(
+        "Builds the image of Docker nodes, unless it exists; with --system also the images with the software that this "
+        "system needs on its nodes, and on base images of its own. Afterwards runs need no network for them."
     ))  # fmt: skip
     parser.add_argument("--system", metavar="MODULE:SYSTEM", help="as for `assay defects`")
-    parser.add_argument("--client", metavar="MODULE:CLASS", help="of --system: also what nodes need on which it runs")
+    parser.add_argument("--client", metavar="MODULE:CLASS", help="with --system: also the software of its client nodes")
     parser.set_defaults(run=build)
     parser = actions.add_parser(
-        "list", help="those that were built here, for which systems, and from what; * where no run needs it any more"
+        "list", help="list the images built here, with their systems and base images; * marks those that no run needs"
     )
     parser.set_defaults(run=show)
-    parser = actions.add_parser("prune", help="remove those that no run needs any more")
+    parser = actions.add_parser("prune", help="remove the images that no run needs any more")
     parser.set_defaults(run=prune)
 
 
@@ -49,7 +49,7 @@ def build(arguments: argparse.Namespace) -> Exit:
 
 
 def _deployed(system: Any, client: str | None) -> Any:
-    """With nodes for its clients, if a class of them is named."""
+    """Adds client nodes to a system, if a client class is named."""
     from assay.harness.run import import_by_name
     from assay.harness.run.client_nodes import WithClientNodes
 

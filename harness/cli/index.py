@@ -1,4 +1,4 @@
-"""``assay index STORE``: one page over all runs of a store, for the morning."""
+"""``assay index STORE``: writes a page over all runs of a store."""
 
 import argparse
 from collections.abc import Callable
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 TRENDS: Final = "trends.json"
 DESCRIPTION: Final = """\
-Writes STORE/index.html: what broke, since when, how often, and the command that repeats it, of all runs of a store
-and of its nights.
+Writes STORE/index.html, over all runs and nights of a store: what broke, since when, how often, and the command that
+repeats it.
 
   assay index store                                  the page
   assay index store --trends=trends.json             with what `assay nights trends` says of many nights
@@ -33,11 +33,11 @@ def add(commands: Any) -> None:
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """Those of ``assay serve``, too."""
+    """Adds the options that ``assay index`` and ``assay serve`` share."""
     parser.add_argument("store", nargs="?", type=Path, default=Path("store"), metavar="STORE", help="default: store")
     known_option(parser)
     parser.add_argument("--trends", type=Path, metavar="FILE",
-        help=f"what `assay nights trends` has written (STORE/{TRENDS}, if it is there)")  # fmt: skip
+        help=f"the output of `assay nights trends` (STORE/{TRENDS}, if it exists)")  # fmt: skip
     system_option(parser)
 
 
@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace) -> Exit:
 
 
 def maker(arguments: argparse.Namespace) -> "Callable[[bool], Page]":
-    """What makes the page as it is now; ``live``: for a server."""
+    """Returns a function that makes the page as it is now; its argument ``live`` is for a server."""
     from assay.harness.nightly.store_index import read
     from assay.reports.index.page import page
     from assay.reports.index.trends import TrendsError, read_trends

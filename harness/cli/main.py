@@ -1,7 +1,7 @@
-"""The ``assay`` command: what is done with runs when no test is running.
+"""The ``assay`` command: everything that is done with runs when no test is running.
 
 Exit codes: 0 pass (or done), 1 fail, 2 unknown, 64 wrong usage or unreadable input, 70 an error of the program itself.
-Results go to standard output, everything else to standard error, so that ``--json`` can be piped.
+Results go to standard output, everything else to standard error, so ``--json`` can be piped.
 """
 
 import argparse
@@ -44,7 +44,7 @@ VERBS: Final = (
     check, watch, report, replay, shrink, up, heal, doctor, gc, defects, generate, nightly, nights, summary, index,
     serve, carry, image, search,
 )  # fmt: skip
-"""In the order in which ``assay --help`` lists them."""
+"""The verbs, in the order of ``assay --help``."""
 
 UNUSABLE: Final = frozenset(
     {
@@ -55,18 +55,18 @@ UNUSABLE: Final = frozenset(
 """Errors about a path that a user gave, or about the permissions there."""
 
 DESCRIPTION: Final = """\
-A correctness tester for distributed systems. Runs are made by pytest; this command looks at them afterwards.
+A correctness tester for distributed systems. pytest makes runs; this command works with them afterwards.
 
   pytest workloads/ --nemesis=partition      run a test under a fault (pytest --help, group assay)
   assay check store/latest                   judge the last run again
   assay check history.edn --model=register   judge a history from elsewhere (Jepsen's; assay check --help)
   assay watch                                judge the newest run while it goes on
   assay report store/latest                  write its HTML report again and say where it is
-  assay replay store/latest                  do the last run again and compare
+  assay replay store/latest                  repeat the last run and compare
   assay shrink store/latest                  make its schedule small, if it failed
-  assay nightly --budget=30min               a whole matrix of runs, for as long as there is time
+  assay nightly --budget=30min               run a matrix of cells within a time budget
   assay nights show nights                   tables over the runs of many nights (assay nights --help)
-  assay summary store                        what the last night came to, as Markdown or JUnit XML
+  assay summary store                        the results of the last night, as Markdown or JUnit XML
   assay defects --verify isr-of-one          is a built-in defect caught, and the same run green without it?
   assay index store                          one page over all runs: what broke, since when, how to repeat it
   assay up                                   a cluster of the broker, for any program that needs one
@@ -74,7 +74,7 @@ A correctness tester for distributed systems. Runs are made by pytest; this comm
 
 EPILOG: Final = """\
 A PATH is a run folder (store/<test>/<time>), a latest link, or a history folder with ops/ and effects/ in it; for check
-also a file with a history of Jepsen's.
+also a file with a Jepsen history.
 exit codes: 0 pass or done, 1 fail, 2 unknown, 64 wrong usage or unreadable input, 70 internal error
 """
 
@@ -82,7 +82,7 @@ exit codes: 0 pass or done, 1 fail, 2 unknown, 64 wrong usage or unreadable inpu
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; returns the exit code."""
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # a terminal may take nothing but ASCII
+        if isinstance(stream, io.TextIOWrapper):  # a terminal may support ASCII only
             stream.reconfigure(errors="backslashreplace")
     arguments = parser().parse_args(argv)
     run: Callable[[argparse.Namespace], Exit] = arguments.run
@@ -100,7 +100,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         _let_go_of_output()
         return 141
-    except Exception as error:  # noqa: BLE001 - the last resort: shown whole, with an exit code that no verdict has
+    except Exception as error:  # noqa: BLE001 - the last resort: full traceback, and an exit code of no verdict
         if is_full(error):
             print(f"assay: {error}", file=sys.stderr)
             _let_go_of_output()
@@ -115,12 +115,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _let_go_of_output() -> None:
-    """Its reader has gone, or its disk is full: the interpreter must not try to write the rest."""
+    """Redirects standard output to /dev/null, so that the interpreter does not fail at exit: it cannot be written."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def parser() -> argparse.ArgumentParser:
-    """All verbs with their options."""
+    """Builds the parser of all verbs with their options."""
     top = Parser(
         prog="assay", description=DESCRIPTION, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
     )

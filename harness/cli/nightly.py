@@ -1,4 +1,4 @@
-"""``assay nightly``: a matrix of runs, searches, canaries and schedules, for as long as there is time."""
+"""``assay nightly``: runs a matrix of runs, searches, canaries and schedules within a time budget."""
 
 import argparse
 import shlex
@@ -18,47 +18,48 @@ if TYPE_CHECKING:
 
 NO: Final = "no"
 DESCRIPTION: Final = """\
-Runs the cells of nightly.toml, each as a process of its own, until the budget is used: what failed lately first, then
-what ran longest ago. A crash, a hang, a dead Docker engine and a full disk are recorded by these names, and the rest
-goes on. Nothing is tried again until it is green.
+Runs the cells of nightly.toml, each in a process of its own, until the budget is used: recent failures first, then the
+cells that ran longest ago. A crash, a hang, a dead Docker engine and a full disk are recorded by these names, and the
+other cells go on. Nothing is retried until it is green.
 
   assay nightly --budget=30min                 a night, named after the day
   assay nightly --budget=30min --resume        goes on with the last one, after Ctrl-C or a crash
-  assay nightly --budget=30min --split=2/5     the second of five parts, which may be run side by side
+  assay nightly --budget=30min --split=2/5     the second of five parts, which may run in parallel
   assay nightly --budget=8h --matrix=mine.toml --store=/data/store --night=release-1.4
 
 The record is STORE/nights/ID: night.json, cells.jsonl with a line for each end, logs/. docs/guide/nightly.md has the
 keys of the file and the outcomes.
 """
 EPILOG: Final = """\
-exit codes: 0 nothing failed but what is marked as known, and something passed; 1 a run failed in a way that no mark
-covers, or whose mark is over, or a canary's defect was missed; 2 nothing failed,
-but something crashed, hung, had no engine or disk, or has no verdict, or a resumed night was not confirmed; 64 a cell
-or the file is wrong; 130 interrupted
+exit codes: 0 only known failures, and something passed; 1 a run failed that no valid mark covers, or a canary missed
+its defect; 2 no failure, but something crashed, hung, had no engine or disk, or has no verdict, or a resumed night was
+not confirmed; 64 a cell or the file is wrong; 130 interrupted
 """
 
 
 def add(commands: Any) -> None:
     parser = commands.add_parser("nightly", help="run a matrix of cells for as long as there is time",
         description=DESCRIPTION, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
-    parser.add_argument("--budget", metavar="TIME", help="30min, 8h; needed, but with --resume: what is left")
+    parser.add_argument(
+        "--budget", metavar="TIME", help="30min, 8h; required, but with --resume the rest is the default"
+    )
     parser.add_argument("--matrix", type=Path, default=Path("nightly.toml"), metavar="FILE", help="(nightly.toml)")
     parser.add_argument("--night", metavar="ID", help="its name; all seeds follow from it (default: the UTC day)")
     parser.add_argument("--store", type=Path, default=Path("store"), metavar="DIR", help="where runs are kept (store)")
-    parser.add_argument("--version", metavar="TEXT", help="of what is tested (default: git describe, at the matrix)")
+    parser.add_argument("--version", metavar="TEXT", help="version under test (default: git describe, at the matrix)")
     parser.add_argument("--split", type=share, default=(1, 1), metavar="K/N",
-        help="part K of N: every Nth cell; `assay summary` takes all parts of a --night together")  # fmt: skip
+        help="part K of N: every Nth cell; `assay summary` combines all parts of a --night")  # fmt: skip
     parser.add_argument("--shrink", metavar="TIME",
-        help=f"for how long each new failure is made small, or {NO} (default: as the matrix says)")  # fmt: skip
+        help=f"time for shrinking each new failure, or {NO} (default: as the matrix says)")  # fmt: skip
     known_option(parser)
     parser.add_argument("--resume", action="store_true",
-        help="go on with --night, or the newest: the cells that it began with, but those that have ended")  # fmt: skip
+        help="go on with --night, or the newest: its cells, except those that have ended")  # fmt: skip
     yes_option(parser)
     parser.set_defaults(run=run)
 
 
 def share(text: str) -> tuple[int, int]:
-    """``2/5``."""
+    """Parses text such as ``2/5``."""
     part, slash, parts = text.partition("/")
     if not (slash and part.isdecimal() and parts.isdecimal() and 1 <= int(part) <= int(parts)):
         raise argparse.ArgumentTypeError(f"{text!r} is no part such as 2/5, the second of five")
@@ -87,7 +88,7 @@ def run(arguments: argparse.Namespace) -> Exit:
 
 
 def _night(arguments: argparse.Namespace) -> tuple["Night", float]:
-    """New or resumed, and the seconds that it has from now."""
+    """Returns a new or resumed night, and the seconds that it has from now."""
     import msgspec
 
     from assay.harness.nightly.git_versions import version_of
@@ -115,7 +116,7 @@ def _night(arguments: argparse.Namespace) -> tuple["Night", float]:
 
 
 def _trusted(night: "Night", arguments: argparse.Namespace) -> bool:
-    """Whether the cells of a stored night may be run: they are those of the matrix, or the user agrees."""
+    """Returns whether the cells of a stored night may be run: they are in the matrix, or the user agrees."""
     from assay.harness.nightly.matrix import plan
     from assay.harness.nightly.night_record import NightError
 
@@ -150,7 +151,7 @@ def _shrank(small: "Small") -> None:
 
 
 def _under_way(text: str) -> None:
-    """A line for a terminal, which the next takes the place of."""
+    """Shows a line on a terminal that the next line replaces."""
     if sys.stderr.isatty():
         print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
 

@@ -1,4 +1,4 @@
-"""``assay nights add`` and ``assay nights show``: the runs of many nights."""
+"""``assay nights add | show | trends | pack``: the data set of the runs of many nights."""
 
 import argparse
 import sys
@@ -17,11 +17,11 @@ DESCRIPTION: Final = """\
 Keeps the results of the runs of many nights in one partitioned data set (night=2026-11-21/<run>.parquet), and computes
 tables over it, by Spark.
 
-  assay nights add store --into=nights                 tonight's runs; again, or from other machines, as often as wanted
-  assay nights show nights                             verdicts, recovery times, what changed, which defects were caught
+  assay nights add store --into=nights                 tonight's runs; can be repeated, also from other machines
+  assay nights show nights                             verdicts, recovery times, changes, and which defects were caught
   assay nights show nights --json --require-detection  for a program; 1: the newest night missed a defect
   assay nights trends nights --out=store/trends.json   which cells got slower, or fail more often; for `assay index`
-  assay nights pack nights                             one file for each night (add does it, too, from 1,000 runs on)
+  assay nights pack nights                             one file for each night (add also does it, from 1,000 runs on)
 """
 
 
@@ -37,21 +37,21 @@ def add(commands: Any) -> None:
 
 def _add_parser(actions: Any) -> None:
     parser = actions.add_parser("add", help="add the runs of stores to a data set", description=(
-        "Each run becomes one row; added again, it takes its own place. Runs that did not come to their end, or are "
-        "damaged, are rows without a verdict, and named on standard error."))  # fmt: skip
+        "Each run becomes one row; a run that is added again replaces its row. Runs that did not end, or are damaged, "
+        "become rows without a verdict, and are named on standard error."))  # fmt: skip
     parser.add_argument("stores", nargs="+", type=Path, metavar="STORE", help="a folder with <test>/<time>/ in it")
-    parser.add_argument("--into", type=Path, required=True, metavar="DATASET", help="made if it is not there")
+    parser.add_argument("--into", type=Path, required=True, metavar="DATASET", help="made if it is missing")
     parser.add_argument("--night", type=day, metavar="DATE", help="2026-11-21 (default: the UTC day each run began on)")
     parser.set_defaults(run=add_runs)
 
 
 def _show_parser(actions: Any) -> None:
-    parser = actions.add_parser("show", help="the tables over a data set, by Spark", description=(
-        "Verdicts and recovery times of the newest night, what changed since the one before, and which runs caught "
-        "which defect, over all nights."))  # fmt: skip
+    parser = actions.add_parser("show", help="show tables over a data set, by Spark", description=(
+        "Verdicts and recovery times of the newest night, changes since the one before, and the runs that caught "
+        "each defect, over all nights."))  # fmt: skip
     parser.add_argument("dataset", type=Path, metavar="DATASET")
     parser.add_argument("--json", action="store_true", help="all tables of all nights as one JSON object")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="write each as Parquet and CSV, too")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="also write each as Parquet and CSV")
     parser.add_argument(
         "--require-detection", action="store_true",
         help="exit 1 unless the newest night caught every one of `assay defects`, and every other that was ever run",
@@ -62,12 +62,12 @@ def _show_parser(actions: Any) -> None:
 
 
 def _trends_parser(actions: Any) -> None:
-    parser = actions.add_parser("trends", help="what got worse over the nights, by Spark", description=(
-        "Holds the newest nights of each cell against those before: rate, latency, recovery, time to detection, and "
-        "how many runs fail. At most 1 in 100 of what is listed is noise (docs/guide/nights.md)."))  # fmt: skip
+    parser = actions.add_parser("trends", help="show what got worse over the nights, by Spark", description=(
+        "Compares the newest nights of each cell with earlier ones: rate, latency, recovery, time to detection, and "
+        "share of failures. At most 1 in 100 listed changes is noise (docs/guide/nights.md)."))  # fmt: skip
     parser.add_argument("dataset", type=Path, metavar="DATASET")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="write it there as JSON; `assay index` draws it")
-    parser.add_argument("--json", action="store_true", help="print it as JSON")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="write them there as JSON; `assay index` draws them")
+    parser.add_argument("--json", action="store_true", help="print them as JSON")
     parser.add_argument("--check", action="store_true", help="exit 1 when anything got worse")
     parser.add_argument("--spark-master", metavar="URL", help="compute on this Spark (default: in a JVM of its own)")
     system_option(parser)
@@ -75,7 +75,7 @@ def _trends_parser(actions: Any) -> None:
 
 
 def _pack_parser(actions: Any) -> None:
-    parser = actions.add_parser("pack", help="one file for each night", description=(
+    parser = actions.add_parser("pack", help="merge the files of each night into one", description=(
         "Thousands of small files are slow to read. Runs keep their columns and their night."))  # fmt: skip
     parser.add_argument("dataset", type=Path, metavar="DATASET")
     parser.set_defaults(run=pack_runs)
@@ -156,7 +156,7 @@ def _packed(dataset: Path) -> int:
 
 
 def _zoo(arguments: argparse.Namespace) -> dict[str, tuple[str, ...]]:
-    """Of the system that is asked for; after it is sure that there is a Spark."""
+    """Returns the defects of the requested system, after verifying that Spark is available."""
     from assay.checkers.engine import Engines
 
     reading(Engines("spark", spark_master=arguments.spark_master).check)

@@ -1,7 +1,7 @@
-"""Keeps pyarrow from importing pandas, which takes as long as all else that ``assay check`` does with a small history.
+"""Keeps pyarrow from importing pandas, which takes as long as ``assay check`` of a small history.
 
-With the first array that it makes of a list, pyarrow looks whether pandas is installed, so as to know its objects.
-None of ours are. It looks again when something converts to pandas (``to_pandas``), which goes on to work.
+When pyarrow converts the first list to an array, it looks for pandas, to recognise its objects. None of our objects
+are. A later conversion to pandas (``to_pandas``) imports it and still works.
 """
 
 import sys
@@ -11,7 +11,7 @@ import pyarrow as pa
 
 
 class _Nowhere:
-    """Finds no pandas."""
+    """Import hook that hides pandas."""
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: object = None) -> None:
         if name == "pandas":
@@ -19,13 +19,13 @@ class _Nowhere:
 
 
 def spare_pandas() -> None:
-    """From now on, unless it has been imported already. For processes that run no code of a user's."""
+    """Hides pandas from pyarrow's first look, unless it is imported. Only for processes that run no code of a user."""
     if "pandas" in sys.modules or not hasattr(pa.lib, "_pandas_api"):
         return
     nowhere = _Nowhere()
     sys.meta_path.insert(0, nowhere)
     try:
-        _ = pa.lib._pandas_api.have_pandas  # its Python part looks once, and remembers
-        pa.infer_type([0])  # so does its other one
+        _ = pa.lib._pandas_api.have_pandas  # pyarrow's Python part looks once, and caches the result
+        pa.infer_type([0])  # so does its C++ part
     finally:
         sys.meta_path.remove(nowhere)

@@ -1,4 +1,4 @@
-"""``assay replay RUN``: does a stored run again and compares."""
+"""``assay replay RUN``: repeats a stored run and compares the two."""
 
 import argparse
 from pathlib import Path
@@ -8,12 +8,12 @@ from assay.harness.cli.command import Exit, confirmed, note, reading, yes_option
 
 
 def add(commands: Any) -> None:
-    parser = commands.add_parser("replay", help="do a stored run again and compare", description=(
-        "Does the run again: in the simulation exactly, so that the history's digest must be the same; on real nodes "
-        "with the faults as they came out, and compares what is found. It executes the run's test, so it asks "
-        "first. Exit code 0: the same, 1: not, 2: it was not confirmed."))  # fmt: skip
+    parser = commands.add_parser("replay", help="repeat a stored run and compare", description=(
+        "Repeats a run. In the simulation the repetition is exact: the history's digest must be equal. On real nodes "
+        "it plays the faults as they were resolved, and compares the anomalies. It executes the run's test, so it asks "
+        "first. Exit codes: 0 same result, 1 another result, 2 not confirmed."))  # fmt: skip
     parser.add_argument("path", type=Path, metavar="RUN")
-    parser.add_argument("--store", type=Path, metavar="DIR", help="where the new run is kept (next to the first)")
+    parser.add_argument("--store", type=Path, metavar="DIR", help="store for the new run (that of the first run)")
     yes_option(parser)
     parser.set_defaults(run=run)
 

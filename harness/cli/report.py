@@ -1,4 +1,4 @@
-"""``assay report PATH``: writes a run's page again."""
+"""``assay report PATH``: writes the HTML report of a run again."""
 
 import argparse
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""``assay search show``: what searches came through, and what they never did."""
+"""``assay search show``: shows what searches reached, and what they never reached."""
 
 import argparse
 from pathlib import Path
@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 RAREST: Final = 8
 DESCRIPTION: Final = """\
-Sums up what the searches of a store (pytest --explore) came through: which events of the system, which faults, which
-events during which faults, which sequences of events, each in how many examples; which lines and branches of the
-system, module by module; and what no example came to.
+Sums up what the searches of a store (pytest --explore) reached. It counts the examples for each event of the system,
+each fault, each event during a fault, and each sequence of events. It also shows the lines and branches of the system
+that were reached, module by module, and what no example reached.
 
   assay search show store                      as a table, test by test
   assay search show store --html=reached.html  as a page, with every fault against every event, and all of the code
@@ -22,13 +22,13 @@ system, module by module; and what no example came to.
 
 
 def add(commands: Any) -> None:
-    about = commands.add_parser("search", help="what searches have reached", description=DESCRIPTION,
+    about = commands.add_parser("search", help="show what searches have reached", description=DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     actions = about.add_subparsers(required=True, metavar="ACTION")
-    parser = actions.add_parser("show", help="what was reached, and what never", description=DESCRIPTION,
+    parser = actions.add_parser("show", help="show what was reached, and what was not", description=DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("path", type=Path, nargs="?", default=Path("store"), metavar="PATH",
-        help="a store, or one search's file in its searches/ (store)")  # fmt: skip
+        help="a store, or a file of its searches/ folder (store)")  # fmt: skip
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a page")
     parser.add_argument("--json", action="store_true", help="print all of it as one JSON array")
     parser.set_defaults(run=run)
@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> Exit:
         except OSError as error:
             why = error.strerror or error
             raise InputError(
-                f"--html={arguments.html} cannot be written: {why}; give a file in a folder that is there"
+                f"--html={arguments.html} cannot be written: {why}; give a file in an existing folder"
             ) from error
         print(arguments.html)
     elif arguments.json:
@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace) -> Exit:
 
 
 def lines(one: "Reached") -> list[str]:
-    """The table of one test."""
+    """Returns the table of one test."""
     from assay.harness.search.code_coverage.table import table
     from assay.harness.search.coverage_report import NOTHING, rarest
 

@@ -1,4 +1,4 @@
-"""``assay serve STORE``: the page of a store and the files of its runs over HTTP, for this machine alone."""
+"""``assay serve STORE``: serves the page of a store and the files of its runs over HTTP, only to this machine."""
 
 import argparse
 import hashlib
@@ -22,32 +22,33 @@ if TYPE_CHECKING:
 
 LOOPBACK: Final = "127.0.0.1"
 LEAST_SECONDS: Final = 3.0
-"""Between two readings of the store."""
+"""The least time between two readings of the store."""
 SHARE: Final = 5.0
-"""A reading that takes a second is repeated after this many, should that be more."""
+"""The time between two readings, as a multiple of the duration of one, if that is more."""
 
 LIVE: Final = b'data-live="1"'
 SANDBOX: Final = "sandbox allow-scripts allow-downloads"
-"""Of what runs have written: it has an origin of its own, so it can read neither the page nor the server. A report
-may hand out its history as EDN."""
+"""Content policy for files that runs have written. Their own origin can read neither the page nor the server. Downloads
+are allowed, because a report can export its history as EDN.
+"""
 
 
 def add(commands: Any) -> None:
-    parser = commands.add_parser("serve", help="the page of a store, live, on this machine", description=(
-        "Serves the page of `assay index` and the runs' files on the loopback address. The page is made again while "
-        "runs are added, and loads itself again."))  # fmt: skip
+    parser = commands.add_parser("serve", help="serve the live page of a store on this machine", description=(
+        "Serves the page of `assay index` and the runs' files on the loopback address. The page is renewed while "
+        "runs are added, and reloads itself."))  # fmt: skip
     options(parser)
-    parser.add_argument("--port", type=count, default=8020, metavar="N", help="0: any that is free (8020)")
+    parser.add_argument("--port", type=count, default=8020, metavar="N", help="0: any free port (8020)")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> Exit:
     make = partial(maker(arguments), True)
-    make()  # wrong input is reported now, and not to a browser
+    make()  # reports wrong input here, and not in a browser
     try:
         server = open_server(arguments.store.resolve(), make, arguments.port)
     except (OSError, OverflowError) as error:
-        raise InputError(f"--port={arguments.port}: {error}; --port=0 takes any that is free") from error
+        raise InputError(f"--port={arguments.port}: {error}; --port=0 takes any free port") from error
     note(f"http://{LOOPBACK}:{server.server_port}/ shows {arguments.store}; Ctrl-C ends it")
     with server:
         server.serve_forever()
@@ -55,21 +56,21 @@ def run(arguments: argparse.Namespace) -> Exit:
 
 
 def open_server(root: Path, make: "Callable[[], Page]", port: int) -> ThreadingHTTPServer:
-    """``root`` has no symbolic link in it. Raises ``OSError`` when the port is taken."""
+    """Opens the server. ``root`` must have no symbolic link in it. Raises ``OSError`` if the port is taken."""
     return PageServer((LOOPBACK, port), partial(Handler, root, Fresh(make)))
 
 
 class PageServer(ThreadingHTTPServer):
-    """A thread for each request."""
+    """Server with a thread for each request."""
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Says nothing of a client that has hung up: browsers do so at each page that is left early."""
+        """Ignores clients that hang up, as browsers do when a page is left early."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
 
 
 class Fresh:
-    """The page, made again when it is asked for, but not too often."""
+    """Cache of the page, which is made again on request, but not too often."""
 
     def __init__(self, make: "Callable[[], Page]", clock: Callable[[], float] = time.monotonic) -> None:
         self._make = make
@@ -88,7 +89,7 @@ class Fresh:
 
 
 class Handler(SimpleHTTPRequestHandler):
-    """Files below ``root`` alone, wherever links lead. What a run has written runs in no one's name."""
+    """Serves the page, and only files below ``root`` after links are resolved. Files of runs are sandboxed."""
 
     def __init__(self, root: Path, fresh: Fresh, *arguments: Any) -> None:
         self._root = root
@@ -96,8 +97,8 @@ class Handler(SimpleHTTPRequestHandler):
         super().__init__(*arguments, directory=str(root))
 
     def send_head(self) -> Any:
-        # A page elsewhere may have its name lead to this address; its requests have that name.
-        # A browser leaves the port out of the name if it is 80.
+        # DNS rebinding: another site's name may lead to this address, but its requests carry that name. A browser omits
+        # port 80.
         host, _, port = self.headers.get("Host", "").partition(":")
         if host.lower() not in (LOOPBACK, "localhost") or not (port.isdecimal() or not port):
             self.send_error(HTTPStatus.FORBIDDEN, "only for this machine")
@@ -108,7 +109,7 @@ class Handler(SimpleHTTPRequestHandler):
             path = os.path.realpath(self.translate_path(self.path))
         except ValueError:
             path = ""
-        # A FIFO may have no writer, so that a reader would wait forever.
+        # A FIFO may have no writer, so reading it could block forever.
         if not path.startswith(f"{self._root}{os.sep}") or not (os.path.isfile(path) or os.path.isdir(path)):
             self.send_error(HTTPStatus.NOT_FOUND)
             return None
@@ -117,7 +118,7 @@ class Handler(SimpleHTTPRequestHandler):
     def _send_page(self) -> Any:
         page = self._fresh.get()
         tag = hashlib.sha256(page).hexdigest()[:16]
-        page = page.replace(LIVE, f'data-live="{tag}"'.encode(), 1)  # by which it knows whether it is still the newest
+        page = page.replace(LIVE, f'data-live="{tag}"'.encode(), 1)  # the page compares it to detect a newer one
         self.send_response(HTTPStatus.OK)
         self.send_header("Content-Type", "text/html; charset=utf-8")
         self.send_header("Content-Length", str(len(page)))
@@ -133,4 +134,4 @@ class Handler(SimpleHTTPRequestHandler):
         super().end_headers()
 
     def log_message(self, format: str, *arguments: Any) -> None:
-        """No line for each request."""
+        """Logs nothing, instead of a line for each request."""

@@ -1,6 +1,6 @@
-"""The cluster of ``assay up``: started, watched, and taken away at the first signal.
+"""The cluster of ``assay up``: started, watched, and removed at the first signal.
 
-Any program that needs the system can use it, the test suites of other people's clients first of all: the addresses are
+Any program that needs the system can use it, for example the test suites of other clients, because its addresses are
 reachable from this machine.
 """
 
@@ -26,7 +26,7 @@ WATCH_SECONDS: Final = 5.0
 
 @dataclass(frozen=True)
 class Addresses:
-    """Where the cluster serves: ``host:port``, joined by commas, as clients take them. No ZooKeeper: empty."""
+    """Addresses of the cluster, ``host:port`` joined by commas, as clients take them. ``zookeeper`` may be empty."""
 
     bootstrap: str
     zookeeper: str
@@ -38,11 +38,11 @@ def serve(
     note: Callable[[str], None],
     serving: Callable[[Addresses], None],
 ) -> None:
-    """Starts the cluster, calls ``serving``, and takes it away at the first SIGINT, SIGTERM or SIGHUP.
+    """Starts the cluster, calls ``serving``, and removes the cluster at the first SIGINT, SIGTERM or SIGHUP.
 
-    Raises ``NodeError`` or ``DeploymentError`` when it does not come up.
+    Raises ``NodeError`` or ``DeploymentError`` if it does not start.
     """
-    # Two may be started in the same second.
+    # The process id distinguishes two clusters started in the same second.
     world = open_world(system, settings, run_id=f"up-{datetime.now(UTC):%Y%m%dt%H%M%S}-{os.getpid()}")
     try:
         world.loop.run_until_complete(_life(world, system, note, serving))
@@ -53,7 +53,7 @@ def serve(
 async def _life(
     world: World, system: System, note: Callable[[str], None], serving: Callable[[Addresses], None]
 ) -> None:
-    """Serves until it fails or a signal comes; further signals do not keep it from clearing up."""
+    """Serves until a failure or a signal. Further signals do not interrupt the removal of the cluster."""
     loop, served = asyncio.get_running_loop(), asyncio.ensure_future(_serve(world, system, note, serving))
     signals = handled_signals()
     for number in signals:
@@ -62,7 +62,7 @@ async def _life(
         with contextlib.suppress(asyncio.CancelledError):
             await served
     finally:
-        note("taking the cluster away")
+        note("removing the cluster")
         await world.close(keep=False)
         for number in signals:
             loop.remove_signal_handler(number)
@@ -71,7 +71,7 @@ async def _life(
 async def _serve(
     world: World, system: System, note: Callable[[str], None], serving: Callable[[Addresses], None]
 ) -> None:
-    """Never ends by itself once it serves; reports each server that ends, comes back or can't be asked."""
+    """Serves forever, and reports each server that ends, comes back or does not answer."""
     cluster = await world.open(note, logged=False)
     await start_system(system, cluster, START_SECONDS, note)
     nodes = servers(cluster, system)
@@ -82,7 +82,7 @@ async def _serve(
         for node in nodes:
             try:
                 state, how = (await node.process()).state, ""
-            except NodeError as error:  # those who use the cluster may reach it all the same
+            except NodeError as error:  # users of the cluster may still reach it
                 state, how = None, str(error)
             if state is not states[node.name]:
                 note(f"{node.name}: its {node.role} is {state}" if state else f"state not known: {how}")

@@ -1,7 +1,8 @@
-"""Sessions of pytest in processes of their own, several at a time: what each came to, and what it cost.
+"""Runs pytest sessions in processes of their own, several at a time, and measures them.
 
-Each leads a process group of its own. A terminal's Ctrl-C so reaches this process alone, which then asks every session
-to end, as a user would, and waits: a session has containers to take away. What a session started ends with it.
+Each session leads its own process group, so a terminal's Ctrl-C reaches only this process. This process then sends
+every session SIGINT, as a user would, and waits, because a session must remove its containers. All processes of a
+session's group end with the session.
 """
 
 import os
@@ -20,29 +21,29 @@ from assay.harness.run.process_group import signal_group, start
 
 OUTPUT: Final = "output.txt"
 PATIENCE: Final = (80.0, 5.0)
-"""Seconds that a session has after the first Ctrl-C, to heal and to clear up, and after the second, which ends it."""
+"""Seconds that a session has after the first SIGINT, to heal and to clean up, and after the second, which ends it."""
 SILENT: Final = 10.0
-"""Seconds of waiting for sessions that are to end, after which a line says so."""
+"""Seconds of waiting for sessions that must end, after which a line says so."""
 
 
 @dataclass(frozen=True)
 class Session:
-    """A command; what it prints goes into ``OUTPUT`` in its folder, which is made."""
+    """A command and its folder, which is created; the output goes into the file ``OUTPUT`` there."""
 
     argv: Sequence[str]
     folder: Path
 
     def last_lines(self, number: int) -> str:
-        """The end of what it printed."""
+        """Returns the last non-empty lines of the output."""
         lines = (self.folder / OUTPUT).read_text(errors="replace").splitlines()
         return " | ".join([line.strip() for line in lines if line.strip()][-number:])
 
 
 @dataclass(frozen=True)
 class SessionEnd:
-    """``code``: of its exit, negative for a signal; None: it was killed, as it took too long.
+    """End of a session. ``code``: its exit code, negative for a signal; None: it was killed at the time limit.
 
-    ``cpu_seconds`` has those of the processes that it waited for; containers are in no one's.
+    ``cpu_seconds`` includes the processes that the session waited for, but not containers.
     """
 
     code: int | None
@@ -65,11 +66,11 @@ def perform(
     stopping: Callable[[int], None],
     waiting_for: Callable[[int, float], None] = lambda under_way, seconds: None,
 ) -> bool:
-    """Runs them in their order, ``jobs`` at a time, each for ``limit`` seconds at most.
+    """Runs the sessions in order, ``jobs`` at a time, each for at most ``limit`` seconds.
 
-    False: a signal came first. ``stopping`` was called then with the number of those under way, and these have been
-    stopped; ``ended`` was not called for them. Every ``SILENT`` seconds until they had ended, ``waiting_for`` was
-    called with their number, and the seconds that they had left at most.
+    Returns False if a signal came first. Then ``stopping`` was called with the number of running sessions, and these
+    were stopped without a call of ``ended``. Every ``SILENT`` seconds, ``waiting_for`` was called with the number of
+    sessions that had not ended and the seconds that they had left at most.
     """
     waiting, running = deque(sessions), dict[int, _Running]()
     with _signals() as woken:
@@ -95,7 +96,7 @@ def perform(
 
 @contextmanager
 def _signals() -> Iterator[int]:
-    """A descriptor that can be read once a signal to end has come: nothing is interrupted where it stands."""
+    """Yields a descriptor that becomes readable at a signal to end, so that no code is interrupted in the middle."""
     read, write = os.pipe()
     os.set_blocking(write, False)
     before = {number: signal.signal(number, lambda *_: None) for number in handled_signals()}
@@ -113,12 +114,12 @@ def _signals() -> Iterator[int]:
 def _start(session: Session, running: dict[int, _Running]) -> None:
     session.folder.mkdir(parents=True)
     process = start(session.argv, session.folder / OUTPUT)
-    process.returncode = 0  # it is waited for here, for what it used: not by Popen as well
+    process.returncode = 0  # wait4 reaps it, to measure its resource usage; Popen must not
     running[os.pidfd_open(process.pid)] = _Running(session, process.pid, time.monotonic())
 
 
 def _reaped(descriptor: int, running: dict[int, _Running], *, killed: bool = False) -> SessionEnd:
-    """Of one that has ended, or is to end now; its group goes while its number is still taken."""
+    """Reaps a session that has ended, or kills it. Its group is killed before the process id can be reused."""
     one = running.pop(descriptor)
     signal_group(one.pid, signal.SIGKILL)
     _, status, used = os.wait4(one.pid, 0)

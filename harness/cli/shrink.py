@@ -9,13 +9,15 @@ from assay.harness.cli.command import Exit, confirmed, count, note, reading, yes
 
 def add(commands: Any) -> None:
     parser = commands.add_parser("shrink", help="make a failing run's schedule small", description=(
-        "Does a failing run again and again, leaving out faults, clients, nodes and time, and keeps what still fails "
-        "with the same anomaly. How often it fails is estimated first, and reported with its interval. "
+        "Repeats a failing run, leaving out faults, clients, nodes and time, and keeps the variants that still fail "
+        "with the same anomaly. The failure rate is estimated first, and reported with its interval. "
         "It executes the run's test, so it asks first. Exit code 2: it was not confirmed."))  # fmt: skip
     parser.add_argument("path", type=Path, metavar="RUN")
-    parser.add_argument("--replays", type=count, default=10, metavar="N", help="to estimate how often it fails (10)")
-    parser.add_argument("--budget", type=count, metavar="S", help="seconds to go on for (default: until it is minimal)")
-    parser.add_argument("--store", type=Path, metavar="DIR", help="where the runs are kept (next to the first)")
+    parser.add_argument(
+        "--replays", type=count, default=10, metavar="N", help="runs that estimate the failure rate (10)"
+    )
+    parser.add_argument("--budget", type=count, metavar="S", help="seconds for all runs (default: until it is minimal)")
+    parser.add_argument("--store", type=Path, metavar="DIR", help="store for the runs (that of the first run)")
     yes_option(parser)
     parser.set_defaults(run=run)
 

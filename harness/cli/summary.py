@@ -1,4 +1,4 @@
-"""``assay summary STORE``: what a night came to, as Markdown and as JUnit XML, and its exit code."""
+"""``assay summary STORE``: reports the results of a night as Markdown and JUnit XML, and by its exit code."""
 
 import argparse
 from datetime import UTC, datetime
@@ -13,32 +13,33 @@ if TYPE_CHECKING:
 
 KNOWN: Final = Path("known-failures.toml")
 DESCRIPTION: Final = """\
-Says what the newest night of a store came to, all its parts together: what broke, what was missed, what has no answer,
-and the commands that repeat it. Its exit code is that of `assay nightly`, so that it can be the last step of a job.
+Reports the results of the newest night of a store, with all its parts: failures, missed defects, cells without an
+answer, and the commands that repeat them. Its exit code is that of `assay nightly`, so it can be the last step of a
+job.
 
   assay summary store                                              Markdown, printed
   assay summary store --markdown=summary.md --junit=junit.xml      written, for a job's page and its list of tests
   assay summary store --night=release-1.4 --known=known.toml       of that night; marked failures do not count
 """
 EPILOG: Final = """\
-exit codes: 0 nothing failed but what is marked, and something passed; 1 a failure that no mark covers, or whose mark
-is over, or a missed defect; 2 something has no answer, or a part of the night no record; 64 a cell or a file is wrong
+exit codes: 0 only marked failures, and something passed; 1 a failure that no valid mark covers, or a missed defect;
+2 something has no answer, or a part of the night has no record; 64 a cell or a file is wrong
 """
 
 
 def add(commands: Any) -> None:
-    parser = commands.add_parser("summary", help="what a night came to, as Markdown and JUnit XML",
+    parser = commands.add_parser("summary", help="report a night as Markdown and JUnit XML",
         description=DESCRIPTION, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("store", nargs="?", type=Path, default=Path("store"), metavar="STORE", help="default: store")
     parser.add_argument("--night", metavar="ID", help="(the newest)")
     known_option(parser)
-    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write it there, and print nothing")
-    parser.add_argument("--junit", type=Path, metavar="FILE", help="write JUnit XML there, too")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write it there instead of printing it")
+    parser.add_argument("--junit", type=Path, metavar="FILE", help="also write JUnit XML there")
     parser.set_defaults(run=run)
 
 
 def known_option(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--known", type=Path, metavar="FILE", help=f"marks of known failures ({KNOWN}, if it is there)")
+    parser.add_argument("--known", type=Path, metavar="FILE", help=f"marks of known failures ({KNOWN}, if it exists)")
 
 
 def run(arguments: argparse.Namespace) -> Exit:
@@ -63,7 +64,7 @@ def run(arguments: argparse.Namespace) -> Exit:
 
 
 def marks(given: Path | None) -> "Known":
-    """Those of the file, or of the usual one if it is there, as they are today."""
+    """Reads the marks of the file, or of the default file if it exists, as of today."""
     from assay.reports.index.known import Known, KnownError, read_known
 
     today = datetime.now(UTC).date()
@@ -75,7 +76,7 @@ def marks(given: Path | None) -> "Known":
 
 
 def exit_of(found: "Account") -> Exit:
-    """A failure first, then what is wrong with a cell, then what has no answer."""
+    """Returns the exit code: a failure comes first, then a broken cell, then a missing answer."""
     from assay.checkers.judging.verdict import Verdict
 
     if found.verdict is Verdict.FAIL:

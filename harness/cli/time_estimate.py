@@ -1,4 +1,4 @@
-"""How far long work is, and how much longer it may take: one line on a terminal's standard error, nothing elsewhere."""
+"""Progress and remaining time of long work: one line on a terminal's standard error, nothing elsewhere."""
 
 import sys
 import time
@@ -7,14 +7,14 @@ from contextlib import contextmanager
 from typing import Final
 
 SETTLED: Final = 1.0
-"""Seconds before the rest is estimated: work that has just begun has no speed yet."""
+"""Seconds before the rest is estimated, because work that has just begun has no speed yet."""
 
 INTERVAL: Final = 0.2
 """Seconds from one line to the next, at least."""
 
 
 class Estimate:
-    """Turns ``done`` of ``total``, in any unit, into a line for ``show``, at most five a second."""
+    """Turns ``done`` of ``total``, in any unit, into a line for ``show``, at most five per second."""
 
     def __init__(self, show: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
         self._show = show
@@ -24,7 +24,7 @@ class Estimate:
         self._next = 0.0
 
     def step(self, what: str, done: float, total: float) -> None:
-        """``what`` is under way; ``done`` starts at 0 again with each stage of the work."""
+        """Reports progress of the stage ``what``; ``done`` starts at 0 in each stage."""
         now = self._clock()
         if done == 0:
             self._begun = now
@@ -35,7 +35,7 @@ class Estimate:
 
 
 def line(what: str, done: float, total: float, elapsed: float) -> str:
-    """``reading history.edn: 45 %, about 12 s left``."""
+    """Returns text such as ``reading history.edn: 45 %, about 12 s left``."""
     if total <= 0:
         return what
     share = min(done / total, 1.0)
@@ -47,7 +47,7 @@ def line(what: str, done: float, total: float, elapsed: float) -> str:
 
 
 def rounded(seconds: float) -> str:
-    """``12 s``, ``3 min``, ``2.5 h``."""
+    """Returns text such as ``12 s``, ``3 min`` or ``2.5 h``."""
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
@@ -55,7 +55,7 @@ def rounded(seconds: float) -> str:
 
 @contextmanager
 def estimating() -> Iterator[Estimate]:
-    """Shows on standard error if that is a terminal."""
+    """Shows the progress on standard error, if that is a terminal."""
     if not sys.stderr.isatty():
         yield Estimate(lambda text: None)
         return

@@ -1,4 +1,4 @@
-"""``assay up``: a cluster in Docker until Ctrl-C."""
+"""``assay up``: runs a cluster in Docker until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 
 def add(commands: Any) -> None:
-    parser = commands.add_parser("up", help="a broker cluster in Docker, until Ctrl-C", description=(
+    parser = commands.add_parser("up", help="run a broker cluster in Docker, until Ctrl-C", description=(
         "Starts the broker and its ZooKeeper in containers, prints the brokers' addresses, which this machine reaches, "
-        "on one line of standard output, and takes it all away at Ctrl-C. Topics are made when first asked for."),
+        "on one line of standard output, and removes everything at Ctrl-C. Topics are created on first use."),
         epilog="example: kcat -b $(cat addresses) -L, after: assay up > addresses")  # fmt: skip
     parser.add_argument("--nodes", type=positive, metavar="N",
-        help="brokers, or nodes of each role (what the system declares, else 3)")  # fmt: skip
+        help="brokers, or nodes of each role (as the system declares, else 3)")  # fmt: skip
     parser.add_argument("--zookeepers", type=positive, default=1, metavar="N", help="ZooKeeper servers (1)")
-    parser.add_argument("--partitions", type=positive, default=4, metavar="N", help="of a topic that is asked for (4)")
-    parser.add_argument("--defect", metavar="NAME", help="one of `assay defects` switched on")
+    parser.add_argument("--partitions", type=positive, default=4, metavar="N", help="partitions of a new topic (4)")
+    parser.add_argument("--defect", metavar="NAME", help="switch on one of `assay defects`")
     system_option(parser)
     parser.set_defaults(run=run)
 
@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> Exit:
     def serving(addresses: Addresses) -> None:
         print(addresses.bootstrap, flush=True)
         zookeeper = f", ZooKeeper at {addresses.zookeeper}" if addresses.zookeeper else ""
-        note(f"{system.name}s at {addresses.bootstrap}{zookeeper}; Ctrl-C takes it all away")
+        note(f"{system.name}s at {addresses.bootstrap}{zookeeper}; Ctrl-C removes everything")
 
     try:
         serve(system, settings, note, serving)
@@ -68,7 +68,7 @@ def _sized(system: System, arguments: argparse.Namespace) -> Settings:
 
 
 def _system(arguments: argparse.Namespace) -> System:
-    """Raises ``SettingsError``, ``InputError``."""
+    """Creates the system. Raises ``SettingsError`` and ``InputError``."""
     from assay.cluster.system import SupportsStandalone
 
     system = system_named(arguments.system)

@@ -1,4 +1,4 @@
-"""``assay watch PATH``: judges a run while it goes on, and says at once what it finds."""
+"""``assay watch PATH``: judges a running run, and prints findings at once."""
 
 import argparse
 from pathlib import Path
@@ -13,24 +13,24 @@ if TYPE_CHECKING:
 EXITS: Final = {"pass": Exit.PASS, "fail": Exit.FAIL, "unknown": Exit.UNKNOWN}
 
 DESCRIPTION: Final = """\
-Judges a run while it goes on. Each time that a part of its history has been written (every 5 s), all there is of it is
+Judges a running run. Each time that a part of its history has been written (every 5 s), all of the history so far is
 judged by the run's own contract, and a forbidden anomaly is printed as soon as it is found. Checks that read what
-servers report, and those of deadlines, wait for the end of the run: then all of it is judged, as `assay check` does.
+servers report, and those of deadlines, wait for the end of the run. Then everything is judged, like by `assay check`.
 """
 
 EPILOG: Final = """\
 examples:
-  assay watch                       the newest run in store/ that goes on
-  assay watch store/TEST/TIME       this one; of a run that is over only the last judgement is made
+  assay watch                       the newest running run in store/
+  assay watch store/TEST/TIME       this one; a run that has ended is judged once
   assay watch --fail-fast && ...    ends with the first forbidden anomaly
-  pytest ... --watch, --fail-fast   the same from within; with the second the run ends at the first one as well
+  pytest ... --watch, --fail-fast   the same from within; with --fail-fast the run itself ends at the first one
 exit codes: as of assay check; with --fail-fast 1 at the first forbidden anomaly; 130 Ctrl-C
 """
 
 
 def add(commands: Any) -> None:
     parser = commands.add_parser(
-        "watch", help="judge a run while it goes on", description=DESCRIPTION, epilog=EPILOG,
+        "watch", help="judge a running run", description=DESCRIPTION, epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument(
         "path", type=Path, nargs="?", default=Path("store"), metavar="PATH", help="a run, or a store (store)"
@@ -91,5 +91,5 @@ def _say(look: "Look", *, first: bool, new: bool) -> None:
 
 
 def forbidden(judgement: "Judgement") -> dict[str, int]:
-    """The anomalies found that the contract forbids, with their numbers of instances."""
+    """Returns the forbidden anomalies that were found, with their numbers of instances."""
     return {name: many for name, many in judgement.anomalies.items() if name in judgement.forbidden}

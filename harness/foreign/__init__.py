@@ -1,15 +1,18 @@
-"""Histories in the formats of other tools, read into the ``ops`` table.
+"""Reads histories in the formats of other tools into the ``ops`` table.
 
-Read them in this order:
+``harness.stored`` imports it; it imports only ``harness.core``. Its modules, in reading order:
 
-- ``read``: a file to its operations; ``recognise``: which format a file has, by how it begins.
-- ``jepsen_log`` (lines of ``jepsen.log``), on ``edn`` (the notation), in which ``history.edn`` is written, too.
-- ``entry`` (what one map or line says), ``keys`` (which object it is about), ``pairing`` (calls and completions to
-  operations), ``shapes`` (what each model's and workload's operations look like).
-- ``edn_text`` (values as JSON), ``source`` (the text of a file, in pieces), ``malformed`` (errors with line and
-column).
-
-``harness.stored`` imports it; it imports ``harness.core`` alone.
+- ``read``: reads the operations of a file
+- ``recognise``: recognises the format by the beginning of a file
+- ``jepsen_log``: lines of ``jepsen.log``
+- ``edn``: parser for EDN, the notation of ``history.edn`` and of values in ``jepsen.log``
+- ``entry``: one map or line, which is a call or a completion
+- ``keys``: the key of an operation, next to its value or inside it
+- ``pairing``: pairs calls and completions to operations
+- ``shapes``: the valid operations of each model and workload
+- ``edn_text``: EDN values as JSON
+- ``source``: the text of a file, in pieces
+- ``malformed``: errors with line and column
 """
 
 from assay.harness.foreign.keys import Keys

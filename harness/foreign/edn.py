@@ -1,12 +1,18 @@
-"""EDN, as far as histories use it (https://github.com/edn-format/edn), read from a stream.
+"""Streaming parser for EDN (https://github.com/edn-format/edn), as far as histories use it.
 
-Values become: nil, true and false None, True and False; integers (also ``12N``) and floats Python's own; ``1.5M`` and
-``1.50M``, which are equal, one :class:`Decimal`; strings str; vectors and lists, which are equal, too, tuples; and
-:class:`Keyword`, :class:`Symbol`, :class:`Character`, :class:`Map`, :class:`Set`, :class:`Tagged` for the rest. Commas
-are white space, ``;`` begins a comment, ``#_`` leaves out the value after it.
+Values become Python values:
 
-A file holds values one after another, or one vector (or list) of them, in which case its elements are the values. Each
-is parsed as a whole from a buffer that grows until it fits, so memory is bounded by the largest one.
+- nil, true and false: None, True and False
+- integers (also ``12N``) and floats: int and float
+- ``1.5M`` and ``1.50M``, which are equal: the same :class:`Decimal`
+- strings: str
+- vectors and lists, which are equal to each other: tuples
+- others: :class:`Keyword`, :class:`Symbol`, :class:`Character`, :class:`Map`, :class:`Set`, :class:`Tagged`
+
+Commas are white space, ``;`` begins a comment, ``#_`` discards the next value.
+
+A file holds a sequence of values, or one vector (or list) whose elements are the values. Each value is parsed from a
+buffer that grows until the value fits, so memory is bounded by the largest value.
 """
 
 import math
@@ -21,18 +27,18 @@ from assay.harness.foreign.malformed import MalformedError, Place, shown
 from assay.harness.foreign.source import moved
 
 DEEPEST: Final = 100
-"""Levels of nesting. A history's values have a few; a stack is not for a file to fill."""
+"""Levels of nesting. A history's values have a few; the limit keeps a hostile file from exhausting the stack."""
 LONGEST_NUMBER: Final = 1000
-"""Digits; Python rejects integers of more than 4300, and takes time over them that grows with the square."""
+"""Digits. Python rejects integers of more than 4300, and its parsing time grows with the square."""
 _EXACT: Final = Context(prec=LONGEST_NUMBER, Emax=MAX_EMAX, Emin=MIN_EMIN)
-"""Takes zeros off a decimal's end, and rounds none: Clojure's ``=`` takes 1.0M and 1.00M for one value (CLJ-1118)."""
+"""Strips trailing zeros of a decimal, without rounding: in Clojure ``=`` holds for 1.0M and 1.00M (CLJ-1118)."""
 REMEMBERED: Final = 10_000
-"""Keywords and symbols that are kept: a history has few of them, again and again."""
+"""Keywords and symbols that are interned, because a history repeats few of them."""
 
 
 @dataclass(frozen=True, eq=False)
 class Keyword:
-    """``:name``. One object for each name, so that they compare as quickly as numbers."""
+    """``:name``. There is one object for each name, so comparisons are as fast as those of numbers."""
 
     name: str
 
@@ -58,14 +64,14 @@ class Character:
 
 @dataclass(frozen=True)
 class Map:
-    """In the order of the file; keys differ."""
+    """Map with distinct keys, in the order of the file."""
 
     pairs: tuple[tuple[Any, Any], ...]
 
 
 @dataclass(frozen=True)
 class Set:
-    """In the order of the file; elements differ."""
+    """Set with distinct elements, in the order of the file."""
 
     elements: tuple[Any, ...]
 
@@ -83,7 +89,7 @@ class _More(Exception):
 
 
 class _Bad(Exception):
-    """``at``: the offset in the buffer."""
+    """Syntax error at offset ``at`` of the buffer."""
 
     def __init__(self, at: int, reason: str) -> None:
         super().__init__(reason)
@@ -116,20 +122,21 @@ _NAMED: Final = {
 }  # fmt: skip
 _WORDS: Final[dict[str, Any]] = {"nil": None, "true": True, "false": False}
 _NOTHING: Final = object()
-"""What a discarded value leaves behind."""
+"""Result of parsing a discarded value."""
 
 
 def first(path: Path, text: str, place: Place) -> tuple[Any, int]:
-    """The value that ``text``, which stands at ``place``, begins with, and where it ends in it."""
+    """Parses the value at the beginning of ``text``, and returns it with its end. ``place`` is that of the text."""
     reader = Reader(path, (), text, place)
     value, at = reader.value()
     return value, at
 
 
 class Reader:
-    """Values from a text that comes in pieces; ``path`` is for errors.
+    """Reads values from a text that comes in pieces; ``path`` is for errors.
 
-    Raises ``MalformedError`` where the text is none: a bad token, a bracket that is never closed, an odd map.
+    Raises ``MalformedError`` for invalid text: a bad token, a bracket that is never closed, a map with a key but no
+    value.
     """
 
     def __init__(self, path: Path, pieces: Iterable[str], text: str = "", place: Place = START) -> None:
@@ -138,13 +145,13 @@ class Reader:
         self._text = text
         self._at = 0
         self._place = place
-        """Of ``self._placed_at`` in the buffer."""
+        """The place of offset ``self._placed_at`` in the buffer."""
         self._placed_at = 0
         self._ended = False
         self._atoms: dict[str, Any] = dict(_WORDS)
 
     def values(self) -> Iterator[tuple[Place, Any]]:
-        """Every value of the file, or every element of the one vector that it is, and where it begins."""
+        """Yields each value of the file, or each element of its only vector, with its place."""
         if not self._skip():
             return
         outer = self._outer()
@@ -164,7 +171,7 @@ class Reader:
                 yield place, value
 
     def value(self) -> tuple[Any, int]:
-        """One value, which must be there, and the offset behind it."""
+        """Returns the next value, which must exist, and the offset after it."""
         place = self._here(self._at)
         while self._skip():
             value = self._value()
@@ -187,14 +194,14 @@ class Reader:
                 self._fail_at(place, "there is something behind the end of the history")
 
     def _skip(self) -> bool:
-        """Goes on to the next token; False at the end of the file."""
+        """Skips to the next token. Returns False at the end of the file."""
         while True:
             match = _BLANK.match(self._text, self._at)
             end = match.end() if match is not None else self._at
             if end < len(self._text):
                 self._at = end
                 return True
-            # A comment that the buffer cuts is read again, with what follows it.
+            # A comment cut by the end of the buffer is read again with the next piece.
             last = self._text.rfind("\n", self._at) + 1
             cut = self._text.find(";", max(self._at, last))
             self._at = end if cut < 0 else cut
@@ -215,7 +222,7 @@ class Reader:
                 self._fail_at(self._here(bad.at), bad.reason)
 
     def _grow(self, least: int = 0) -> bool:
-        """Lets go of what was read and adds to the buffer, at least ``least`` characters; False: there is no more."""
+        """Drops what was read, and appends more than ``least`` characters. Returns False at the end of the file."""
         added: list[str] = []
         size = 0
         while size <= least:
@@ -233,7 +240,7 @@ class Reader:
         return True
 
     def _here(self, at: int) -> Place:
-        """Offsets are asked for in rising order, so each line is counted once."""
+        """Returns the place of an offset. Offsets must not decrease, so each line is counted once."""
         if at < self._placed_at:
             raise AssertionError(f"offset {at} lies before {self._placed_at}")
         place = moved(self._place, self._text[self._placed_at : at])
@@ -294,7 +301,7 @@ class Reader:
         return end
 
     def _next(self, at: int, depth: int, opened: int, missing: str) -> tuple[Any, int]:
-        """The next value that is not discarded; for what must be followed by one."""
+        """Returns the next value that is not discarded, after a token that needs one."""
         if depth > DEEPEST:
             raise _Bad(opened, f"nested more than {DEEPEST} levels deep")
         while True:
@@ -380,14 +387,14 @@ def _unescaped(body: str, at: int) -> str:
 
     text = _ESCAPE.sub(one, body)
     try:
-        # Two halves of one character, as Java writes those beyond 16 bits, become that character.
+        # Java writes characters beyond 16 bits as two surrogates; this joins them.
         return text.encode("utf-16", "surrogatepass").decode("utf-16")
     except UnicodeDecodeError as error:
         raise _Bad(at, "an escape in this string is half of a character") from error
 
 
 def _differ(values: list[Any], opened: int, what: str) -> None:
-    # 1, 1.0 and true are equal to Python, and different in EDN.
+    # Python considers 1, 1.0 and true equal; EDN does not.
     seen = {value if type(value) is Keyword else (type(value), repr(value)) for value in values}
     if len(seen) < len(values):
         raise _Bad(opened, f"the same {what} is in it twice")

@@ -1,7 +1,7 @@
-"""EDN values as JSON text: equal values the same text, different ones different texts.
+"""EDN values as canonical JSON: equal values have equal texts, different values have different texts.
 
-Numbers, strings, booleans and nil are JSON's own; vectors and lists become arrays, sets arrays in one fixed order.
-What JSON has nothing for is an object with one entry, that says what it is: ``{"keyword":"a"}``, ``{"map":[[k,v]]}``.
+Numbers, strings, booleans and nil become those of JSON. Vectors and lists become arrays, sets sorted arrays. Other
+values become an object with one entry that names the type: ``{"keyword":"a"}``, ``{"map":[[k,v]]}``.
 """
 
 import json
@@ -20,7 +20,7 @@ def to_json(value: Any) -> str:
 
 
 def text_of(value: Any) -> str:
-    """A value as a name: a string as it is, a keyword without its colon, everything else as JSON."""
+    """Returns a value as a name: a string itself, a keyword without its colon, everything else as JSON."""
     if isinstance(value, str):
         return value
     if isinstance(value, Keyword | Symbol):
@@ -53,6 +53,6 @@ def _plain(value: Any) -> Any:
 
 
 def _order(plain: Any) -> tuple[bool, int | float, str]:
-    """Numbers first, by size."""
+    """Sort key: numbers first, by size."""
     number = type(plain) in (int, float)
     return not number, plain if number else 0, json.dumps(plain)

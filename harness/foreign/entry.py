@@ -1,4 +1,4 @@
-"""What one map of a history, or one line of a log, says: a process calls something, or that comes to an end."""
+"""Entry of a history: one map or log line, which is a call of a process or its completion."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,14 +14,16 @@ TYPES: Final = (INVOKE, *Outcome)
 MOST_PROCESSES: Final = 2**31
 LARGEST: Final = 2**63
 LATEST: Final = 2**62
-"""Nanoseconds, 146 years: later ones leave no room for the nanoseconds between events of one time."""
+"""Nanoseconds, 146 years. The rest of int64 is left for entries of equal times, which are moved apart."""
 NO_KEY: Final = object()
-"""An entry without ``:key``; nil is a key like any other."""
+"""Marks an entry without ``:key``; nil is a valid key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """``process`` None: the nemesis, whose events say nothing of the state. ``type``: one of ``TYPES``."""
+    """A call or a completion. ``process`` None is the nemesis, whose events do not affect the state; ``type``:
+    ``TYPES``.
+    """
 
     place: Place
     process: int | None
@@ -35,7 +37,7 @@ class Entry:
 
 
 def from_map(path: Path, place: Place, value: Any) -> Entry:
-    """An operation of ``history.edn``: a map, or a record that prints as one. Raises ``MalformedError``."""
+    """Reads an operation of ``history.edn``: a map, or a record printed as one. Raises ``MalformedError``."""
     if isinstance(value, Tagged) and isinstance(value.value, Map):
         value = value.value
     if not isinstance(value, Map):
@@ -60,7 +62,7 @@ def from_map(path: Path, place: Place, value: Any) -> Entry:
 
 
 def process_of(path: Path, place: Place, value: Any) -> int:
-    """The number of a client."""
+    """Returns the number of a client. Raises ``MalformedError`` for other values."""
     if type(value) is not int or not 0 <= value < MOST_PROCESSES:
         raise MalformedError(
             path, place, f":process is {shown(to_json(value))}; clients are numbers from 0 on, the nemesis a keyword"
@@ -69,7 +71,7 @@ def process_of(path: Path, place: Place, value: Any) -> int:
 
 
 def type_of(path: Path, place: Place, value: Any) -> str:
-    """One of ``TYPES``."""
+    """Returns one of ``TYPES``. Raises ``MalformedError`` for other values."""
     name = value.name if isinstance(value, Keyword) else value
     if name not in TYPES:
         raise MalformedError(path, place, f":type is {shown(_said(value))}, which is none of :{', :'.join(TYPES)}")
@@ -77,7 +79,7 @@ def type_of(path: Path, place: Place, value: Any) -> str:
 
 
 def name_of(path: Path, place: Place, what: str, value: Any) -> str:
-    """A keyword, a symbol or a string as a name."""
+    """Returns a keyword, a symbol or a string as a name. Raises ``MalformedError`` for other values."""
     if not isinstance(value, Keyword | Symbol | str):
         raise MalformedError(path, place, f":{what} is {shown(to_json(value))}; it is a name, such as :read")
     return text_of(value)

@@ -1,13 +1,14 @@
-"""Operations from the lines of a ``jepsen.log``, in whichever of these forms, with tabs or blanks between the words:
+"""Operations from the lines of a ``jepsen.log``, in any of these forms, with tabs or blanks between the words::
 
     INFO  jepsen.util - 0 :invoke :read nil
     INFO [2020-11-22 01:02:03,456] jepsen worker 0 - jepsen.util 0 :ok :write 3
     2022-11-22 01:02:03,456{GMT} INFO [jepsen worker 0] jepsen.util: 0 :info :cas :timed-out
 
-Other lines are counted and passed over. The order of the lines counts as time: a call is logged before it is made and a
-completion once it has come, so an operation took place within its lines; a time before the line, in milliseconds, says
-less. What follows the value of a completion is the error; of one that ended ok only what cannot be taken for more of
-the value, such as the second of two words.
+Other lines are counted and skipped. The order of the lines counts as time. A call is logged before it is made and a
+completion after it, so an operation took place between its lines. The timestamps, in milliseconds, are less exact.
+
+Text after the value of a completion is its error. After an ok value, it must not look like more of the value, for
+example a second word.
 """
 
 import re
@@ -22,17 +23,17 @@ from assay.harness.foreign.malformed import MalformedError, Place, shown
 from assay.harness.foreign.source import Read, lines
 
 LINE: Final = re.compile(r"\bjepsen\.util\b[ \t]*[-:]?[ \t]+(?P<process>\d+|:[^\s:]+)[ \t]+(?P<type>:\S*)(?P<rest>.*)")
-"""An operation, whole or not: a process and something that begins like a type."""
+"""An operation, complete or not: a process, and the beginning of a type."""
 _BEGUN: Final = re.compile(r"\bjepsen\.util\b[ \t]*[-:]?[ \t]+(?:\d+(?=[ \t]|\Z)|:[^\s:]+(?=[ \t]+:))")
-"""What an operation begins with. A line that ends there was cut; one that has two has lost the end of the first."""
+"""The beginning of an operation. A line that ends there was cut; in a line with two, the first one has lost its end."""
 _REST: Final = re.compile(r"[ \t]+:(?P<f>[^\s:]+)[ \t]+(?P<value>\S.*)")
 _AN_ERROR: Final = ':[{("#'
-"""What an error begins with that is no word. Words may be the rest of a value that was not quoted."""
+"""Characters that begin an error other than a word. A word could be the rest of an unquoted value."""
 _REMEMBERED: Final = 10_000
 
 
 class LogReader:
-    """``skipped``: how many lines so far were not about an operation."""
+    """Reads the operations of a log. ``skipped`` counts the lines so far without an operation."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -40,7 +41,9 @@ class LogReader:
         self.skipped = 0
 
     def entries(self, read: Read) -> Iterator[Entry]:
-        """Raises ``MalformedError`` for a line that is half an operation, or two, or the last and without end."""
+        """Yields the entries. Raises ``MalformedError`` for a line with half an operation or two, or a last line
+        without end.
+        """
         for number, line, ended in lines(self._path, read):
             if not ended and line.strip():
                 place = Place(number, len(line) + 1)
@@ -55,7 +58,7 @@ class LogReader:
             yield self._entry(number, line, match)
 
     def _refuse_damaged(self, number: int, line: str, found: bool) -> None:
-        """What would otherwise be passed over, and an operation with it."""
+        """Raises for a damaged operation, which would otherwise be skipped like any other line."""
         if "\0" in line:
             place = Place(number, line.index("\0") + 1)
             raise MalformedError(self._path, place, "a zero byte: the file is damaged, or in another encoding")
@@ -96,7 +99,7 @@ class LogReader:
             except MalformedError:
                 if type in (INVOKE, "ok"):
                     raise
-                return None, text.strip()  # an error in its own words
+                return None, text.strip()  # an error in free text
             if len(self._values) < _REMEMBERED:
                 self._values[text] = known
         value, end = known
@@ -107,7 +110,7 @@ class LogReader:
         return value, self._error(place, more) if more else None
 
     def _error(self, place: Place, text: str) -> str:
-        """As the same error has it in EDN, if it is one value."""
+        """Returns an error text as EDN reads it, if it is one EDN value."""
         try:
             value, end = edn.first(self._path, text, place)
         except MalformedError:

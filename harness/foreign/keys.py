@@ -1,15 +1,15 @@
-"""Whose state an operation is about: the key next to the value, or inside it.
+"""Keys of operations: next to the value, or inside it.
 
 Jepsen's ``independent`` lifts a test of one register to many: the value ``v`` becomes the tuple ``[k v]``. Some
-versions print it under a tag of its own; most as a plain vector, which a compare-and-set ``[from to]`` is, too.
+versions print it with a tag of its own. Most print a plain vector, which looks like a compare-and-set ``[from to]``.
 ``AUTO`` decides by the first call of a client:
 
-- it has a ``:key``: so have all, and values are taken as they are;
-- its value is tagged as a tuple, or is a vector of two (of a compare-and-set: whose second is a vector of two): every
-  value is ``[k v]``;
-- otherwise there is one object without a key.
+- It has a ``:key``: all calls must have one, and values are taken as they are.
+- Its value is tagged as a tuple, or is a vector of two: every value is ``[k v]``. For a compare-and-set, the second
+  element must be a vector of two as well.
+- Otherwise there is one object without a key.
 
-What does not fit that afterwards is an error that asks for ``TUPLES`` or ``NONE``; it is never guessed twice.
+A later call that does not fit is an error that asks for ``TUPLES`` or ``NONE``; there is no second guess.
 """
 
 import enum
@@ -23,11 +23,11 @@ from assay.harness.foreign.malformed import MalformedError, Place, shown
 
 CAS: Final = "cas"
 TUPLE_TAG: Final = "jepsen.independent.tuple"
-"""As ``#jepsen.independent.Tuple[k v]``, in whichever case."""
+"""The tag of ``#jepsen.independent.Tuple[k v]``, in lower case."""
 
 
 class Keys(enum.StrEnum):
-    """Where keys are: found out, in every value as ``[k v]``, or nowhere but in ``:key``."""
+    """Location of keys: detected, in every value as ``[k v]``, or only in ``:key``."""
 
     AUTO = "auto"
     TUPLES = "tuples"
@@ -35,7 +35,7 @@ class Keys(enum.StrEnum):
 
 
 class Keyed:
-    """Takes values apart, one way throughout a file."""
+    """Splits values into key and value, consistently for a whole file."""
 
     def __init__(self, path: Path, keys: Keys) -> None:
         self._path = path
@@ -46,7 +46,7 @@ class Keyed:
         self._names: dict[str, str] = {}
 
     def call(self, entry: Entry) -> tuple[str | None, Any]:
-        """(key, argument) of an invocation. Raises ``MalformedError`` for one unlike those before it."""
+        """Returns (key, argument) of a call. Raises ``MalformedError`` if it differs from the calls before it."""
         field = entry.key is not NO_KEY
         if self._field is None:
             self._field, self._first = field, entry.place
@@ -66,7 +66,7 @@ class Keyed:
         return self._name(entry, pair[0]), pair[1]
 
     def completion(self, entry: Entry, key: str | None) -> Any:
-        """The value that an operation on ``key`` ended with. Raises ``MalformedError`` when it names another key."""
+        """Returns the value of a completion for ``key``. Raises ``MalformedError`` if it names another key."""
         if self._field:
             if entry.key is not NO_KEY:
                 self._same(entry, key, entry.key)
@@ -77,7 +77,7 @@ class Keyed:
         if not _is_pair(pair):
             if entry.type == "ok":
                 self._fail(entry, f"has {shown(to_json(entry.value))}, no tuple of key and value", "--keys=none")
-            return entry.value  # an error's name, in place of the value
+            return entry.value  # the name of an error instead of the value
         self._same(entry, key, pair[0])
         return pair[1]
 
@@ -105,7 +105,7 @@ class Keyed:
 
 
 def untagged(value: Any) -> Any:
-    """A tuple without the tag that some versions print before it."""
+    """Removes the tag that some versions print before a tuple."""
     return value.value if isinstance(value, Tagged) and value.tag.lower() == TUPLE_TAG else value
 
 
@@ -119,6 +119,6 @@ def _is_tuple(f: str, value: Any) -> bool:
 
 
 def _must_be_tuple(f: str, value: Any) -> bool:
-    """What can hardly be the plain value of a call."""
+    """Returns whether the value can hardly be the plain value of a call."""
     pair = untagged(value)
     return _is_pair(pair) and (pair is not value or pair[1] is None or (f == CAS and _is_pair(pair[1])))

@@ -1,4 +1,4 @@
-"""The one error of a file that cannot be read as what it is said to be."""
+"""Error for a file that does not have the expected format."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +12,7 @@ SHOWN: Final = 60
 
 @dataclass(frozen=True, order=True)
 class Place:
-    """Both count from 1."""
+    """A position in a file; both numbers count from 1."""
 
     line: int
     column: int
@@ -30,5 +30,5 @@ class MalformedError(HistoryError):
 
 
 def shown(text: str) -> str:
-    """A piece of a file in an error: quoted and short."""
+    """Quotes and shortens a piece of a file for an error."""
     return repr(text if len(text) <= SHOWN else text[:SHOWN] + "…")

@@ -1,8 +1,8 @@
-"""Calls and completions to operations: rows of the ``ops`` table.
+"""Pairs calls and completions to operations, the rows of the ``ops`` table.
 
-An operation that never ends, or ends ``:info``, has no return: it is unknown whether or when it took effect. Only the
-result of one that ended ``:ok`` is kept; what others ended with is their ``error``. Stamps must all differ, so an entry
-that has the time of the one before it counts as one nanosecond later: the order in the file decides.
+An operation that never ends, or ends ``:info``, has no return, because it is unknown whether and when it took effect.
+Only the value of an ``:ok`` completion is a result; the value of any other is its ``error``. All timestamps must
+differ. So an entry with the time of the one before it counts as one nanosecond later, in file order.
 """
 
 import enum
@@ -23,22 +23,22 @@ from assay.harness.foreign.malformed import MalformedError, shown
 from assay.harness.foreign.shapes import ANY, Shape
 
 STEP: Final = 1_000_000
-"""Nanoseconds from one entry to the next where the file has no times: entry 14203 is shown as 14.203 s."""
+"""Nanoseconds between two entries of a file without times: entry 14203 is shown as 14.203 s."""
 REJECTED: Final = "false"
-"""The result of a CAS that took place and found another value than it expected."""
+"""The result of a CAS that took place but found another value than the expected one."""
 OPEN: Final = -1
-"""The return of what has none, in the arrays."""
+"""Stands for a missing return in the arrays."""
 
 
 class Order(enum.StrEnum):
-    """By ``:time`` where there is one, or by the order in the file alone."""
+    """Order of entries: by ``:time``, if there is one, or by their order in the file."""
 
     TIME = "time"
     FILE = "file"
 
 
 class Pairing:
-    """Takes entries in the order of the file. Raises ``MalformedError`` for one that cannot follow those before it."""
+    """Takes entries in file order. Raises ``MalformedError`` for one that cannot follow those before it."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Pairing:
         return len(self._index)
 
     def add(self, entry: Entry) -> None:
-        """The next entry of the file."""
+        """Takes the next entry of the file."""
         position = self._entries
         self._entries += 1
         if entry.process is None:
@@ -92,7 +92,7 @@ class Pairing:
             self._ended(entry, entry.process, stamp)
 
     def table(self) -> pa.Table:
-        """All operations so far, in the order of their calls; those still open are of unknown outcome."""
+        """Returns all operations so far, in the order of their calls; open ones have an unknown outcome."""
         ret = pa.array(self._ret, pa.int64())
         process = pa.array(self._process, pa.int32())
         columns = {
@@ -160,7 +160,7 @@ class Pairing:
                 self._fail(
                     entry,
                     f"process {process} ends :{entry.f} with {shown(to_json(value))}, but called it with "
-                    f"{shown(self._argument[row])} at line {call.place.line}: which of the two it did is not said",
+                    f"{shown(self._argument[row])} at line {call.place.line}: which of them took effect is unknown",
                 )
             self._result[row] = None if value is None else self._kept(to_json(value))
         elif entry.error is None and value is not None and to_json(value) != self._argument[row]:
@@ -173,7 +173,7 @@ class Pairing:
             self._ret[row] = stamp
 
     def _refused(self, entry: Entry, value: Any, row: int) -> bool:
-        """Whether a CAS failed because of what it found; any other reason would be in the error."""
+        """Returns whether a CAS failed because of the value it found; any other reason would be an error."""
         return (
             self._refusals
             and (entry.f, entry.type, entry.error) == (CAS, Outcome.FAIL, None)
@@ -208,21 +208,21 @@ class Pairing:
         if self._timed is None:
             self._timed = has
         if has != self._timed:
-            self._fail(entry, "some operations have a :time, and some have none; --order=file goes without it")
+            self._fail(entry, "some operations have a :time, and some have none; --order=file ignores it")
         if entry.time is None:
             return position * STEP
         if entry.time < self._time:
             self._fail(
                 entry,
-                f"time goes backwards: this is at {entry.time} ns, what stands before it at {self._time} ns; "
-                "--order=file takes the order in the file, and leaves the times out",
+                f"time goes backwards: this entry is at {entry.time} ns, the one before it at {self._time} ns; "
+                "--order=file uses the order in the file, without times",
             )
         self._time = entry.time
         self._stamp = max(entry.time, self._stamp + 1)
         return self._stamp
 
     def _kept(self, text: str) -> str:
-        """One object for equal texts, of which a history has few or each once."""
+        """Interns a text, because many texts of a history are equal."""
         return self._texts.setdefault(text, text)
 
     def _fail(self, entry: Entry, reason: str) -> None:

@@ -1,4 +1,4 @@
-"""A file to its operations."""
+"""Reads the operations of a file in a foreign format."""
 
 import time
 from collections.abc import Iterator
@@ -21,19 +21,19 @@ __all__ = ["Foreign", "Format", "read"]
 
 @dataclass(frozen=True)
 class Foreign:
-    """``ops`` has the schema of a history's; the rest says how much was left out, and of what."""
+    """The operations of a file, in the schema of ``ops``, and what was left out."""
 
     ops: pa.Table
     nemesis: int
-    """Events of the nemesis."""
+    """The number of nemesis events."""
     skipped: int
-    """Lines that are about no operation."""
+    """The number of lines without an operation."""
     seconds: float
-    """That reading took."""
+    """The duration of reading."""
 
     @property
     def left_out(self) -> str:
-        """What was left out, in words."""
+        """Describes in words what was left out."""
         return f"{self.nemesis} events of the nemesis and {self.skipped} other lines left out"
 
 
@@ -47,11 +47,11 @@ def read(
     refusals: bool = False,
     progress: Read = lambda done: None,
 ) -> Foreign:
-    """The operations of a file. Those of one of ``MODELS`` or ``WORKLOADS`` must be its own; of any other, all of them.
+    """Reads the operations of a file. They must fit ``model``, if that is one of ``MODELS`` or ``WORKLOADS``.
 
-    ``refusals``: a CAS that ended ``:fail`` without an error found another value there, which then is a result (false).
-    ``progress`` is called with the number of bytes read. Raises ``MalformedError`` naming file, line, column and reason
-    for the first thing that is wrong, ``OSError`` when it cannot be opened.
+    With ``refusals`` a CAS that ended ``:fail`` without an error found another value, which then is the result false.
+    ``progress`` is called with the number of bytes read. Raises ``MalformedError`` with file, line, column and reason
+    for the first error, and ``OSError`` if the file cannot be opened.
     """
     begun = time.perf_counter()
     pairing = Pairing(path, {**MODELS, **WORKLOADS}.get(model), model, keys, order, refusals=refusals)
@@ -62,6 +62,6 @@ def read(
 
 
 def _maps(path: Path, progress: Read) -> Iterator[Entry]:
-    """Of Jepsen's ``history.edn`` and its like: a vector of maps, or maps one by one; one operation each."""
+    """Reads a ``history.edn`` of Jepsen or another tool: a vector or a sequence of maps, one for each entry."""
     for place, value in Reader(path, pieces(path, progress)).values():
         yield from_map(path, place, value)

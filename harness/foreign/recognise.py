@@ -1,4 +1,4 @@
-"""Which format a file is in, by how it begins."""
+"""Recognises the format of a file by its beginning."""
 
 import enum
 import stat
@@ -10,7 +10,7 @@ from assay.harness.foreign.malformed import MalformedError
 from assay.harness.foreign.source import pieces
 
 HEAD: Final = 1 << 18
-"""Bytes looked at. A log may begin with the set-up of the nodes."""
+"""Bytes that are examined. A log may begin with the set-up of the nodes."""
 
 
 class Format(enum.StrEnum):
@@ -19,14 +19,14 @@ class Format(enum.StrEnum):
 
 
 def recognise(path: Path) -> Format:
-    """Raises ``MalformedError`` when the file looks like neither, or is one that can be read only once; ``OSError``."""
+    """Returns the format. Raises ``MalformedError`` for unknown formats and for pipes, and ``OSError``."""
     if path.suffix == ".edn":
         return Format.EDN
     if not stat.S_ISREG(path.stat().st_mode):
         raise MalformedError(
             path,
             None,
-            "this is no regular file, and what a look at its beginning takes from a pipe is gone; say which it is with "
+            "this is no regular file, and reading the beginning of a pipe would consume it; name the format with "
             "--format=edn or --format=jepsen-log",
         )
     text = next(pieces(path, lambda done: None, HEAD))

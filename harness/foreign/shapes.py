@@ -1,6 +1,6 @@
-"""What the operations of each model and workload look like: which there are, and what values they take and give.
+"""Valid operations of each model and workload, with the values that they take and return.
 
-A history judged as something else than what it is would pass or fail for no reason, so what does not fit is an error.
+Anything else is an error, because a history judged by the wrong model would pass or fail for no reason.
 """
 
 from collections.abc import Callable, Mapping
@@ -68,10 +68,10 @@ def _transfer(value: Any) -> bool:
 
 @dataclass(frozen=True)
 class Shape:
-    """``takes``: of the call's value; ``gives``: of the value of an ok completion; each with what it should be.
+    """The values of an operation: ``takes`` is for the call, ``gives`` for an ok completion, each with a description.
 
-    ``repeats``: such a value of an ok completion is the call's once more. If it is another, it is unknown which of the
-    two took effect.
+    ``repeats``: an ok completion may repeat the call's value. If the two differ, it is unknown which of them took
+    effect.
     """
 
     takes: Fits = _anything
@@ -95,7 +95,7 @@ MODELS: Final[Mapping[str, Mapping[str, Shape]]] = {
 }
 
 ANY: Final = Shape()
-"""Of each operation of a model that is not among these: what it takes, the model itself says."""
+"""For the operations of any other model: the model itself validates the values."""
 
 _SEES: Final = Shape(gives=_seen, given="a map of counter to whole number, or the number of the one counter")
 _BANK: Final = {
@@ -118,4 +118,4 @@ WORKLOADS: Final[Mapping[str, Mapping[str, Shape]]] = {
     "rw-register": _TRANSACTIONS,
     "unique-ids": {"generate": Shape(gives=_something, given="the new id")},
 }
-"""Of workloads that are judged by the checks in SQL."""
+"""Workloads that are judged by the checks in SQL."""

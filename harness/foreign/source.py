@@ -1,4 +1,4 @@
-"""The text of a file, piece by piece, with an account of how much of it has been read."""
+"""The text of a file in pieces, with the number of bytes read so far."""
 
 import codecs
 from collections.abc import Callable, Iterator
@@ -15,9 +15,9 @@ Read = Callable[[int], None]
 
 
 def pieces(path: Path, read: Read, chunk: int = CHUNK) -> Iterator[str]:
-    """The file's text in order, some of it at a time; line ends as they are, without a byte order mark.
+    """Yields the file's text in pieces, with its line ends, without a byte order mark.
 
-    Raises ``MalformedError`` at the first byte that is not UTF-8 and for a file that holds nothing at all, ``OSError``.
+    Raises ``MalformedError`` at the first byte that is not UTF-8 and for an empty file, and ``OSError``.
     """
     decoder = codecs.getincrementaldecoder("utf-8-sig")()
     total, place = 0, Place(1, 1)
@@ -44,7 +44,7 @@ def pieces(path: Path, read: Read, chunk: int = CHUNK) -> Iterator[str]:
 
 
 def lines(path: Path, read: Read, chunk: int = CHUNK) -> Iterator[tuple[int, str, bool]]:
-    """(number from 1, text without its end, whether it has an end) of every line."""
+    """Yields (number from 1, text without its end, whether it has an end) of each line."""
     number, rest = 0, ""
     for text in pieces(path, read, chunk):
         *whole, rest = (rest + text).split("\n")
@@ -56,6 +56,6 @@ def lines(path: Path, read: Read, chunk: int = CHUNK) -> Iterator[tuple[int, str
 
 
 def moved(place: Place, text: str) -> Place:
-    """Where one is after ``text``."""
+    """Returns the place after ``text``."""
     breaks = text.count("\n")
     return Place(place.line + breaks, len(text) - text.rfind("\n") if breaks else place.column + len(text))

@@ -1,16 +1,29 @@
-"""Runs of many nights as one partitioned data set, the tables over it, by Spark; and the night that makes them.
+"""A night of runs, and the data set of the runs of many nights, with tables over it, by Spark.
 
-``rows``: what is kept of a run. ``run_row``: a run's folder becomes such a row. ``dataset``: where the rows lie.
-``tables``: the SQL. ``table_output``: how the tables are shown and written. ``trends``: the cells over many nights, and
-``regression``: the exact tests that say which of them got worse.
-
-``night_record``: the record of one night, for all who read it. ``matrix``: its cells, from a file. ``cell_order``:
-which come first. ``git_versions``: what git says. ``subprocess_runner``: an attempt as a process. ``outcome``: what its
-end means.
-``failure_shrinking``: new failures made small. ``night_runner``: the night, from these. ``store_index``: a store as the
-page of ``assay index`` knows it. ``night_verdict``: what a night comes to; ``markdown`` and ``junit`` write it.
-``carry_over``: what another store must have so that its page knows these nights.
-
-Imports ``harness.run``, ``harness.stored``, ``reports.index`` and the checks' verdicts and engines. Only
+It imports ``harness.run``, ``harness.stored``, ``reports.index`` and the checks' verdicts and engines. Only
 ``harness.cli`` imports it.
+
+A single night:
+
+- ``night_record``: the record of a night on disk
+- ``matrix``: the cells of a night, from ``nightly.toml``
+- ``cell_order``: the order of the cells
+- ``git_versions``: versions and commits from git
+- ``subprocess_runner``: runs an attempt as a process
+- ``outcome``: classifies the end of an attempt
+- ``failure_shrinking``: shrinks new failures
+- ``night_runner``: runs the night
+- ``store_index``: reads a store for the page of ``assay index``
+- ``night_verdict``: the verdict on a night; ``markdown`` and ``junit`` write it
+- ``carry_over``: copies the files that another store's page needs
+
+Many nights:
+
+- ``rows``: the row of a run
+- ``run_row``: makes a row from a run's folder
+- ``dataset``: the files of the rows
+- ``tables``: the tables, in SQL
+- ``table_output``: shows and writes the tables
+- ``trends``: the cells over many nights
+- ``regression``: the statistical tests that find which of them got worse
 """

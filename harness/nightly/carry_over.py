@@ -1,7 +1,7 @@
-"""From one store to another what the page of a morning is made of: each run's small files, and the records of nights.
+"""Copies the small files of runs, and the records of nights, from one store to another, for later index pages.
 
-A machine that begins with an empty store every night would else take each failure for a new one. Histories, logs and
-pages stay where they are, so what is carried is small, and no run is played or judged from it.
+A machine that begins every night with an empty store would otherwise consider each failure new. Histories, logs and
+pages are not copied, so the copy is small, but its runs cannot be played or judged.
 
 No symbolic link of the source is followed unless it leads to a run, because it may lead to files that are no part of
 the store. Special files are left out, too, because a reader may wait for them for ever.
@@ -33,8 +33,8 @@ def carry(source: Path, target: Path, skipped: Callable[[Path], None] = lambda p
     file that was left out. A link to a run is followed. Raises ``OSError``, and :class:`SameStoreError` before anything
     is written.
 
-    What ``target`` knows more of stays: a run with its history, a longer night. ``skipped`` is called with each link
-    and each special file that was left out.
+    Better copies in ``target`` stay: a run with its history, a longer night. ``skipped`` is called with each skipped
+    link and special file.
     """
     here, there = source.resolve(), target.resolve()
     if here == there:
@@ -81,7 +81,7 @@ def carry(source: Path, target: Path, skipped: Callable[[Path], None] = lambda p
     found = sorted((source / store.NIGHTS).iterdir()) if is_folder(source / store.NIGHTS) else []
     for night in filter(is_folder, found):
         place = target / night.relative_to(source)
-        # What is appended to, and gets an end, is longer the more it knows.
+        # These files are appended to, and get an end, so the longer file is the later version.
         files = [night / name for name in OF_NIGHT if is_file(night / name)]
         longer = [file for file in files if _size(place / file.name) < _size(file)]
         copy(longer, place)
@@ -92,11 +92,11 @@ def carry(source: Path, target: Path, skipped: Callable[[Path], None] = lambda p
 
 
 def _mark(run: Path) -> None:
-    """Without its history it looks damaged to those who want more than a page."""
+    """Marks a run as carried, because without its history it would look damaged to other readers."""
     if run.exists():
         (run / store.CARRIED).touch()
 
 
 def _size(file: Path) -> int:
-    """-1 where there is none."""
+    """Returns the file's size, or -1 if there is no file."""
     return os.path.getsize(file) if file.is_file() else -1

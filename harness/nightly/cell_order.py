@@ -1,4 +1,4 @@
-"""What a night does first: what failed lately, then what ran longest ago. Both are read from earlier nights."""
+"""Order of the cells of a night: recent failures first, then the cells that ran longest ago, by earlier nights."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from assay.harness.nightly.night_record import NOTHING_SAID, Cell, Result, settl
 
 @dataclass(frozen=True)
 class Past:
-    """How a cell ended last: in trouble or not, when it was started (ISO 8601, UTC), its longest attempt in seconds."""
+    """Last end of a cell: whether in trouble, its start (ISO 8601, UTC), and its longest attempt in seconds."""
 
     troubled: bool
     started: str
@@ -16,7 +16,7 @@ class Past:
 
 
 def past(nights: Iterable[Sequence[Result]]) -> dict[str, Past]:
-    """By cell, from the nights in which it came to an end; ``nights``: the oldest first."""
+    """Returns the last end of each cell; ``nights`` are the oldest first."""
     found: dict[str, Past] = {}
     for results in nights:
         for name, ended in settled(results).items():
@@ -28,7 +28,7 @@ def past(nights: Iterable[Sequence[Result]]) -> dict[str, Past]:
 
 
 def ordered(cells: Sequence[Cell], earlier: Mapping[str, Past]) -> list[Cell]:
-    """Those that never ran are those that ran longest ago; among equals the matrix has its order."""
+    """Sorts cells by urgency. Cells that never ran count as the oldest; equal cells stay in the matrix's order."""
     never = Past(False, "", 0.0)
 
     def urgency(cell: Cell) -> tuple[bool, str]:

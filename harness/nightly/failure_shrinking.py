@@ -1,7 +1,7 @@
-"""New failures of a night made small: each once, in a process of its own, whose runs go to a store of their own.
+"""Shrinks new failures of a night: each once, in a process of its own, with a store of its own for the runs.
 
-What is kept is the schedule in the store's ``found``, by which the page knows the shape of the failure, and the page of
-the smallest run that still failed. The runs themselves are deleted, so they are in no rate.
+Two results are kept: the schedule in the store's ``found``, from which the page gets the shape of the failure, and the
+page of the smallest run that still failed. The runs are deleted, so they do not affect failure rates.
 """
 
 import re
@@ -39,9 +39,9 @@ from assay.reports.index.known import Known
 
 PROGRAM: Final = (sys.executable, "-m", "assay.harness.cli.main", "shrink", "--yes")
 REPLAYS: Final = 4
-"""Runs that estimate how often it fails, before and after."""
+"""Runs that estimate the failure rate, before and after."""
 KINDS: Final = (Kind.RUN, Kind.SCHEDULE)
-"""A search makes small by itself what it finds, and a canary is to fail."""
+"""Kinds of cells whose failures are shrunk. A search shrinks its own failures, and a canary must fail."""
 PAGES: Final = "shrunk"
 REPLAY: Final = re.compile(r"^replay: (.+)$", re.MULTILINE)
 REPORT: Final = re.compile(r"^report: (.+)$", re.MULTILINE)
@@ -52,7 +52,7 @@ Key = tuple[str, str, tuple[str, ...]]
 
 @dataclass(frozen=True)
 class Shrinker:
-    """What it needs of its night. ``began`` is called with what goes on, ``stopping`` when it is interrupted."""
+    """Shrinker for a night. ``began`` is called with the shrinking in progress, ``stopping`` when it is interrupted."""
 
     store: Path
     path: NightFolder
@@ -64,18 +64,18 @@ class Shrinker:
     program: Sequence[str] = PROGRAM
 
     def due(self) -> list[tuple[Failure, Entry]]:
-        """The failures of this night that no one has tried to make small, and the run to do it with."""
+        """Returns the failures of this night that were never shrunk, each with the run to shrink."""
         tried = {key(one) for folder, _ in nights(self.store) for one in _tried(folder) if not one.interrupted}
         cells = {cell.name: cell for cell in self.night.cells}
         found = failures(read(self.store, {}), Known())
         return due(found, plain(self.night.name), {plain(name): cell for name, cell in cells.items()}, tried)
 
     def shrink(self, failure: Failure, entry: Entry, left: float) -> Small:
-        """``left``: seconds of the night. Raises ``OSError`` for a disk that is full."""
+        """Shrinks a failure within ``left`` seconds of the night. Raises ``OSError`` for a full disk."""
         began, clock = datetime.now(UTC).isoformat(), time.monotonic()
         own = self.path.path / SHRINKING / entry.name.rpartition("/")[2]
         log = f"logs/shrinking-{runs_of.safe_name(entry.name)}.log"
-        # It looks at its budget between runs, and plays some more at the end; what takes much longer hangs.
+        # The process checks its budget between runs, and plays some more at the end. If it takes much longer, it hangs.
         budget = max(1.0, min(self.night.shrink_seconds, left / 3))
         result = Result(cell=entry.planned, attempt=0, seed=entry.seed or 0, command=entry.command, started=began,
                         seconds=0.0, outcome=AttemptOutcome.INTERRUPTED)  # fmt: skip
@@ -94,7 +94,7 @@ class Shrinker:
         except OSError as error:
             if is_full(error):
                 raise
-            wrong = f"it could not be done: {error}"  # no reason to end the night
+            wrong = f"it could not be done: {error}"  # other errors do not end the night
         finally:
             tidy(self.path)
         return Small(
@@ -105,7 +105,7 @@ class Shrinker:
         )  # fmt: skip
 
     def _kept(self, own: Path, printed: str, entry: Entry) -> dict[str, str]:
-        """Where the schedule, the page and the command are now; empty when nothing was made small."""
+        """Copies the schedule and the page, and returns their places and the command; empty if nothing was shrunk."""
         made, replay, page = next((own / FOUND).glob("*.json"), None), REPLAY.search(printed), REPORT.search(printed)
         if made is None or replay is None:
             return {}
@@ -124,7 +124,7 @@ class Shrinker:
 def due(
     found: Sequence[Failure], night: str, cells: Mapping[str, Cell], tried: Collection[Key]
 ) -> list[tuple[Failure, Entry]]:
-    """Those without a shape, and of each the run to do it with: in the simulation if there is one, the latest."""
+    """Returns the failures without a shape, each with its latest run, preferably in the simulation."""
     chosen = []
     for failure in found:
         runs = [
@@ -139,7 +139,7 @@ def due(
 
 
 def key(one: Failure | Small) -> Key:
-    """What it is tried once for."""
+    """Returns the identity of a failure; each identity is tried once."""
     return one.system, one.workload, one.anomalies
 
 

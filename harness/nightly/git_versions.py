@@ -1,4 +1,4 @@
-"""What git says of the folder that a matrix lies in: the version that a night tests, and the commits since the last."""
+"""Versions and commits from git, for the folder of a matrix: the version under test, and the commits since the last."""
 
 import subprocess
 from pathlib import Path
@@ -6,18 +6,18 @@ from typing import Final
 
 DIRTY: Final = "-dirty"
 MOST: Final = 500
-"""Commits that a night records."""
+"""Commits that a night records at most."""
 
 
 def version_of(place: Path) -> str | None:
-    """The commit, with ``-dirty`` for changes that are not committed; None where there is no git, or no repository."""
+    """Returns the commit, with ``-dirty`` for uncommitted changes; None without git or a repository."""
     return _git(place, "describe", "--always", f"--dirty={DIRTY}") or None
 
 
 def commits(place: Path, green: str, red: str) -> tuple[str, ...]:
-    """``git log --oneline green..red``, the newest first; empty unless both are commits that are there.
+    """Returns ``git log --oneline green..red``, the newest first; empty unless both commits exist.
 
-    Of a version with changes that are not committed its commit is taken.
+    For a version with uncommitted changes its commit is used.
     """
     ends = [_git(place, "rev-parse", "--verify", "--quiet", "--end-of-options",
                  f"{version.removesuffix(DIRTY)}^{{commit}}") for version in (green, red)]  # fmt: skip

@@ -1,4 +1,4 @@
-"""A night's account as JUnit XML: one test case for each attempt, with its seed and the command that repeats it."""
+"""JUnit XML of a night's account: a test case for each attempt, with its seed and the command that repeats it."""
 
 from typing import Final
 from xml.etree import ElementTree as ET
@@ -11,13 +11,14 @@ FAILURES: Final = (AttemptOutcome.FAIL, AttemptOutcome.MISSED)
 IDLE: Final = (AttemptOutcome.SKIPPED, AttemptOutcome.INTERRUPTED)
 GREEN: Final = (AttemptOutcome.PASS, AttemptOutcome.DETECTED)
 LONGEST_DETAIL: Final = 2_000
-"""Characters of a text that an attempt has left, other than its command."""
+"""Characters of a text of an attempt at most, except its command."""
 
 
 def junit(night: Account) -> bytes:
-    """A ``testsuites`` document. What fails in a known way, was skipped or not begun is ``skipped``.
+    """Returns a ``testsuites`` document. docs/guide/ci.md lists the properties of a case.
 
-    What crashed, hung, or has no verdict is an ``error``. The properties of a case are those of docs/guide/ci.md.
+    - ``skipped``: known failures, skipped attempts, and cells that were not begun
+    - ``error``: attempts that crashed, hung or have no verdict
     """
     suite = ET.Element("testsuite", name=f"assay nightly {plain(night.name)}", timestamp=night.nights[0].started[:19],
                        hostname=plain(night.nights[0].host))  # fmt: skip

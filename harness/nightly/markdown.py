@@ -1,4 +1,4 @@
-"""A night's account as Markdown, for the summary of a job: what broke comes first, and how to repeat it."""
+"""Markdown of a night's account, for the summary of a CI job: failures first, with the commands that repeat them."""
 
 import re
 from collections import Counter
@@ -12,23 +12,23 @@ from assay.reports.index.entry import plain, plain_command
 from assay.reports.index.failures import Failure
 
 MOST: Final = 50
-"""Entries of one list: GitHub takes 1 MiB."""
+"""Entries of one list at most, because GitHub accepts 1 MiB."""
 SPECIAL: Final = re.compile(r"([\\`*_\[\]<>|~#&@!])")
 SIGNS: Final = {Verdict.PASS: "✅", Verdict.FAIL: "❌", Verdict.UNKNOWN: "❔"}
 
 
 def markdown(night: Account) -> str:
-    """The whole text."""
+    """Returns the summary of a night as Markdown."""
     return "\n\n".join(_blocks(night)) + "\n"
 
 
 def text(words: str) -> str:
-    """One line in which nothing is markup."""
+    """Escapes a text for Markdown, in one line."""
     return SPECIAL.sub(r"\\\1", plain(words))
 
 
 def code(command: str) -> str:
-    """A block of one line; its fence is longer than any in the line."""
+    """Returns a code block of one line; its fence is longer than any sequence of backticks in the line."""
     line = plain_command(command)
     fence = "`" * (max((len(run) for run in re.findall("`+", line)), default=2) + 1)
     fence = fence.rjust(3, "`")
@@ -89,7 +89,7 @@ def _failures(title: str, some: Sequence[Failure]) -> Iterator[str]:
 
 
 def _cells(title: str, cells: Sequence[CellEnd], outcomes: Sequence[AttemptOutcome]) -> Iterator[str]:
-    """Those that count, one block for each attempt that ended so."""
+    """Yields a block for each attempt with one of these outcomes, in cells whose failure counts."""
     found = [
         (cell, result)
         for cell in cells

@@ -1,7 +1,7 @@
-"""``nightly.toml``: what a night does, as blocks of lists that multiply into cells. docs/guide/nightly.md has the keys.
+"""Reads ``nightly.toml``: blocks of lists that multiply into the cells of a night. docs/guide/nightly.md has the keys.
 
-Nothing is guessed: a key that there is not, a value that cannot be, a file that is not there, a name that two cells
-would share are errors that say where, and what there is.
+Nothing is guessed. An unknown key, an invalid value, a missing file and a duplicate cell name are errors that name the
+place and the valid choices.
 """
 
 import difflib
@@ -25,11 +25,11 @@ from assay.harness.run.systems import system_named
 ANY: Final = "any"
 """The nemesis of a search that may use every fault that suits the system."""
 OWN: Final = ("--seed", "--store", "--cluster", "--nemesis", "--replay", "--explore", "-n", "--numprocesses")
-"""Options that the night says itself, for a canary ``--defect``, too; and a cell is one process."""
+"""Options that the night sets itself, with ``--defect`` for a canary; ``-n``, because a cell is one process."""
 
 
 class Block(msgspec.Struct, frozen=True, kw_only=True):
-    """One table of the file; which keys its kind has, ``KEYS`` says. ``label`` stands in the names of its cells."""
+    """A table of the file; ``KEYS`` lists the keys of each kind. ``label`` becomes a part of its cells' names."""
 
     workloads: tuple[str, ...] = ()
     nemeses: tuple[str, ...] = ()
@@ -45,9 +45,10 @@ class Block(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Matrix(msgspec.Struct, frozen=True, kw_only=True):
-    """The file. ``systems``: by the names that cells have for them, ``package.module:Class``.
+    """Content of the file.
 
-    ``shrink``: how long each new failure is made small; empty: not at all.
+    - ``systems``: name of a system in cell names to its class, ``package.module:Class``
+    - ``shrink``: the time for shrinking each new failure; empty: no shrinking
     """
 
     systems: Annotated[dict[str, str], msgspec.Meta(min_length=1)]
@@ -73,7 +74,7 @@ NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
 
 @dataclass(frozen=True)
 class Case:
-    """What differs from one cell of a block to the others."""
+    """The varying part of the cells of a block."""
 
     workload: str
     nemesis: str
@@ -82,12 +83,12 @@ class Case:
 
 
 def read(path: Path) -> tuple[Cell, ...]:
-    """The cells of this file, in its order. Raises :class:`NightError`."""
+    """Returns the cells of the file, in its order. Raises :class:`NightError`."""
     return plan(path)[0]
 
 
 def plan(path: Path) -> tuple[tuple[Cell, ...], float]:
-    """The cells, and for how many seconds each new failure is made small. Raises :class:`NightError`."""
+    """Returns the cells, and the seconds for shrinking each new failure. Raises :class:`NightError`."""
     try:
         table = tomllib.loads(read_file(path).decode())
     except FileNotFoundError:
@@ -118,7 +119,7 @@ def plan(path: Path) -> tuple[tuple[Cell, ...], float]:
 
 
 def seconds(key: str, text: str) -> float:
-    """Raises ``SettingsError`` for what is no time."""
+    """Parses a time with its unit. Raises ``SettingsError`` for any other text."""
     try:
         found = parse_budget(key, text).seconds
     except SettingsError:
@@ -130,7 +131,7 @@ def seconds(key: str, text: str) -> float:
 
 @dataclass(frozen=True)
 class Place:
-    """Where the matrix lies, and its table of systems. What is looked up here raises ``SettingsError``."""
+    """The folder of the matrix, and its table of systems. Failed look-ups raise ``SettingsError``."""
 
     folder: Path
     systems: Mapping[str, str]
@@ -141,7 +142,7 @@ class Place:
         return parse_choice("system", name or "", tuple(self.systems))
 
     def workloads(self, given: Sequence[str]) -> Iterator[tuple[str, str]]:
-        """The names, and what pytest is given; of a folder each of its modules."""
+        """Yields names and pytest arguments; for a folder, those of each of its modules."""
         for text in given:
             path, _, test = text.partition("::")
             there = self.folder / path
@@ -165,7 +166,7 @@ def _cells(kind: Kind, block: Block, place: Place) -> Iterator[Cell]:
     own = (*OWN, "--defect") if kind is Kind.CANARY else OWN
     for option in block.options:
         if option.partition("=")[0] in own or option.startswith("-n"):
-            raise SettingsError(f"options: {option} is not for here; the night itself says {', '.join(own)}")
+            raise SettingsError(f"options: {option} is not allowed here; the night itself sets {', '.join(own)}")
     limit = seconds("timeout", block.timeout)
     if block.budget:
         limit += parse_budget("budget", block.budget).seconds or 0.0
@@ -202,7 +203,7 @@ def _cases(kind: Kind, block: Block, place: Place) -> Iterator[Case]:
 
 
 def _defects(block: Block, place: Place) -> Iterator[tuple[str, tuple[str, ...], str]]:
-    """Those named, or all: each with its anomalies, and the run that the system describes unless the block does."""
+    """Yields the named defects, or all, with their anomalies, and the described run if the block has no workloads."""
     name = place.system(block.system)
     system = system_named(place.systems[name])
     described = {one.name: one for one in getattr(system, "described_defects", ())}
@@ -219,7 +220,7 @@ def _defects(block: Block, place: Place) -> Iterator[tuple[str, tuple[str, ...],
 
 
 def _described(run: str, block: Block, place: Place) -> Iterator[Case]:
-    """A run as ``assay defects`` lists it; if it names its cluster, it has that one."""
+    """Yields the cases of a run in the list of ``assay defects``; a run that names its cluster stays there."""
     path, *options = shlex.split(run)
     said = dict(option.partition("=")[::2] for option in options)
     others = [option for option in options if not option.startswith("--cluster=")]
@@ -234,7 +235,7 @@ def _clusters(block: Block) -> list[str]:
 
 
 def _only(allowed: Collection[str], table: dict[str, Any], needed: Sequence[str] = ()) -> None:
-    """Raises ``SettingsError`` for a key that this table cannot have, and for one that it lacks."""
+    """Raises ``SettingsError`` for an unknown key and for a missing one."""
     for key in table:
         if key not in allowed:
             raise SettingsError(f"there is no key {key!r}{_instead(key, allowed)}")

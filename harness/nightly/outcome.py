@@ -1,7 +1,7 @@
-"""What the end of an attempt means: from its exit code, its runs and what it printed to an outcome and its cause.
+"""Classifies the end of an attempt: its exit code, runs and output determine the outcome and its cause.
 
-A verdict of fail that a run has written is the product's, no matter how the process ended. Everything else that went
-wrong has a name of its own, so that a machine in trouble is never taken for a product in trouble, nor for a pass.
+A fail verdict of a run is a finding about the system, no matter how the process ended. Everything else that goes wrong
+has an outcome of its own. So a machine in trouble never counts as a failure of the system, nor as a pass.
 """
 
 import re
@@ -30,17 +30,17 @@ CAUSES: Final = tuple(
     re.compile(pattern, re.MULTILINE)
     for pattern in (r"^(?:FAILED|ERROR) \S+ - (.+)$", r"^ERROR: (.+)$", r"^INTERNALERROR> (\S.*)$", r"^E +(.+)$")
 )
-"""Lines of pytest that name a cause, the best first; of several the last."""
+"""Lines of pytest that name a cause, the best pattern first; the last matching line counts."""
 SKIPPED: Final = re.compile(r"^SKIPPED \[\d+\] \S+ (.*)$", re.MULTILINE)
 FOUND: Final = re.compile(r"^(FOUND .*)$", re.MULTILINE)
-"""The first line of what a search has found."""
+"""The first line of a search's finding."""
 NOT_COLLECTED: Final = re.compile(r"errors? during collection")
 PASSED: Final = re.compile(r"\b[1-9]\d* passed\b")
 
 
 @dataclass(frozen=True)
 class Seen:
-    """One run of the attempt: its verdict, and which forbidden anomalies were found."""
+    """A run of the attempt: its verdict, and the forbidden anomalies that were found."""
 
     verdict: str | None
     anomalies: tuple[str, ...] = ()
@@ -48,14 +48,14 @@ class Seen:
 
 @dataclass(frozen=True)
 class Machine:
-    """Asked only where a cause is looked for."""
+    """State of the machine, queried only to find a cause."""
 
     disk_full: Callable[[], bool]
     engine_answers: Callable[[], bool]
 
 
 def seen(run: Path) -> Seen:
-    """What a run's folder says; a verdict that is damaged is none."""
+    """Reads the verdict from a run's folder; a damaged verdict counts as none."""
     info = store.read_info(run)
     if info is None or info.verdict is None:
         return Seen(None)
@@ -68,7 +68,7 @@ def seen(run: Path) -> Seen:
 def outcome(
     cell: Cell, ended: AttemptEnd, printed: str, runs: Sequence[Seen], machine: Machine
 ) -> tuple[AttemptOutcome, str]:
-    """The outcome, and its cause in one line."""
+    """Returns the outcome, and its cause in one line."""
     failing = [run for run in runs if run.verdict == Verdict.FAIL]
     found = sorted({name for run in failing for name in run.anomalies})
     what = f"{', '.join(found)} in {len(failing)} of {len(runs)} runs"
@@ -91,17 +91,17 @@ def outcome(
 
 def _green(cell: Cell, printed: str, runs: Sequence[Seen]) -> tuple[AttemptOutcome, str]:
     skipped = SKIPPED.search(printed)
-    # A test that is skipped for what this machine lacks has left a folder without a verdict.
+    # A test that is skipped because this machine lacks something leaves a folder without a verdict.
     said = [run for run in runs if run.verdict is not None or not skipped]
     if not said and not PASSED.search(printed):
         return AttemptOutcome.SKIPPED, _line(skipped[1] if skipped else "no test was run")
     unsure = sum(run.verdict not in (Verdict.PASS, Verdict.FAIL) for run in said)
-    if unsure:  # an expected failure for pytest, or one that it tried again, is no pass
-        return AttemptOutcome.UNKNOWN, f"pytest is content, and {unsure} of {len(runs)} runs did not pass"
+    if unsure:  # an expected failure or a retry satisfies pytest, but is no pass
+        return AttemptOutcome.UNKNOWN, f"pytest passed, but {unsure} of {len(runs)} runs did not pass"
     if cell.defect is not None:
         return (
             AttemptOutcome.MISSED,
-            f"every run passes, and {', '.join(cell.expected) or 'a failure'} was to be reported",
+            f"every run passes, but {', '.join(cell.expected) or 'a failure'} must be reported",
         )
     return AttemptOutcome.PASS, ""
 
@@ -109,7 +109,7 @@ def _green(cell: Cell, printed: str, runs: Sequence[Seen]) -> tuple[AttemptOutco
 def _trouble(
     cell: Cell, ended: AttemptEnd, printed: str, runs: Sequence[Seen], machine: Machine
 ) -> tuple[AttemptOutcome, str] | None:
-    """What kept it from a verdict; None: it came to one, or says itself why not."""
+    """Returns what prevented a verdict, or None if pytest reports failed tests."""
     if ended.stopped is AttemptOutcome.INTERRUPTED:
         return AttemptOutcome.INTERRUPTED, ended.why
     verdicts = {run.verdict for run in runs} or {None}
@@ -117,7 +117,7 @@ def _trouble(
         no_space = NO_SPACE.search(printed)
         if no_space or machine.disk_full():
             return AttemptOutcome.NO_DISK, _line(no_space[0] if no_space else "the disk of the store is full")
-    if verdicts != {Verdict.FAIL}:  # a run that passed may fail to clear up
+    if verdicts != {Verdict.FAIL}:  # a run that passed may fail to clean up
         no_engine = NO_ENGINE.search(printed)
         if no_engine or (cell.cluster == DOCKER and not machine.engine_answers()):
             return AttemptOutcome.NO_ENGINE, _line(no_engine[0] if no_engine else "no Docker engine answers any more")
@@ -147,7 +147,7 @@ def _cause(printed: str) -> str:
 
 
 def _also(ended: AttemptEnd) -> str:
-    """How the process of a failing run ended, where that is not how failing runs end."""
+    """Describes an abnormal end of the process of a failing run; empty for a normal one."""
     if ended.stopped is not None:
         return f"; then {ended.stopped}: {ended.why}"
     return "" if ended.status >= 0 else f"; then killed by {_signal(-ended.status)}"

@@ -1,15 +1,16 @@
-"""Which cells got worse: exact tests, and one level of error for all cells of a night together.
+"""Finds the cells that got worse, by exact statistical tests with one error level for all cells of a night.
 
-The newest nights of a cell are held against the nights before them. Latencies, rates and times have one value per night
-(a night's runs share their machine, so they are not independent of each other), and go through the one-sided
-Mann-Whitney test, which supposes no distribution: if nothing changed, every order of the nights is equally likely.
-Equal values count against an alarm. How often something happens goes through Fisher's exact test, run by run.
-
-Each is asked with several numbers of newest nights, as a large change shows after few and a small one after many; the
-smallest probability, times how often was asked, is that of the figure. Benjamini and Hochberg's procedure then holds
-all figures of all cells to ``LEVEL``: of what is listed, on average at most this share is noise, and a night before
-which nothing has changed lists anything at all with at most this probability. A change by less than ``MARGIN`` is not
-listed, however sure it is.
+1. The newest nights of a cell are compared with the nights before them.
+2. Latencies, rates and times have one value per night, because the runs of a night share their machine and are not
+   independent. They are compared by the one-sided Mann-Whitney test, which assumes no distribution: without a change,
+   every order of the nights is equally likely. Ties count against an alarm.
+3. Frequencies are compared by Fisher's exact test, run by run.
+4. Each comparison is made with several numbers of newest nights, because a large change shows after few nights and a
+   small one after many. The smallest p-value, times the number of comparisons (Bonferroni), is that of the figure.
+5. The Benjamini-Hochberg procedure limits the false discovery rate over all figures of all cells to ``LEVEL``. On
+   average at most this share of the listed changes is noise. If nothing has changed, the list is non-empty with at most
+   this probability.
+6. A change of a median by less than ``MARGIN`` is not listed, even if it is significant.
 """
 
 import math
@@ -23,17 +24,17 @@ from assay.harness.run.settings import SettingsError
 
 LEVEL: Final = 0.01
 WINDOWS: Final = (3, 5, 7, 10, 14)
-"""Newest nights that are held against those before."""
+"""Numbers of newest nights that are compared with the nights before them."""
 BASELINE: Final = 60
-"""Nights before them, at most."""
+"""Earlier nights at most."""
 LEAST: Final = 10
-"""Nights before them, at least; with fewer nothing is said."""
+"""Earlier nights at least; with fewer there is no comparison."""
 MARGIN: Final = 0.1
-"""By which share a median must have changed."""
+"""The relative change that a median must have at least."""
 
 
 class Count(NamedTuple):
-    """How many of a night's runs had it."""
+    """The number of a night's runs that show an event, and the number of runs."""
 
     had: int
     of: int
@@ -44,7 +45,7 @@ Value = float | Count
 
 @dataclass(frozen=True)
 class Series:
-    """One figure of one cell: nights, the oldest first, and a value for each. ``sign``: -1 where less is worse."""
+    """Figure of a cell: nights, the oldest first, and a value for each. ``sign`` is -1 if less is worse."""
 
     name: str
     nights: tuple[int, ...]
@@ -54,7 +55,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Change:
-    """``since``: the first of the newest nights that differ most clearly from the ``nights_before``."""
+    """A regression. ``since``: the first of the newest nights, in the comparison with the smallest p-value."""
 
     series: Series
     since: int
@@ -63,7 +64,7 @@ class Change:
     before: float
     now: float
     probability: float
-    """Adjusted for everything that was asked; at most ``LEVEL``."""
+    """The p-value, adjusted for multiple comparisons; at most ``LEVEL``."""
 
 
 class _Asked(NamedTuple):
@@ -72,7 +73,7 @@ class _Asked(NamedTuple):
 
 
 def regressions(series: Sequence[Series]) -> tuple[list[Change], int]:
-    """What got worse, the surest first; and of how many series that could be asked."""
+    """Returns what got worse, smallest p-value first, and the number of series with enough nights for a comparison."""
     asked = [(one, found) for one in series if (found := _ask(one)) is not None]
     if not asked:
         return [], 0
@@ -86,7 +87,7 @@ def regressions(series: Sequence[Series]) -> tuple[list[Change], int]:
 
 
 def _ask(one: Series) -> _Asked | None:
-    """None: there are too few nights."""
+    """Returns the smallest p-value with its number of newest nights, or None if there are too few nights."""
     found = [
         _Asked(_probability(one, newest), newest) for newest in WINDOWS if len(one.values) >= newest + LEAST
     ]  # fmt: skip
@@ -97,7 +98,7 @@ def _ask(one: Series) -> _Asked | None:
 
 
 def _split(one: Series, newest: int) -> tuple[tuple[Value, ...], tuple[Value, ...]]:
-    """Before and now."""
+    """Splits the values into those before and those of the newest nights."""
     return one.values[-newest - BASELINE : -newest], one.values[-newest:]
 
 
@@ -109,9 +110,9 @@ def _probability(one: Series, newest: int) -> float:
 
 
 def _worse(before: np.ndarray, now: np.ndarray) -> float:
-    """Of so many pairs, or more, in which ``now`` is the larger."""
+    """Returns the Mann-Whitney p-value of the hypothesis that ``now`` is larger. Ties count as smaller."""
     if np.median(now) <= np.median(before):
-        return 1.0  # not less than it is, and found without the work
+        return 1.0  # an upper bound, which saves the computation
     order = np.lexsort((np.repeat((1, 0), (len(before), len(now))), np.concatenate((before, now))))
     ranks = np.empty(len(order))
     ranks[order] = np.arange(len(order))
@@ -132,7 +133,7 @@ def _sum(counts: Sequence[Value]) -> Count:
 
 
 def _change(one: Series, newest: int, probability: float) -> Change | None:
-    """None: too small to be shown."""
+    """Returns the change, or None if it is too small to be listed."""
     before, now = (_typical(part) for part in _split(one, newest))
     if not isinstance(one.values[0], Count) and abs(now - before) < MARGIN * abs(before):
         return None

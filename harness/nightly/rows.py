@@ -1,7 +1,7 @@
-"""One run as one row of the data set, what was found, injected and measured in it nested inside.
+"""A run as one row of the data set, with its findings, faults and measurements nested inside.
 
-A run is one row of one file, so a run is in the data set with everything that belongs to it, or not at all. Times are
-nanoseconds since the run began, as in its history, unless a name says seconds.
+A run is one row of one file, so it is in the data set completely or not at all. Times are nanoseconds since the run
+began, as in its history, unless a name says seconds.
 """
 
 from collections.abc import Iterable
@@ -13,19 +13,20 @@ import pyarrow as pa
 
 DAMAGED: Final = "damaged"
 ABANDONED: Final = "abandoned"
-"""Said to be going on by a process that is dead, or of another machine."""
+"""The status of a run that is marked as running by a process that is dead, or on another machine."""
 
 NONE: Final = "none"
-"""The defect of a run without one, as ``none`` is the nemesis of a run without faults."""
+"""The defect of a run without one, and the nemesis of a run without faults."""
 
 UNKNOWN: Final = "(unknown)"
 """The workload or nemesis of a run whose files do not name it."""
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """One anomaly of a run. ``time``: of the first finding that is explained; ``since_fault``: since the first fault.
+    """An anomaly of a run. ``time`` is that of the first finding, ``since_fault`` is counted from the first fault.
 
-    Negative if it was there before any fault; None where no moment is known, or no fault was injected.
+    ``since_fault`` is negative for an anomaly before any fault. Both are None if no moment is known; ``since_fault``
+    also without any fault.
     """
 
     anomaly: str
@@ -36,7 +37,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FaultLife(msgspec.Struct, frozen=True, kw_only=True):
-    """One fault of a run; None for what did not happen. ``targets``: names of nodes, as they were resolved."""
+    """A fault of a run; None for phases that did not happen. ``targets``: node names, as they were resolved."""
 
     id: int
     fault: str
@@ -50,7 +51,7 @@ class FaultLife(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Return(msgspec.Struct, frozen=True, kw_only=True):
-    """How long one key took after one heal until the first ``change`` (send, write) and ``look`` (poll, read) counted.
+    """Recovery of one key after a heal: the time to the first ``change`` (send, write) and ``look`` (poll, read).
 
     None: never again in this run. See ``assay.checkers.judging.coverage``.
     """
@@ -65,10 +66,10 @@ class Return(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """What is kept of a run. Without ``verdict`` it is not known how it ended, and ``problem`` says why."""
+    """The row of a run. Without ``verdict`` its result is unknown, and ``problem`` is the reason."""
 
     run: str
-    """Names it, on every machine and in every store."""
+    """Identifies the run on every machine and in every store."""
     folder: str
     """``test/time`` in its store."""
     test: str
@@ -84,7 +85,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     verdict: str | None = None
     problem: str | None
     run_seconds: float | None = None
-    """Of the wall's clock, with set-up; a simulated run's own time is another."""
+    """Wall-clock seconds, including set-up; the virtual time of a simulated run differs."""
     check_seconds: float | None = None
     engine: str | None = None
     operations: int | None = None
@@ -96,9 +97,9 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     returns: tuple[Return, ...] = ()
     system: str | None = None
     version: str | None = None
-    """Of what was tested, if it was stated."""
+    """The version under test, if it is known."""
     rate: float | None = None
-    """This and what follows is of ``figures.json``: see ``assay.reports.figures``."""
+    """This field and the following ones are from ``figures.json``: see ``assay.reports.figures``."""
     median_ms: float | None = None
     p99_ms: float | None = None
     recovery_seconds: float | None = None
@@ -113,7 +114,7 @@ def _columns(kind: type[msgspec.Struct]) -> dict[str, pa.DataType]:
 
 
 def _parquet(kind: Any) -> pa.DataType:
-    """How Parquet keeps a field of this type, which may be None in any row."""
+    """Returns the Parquet type for a field type; every column is nullable."""
     if get_origin(kind) is tuple:
         return pa.list_(_parquet(get_args(kind)[0]))
     if isinstance(kind, UnionType):
@@ -124,11 +125,11 @@ def _parquet(kind: Any) -> pa.DataType:
 
 
 SCHEMA: Final = pa.schema(_columns(Run))
-"""``Run`` in Parquet."""
+"""The Parquet schema of ``Run``."""
 FORMER: Final = {"took_effect": "bit"}
-"""Columns of faults in data sets from before, where they had other names."""
+"""Columns of faults that have another name in older data sets."""
 LATER: Final = frozenset(("system", "version", "rate", "median_ms", "p99_ms", "recovery_seconds"))
-"""Columns that parts of data sets from before do not have."""
+"""Columns that parts of older data sets lack."""
 
 
 def _fields(kind: pa.DataType) -> list[pa.Field]:
@@ -136,7 +137,7 @@ def _fields(kind: pa.DataType) -> list[pa.Field]:
 
 
 def _faults(fields: Iterable[pa.Field], schema: pa.Schema = SCHEMA) -> pa.Schema:
-    """``schema`` with these fields of a fault."""
+    """Returns ``schema`` with these fields of a fault."""
     return schema.set(schema.get_field_index("faults"), pa.field("faults", pa.list_(pa.struct(list(fields)))))
 
 
@@ -144,9 +145,9 @@ _FIELDS: Final = _fields(SCHEMA.field("faults").type.value_type)
 _FORMER_FIELDS: Final = [field.with_name(FORMER.get(field.name, field.name)) for field in _FIELDS]
 _SHORT: Final = pa.schema([field for field in SCHEMA if field.name not in LATER])
 SCHEMAS: Final = (SCHEMA, _SHORT, _faults(_FORMER_FIELDS, _SHORT))
-"""What a part of a data set may have."""
+"""The schemas that a part of a data set may have."""
 READ: Final = _faults(dict.fromkeys((*_FIELDS, *_FORMER_FIELDS)))
-"""With the columns of all of them; those that a part lacks are read as null."""
+"""The schema with the columns of all of them; columns that a part lacks are read as null."""
 
 
 def table(run: Run) -> pa.Table:
@@ -154,7 +155,7 @@ def table(run: Run) -> pa.Table:
 
 
 def modern(content: pa.Table) -> pa.Table:
-    """A part with any of ``SCHEMAS`` with the columns of today."""
+    """Converts a part with any of ``SCHEMAS`` to the current columns."""
     if content.schema.equals(SCHEMA):
         return content
     rows = content.to_pylist()
@@ -165,7 +166,7 @@ def modern(content: pa.Table) -> pa.Table:
 
 
 def ddl(kind: pa.DataType) -> str:
-    """How Spark calls a type of ``SCHEMA``."""
+    """Returns Spark's name of a type of ``SCHEMA``."""
     if pa.types.is_list(kind):
         return f"array<{ddl(kind.value_type)}>"
     if pa.types.is_struct(kind):

@@ -1,7 +1,7 @@
-"""A run's folder becomes a row: what its files say, and of its history the faults' lives and the times of recovery.
+"""Makes a row from a run's folder: its small files, and from its history the faults' phases and recovery times.
 
-A run is not judged again; ``assay check`` does that. What cannot be read, contradicts itself or never came to its end
-is a row all the same, without a verdict, so that it is never taken for a pass.
+A run is not judged again; ``assay check`` does that. A run that is unreadable, contradictory or unfinished becomes a
+row without a verdict, so it never counts as a pass.
 """
 
 import hashlib
@@ -36,7 +36,7 @@ UNJUDGED: Final = "it was not judged; `assay check` does it, but does not keep w
 
 
 class Outline(NamedTuple):
-    """What the small files of a run's folder say; ``info`` None: the run is damaged, and ``run`` says why."""
+    """Content of the small files of a run's folder. ``info`` None: the run is damaged, and ``run`` has the reason."""
 
     run: Run
     info: RunInfo | None
@@ -44,7 +44,7 @@ class Outline(NamedTuple):
 
 
 def outline(folder: Path) -> Outline:
-    """Without its verdict. Raises nothing for what is wrong with the run: the row says it."""
+    """Reads a run without its verdict. Errors of the run do not raise, but become the row's ``problem``."""
     settings = _settings(folder)
     special = store.special_file(folder)
     info = store.read_info(folder)
@@ -75,7 +75,7 @@ def outline(folder: Path) -> Outline:
 
 
 def record(folder: Path) -> Run:
-    """Raises nothing for what is wrong with the run: the row says it."""
+    """Makes the row of a run. Errors of the run do not raise, but become the row's ``problem``."""
     run, info, _ = outline(folder)
     if info is None or run.status not in (store.FINISHED, store.INTERRUPTED):
         return run
@@ -86,12 +86,12 @@ def record(folder: Path) -> Run:
 
 
 def began(run: Run) -> datetime:
-    """When, in UTC."""
+    """Returns the start of a run, in UTC."""
     return datetime.fromisoformat(run.started).astimezone(UTC)
 
 
 def judgement_of(folder: Path, info: RunInfo) -> Judgement | None:
-    """None: it was not judged. Raises ``HistoryError`` for what speaks against trusting ``verdict.json``."""
+    """Reads the judgement; None for an unjudged run. Raises ``HistoryError`` if ``verdict.json`` cannot be trusted."""
     path = folder / "verdict.json"
     if not path.exists():
         if info.verdict is not None:
@@ -109,7 +109,7 @@ def judgement_of(folder: Path, info: RunInfo) -> Judgement | None:
 
 
 def _judged(run: Run, folder: Path, info: RunInfo) -> Run:
-    """With its verdict, and what its history says. Raises what speaks against trusting the run's files."""
+    """Adds the verdict, and the facts of the history. Raises errors that make the run's files untrustworthy."""
     judgement = judgement_of(folder, info)
     if judgement is None:
         return msgspec.structs.replace(run, problem=run.problem or UNJUDGED)
@@ -137,7 +137,7 @@ def _judged(run: Run, folder: Path, info: RunInfo) -> Run:
 
 
 def measured(folder: Path) -> RunFigures:
-    """Empty when there are no figures, or none that can be read."""
+    """Reads the figures of a run; empty if they are missing or unreadable."""
     try:
         return read_json(folder / FIGURES, RunFigures)
     except (OSError, msgspec.DecodeError):
@@ -222,7 +222,7 @@ def _targets(text: str | None) -> tuple[str, ...]:
 
 
 def _unreadable(folder: Path, settings: dict[str, Any], special: SpecialFileError | None) -> Run:
-    """Named by what is left of it, so that it is the same run when it is added again, from wherever."""
+    """Makes the row of a damaged run. Its identity depends only on the content left, so adding it again replaces it."""
     rest = hashlib.sha256(_place(folder).encode())
     for name in ("run.json", "settings.json", "verdict.json"):
         path = folder / name
@@ -245,7 +245,7 @@ def _unreadable(folder: Path, settings: dict[str, Any], special: SpecialFileErro
 
 
 def _stamp(folder: Path) -> datetime:
-    """When it began, by the folder's name; else when the folder was last changed."""
+    """Returns the start by the folder's name, else the folder's modification time."""
     try:
         return datetime.strptime(folder.name.partition(".")[0], STAMP).replace(tzinfo=UTC)
     except ValueError:
@@ -257,13 +257,13 @@ def _place(folder: Path) -> str:
 
 
 def _identity(folder: Path, info: RunInfo) -> str:
-    """Of what does not change while a run goes on; its owner distinguishes machines."""
+    """Returns a hash of the fields that do not change while a run goes on; its owner distinguishes machines."""
     parts = [folder.name, info.test, info.started, info.owner, info.seed, info.cluster, info.nemesis]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
 
 def _settings(folder: Path) -> dict[str, Any]:
-    """Empty when there are none, or none that can be read: for a judged run ``open_stored`` then says so."""
+    """Reads the settings; empty if they are missing or unreadable, which ``open_stored`` reports for a judged run."""
     try:
         found = read_json(folder / "settings.json", object)
     except (OSError, msgspec.DecodeError):
@@ -277,7 +277,7 @@ def _workload(test: str, settings: dict[str, Any]) -> str:
 
 
 def _defect(info: RunInfo, settings: dict[str, Any]) -> str:
-    """A run whose cluster did not start has no settings, only the command that would do it again."""
+    """Returns the defect. A run whose cluster did not start has no settings, only its repeat command."""
     defect = settings.get("settings", {}).get("defect")
     if "settings" in settings:
         return str(defect or NONE)
@@ -286,7 +286,7 @@ def _defect(info: RunInfo, settings: dict[str, Any]) -> str:
 
 
 def said(settings: dict[str, Any], section: str, name: str) -> str | None:
-    """A text of ``settings.json``; None where there is none."""
+    """Returns a text of ``settings.json``, or None if there is none."""
     inner = settings.get(section)
     found = inner.get(name) if isinstance(inner, dict) else None
     return found if isinstance(found, str) else None

@@ -1,6 +1,6 @@
-"""A store as the page of a morning knows it: every run from its small files alone, and the records of its nights.
+"""Reads a store for the page of ``assay index``: every run from its small files alone, and the records of its nights.
 
-Nothing that lies in a store raises: what is damaged, foreign or half written is an entry that says so.
+No content of a store raises an error. A damaged, foreign or half-written part becomes an entry with the reason.
 """
 
 import os
@@ -36,18 +36,18 @@ from assay.reports.index.entry import (
 )
 
 FOUND: Final = "found"
-"""The folder of a store that has schedules that were made small."""
+"""The folder of a store for shrunk schedules."""
 STANDINGS: Final = {
     AttemptOutcome.PASS: Standing.PASS, AttemptOutcome.FAIL: Standing.FAIL, AttemptOutcome.UNKNOWN: Standing.UNKNOWN,
     AttemptOutcome.DETECTED: Standing.FAIL, AttemptOutcome.MISSED: Standing.PASS,
 }  # fmt: skip
-"""Of an attempt; those of the other outcomes have no verdict."""
+"""The verdict of an attempt, by its outcome; other outcomes have none."""
 GONE: Final = "its run is no longer in the store"
 UNREADABLE: Final = (OSError, ValueError, OverflowError, RecursionError, HistoryError)
 
 T = TypeVar("T")
 Zoo = Mapping[str, tuple[str, ...]]
-"""Defect -> the anomalies of which one must be reported."""
+"""Defect -> anomalies; at least one of them must be reported."""
 
 
 class _Step(msgspec.Struct):
@@ -60,7 +60,7 @@ class _Plan(msgspec.Struct):
 
 
 def read(root: Path, zoo: Zoo) -> Stored:
-    """``zoo``: of defects that are not in it any forbidden anomaly will do."""
+    """Reads a store. For a defect that is not in ``zoo``, any forbidden anomaly counts as caught."""
     parts: dict[str, list[tuple[record.Night, NightEntry]]] = {}
     problems: list[str] = []
     expected = dict(zoo)
@@ -141,7 +141,7 @@ def _now(running: record.Running) -> str:
 
 
 def _whole(parts: list[tuple[record.Night, NightEntry]], problems: list[str]) -> NightEntry:
-    """The parts of one night together; that one of them has left no record is a problem."""
+    """Combines the parts of one night; a part without a record becomes a problem."""
     nights = [night for _, night in parts]
     there = {planned.part for planned, _ in parts}
     count = max(planned.parts for planned, _ in parts)
@@ -163,7 +163,7 @@ def _whole(parts: list[tuple[record.Night, NightEntry]], problems: list[str]) ->
 
 
 def _days(entries: list[Entry], taken: set[str]) -> Iterator[NightEntry]:
-    """The days of runs that belong to no recorded night."""
+    """Yields the days of runs that belong to no recorded night."""
     rest = (one for one in entries if one.night not in taken)
     for day, runs in groupby(rest, key=lambda one: one.night):
         yield NightEntry(name=day, started=next(runs).started)
@@ -238,9 +238,9 @@ def _damaged(folder: Path, night: NightEntry | None, error: Exception) -> Entry:
 
 
 def _attempt(night: NightEntry, result: Result, cell: record.Cell | None, home: Path, *, gone: bool) -> Entry:
-    """What no run of its own says. ``home``: its night's record.
+    """Makes the entry of an attempt whose outcome no run shows. ``home`` is the record of its night.
 
-    Which failure it was, only its run could say. So without it there is none, and a pass is a pass.
+    Only its run could identify the failure. So an attempt without its run has no failure, but a pass remains a pass.
     """
     parts = (UNKNOWN, result.cell, UNKNOWN, UNKNOWN, NONE)
     if cell is not None:
@@ -271,7 +271,7 @@ def _attempt(night: NightEntry, result: Result, cell: record.Cell | None, home: 
 
 
 def attempt_name(result: Result) -> str:
-    """Of the entry of an attempt that no run speaks for."""
+    """Returns the name of the entry of an attempt whose outcome no run shows."""
     return plain(f"{result.cell}, attempt {result.attempt}")
 
 
@@ -282,7 +282,7 @@ def _cell(system: str, workload: str, nemesis: str, cluster: str, defect: str) -
 
 
 def _says(entry: Entry | None, result: Result) -> bool:
-    """Does this run say how the attempt ended? A canary's verdict is that of its runs."""
+    """Returns whether this run shows how the attempt ended. The verdict of a canary is that of its runs."""
     if entry is None:
         return False
     return bool(entry.cell.defect) or entry.standing is STANDINGS.get(result.outcome, Standing.NONE)
@@ -301,7 +301,7 @@ def _place(folder: Path) -> dict[str, Any]:
 def _shape(
     folder: Path, settings: dict[str, Any], judgement: Judgement | None
 ) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
-    """The faults of a failed run's shrunk schedule, and the link to it: found from this run, or played by it."""
+    """Returns the faults of the shrunk schedule that a failed run led to or played, and the link to it."""
     if judgement is None or judgement.verdict is not Verdict.FAIL:
         return (), ()
     home = folder.parent.parent / FOUND
@@ -320,7 +320,7 @@ def _shape(
 
 
 def _hits(judgement: Judgement | None, expected: tuple[str, ...] | None) -> set[str]:
-    """The forbidden anomalies that were found; only those expected, if any are."""
+    """Returns the forbidden anomalies that were found; only expected ones, if any are expected."""
     if judgement is None or judgement.verdict is not Verdict.FAIL:
         return set()
     found = {name for name, count in judgement.anomalies.items() if count and name in judgement.forbidden}
@@ -341,7 +341,7 @@ def _figures(folder: Path, judgement: Judgement | None, hits: set[str]) -> Figur
 
 
 def _line(text: str) -> str:
-    """Of a traceback its last line, which is the error."""
+    """Returns the first line, or for a traceback the last one, which is the error."""
     lines = [line for line in text.splitlines() if line.strip()] or [""]
     return plain(lines[-1] if lines[0].startswith("Traceback") else lines[0])
 
@@ -354,7 +354,7 @@ def _alive(text: str) -> bool:
 
 
 def _utc(text: str) -> str:
-    """ISO 8601 to the millisecond, so that texts sort as times do; of what is none the first of all."""
+    """Returns ISO 8601 in milliseconds, so that texts sort by time; an invalid text becomes the earliest time."""
     try:
         return datetime.fromisoformat(text).astimezone(UTC).isoformat(timespec="milliseconds")
     except (ValueError, OverflowError):

@@ -1,8 +1,10 @@
-"""One attempt as a process with a session of its own: nothing that happens to it happens to the night.
+"""Runs one attempt as a process in a session of its own, so that its end never affects the night.
 
-It is left to end by itself. After its time it is aborted, so that Python's fault handler writes into the log where it
-stood. When the night is interrupted, or its budget is over, it gets SIGINT, as by Ctrl-C: a run then heals, checks
-and reports. What is left of its process group is killed in every case.
+1. The process normally ends by itself.
+2. After its time it is aborted, so that Python's fault handler writes its stack into the log.
+3. When the night is interrupted, or its budget is over, the process gets SIGINT, as by Ctrl-C. A run then heals, checks
+   and reports.
+4. In every case, the rest of its process group is killed.
 """
 
 import os
@@ -20,16 +22,16 @@ from assay.harness.run.process_group import signal_group, start
 
 POLL: Final = 0.2
 GRACE: Final = 60.0
-"""Seconds for a run that was interrupted to heal, check and report."""
+"""Seconds for an interrupted run to heal, check and report."""
 DUMP: Final = 5.0
-"""Seconds for writing where it stood."""
+"""Seconds for writing the stack into the log."""
 LINE: Final = "500"
-"""Columns: pytest cuts the lines of its summary to the width of the terminal."""
+"""Columns of the terminal, because pytest truncates the lines of its summary to this width."""
 
 
 @dataclass(frozen=True)
 class AttemptEnd:
-    """``status``: as ``Popen.returncode``. ``stopped``: by the night, as hung or interrupted, and ``why``."""
+    """End of a process. ``status``: as ``Popen.returncode``; ``stopped``: why the night stopped it, with ``why``."""
 
     status: int
     stopped: AttemptOutcome | None = None
@@ -38,7 +40,7 @@ class AttemptEnd:
 
 @dataclass(frozen=True)
 class Limits:
-    """Seconds: after ``hung`` it hangs, after ``left`` the night is over."""
+    """Limits in seconds: after ``hung`` the process hangs, after ``left`` the night is over."""
 
     hung: float
     left: float
@@ -49,10 +51,9 @@ def perform(
     command: Sequence[str], folder: Path, log: Path, limits: Limits, interrupt: Interrupt, began: Callable[[int], None],
     stopping: Callable[[str], None],
 ) -> AttemptEnd:  # fmt: skip
-    """Runs the command in this folder. Raises ``OSError`` if it cannot start.
+    """Runs the command in this folder, with its output in ``log``. Raises ``OSError`` if it cannot start.
 
-    ``began`` is called with its process id; ``stopping`` with the reason, before it gets its time to heal and report.
-    What it prints goes into ``log``.
+    ``began`` is called with its process id; ``stopping`` with the reason, before its time to heal and report.
     """
     process = start(command, log, folder, os.environ | {"COLUMNS": LINE, "PYTHONFAULTHANDLER": "1"})
     stopped: AttemptOutcome | None = None

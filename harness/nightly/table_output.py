@@ -1,4 +1,4 @@
-"""The tables as text, as one JSON object, and as files."""
+"""Shows the tables as text, as one JSON object, and as files."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -16,10 +16,10 @@ from assay.harness.nightly.tables import Tables
 from assay.reports.index.trends import Trends
 
 WIDTH: Final = 500
-"""Characters of a line where there is no terminal: a table that is cut says nothing."""
+"""Characters of a line without a terminal, because truncated tables are useless."""
 
 NEWEST: Final = ("verdicts", "recovery", "unjudged")
-"""Shown of the newest night only; JSON and files have them all."""
+"""Tables that show only the newest night; JSON and files have all nights."""
 
 TITLES: Final[Mapping[str, str]] = {
     "verdicts": "verdicts of {night}",
@@ -32,7 +32,7 @@ TITLES: Final[Mapping[str, str]] = {
 
 
 def as_json(tables: Tables) -> str:
-    """``{"night", "before", "missed": [...], "tables": {name: [row, ...]}}``."""
+    """Returns ``{"night", "before", "missed": [...], "tables": {name: [row, ...]}}``."""
     content = {
         "night": tables.night,
         "before": tables.before,
@@ -43,7 +43,7 @@ def as_json(tables: Tables) -> str:
 
 
 def show(tables: Tables, console: Console) -> None:
-    """Tables with rows; of those in ``NEWEST`` the newest night's."""
+    """Prints the tables that have rows; for those in ``NEWEST`` only the newest night."""
     for name, title in TITLES.items():
         rows = tables.tables[name].to_pylist()
         if name in NEWEST:
@@ -75,7 +75,7 @@ def show_trends(trends: Trends, console: Console) -> None:
 
 
 def write(tables: Tables, out: Path) -> list[Path]:
-    """Each table as ``NAME.parquet`` and ``NAME.csv`` in this folder; files of these names are replaced."""
+    """Writes each table as ``NAME.parquet`` and ``NAME.csv`` into this folder; existing files are replaced."""
     out.mkdir(parents=True, exist_ok=True)
     written = []
     for name, table in tables.tables.items():

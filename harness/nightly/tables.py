@@ -1,9 +1,9 @@
-"""The tables over many nights, in SQL on Spark.
+"""Tables over many nights, in SQL on Spark.
 
-A *cell* is a workload under a nemesis with a defect, or with none: what a nightly matrix has one job for. Runs without
-a verdict are counted by themselves. A defect is *caught* by a run that fails with one of the anomalies that the zoo
-says it must be reported by; a failure with others only is counted as a failure and catches nothing. For a defect that
-is in no zoo any forbidden anomaly will do.
+- A *cell* is a workload under a nemesis, with or without a defect: one job of a nightly matrix.
+- Runs without a verdict are counted separately.
+- A defect is *caught* by a run that fails with an anomaly that the zoo demands for it. A failure with other anomalies
+  counts as a failure, but catches nothing. For a defect that is in no zoo, any forbidden anomaly suffices.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,14 +23,14 @@ from assay.harness.nightly import dataset
 from assay.harness.nightly.rows import NONE, READ, ddl
 
 Zoo = Mapping[str, tuple[str, ...]]
-"""Defect -> the anomalies of which one must be reported."""
+"""Defect -> anomalies; at least one of them must be reported."""
 
 CAUGHT: Final = "caught"
 
 
 @dataclass(frozen=True)
 class Tables:
-    """By name, in the order in which they are shown; ``night`` is the newest, ``before`` the one before it."""
+    """Tables by name, in display order; ``night`` is the newest, ``before`` the one before it."""
 
     night: str
     before: str | None
@@ -38,22 +38,22 @@ class Tables:
 
     @property
     def missed(self) -> list[str]:
-        """Defects that no run of the newest night has caught, whether there was one or not."""
+        """The defects that no run of the newest night has caught, whether there was one or not."""
         return [row["defect"] for row in self.tables["defects"].to_pylist() if row["state"] != CAUGHT]
 
 
 def compute(place: Path, zoo: Zoo, master: str | None = None) -> Tables:
-    """Raises ``DataSetError`` for what is no data set or is damaged, ``EngineUnavailable`` when Spark is not available.
+    """Computes the tables. On a cluster, all nodes must see the data set under the same path.
 
-    On a cluster all its nodes must see the data set under the same path.
+    Raises ``DataSetError`` for a missing or damaged data set, and ``EngineUnavailable`` if Spark is not available.
     """
-    dataset.parts(place)  # before Spark is started for nothing
+    dataset.parts(place)  # errors are found before Spark is started
     with SparkApplication(master, quick=True) as application:
         return compute_on(application, place, zoo)
 
 
 def compute_on(application: SparkApplication, place: Path, zoo: Zoo) -> Tables:
-    """The same on a Spark that runs already, which stays."""
+    """Computes the tables on a running Spark application, and leaves it running."""
     with opened(application, place, zoo) as session:
         newest = [row["night"] for row in session.sql("select distinct night from runs order by night desc").take(2)]
         for name, night in zip(("newest", "before"), (*newest, None), strict=False):
@@ -69,7 +69,7 @@ def compute_on(application: SparkApplication, place: Path, zoo: Zoo) -> Tables:
 
 @contextmanager
 def opened(application: SparkApplication, place: Path, zoo: Zoo) -> Iterator[SparkSession]:
-    """A session with ``VIEWS`` over the data set, which no one packs meanwhile. Raises as ``compute`` does."""
+    """Opens a session with ``VIEWS`` over the data set, and locks it against packing. Raises as ``compute`` does."""
     with dataset.held(place, alone=False):
         files = dataset.parts(place)
         session = application.session(effects=0)
@@ -77,7 +77,7 @@ def opened(application: SparkApplication, place: Path, zoo: Zoo) -> Iterator[Spa
             _views(session, place, files, zoo)
             yield session
         except (PySparkException, Py4JError) as error:
-            dataset.readable(place)  # names the file, if it is one
+            dataset.readable(place)  # raises an error that names the damaged file, if there is one
             raise EngineError(f"Spark could not compute the tables over {place}: {error}") from error
 
 
@@ -186,4 +186,4 @@ TABLES: Final = {
         from runs where verdict is null order by night, folder, run
         """,
 }
-"""Every text ends in an order, so that equal data sets give equal tables."""
+"""Every query ends with an order, so equal data sets give equal tables."""

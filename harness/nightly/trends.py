@@ -1,6 +1,6 @@
-"""The cells of a data set over its nights, computed by Spark, and which of them got worse.
+"""Computes the cells of a data set over its nights, by Spark, and finds those that got worse.
 
-A cell is a system, a workload, a nemesis, a cluster and a defect. A night has one value of it: the median of its runs.
+A cell is a system, a workload, a nemesis, a cluster and a defect. Its value for a night is the median of its runs.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,9 +17,9 @@ from assay.reports.index.entry import CellKey
 from assay.reports.index.trends import Trend, Trends, Worse
 
 REACH: Final = BASELINE + max(WINDOWS)
-"""Nights that are looked at, up to the newest."""
+"""Nights that are compared, up to the newest."""
 RECENT: Final = max(WINDOWS)
-"""A cell that none of so many newest nights has run says nothing of today."""
+"""A cell without a run in so many newest nights is not compared."""
 SHOWN: Final = 60
 """Nights of each cell that a page gets."""
 
@@ -38,7 +38,7 @@ SHOWN_FIGURES: Final = ("operations", "median_ms", "p99_ms", "recovery", "detect
 
 
 class Figure(NamedTuple):
-    """What is watched. ``sign``: -1 where less is worse."""
+    """A figure that is compared. ``sign`` is -1 if less is worse."""
 
     words: str
     unit: str
@@ -65,21 +65,21 @@ NightRow = Mapping[str, Any]
 
 
 def compute(place: Path, zoo: Zoo, master: str | None = None) -> Trends:
-    """Raises as ``assay.harness.nightly.tables.compute`` does."""
-    dataset.parts(place)  # before Spark is started for nothing
+    """Computes the trends. Raises the errors of ``assay.harness.nightly.tables.compute``."""
+    dataset.parts(place)  # errors are found before Spark is started
     with SparkApplication(master, quick=True) as application:
         return compute_on(application, place, zoo)
 
 
 def compute_on(application: SparkApplication, place: Path, zoo: Zoo) -> Trends:
-    """The same on a Spark that runs already, which stays."""
+    """Computes the trends on a running Spark application, and leaves it running."""
     with opened(application, place, zoo) as session:
         rows = session.sql(CELL_NIGHTS).toArrow().to_pylist()
     return trends(rows)
 
 
 def trends(rows: Sequence[NightRow]) -> Trends:
-    """Of rows that are sorted by cell, then night."""
+    """Computes the trends of rows that are sorted by cell, then night."""
     nights = sorted({row["night"] for row in rows})
     places = {night: place for place, night in enumerate(nights)}
     cells = {cell: list(some) for cell, some in groupby(rows, key=_cell)}
@@ -117,7 +117,7 @@ def _name(cell: CellKey, figure: str) -> str:
 
 
 def _series(cell: CellKey, some: Sequence[NightRow], places: Mapping[str, int]) -> Iterator[tuple[str, Series]]:
-    """Those that have a value on any night."""
+    """Yields the figures that have a value on any night."""
     for figure in (*MEASURED, *((MISSED,) if cell.defect else (FAILED,)), UNANSWERED):
         found = [(places[row["night"]], value) for row in some if (value := _value(row, figure)) is not None]
         if found:
@@ -127,7 +127,7 @@ def _series(cell: CellKey, some: Sequence[NightRow], places: Mapping[str, int]) 
 
 
 def _value(row: NightRow, figure: str) -> Value | None:
-    """Shares are of the runs that could have had it."""
+    """Returns a value; a share is relative to the runs that could have had the event."""
     judged = row["failed"] + row["passed"]
     match figure:
         case "failed":

@@ -1,13 +1,23 @@
 """Searches for failing runs in the simulation, and makes failing runs small.
 
-In this order: ``example`` (a run as plain data), ``strategies`` (what Hypothesis draws), ``player`` (plays one, in a
-folder), ``fork_player`` (plays many in memory) on ``fork_server`` (the process that plays them, and forks), of which
-``fork_supervisor`` starts one after the other; ``coverage_features`` (what a run came through, which steers the search)
-and
-``online_features`` (the same while it goes on), ``archive`` (which run to leave, and where), ``branch_faults`` (with
-what faults); ``explore`` (one search), ``workers`` (one on each core), ``exploration`` (``--explore`` as a test);
-``coverage_report`` (what searches came through, and what they never did) and its page, ``coverage_page``;
-``code_coverage`` (lines and branches of the system that they reached). ``shrink`` makes any failing example small;
-``shrink_run`` is ``assay shrink``, of a stored run;
-``shrink_note`` is what its report says of the small schedule. Only ``harness.plugin`` and ``harness.cli`` import it.
+Only ``harness.plugin`` and ``harness.cli`` import this package. Its modules, in reading order:
+
+- ``example``: a run as plain data
+- ``strategies``: Hypothesis strategies that draw examples
+- ``player``: plays an example in this process, with a folder for the run
+- ``fork_player``: plays many examples in memory, with the help of ``fork_server``
+- ``fork_server``: the fork server, a process that plays examples and forks at moments worth branching from
+- ``fork_supervisor``: starts a new fork server when one had to be ended
+- ``coverage_features``: features of a finished run, which steer the search
+- ``online_features``: the same features while the run goes on
+- ``archive``: chooses the moment to branch from
+- ``branch_faults``: draws the faults of a branch
+- ``explore``: one search
+- ``workers``: a search on each core
+- ``exploration``: ``--explore`` as a test
+- ``coverage_report``: what searches reached and never reached; ``coverage_page``: its HTML page
+- ``code_coverage``: the lines and branches of the system that searches reached
+- ``shrink``: makes any failing example small
+- ``shrink_run``: ``assay shrink``, for a stored run
+- ``shrink_note``: stores the result of shrinking for the report
 """

@@ -1,10 +1,14 @@
-"""The moments at which a search can leave runs that it has played, and which of them it leaves next.
+"""Archive of the moments from which a search can branch, and the choice of the next one.
 
-After Go-Explore (Ecoffet et al., Nature 2021, "First return, then explore"): runs are told apart by cells, here the
-words for states that they come through; of each cell that is new one moment is kept; and a moment is chosen with a
-probability that falls with how often its cells were come to, and how often it was chosen already. Returning to it costs
-nothing here, since a process stands there; but going on from it costs what is left to be played, so that weighs in, as
-AFL prefers inputs that run quickly. As in Go-Explore, what is known of the domain may, too.
+The idea is Go-Explore (Ecoffet et al., Nature 2021, "First return, then explore"):
+
+1. Runs are told apart by cells, here the feature words of the states that they reach.
+2. The archive keeps a moment for new cells.
+3. The probability of a moment falls with the visits to its cells, and with the times it was chosen already.
+4. Domain knowledge may raise or lower a weight, as in Go-Explore.
+
+Returning to a moment costs nothing here, because a process waits there. Playing the rest of the run does cost time, so
+the weight includes it, as AFL prefers inputs that run quickly.
 """
 
 import math
@@ -17,13 +21,16 @@ from typing import Final, Generic, TypeVar
 T = TypeVar("T")
 
 MOST: Final = 24
-"""Moments that are kept, each a process that stands still; what is let go of is what is least rare."""
+"""Moments that are kept, each a waiting process. The moment with the lowest weight is dropped first."""
 
 
 @dataclass
 class Kept(Generic[T]):
-    """A moment that can be left. ``words``: its cells, those that were new when it was come to. ``favour``: how many
-    times as likely as another it is chosen. ``cost``: of what is left to be played, in a unit that is the same for all.
+    """A moment that the search can branch from.
+
+    - ``words``: its cells, those that were new when the run reached them
+    - ``favour``: a factor on its weight
+    - ``cost``: the work left to be played, in one unit for all moments
     """
 
     moment: T
@@ -34,28 +41,28 @@ class Kept(Generic[T]):
 
 
 class Archive(Generic[T]):
-    """``uniform``: all moments are alike, for comparison."""
+    """Weighted collection of moments. ``uniform`` gives all moments one weight, for comparison."""
 
     def __init__(self, *, uniform: bool = False) -> None:
         self._uniform = uniform
         self._seen: Counter[str] = Counter()
-        """In how many runs each cell was come to."""
+        """The number of runs that reached each cell."""
         self._kept: list[Kept[T]] = []
 
     @property
     def known(self) -> frozenset[str]:
-        """The cells that some run has come to."""
+        """Returns the cells that any run has reached."""
         return frozenset(self._seen)
 
     def __len__(self) -> int:
         return len(self._kept)
 
     def came_through(self, words: Iterable[str]) -> None:
-        """A run has ended that came to these cells."""
+        """Records the cells that a finished run reached."""
         self._seen.update(set(words))
 
     def add(self, moment: T, words: Iterable[str], favour: float = 1.0, cost: float = 1.0) -> list[T]:
-        """Keeps it. Returns those that were let go of for it. ``favour`` and ``cost``: as of :class:`Kept`."""
+        """Adds a moment, and returns those that were dropped for it. For ``favour`` and ``cost`` see :class:`Kept`."""
         self._kept.append(Kept(moment, tuple(words), favour, cost))
         gone = []
         while len(self._kept) > MOST:
@@ -65,24 +72,24 @@ class Archive(Generic[T]):
         return gone
 
     def disfavour(self, whether: Callable[[T], bool], factor: float) -> None:
-        """Makes some moments so many times as likely as they were."""
+        """Multiplies the favour of the moments that ``whether`` selects by ``factor``."""
         for kept in self._kept:
             if whether(kept.moment):
                 kept.favour *= factor
 
     def drop(self, kept: Kept[T]) -> None:
-        """It can be left no more."""
+        """Removes a moment whose process is gone."""
         self._kept.remove(kept)
 
     def weight(self, kept: Kept[T]) -> float:
-        """How likely it is to be chosen, against the others: by the rarest of its cells, and by what it costs."""
+        """Returns the relative probability of a choice: by favour, cost, and the rarest of the cells."""
         if self._uniform:
             return 1.0
         rarest = min((self._seen[word] for word in kept.words), default=0)
         return kept.favour / math.sqrt(kept.cost * (1 + rarest + kept.chosen))
 
     def choose(self, chance: Random) -> Kept[T] | None:
-        """The next to be left; None when there is none."""
+        """Draws the next moment to branch from, or None if there is none."""
         if not self._kept:
             return None
         (kept,) = chance.choices(self._kept, [self.weight(one) for one in self._kept])
@@ -90,6 +97,6 @@ class Archive(Generic[T]):
         return kept
 
     def clear(self) -> list[T]:
-        """Lets go of all, and returns them."""
+        """Removes and returns all moments."""
         gone, self._kept = [kept.moment for kept in self._kept], []
         return gone

@@ -1,7 +1,7 @@
-"""Draws the faults of a branch: mostly one or two that strike right at the moment where it leaves, or at what follows.
+"""Draws the faults of a branch: mostly one or two that strike at its moment, or at an event right after it.
 
-A moment is one in which something new has just occurred, so it is drawn as the aftershocks of ``strategies`` are: what
-strikes there strikes within milliseconds, the node on which it occurred or a leader, and lasts.
+Something new has just happened at such a moment, so its faults resemble the aftershocks of ``strategies``. They strike
+within milliseconds, hit the node of the event or a leader, and last.
 """
 
 from collections.abc import Sequence
@@ -28,25 +28,25 @@ from assay.nemesis.schedule.target import Kind, Target, named
 from assay.nemesis.schedule.trigger import OnEvent
 
 NONE: Final = 0.1
-"""Of the branches, those that differ by chance alone."""
+"""Share of the branches without further faults, which differ by chance alone."""
 FAULTS: Final = (1, 1, 2)
-"""How many at once. Where many strike together no one gets anything done, which shows nothing."""
+"""Numbers of faults to draw from. With many faults at once no operation succeeds, which shows nothing."""
 KIN: Final = 0.2
-"""Of the faults, those that the run has already."""
+"""Share of the faults that repeat a kind of fault of the run."""
 MAINSTAY: Final = 0.6
-"""Of the others, those that take one server away."""
+"""Share of the other faults that take one server away."""
 WAITING: Final = 0.5
-"""Of the faults, those that wait for an event."""
+"""Share of the faults that wait for an event."""
 TURNING: Final = 0.7
-"""Of the events that are waited for, the turning points, where those are known."""
+"""Share of the awaited events that are turning points, if any are known."""
 LONG: Final = 0.7
-"""Of the faults, those that last long enough to be noticed."""
+"""Share of the faults that last long enough for the system to notice."""
 PAUSES: Final = (0.0, *SOON, 0.05, 0.2)
-"""Seconds from the moment to a fault that does not wait."""
+"""Seconds from the moment to a fault that does not wait for an event."""
 
 
 def further_steps(chance: Random, moment: Moment, terrain: Terrain) -> Sequence[Step]:
-    """In the order of their times; each fits into what is left of the run."""
+    """Returns the faults of a branch, in the order of their times; each fits into the rest of the run."""
     example, at = moment.example, moment.at
     if chance.random() < NONE or example.time_limit - MARGIN - at < 2 / GRID:
         return ()
@@ -79,7 +79,7 @@ def _fault(chance: Random, example: Example, terrain: Terrain) -> str:
 
 
 def _target(chance: Random, drawn: Target, here: Target, terrain: Terrain, key: str | None = None) -> Target:
-    """Where the fault is one of a server: the one ``here`` or a leader, of the key if any, now and then a follower."""
+    """Retargets a fault of one server: ``here`` or a leader (of ``key``, if given), now and then a follower."""
     if drawn.kind not in ONE_SERVER:
         return drawn
     of_a_key = (Target(Kind.LEADER, key), Target(Kind.LEADER, key), Target(Kind.FOLLOWER, key))
@@ -87,7 +87,7 @@ def _target(chance: Random, drawn: Target, here: Target, terrain: Terrain, key: 
 
 
 def _there(moment: Moment) -> Target | None:
-    """The server where the event of the moment occurred."""
+    """Returns the server on which the moment's event occurred, or None if it was no server."""
     servers = {f"n{number}" for number in range(1, moment.example.nodes + 1)}
     return named(moment.node) if moment.node in servers else None
 

@@ -1,9 +1,14 @@
-"""What states of the system a run came through, as far as its event logs say: what steers the search.
+"""Features of a run, from its event logs and faults: they steer the search.
 
-A state is a word. Nothing here knows the system: every event name is taken as it comes, with how often it occurred
-(in powers of two), with the event before it on the same node, with the faults in force, with the small numbers that it
-carries, such as the size of an in-sync set, an epoch, how many records were cut off; and every fault with how long
-before it (in powers of two of milliseconds) its node said what it said last, which leads the search to exact moments.
+A feature is a word for a state that the run reached. Nothing here knows the system; event names are taken as they are.
+These features exist:
+
+- an event, with its count (in powers of two)
+- an event, with the numbers it carries: an epoch, the size of an in-sync set, the number of records cut off
+- two and three events in a row on one node
+- an event, with the faults in force
+- a fault, with the time since an event before it (in powers of two of milliseconds), which leads the search to exact
+  moments
 """
 
 from __future__ import annotations
@@ -20,9 +25,9 @@ if TYPE_CHECKING:
     from assay.harness.core.history import HistoryReader
 
 NEAR = 1_000_000_000
-"""Nanoseconds between an event and a fault that may have to do with each other."""
+"""Nanoseconds between an event and a fault that may be related."""
 SMALL = 8
-"""Larger numbers count by their powers of two."""
+"""Numbers from here on count by their powers of two."""
 
 
 Rows = Sequence[Mapping[str, Any]]
@@ -30,9 +35,11 @@ Rows = Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Steering:
-    """What a search learns of a run, beside its verdict: ``states``; ``events``, the names that its logs speak of, for
-    which steps can wait; ``injected``, the numbers, from 1, of the steps that acted at all: the others waited in vain,
-    or found no time.
+    """Facts about a run that steer the search, apart from its verdict.
+
+    - ``states``: the features
+    - ``events``: the event names of its logs, which later steps can wait for
+    - ``injected``: the numbers, from 1, of the steps that acted; the others waited in vain or found no time
     """
 
     states: frozenset[str]
@@ -41,7 +48,7 @@ class Steering:
 
     @staticmethod
     def of(history: HistoryReader | Columns) -> Steering:
-        """Of a run that ended."""
+        """Extracts the facts from the history of a finished run."""
         events, faults = (_rows(history, name) for name in ("events", "faults"))
         return Steering(
             reached(events, faults),
@@ -51,7 +58,7 @@ class Steering:
 
 
 def reached(events: Rows, faults: Rows) -> frozenset[str]:
-    """The states of a run, by rows of the history."""
+    """Returns the features of a run, from the rows of its tables ``events`` and ``faults``."""
     events = sorted(events, key=_order)
     struck = [f"{row['fault']} injected" for row in faults if row["phase"] == "injected"]
     return frozenset(
@@ -79,7 +86,7 @@ def _order(row: Mapping[str, Any]) -> tuple[int, str, int]:
 
 
 def bucket(number: int) -> int:
-    """Small numbers are themselves, others the power of two below."""
+    """Returns a small number itself, and for another one the power of two below it."""
     return number if 0 <= number < SMALL else (1 << (abs(number).bit_length() - 1)) * (1 if number > 0 else -1)
 
 
@@ -94,7 +101,7 @@ def _counts(events: Iterable[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _sequences(events: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Pairs and triples of one node's events about one key, or about none."""
+    """Yields pairs and triples of consecutive events of one node about one key, or about none."""
     last: defaultdict[tuple[str, str | None], tuple[str, ...]] = defaultdict(tuple)
     for row in events:
         where = row["node"], row["key"]
@@ -104,7 +111,7 @@ def _sequences(events: Iterable[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _amid(events: Iterable[Mapping[str, Any]], faults: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Events with the faults in force when they occurred."""
+    """Yields each event with the faults in force when it occurred."""
     steps = sorted(
         [(row["time"], 0, row["id"], row["fault"], row["phase"]) for row in faults]
         + [(row["time"], 1, 0, row["event"], "") for row in events]
@@ -120,7 +127,7 @@ def _amid(events: Iterable[Mapping[str, Any]], faults: Iterable[Mapping[str, Any
 
 
 def _moments(events: Iterable[Mapping[str, Any]], faults: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Faults, injected or healed, shortly after an event: on the fault's own node, and on any other."""
+    """Yields faults, injected or healed, with the events shortly before: on the fault's own node, and on any other."""
     known = list(events)
     for row in faults:
         if row["phase"] not in ("injected", "healed"):
@@ -136,5 +143,5 @@ def _moments(events: Iterable[Mapping[str, Any]], faults: Iterable[Mapping[str, 
 
 
 def bucket_of_time(nanoseconds: int) -> int:
-    """Milliseconds, as the power of two above; 0 is less than one."""
+    """Returns the next power of two above the milliseconds; 0 for less than one millisecond."""
     return 0 if nanoseconds < 1_000_000 else 1 << (nanoseconds // 1_000_000).bit_length()

@@ -1,5 +1,6 @@
-"""The page of ``assay search show --html``: every fault against every event, coloured by how many examples, and what
-was reached of the system's code.
+"""HTML page of ``assay search show --html``.
+
+It shows a grid of faults and events, coloured by the number of examples, and the code coverage of the system.
 """
 
 import math
@@ -15,12 +16,12 @@ from assay.reports import html
 
 FOLDER: Final = Path(__file__).parent
 MOST: Final = 40
-"""Sequences that are listed."""
+"""Sequences that are listed at most."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """``share`` from 0 to 1, by the logarithm of ``many`` examples; 0: none."""
+    """Cell of the grid. ``share`` is ``many`` on a logarithmic scale from 0 to 1; 0 means no example."""
 
     many: int
     share: float
@@ -28,7 +29,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Part:
-    """One module: what was reached of it, ``share`` from 0 to 1, and what never was."""
+    """Code coverage of one module, and the functions and branches never reached. ``share`` is from 0 to 1."""
 
     module: ModuleReached
     share: float
@@ -39,7 +40,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Grid:
-    """One test: a row of cells for each fault, one for each event; turning points are ``declared``."""
+    """Grid of one test: a row for each fault, with a cell for each event. ``declared`` are the turning points."""
 
     one: Reached
     events: tuple[str, ...]
@@ -47,13 +48,13 @@ class Grid:
     declared: frozenset[str]
     sequences: tuple[tuple[str, int], ...]
     code: str
-    """Of all modules together, or why there is nothing to be said of them."""
+    """The coverage of all modules together, or the reason why it is not known."""
     parts: tuple[Part, ...]
     unloaded: tuple[str, ...]
 
 
 def page(everything: Sequence[Reached]) -> str:
-    """One HTML file that needs nothing else."""
+    """Renders a self-contained HTML file."""
     template = html.environment(FOLDER).get_template("reached.html")
     return template.render(grids=[_grid(one) for one in everything], **html.shell((), html.source("style.css")))
 
@@ -74,7 +75,7 @@ def _grid(one: Reached) -> Grid:
 
 
 def _parts(code: Sequence[ModuleReached]) -> tuple[Part, ...]:
-    """First those of which the smallest part was reached."""
+    """Returns the loaded modules, lowest coverage first."""
     parts = [
         Part(
             module,

@@ -1,9 +1,10 @@
-"""What searches came through, and what they never did: each leaves a file in the store, and ``assay search show`` sums
-them up, test by test.
+"""Coverage reports of searches: each search leaves a file in the store, and ``assay search show`` sums them up per
+test.
 
-A search that finds nothing proves as much as it has reached. So what it keeps is every state that it knows (``states``)
-with the number of examples that came to it, beside what could have been reached: the turning points that the system
-declares, the faults that could be drawn, and the lines and branches of its code.
+A search that finds nothing proves only as much as it has reached. So a report has two parts:
+
+- each feature (``states``) with the number of examples that reached it
+- what could have been reached: the system's turning points, the faults that could be drawn, lines and branches
 """
 
 import re
@@ -21,9 +22,9 @@ from assay.harness.search.code_coverage.coverage_file import ModuleReached
 from assay.harness.search.code_coverage.coverage_file import together as of_all
 
 SEARCHES: Final = "searches"
-"""The folder of the store that takes them."""
+"""The folder of the store that holds the reports."""
 NOTHING: Final = "nothing"
-"""In place of the faults in force, where there were none."""
+"""Stands for the faults in force if there were none."""
 
 _COUNT: Final = re.compile(r"(\S+) x\d+")
 _DURING: Final = re.compile(r"(\S+) during (\S+)")
@@ -31,10 +32,11 @@ _STRUCK: Final = re.compile(r"(\S+) injected")
 
 
 class Reached(msgspec.Struct, frozen=True, kw_only=True):
-    """What one search, or several of one test, came through.
+    """Coverage of one search, or of several searches of one test.
 
-    ``states``: each in how many examples. ``events``: the turning points that the system declares; ``faults``: those
-    that could be drawn.
+    - ``states``: each feature, with the number of examples that reached it
+    - ``events``: the turning points that the system declares
+    - ``faults``: the faults that could be drawn
     """
 
     test: str
@@ -47,21 +49,21 @@ class Reached(msgspec.Struct, frozen=True, kw_only=True):
     faults: tuple[str, ...]
     searches: int = 1
     code: tuple[ModuleReached, ...] = ()
-    """Lines and branches of the system; empty where they were not counted."""
+    """Lines and branches of the system; empty if they were not counted."""
 
     @property
     def seen(self) -> dict[str, int]:
-        """Events of the logs: in how many examples each."""
+        """Returns each event of the logs with its number of examples."""
         return _sums((match[1], many) for match, many in self._matching(_COUNT))
 
     @property
     def struck(self) -> dict[str, int]:
-        """Faults: in how many examples each was injected."""
+        """Returns each injected fault with its number of examples."""
         return _sums((match[1], many) for match, many in self._matching(_STRUCK))
 
     @property
     def during(self) -> dict[str, dict[str, int]]:
-        """By fault, or ``nothing``, the events that came while it was in force: each in that many examples at least."""
+        """Returns, per fault or ``nothing``, the events while it was in force, with a lower bound of their examples."""
         found: defaultdict[str, Counter[str]] = defaultdict(Counter)
         for match, many in self._matching(_DURING):
             for fault in match[2].split("+"):
@@ -70,7 +72,7 @@ class Reached(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def sequences(self) -> dict[str, int]:
-        """Two or three events in a row on one node about one key: in how many examples."""
+        """Returns two or three consecutive events of one node about one key, with their number of examples."""
         return {state: many for state, many in self.states.items() if " > " in state}
 
     @property
@@ -88,7 +90,7 @@ class Reached(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def keep(store: Path, reached: Reached) -> Path:
-    """Writes it into the store; returns the file."""
+    """Writes the report into the store and returns its file."""
     moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%f")
     path = store / SEARCHES / f"{safe_name(reached.test)}-{moment}Z.json"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -97,15 +99,15 @@ def keep(store: Path, reached: Reached) -> Path:
 
 
 def load(path: Path) -> list[Reached]:
-    """Of a file, or of all in a store: one of each test, the searches of one test summed up.
+    """Reads one report, or all reports of a store, and sums up the searches of each test.
 
-    Raises ``FileNotFoundError`` when there is none, ``ValueError`` for a file that is no search's.
+    Raises ``FileNotFoundError`` if there is none, and ``ValueError`` for a file that is no report.
     """
     folder = path / SEARCHES
     files = [path] if path.is_file() else sorted(folder.glob("*.json"))
     if not files:
         raise FileNotFoundError(
-            f"{path} holds what no search has reached: run one, pytest workloads/ --explore=10min, and give its store"
+            f"{path} holds no coverage report: run a search, pytest workloads/ --explore=10min, and give its store"
         )
     by_test: defaultdict[str, list[Reached]] = defaultdict(list)
     for file in files:
@@ -115,7 +117,7 @@ def load(path: Path) -> list[Reached]:
 
 
 def together(several: Sequence[Reached]) -> Reached:
-    """The searches of one test as one."""
+    """Sums up the searches of one test."""
     return Reached(
         test=several[0].test,
         started=min(one.started for one in several),
@@ -131,7 +133,7 @@ def together(several: Sequence[Reached]) -> Reached:
 
 
 def rarest(counts: Mapping[str, int], most: int) -> list[tuple[str, int]]:
-    """Those that the fewest examples came to, at most so many."""
+    """Returns at most ``most`` entries, those with the fewest examples first."""
     return sorted(counts.items(), key=lambda pair: (pair[1], pair[0]))[:most]
 
 
@@ -139,7 +141,7 @@ def _read(file: Path) -> Reached:
     try:
         return read_json(file, Reached)
     except msgspec.MsgspecError as error:
-        raise ValueError(f"{file} does not hold what a search has reached, move it away: {error}") from error
+        raise ValueError(f"{file} is no coverage report of a search, move it away: {error}") from error
 
 
 def _sums(pairs: Iterable[tuple[str, int]]) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""One example of a search: a whole run as plain data, so that it can be varied, kept, made smaller and done again."""
+"""Example of a search: a whole run as plain data, so that it can be varied, kept, shrunk and repeated."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from assay.nemesis.schedule.trigger import EVERY, OnEvent
 
 
 class Example(msgspec.Struct, frozen=True):
-    """What varies from run to run: seed, topology, workload, the system's configuration, faults. Times in seconds."""
+    """The varying part of a run: seed, topology, workload, configuration, faults. Times are in seconds."""
 
     seed: int
     schedule: Schedule
@@ -28,12 +28,12 @@ class Example(msgspec.Struct, frozen=True):
     configuration: tuple[str, ...] = ()
 
     def settings(self, base: Settings, file: Path) -> Settings:
-        """The settings of its run; the schedule is written to ``file`` and played from there."""
+        """Returns the settings of its run, which replays the schedule that this method writes to ``file``."""
         write_atomically(file, encode(self.schedule))
         return replace(self.varied(base), replay=file)
 
     def varied(self, base: Settings) -> Settings:
-        """The settings of its run, for one that is handed its schedule."""
+        """Returns the settings of its run without a schedule, for a caller that hands the schedule over itself."""
         varied = msgspec.structs.asdict(self)
         del varied["schedule"]
         return replace(
@@ -41,23 +41,27 @@ class Example(msgspec.Struct, frozen=True):
         )
 
     def only(self, numbers: Collection[int]) -> Example:
-        """The same with these steps, counted from 1; all of them when there would be none. Branches are none, since
-        chance would not lead to them again.
+        """Returns a copy with only these steps, counted from 1, or itself if none would be left.
+
+        The copy has no branches, because another run would not come to them by chance again.
         """
         kept = [step for number, step in enumerate(self.schedule.all_steps, start=1) if number in numbers]
         return self.playing(sorted(kept, key=lambda step: step.at)) if kept else self
 
     def playing(self, steps: Iterable[Step], branches: Iterable[Branch] = ()) -> Example:
-        """The same with these faults."""
+        """Returns a copy with these faults."""
         schedule = Schedule(self.schedule.seed, tuple(steps), branches=tuple(branches))
         return msgspec.structs.replace(self, schedule=schedule)
 
     def branching(self, branch: Branch) -> Example:
-        """The same, left by this branch."""
+        """Returns a copy with one more branch."""
         return self.playing(self.schedule.steps, (*self.schedule.branches, branch))
 
     def demanding(self) -> Example:
-        """The same, of which a run in which a step waited in vain is not good: it is to be played elsewhere."""
+        """Returns a copy whose runs are rejected if an event-triggered step never fired.
+
+        It is used to replay a schedule on another cluster.
+        """
 
         def demanded(step: Step) -> Step:
             if not isinstance(step.trigger, OnEvent):
@@ -72,12 +76,12 @@ class Example(msgspec.Struct, frozen=True):
 
     @staticmethod
     def of(settings: Settings, schedule: Schedule) -> Example:
-        """The run that these settings mean, with this schedule."""
+        """Returns the example for these settings and this schedule."""
         varied = {name: getattr(settings, name) for name in Example.__struct_fields__ if name != "schedule"}
         return Example(schedule=schedule, **varied)
 
     def lines(self) -> list[str]:
-        """Line by line, as it is said to a person."""
+        """Describes the run for people, line by line."""
         pace = "as fast as they can" if self.rate is None else f"{self.rate:g} operations/s"
         zookeepers = f"{self.zookeepers} ZooKeeper{'s' if self.zookeepers > 1 else ''}"
         shape = f"{self.nodes} nodes, {zookeepers}, {self.concurrency} clients, {pace}, {self.time_limit:g} s"
@@ -88,5 +92,5 @@ class Example(msgspec.Struct, frozen=True):
 
 
 def described(step: Step) -> str:
-    """One step with its times, as it is said to a person."""
+    """Describes one step with its times for people."""
     return f"{step.at:6.3f} s  {step}, for {step.duration:g} s"

@@ -1,4 +1,4 @@
-"""``--explore`` as a test: a search on all cores, and what it found as a run, a schedule file and a failure text."""
+"""``--explore`` as a test: searches on all cores, and keeps the result as a run, a schedule file and a failure text."""
 
 import hashlib
 import os
@@ -48,14 +48,14 @@ from assay.nemesis.schedule.schedule import Schedule, ScheduleError, encode
 from assay.nemesis.schedule.target import groups
 
 FOUND: Final = "found"
-"""The folder of the store that takes schedules."""
+"""The folder of the store for schedules."""
 EVIDENCE: Final = 10
 """Lines of the run's own failure text that are shown."""
 
 
 @dataclass
 class Exploration:
-    """``run`` once. ``test`` is the pytest node id, ``command`` makes the command that does a run again."""
+    """Search of one test. ``run`` can be called once; ``test`` is the pytest node id, ``command`` repeats a run."""
 
     experiment: Experiment
     settings: Settings
@@ -65,7 +65,7 @@ class Exploration:
     progress: Progress
     engines: Engines
     code_coverage: str = AUTO
-    """``auto``: lines and branches of the system are counted where there is Python source of it; ``on``, ``off``."""
+    """``on``, ``off``, or ``auto``: count lines and branches if the system has Python source."""
     workers: int = os.cpu_count() or 1
     interrupted: bool = False
     interrupt: Interrupt = field(default_factory=Interrupt)
@@ -77,7 +77,7 @@ class Exploration:
         self._modules: tuple[Module, ...] = ()
 
     def run(self) -> str | None:
-        """None when nothing was found and something was looked at, else the failure text."""
+        """Returns None if runs passed and none failed, else the failure text."""
         limit = self.settings.time_limit
         if limit < LEAST:
             return f"UNKNOWN: --time-limit={limit:g} leaves no time for a fault: take {LEAST:g} or more"
@@ -107,11 +107,11 @@ class Exploration:
         if self.interrupted:
             return f"UNKNOWN: the search was interrupted: {result.tally}"
         if not result.tally.verdicts.get(str(Verdict.PASS)):
-            return f"UNKNOWN: no run of the search could be called good: {result.tally}"
+            return f"UNKNOWN: no run of the search passed: {result.tally}"
         return None
 
     def _keep(self, result: Result, started: datetime) -> None:
-        """What was reached, for ``assay search show``. Nothing hangs on it: a full disk is not worth a search."""
+        """Stores the coverage report for ``assay search show``. A full disk only costs the report, not the search."""
         system, tally = self.experiment.deployed(), result.tally
         reached = Reached(
             test=self.test,
@@ -132,7 +132,7 @@ class Exploration:
             self.progress.note(f"what was reached: assay search show {path}")
 
     def tear_down(self) -> None:
-        """Nothing outlives the search."""
+        """Closes the progress display."""
         self.progress.close()
 
     def _explorer(self, number: int, note: Callable[[str], None], scratch: Path) -> Explorer:
@@ -142,7 +142,7 @@ class Exploration:
         player = Player(self.experiment, base, base.store / "schedules", Engines(threads=1, spark=False), self.registry)
         budget = self.budget
         if budget.examples is not None:
-            # Dealt out so that together they are exactly as many.
+            # The shares of all workers add up to the budget exactly.
             budget = Budget(examples=(budget.examples + self.workers - 1 - number) // self.workers)
         return Explorer(
             QuickPlayer(player, modules=self._modules),
@@ -162,7 +162,7 @@ class Exploration:
         return self._unended(example, DIED, headline, "it may end the process")
 
     def _unended(self, example: Example, what: str, headline: str, hint: str) -> str:
-        """How to play it again."""
+        """Describes an example that did not end, and how to play it again."""
         try:
             schedule, settings = self._kept(example.demanding(), what)
         except OSError as error:
@@ -172,9 +172,10 @@ class Exploration:
         return "\n".join([headline, f"  seed {example.seed}", *(f"  {line}" for line in example.lines()), *kept])
 
     def _kept(self, example: Example, what: str) -> tuple[Path, Settings]:
-        """The schedule's file, and the settings that play it.
+        """Returns the schedule's file, and the settings that play it.
 
-        No two schedules have one name: what is made small has seed 0 more often than not, in each test and each store.
+        The file name has a digest of the schedule, because the seed alone is not unique: shrunk examples mostly have
+        seed 0.
         """
         digest = hashlib.sha256(encode(example.schedule)).hexdigest()
         name = schedule_name(str(example.seed), [what]).removesuffix(".json")
@@ -183,7 +184,7 @@ class Exploration:
         return schedule, example.settings(self.settings, schedule)
 
     def _text(self, found: Found, broken: str = "") -> str:
-        """What was found, also where a full disk has no room for it."""
+        """Describes the failure, even if a full disk has no room for its run."""
         try:
             return self._cut_short(found, broken) if self.interrupted or broken else self._described(found)
         except Exception as error:
@@ -193,7 +194,7 @@ class Exploration:
             return "\n".join([*lines, *(f"  {line}" for line in found.example.lines()), *broken.splitlines()])
 
     def _cut_short(self, found: Found, broken: str = "") -> str:
-        """What a search had found when it was interrupted, or broke; nothing is played any more."""
+        """Describes a failure whose shrinking was interrupted or broke; nothing is played any more."""
         schedule, settings = self._kept(found.example.demanding(), _failures(found))
         steps, before = len(found.example.schedule.all_steps), len(found.first.schedule.all_steps)
         return "\n".join(
@@ -228,7 +229,7 @@ class Exploration:
                 last=str(found.rate), minimal=found.finished,
             )  # fmt: skip
             text = attempt.run() or attempt.problem or "it did not fail again"
-        except InfrastructureError as error:  # what was found is that it does not start
+        except InfrastructureError as error:  # the failure is that the system does not start
             text = str(error)
         finally:
             attempt.tear_down()
@@ -260,7 +261,7 @@ def _headline(found: Found) -> str:
 
 
 def terrain(system: System, base: Settings, catalogue: Catalogue) -> Terrain:
-    """What may be drawn for this system: the faults asked for, or all that it can be subjected to."""
+    """Returns the space to draw from: the faults asked for, or all that suit this system."""
     suited = [
         name for name in sorted({*catalogue.all, *mixable(catalogue)}) if unsuited(catalogue[name], system) is None
     ]
@@ -281,7 +282,7 @@ def terrain(system: System, base: Settings, catalogue: Catalogue) -> Terrain:
     )
     if asked:
         return everything
-    # A fault may suit a system and still find nothing to strike in this one: no key, no group, too few servers.
+    # A fault may suit a system and still find no target in this one: no key, no group, too few servers.
     census = everything.census(base.nodes, base.zookeepers)
     return replace(everything, faults=tuple(name for name in everything.faults if _drawable(catalogue[name], census)))
 

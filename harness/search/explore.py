@@ -1,11 +1,16 @@
-"""The search: batches of examples drawn by Hypothesis, steered by a corpus of those that reached new states, or new
-code of the system.
+"""Search for a failing run: batches of examples drawn by Hypothesis, steered by a corpus.
 
-In a batch the corpus stands still, so that Hypothesis, which does everything twice when it shrinks, always draws the
-same from the same choices. What fails is first shrunk by Hypothesis, for a while, then by our delta debugging, which
-knows what a run is; then it is played twice, to see that it is the same history, and with other seeds, to say how
-often it fails. Everything is drawn from one seed: the same search finds the same, unless
-the clock ends it, or other modules are loaded: Hypothesis also draws from the constants in their code.
+The corpus holds the examples that reached new features, or new code of the system. The steps of a search:
+
+1. Hypothesis draws a batch. The corpus does not change meanwhile, because Hypothesis must draw the same examples again
+   from the same choices when it shrinks.
+2. All examples of the batch are played and judged together. Then branches of played runs follow.
+3. Hypothesis shrinks the first failure for a while. Then delta debugging goes on, which knows the parts of a run.
+4. The result is played twice, to verify that the history is identical, and with other seeds, to estimate how often it
+   fails.
+
+All choices come from one seed, so the search is repeatable, with two exceptions. The clock may end it, and Hypothesis
+also draws from the constants in the code of loaded modules.
 """
 
 import itertools
@@ -37,22 +42,22 @@ from assay.nemesis.schedule.schedule import Step
 
 BATCH: Final = 20
 FIRST: Final = (1, 4)
-"""Of the first batch, so many are judged before the rest is played: what nearly every run shows is found at once."""
+"""Portions of the first batch that are judged before the rest is played, to find early what most runs show."""
 BRANCHES: Final = 60
-"""Runs that leave others, after each batch."""
+"""Branches after each batch."""
 MOST_IDLE: Final = 10
-"""Batches in a row in which nothing was drawn that had not been played: there is no more."""
+"""Batches in a row without a new example, after which the search is exhausted."""
 SHRINKING: Final = 45.0
-"""Seconds that Hypothesis has for shrinking."""
+"""Seconds for shrinking by Hypothesis."""
 MINIMISING: Final = 120.0
-"""Seconds that delta debugging has then."""
+"""Seconds for delta debugging afterwards."""
 RATE_RUNS: Final = 20
 """Other seeds with which the result is played."""
 
 
 @dataclass
 class Found:
-    """A failure, made small or on the way there. ``identical``: two more plays gave the same history, ``digest``."""
+    """A failure, shrunk or being shrunk. ``identical``: two more plays had the history with the same ``digest``."""
 
     example: Example
     outcome: PlayOutcome
@@ -62,20 +67,20 @@ class Found:
     finished: bool
     first: Example
     after: float
-    """Seconds until the first failure, before anything was made small."""
+    """Seconds until the first failure, before any shrinking."""
     examples: int
     plays: int = 0
-    """Runs that it took to make it small."""
+    """Runs that the shrinking took."""
 
 
 @dataclass
 class Tally:
-    """What a search did."""
+    """Counts of a search."""
 
     examples: int = 0
     states: int = 0
     lines: int = 0
-    """Of the system's code; 0 where they are not counted."""
+    """Lines of the system that were reached; 0 if they are not counted."""
     branches: int = 0
     corpus: int = 0
     verdicts: dict[str, int] = field(default_factory=dict)
@@ -91,11 +96,11 @@ class Tally:
 
 
 class _Failing(Exception):
-    """Says to Hypothesis that the example fails."""
+    """Reports to Hypothesis that the example fails."""
 
 
 class Plays(Protocol):
-    """What an explorer plays with: ``Player``, or one that is quicker."""
+    """Player of an explorer: ``Player``, or a faster one."""
 
     def play(self, example: Example, *, reports: Reports = Reports.NEVER) -> PlayOutcome: ...
 
@@ -104,7 +109,7 @@ class Plays(Protocol):
 
 @runtime_checkable
 class SupportsBranching(Protocol):
-    """A player that can leave runs that it has played."""
+    """A player that can branch from runs that it has played."""
 
     def branch(
         self, chance: Random, further: Further, count: int, enough: Callable[[], bool]
@@ -116,7 +121,7 @@ def _key(example: Example) -> bytes:
 
 
 class Explorer:
-    """One search. ``note`` is called with its progress; ``clock`` gives seconds, of the wall."""
+    """Search in one process. ``note`` receives progress lines; ``clock`` returns wall-clock seconds."""
 
     def __init__(
         self,
@@ -134,25 +139,25 @@ class Explorer:
         self._clock = clock
         self._began = self._failed = clock()
         self.on_found: Callable[[Found], None] = lambda found: None
-        """Called with the first failure as it was drawn, then with each one that is smaller."""
+        """Called with the first failure as it was drawn, then with each smaller one."""
         self.on_endless: Callable[[Example], None] = lambda example: None
-        """Called with each example that did not come to its end."""
+        """Called with each example that did not end."""
         self.on_died: Callable[[Example], None] = lambda example: None
-        """Called with each example of which the process that played it died."""
+        """Called with each example whose playing process died."""
         self.on_progress: Callable[[Tally], None] = lambda tally: None
         self._corpus: list[Example] = []
         self.reached: Counter[str] = Counter()
-        """Every state that an example came to, with how many did."""
+        """Each feature, with the number of examples that reached it."""
         self.code: set[Place] = set()
-        """Every line and branch of the system that an example came to."""
+        """Each line and branch of the system that an example reached."""
         self._events: set[str] = set()
         self._seen: dict[bytes, PlayOutcome] = {}
         self._searched = 0
-        """How many had been played when the first failed."""
+        """The number of examples played before the first failure."""
         self.tally = Tally()
 
     def run(self) -> Found | None:
-        """The first failure, made small; None when the budget, or all that can be drawn, is used up without one."""
+        """Returns the first failure, shrunk, or None if the budget or the drawable examples are used up without one."""
         number = idle = 0
         try:
             while not self._over() and idle < MOST_IDLE:
@@ -173,15 +178,15 @@ class Explorer:
         return self._budget.examples is not None and self.tally.examples >= self._budget.examples
 
     def _left(self, most: int) -> int:
-        """Of the examples that may be played, at most so many."""
+        """Returns how many examples may still be played, at most ``most``."""
         limit = self._budget.examples
         return most if limit is None else min(most, limit - self.tally.examples)
 
     def _batch(self, number: int) -> tuple[Example, Example] | None:
-        """The first failing example, and what Hypothesis made of it.
+        """Plays a batch. Returns its first failing example and the one that Hypothesis shrank it to, or None.
 
-        First all are drawn, and played and judged together; only when one fails Hypothesis draws them again, and
-        shrinks.
+        All examples are drawn first, then played and judged together. Hypothesis draws them again, and shrinks, only if
+        one fails.
         """
         drawing = examples(replace(self._terrain, events=tuple(sorted(self._events))), tuple(self._corpus))
         drawn: dict[bytes, Example] = {}
@@ -198,7 +203,7 @@ class Explorer:
         return None
 
     def _branches(self, number: int) -> tuple[Example, Example] | None:
-        """Some runs that leave those that were played before. The first that fails, as :meth:`_batch` has it."""
+        """Plays branches of earlier runs. Returns the first failing example twice, like :meth:`_batch`, or None."""
         if not isinstance(self._player, SupportsBranching) or self._over():
             return None
         chance = Random(derive(self._terrain.base.seed, "branches", number))
@@ -209,7 +214,7 @@ class Explorer:
         return further_steps(chance, moment, replace(self._terrain, events=tuple(sorted(self._events))))
 
     def _take(self, played: Iterable[tuple[Example, PlayOutcome]]) -> Example | None:
-        """Learns from runs. The first of them that failed."""
+        """Learns from runs, and returns the first example that failed."""
         first = None
         for example, outcome in played:
             self._played(example, outcome)
@@ -232,7 +237,7 @@ class Explorer:
             known = self._seen.get(_key(example))
             if known is None:
                 if self._clock() - self._failed > SHRINKING:
-                    return  # enough of that; what is known to fail still does
+                    return  # the time is up; examples known to fail are still raised below
                 known = self._played(example, self._player.play(example))
             if known.failures & wanted:
                 failing.append(example)
@@ -243,14 +248,14 @@ class Explorer:
             self._draw(number, drawing, shrink, Phase.generate, Phase.shrink)
         except _Failing:
             return first, failing[-1]
-        except Flaky:  # the clock ended the shrinking at an inconvenient place
+        except Flaky:  # the end of the time made a failing example pass
             return first, min(failing, key=lambda example: len(example.schedule.all_steps))
         return first, first
 
     def _draw(
         self, number: int, drawing: SearchStrategy[Example], take: Callable[[Example], None], *phases: Phase
     ) -> None:
-        """Calls ``take`` with the examples of a batch, the same each time."""
+        """Calls ``take`` with the examples of a batch, which are the same each time."""
 
         @seed(derive(self._terrain.base.seed, "explore", number))
         @settings(
@@ -294,7 +299,7 @@ class Explorer:
         self.on_progress(self.tally)
 
     def _report(self, first: Example, example: Example) -> None:
-        """Says what is known of a failure before it has been made small: the search may be interrupted."""
+        """Reports a failure before it is shrunk, because the search may be interrupted."""
         after, outcome = self._failed - self._began, self._seen[_key(example)]
         self.on_found(Found(example, outcome, None, False, False, first, after, self.tally.examples))
 
@@ -323,7 +328,7 @@ class Explorer:
         digests = [self._player.play(small).digest for _ in range(2)]
         outcome = self._player.play(small, reports=Reports.FAILED)
         identical, plays = digests == [outcome.digest] * 2, len(self._seen) - self._searched
-        if not outcome.failures:  # not the same in every play; what was found is what failed before
+        if not outcome.failures:  # not deterministic: report the failures seen before
             outcome = replace(outcome, failures=self._seen[_key(smallest)].failures)
         return Found(small, outcome, rate, identical, finished, first, after, number, plays)
 
@@ -336,17 +341,17 @@ class Explorer:
         return self._seen[key].failures
 
     def _rate(self, example: Example, wanted: frozenset[str], runs: int) -> Rate:
-        """With other seeds than its own."""
+        """Estimates how often the example fails with other seeds."""
         failed = sum(bool(self._failures(seeded(example, turn)) & wanted) for turn in range(1, runs + 1))
         return Rate(failed, runs)
 
 
 def seeded(example: Example, turn: int) -> Example:
-    """The same with another seed; ``turn`` 0: its own."""
+    """Returns the example with another seed, by ``turn``; turn 0 keeps its own seed."""
     return example if turn == 0 else msgspec.structs.replace(example, seed=derive(example.seed, "again", turn) % 2**32)
 
 
 def _portions(drawn: Sequence[Example], sizes: Sequence[int]) -> Iterator[Sequence[Example]]:
-    """The first so many, the next so many, and the rest, as far as there are any."""
+    """Cuts portions of these sizes, then the rest; leaves out empty ones."""
     bounds = [0, *itertools.accumulate(sizes), max(len(drawn), sum(sizes))]
     yield from (drawn[low:high] for low, high in itertools.pairwise(bounds) if low < min(high, len(drawn)))

@@ -1,7 +1,7 @@
-"""Plays examples in a process that only plays (``stage``) and judges them here, without a file of theirs on any disk.
+"""Plays examples in a fork server and judges them here, without any file on disk.
 
-What it says of an example is what :class:`~assay.harness.search.player.Player` says, which plays in this process, keeps
-the run in a folder, and is asked for whatever is to be shown to a person.
+Its outcomes equal those of :class:`~assay.harness.search.player.Player`. That one plays in this process, keeps the run
+in a folder, and is used for every run that is shown to a person.
 """
 
 import contextlib
@@ -31,43 +31,44 @@ from assay.harness.search.player import DIED, ENDLESS, Player, PlayOutcome, outc
 from assay.nemesis.schedule.schedule import Branch, Step
 
 MOMENTS: Final = 6
-"""Of one run, at most."""
+"""Moments of one run at most."""
 FAVOUR: Final = 4.0
-"""Times as likely as another a moment is left at which the system has come to a turning point of its own."""
+"""Factor on the weight of a moment with a turning point of the system."""
 DOUBTFUL: Final = 0.25
-"""The same of those of a run that was judged unknown: mostly so much is out of order there that branches show nothing,
-either."""
+"""Factor on the weight of the moments of a run judged unknown. Such a run is mostly so broken that its branches show
+nothing either.
+"""
 DEPTH: Final = 2
-"""Branches of a run, one after the other."""
+"""Branches of a run at most, each from the one before."""
 
 PATIENCE: Final = 120.0
-"""Real seconds that a run may take; most take a few. One that takes longer is held to have no end."""
+"""Real seconds that a run may take. Most take a few; a longer one is considered endless."""
 DEATHS: Final = 5
-"""So many processes that die in a row, each of its run, die of something else, as when memory is used up."""
+"""Processes that may die in a row, each with another run. More deaths have another cause, such as lack of memory."""
 
 Further = Callable[[Random, Moment], Sequence[Step]]
-"""Draws the faults of a branch that leaves at that moment."""
+"""Draws the faults of a branch that starts at the moment."""
 
 
 @dataclass(frozen=True)
 class Standing:
-    """A process that stands at a moment; closing the connection ends it."""
+    """A process that waits at a moment; closing the connection ends it."""
 
     moment: Moment
     connection: Connection
     known: int
-    """How much of the system's code had been reached by all: it knows of no more."""
+    """How many places of the code coverage, in the order of discovery, the process knows."""
 
 
 class StageError(Exception):
-    """There is no process that plays: each new one died, or none can be started."""
+    """No process can play: each new one died, or none can be started."""
 
 
 class QuickPlayer:
-    """Starts its stage when it is made, and ends it when it is closed. Not for use from several threads.
+    """Plays examples in a fork server, from construction until ``close``. It is not thread-safe.
 
-    Lines and branches of ``modules`` are counted. A run that takes longer than ``patience`` seconds is killed, and with
-    it those that have left from the same process. Where that process dies by itself a new one plays what comes next.
+    Lines and branches of ``modules`` are counted. A run that takes longer than ``patience`` seconds is killed, with all
+    moments of its process. If the process dies by itself, a new one plays the next example.
     """
 
     def __init__(
@@ -85,13 +86,13 @@ class QuickPlayer:
         self._stage = self._stages.start()
         self._archive: Archive[Standing] = Archive(uniform=uniform)
         self._code: dict[Place, None] = {}
-        """Every line and branch that was reached, in the order in which this process learned of it."""
+        """Lines and branches that were reached, in the order of discovery by this process."""
         self._stage_knows = 0
-        """Of them, those that the stage knows."""
+        """How many of them the fork server knows."""
         self._deaths = 0
-        """Of processes, in a row."""
+        """Processes that died in a row."""
         self.seconds = 0.0
-        """Of processor time that the runs took to play, in other processes."""
+        """Processor seconds that the runs took in other processes."""
 
     def close(self) -> None:
         """Ends all processes. Idempotent."""
@@ -100,7 +101,7 @@ class QuickPlayer:
         self._stages.close()
 
     def play(self, example: Example, *, reports: Reports = Reports.NEVER) -> PlayOutcome:
-        """One run; with reports, in this process, and kept in its folder when it fails."""
+        """Plays one example. With reports it is played in this process, and its folder is kept if it fails."""
         if reports is not Reports.NEVER:
             return self._player.play(example, reports=reports)
         self._order(example)
@@ -108,8 +109,9 @@ class QuickPlayer:
         return outcome
 
     def play_all(self, examples: Sequence[Example], enough: Callable[[], bool]) -> list[PlayOutcome]:
-        """One run of each, judged together; fewer when it is ``enough`` before, or one is alarming. They may be left
-        later.
+        """Plays each example once and judges the runs together. The search may branch from them later.
+
+        It stops early if ``enough`` returns true or a run is alarming.
         """
         played: list[Played | PlayOutcome] = []
         for example in examples:
@@ -122,8 +124,9 @@ class QuickPlayer:
     def branch(
         self, chance: Random, further: Further, count: int, enough: Callable[[], bool]
     ) -> list[tuple[Example, PlayOutcome]]:
-        """So many runs that leave others, judged together; fewer when there is none to leave, it is ``enough``, or one
-        is alarming.
+        """Plays ``count`` branches of earlier runs and judges them together.
+
+        It stops early if no moment is left, ``enough`` returns true or a run is alarming.
         """
         examples: list[Example] = []
         played: list[Played | PlayOutcome] = []
@@ -139,10 +142,10 @@ class QuickPlayer:
         return list(zip(examples, self._judged(played), strict=True))
 
     def _order(self, example: Example, moments: int = 0, known: frozenset[str] = frozenset()) -> None:
-        """To play it from its start."""
+        """Sends the order to play an example from its start."""
         try:
             self._send(example, moments, known)
-        except OSError:  # it died with nothing to do
+        except OSError:  # the process died while it was idle
             self._start_again()
             self._send(example, moments, known)
 
@@ -156,7 +159,7 @@ class QuickPlayer:
         return moment.example.branching(Branch(moment.at, chance.getrandbits(32), tuple(steps)))
 
     def _go_on(self, kept: Kept[Standing], example: Example) -> Played | PlayOutcome | None:
-        """None: the process that stood there is gone, and so is the moment."""
+        """Plays a branch. Returns None if the process of the moment is gone; the moment is dropped then."""
         moments = MOMENTS if len(example.schedule.branches) < DEPTH else 0
         ours, theirs = Pipe()
         try:
@@ -184,10 +187,10 @@ class QuickPlayer:
                     self._keep(left.pop(0), run)
             return run
         finally:
-            self._let_go(left)  # of a run that has not ended as it should
+            self._let_go(left)  # the run did not end normally
 
     def _awaited(self, connection: Connection, example: Example, left: list[Standing]) -> Played | PlayOutcome:
-        """The run; its moments go into ``left``."""
+        """Returns the run; its moments go into ``left``."""
         deadline = time.monotonic() + self._patience
         try:
             while True:
@@ -197,12 +200,12 @@ class QuickPlayer:
                 if not isinstance(answer, Moment):
                     break
                 left.append(Standing(answer, Connection(recv_handle(connection)), len(self._code)))
-        except (EOFError, OSError):  # the latter in the middle of a message
+        except (EOFError, OSError):  # OSError: in the middle of a message
             return self._died(example)
         self._deaths = 0
         self._code |= dict.fromkeys(sorted(answer.code, key=str))
         if isinstance(answer, Broken):
-            # What was raised is raised here, or kept in the run's folder.
+            # Playing it here raises the exception in this process, or leaves a folder that shows it.
             return replace(self._player.play(example), code=answer.code)
         assert isinstance(answer, Played)
         self._archive.came_through(answer.words)
@@ -219,7 +222,7 @@ class QuickPlayer:
             standing.connection.close()
 
     def _endless(self) -> PlayOutcome:
-        """Its code never waits, so nothing but a kill ends it."""
+        """Kills a run whose code never waits, because nothing else ends it."""
         self._start_again()
         return without_verdict(ENDLESS)
 
@@ -234,13 +237,13 @@ class QuickPlayer:
         return without_verdict(DIED)
 
     def _start_again(self) -> None:
-        """Another process plays what comes next, and no run is left any more."""
+        """Replaces the fork server; all moments are lost with the old one."""
         self._leave_no_more()
         self._stage.close()
         try:
             self._stage, self._stage_knows = self._stages.start(), 0
         except OSError as error:
-            raise StageError(f"the process that starts those that play is gone: {error}") from error
+            raise StageError(f"the supervisor of the fork servers is gone: {error}") from error
 
     def _judged(self, runs: Sequence[Played | PlayOutcome]) -> list[PlayOutcome]:
         played = [run for run in runs if isinstance(run, Played)]
@@ -261,14 +264,14 @@ class QuickPlayer:
         for run, steering in zip(played, steerings, strict=True):
             variant = configured(with_defect(player.experiment.system, player.base.defect), run.example.configuration)
             contract = with_limits(player.experiment.contract, variant)
-            # What waits in vain is left out; but a run from which all was left out shows nothing.
+            # Steps that waited in vain do not count, but a run without any injected fault proves nothing.
             idle = () if steering.injected or not run.example.schedule.all_steps else ("no fault of it was injected",)
             runs.append(Unjudged(HandedOver(run.columns), contract, (*run.notes, *idle)))
         return judge_together(runs, player.engines, player.registry)
 
 
 def _alarming(played: Sequence[Played | PlayOutcome]) -> bool:
-    """Is the last of them judged before others are played?"""
+    """Returns whether the last run must be judged before others are played."""
     return bool(played) and isinstance(played[-1], Played) and played[-1].alarming
 
 

@@ -1,12 +1,14 @@
-"""The process in which the examples of a search are played, and which forks where one of them is worth leaving.
+"""Fork server: the process that plays the examples of a search, and forks at moments worth branching from.
 
-It keeps everything in memory and loads neither Arrow nor NumPy nor DuckDB: they start threads, and a process is forked
-with one thread only. What it played goes through a pipe to the process that judges.
+It keeps everything in memory and loads neither Arrow nor NumPy nor DuckDB, because they start threads, and only a
+process with one thread can fork safely. Runs go through a pipe to the process that judges.
 
-A *moment* is a fork of a run between two steps of its loop, once the run has come to a state that is new. It stands
-still and plays nothing itself: each time it is asked to it forks again, and the child goes on from there, with other
-chance and further faults. A run that was left by moments waits for them at its end, since every process of this tree
-is killed by the kernel as soon as the one that forked it is gone, no matter how that ended.
+A *moment* is a fork of a run between two steps of its event loop, made when the run has reached a new state:
+
+1. The fork waits and plays nothing itself.
+2. For each branch it forks again. The child goes on from there, with other chance and further faults.
+3. A run with moments waits for them at its end, because the kernel kills each process of this tree when its parent is
+   gone. So no process outlives the search, however that ends.
 """
 
 import asyncio
@@ -40,25 +42,27 @@ from assay.harness.search.example import Example
 from assay.harness.search.online_features import Passing
 
 PR_SET_PDEATHSIG: Final = 1
-"""Of Linux: prctl(2)."""
+"""Option of Linux' prctl(2)."""
 APART: Final = 0.1
-"""Seconds of a run between two moments of it."""
+"""Seconds of a run between two of its moments, at least."""
 NEW_CODE: Final = "new code"
-"""The word for having come to lines or branches that no run had. It is one word for all of them, since there are
-thousands, of which each is new once: each by itself would be rarer than any event.
+"""The feature for lines or branches that no run had reached. All newly covered lines share one feature: as separate
+features, each would look rarer than any event.
 """
 LAST: Final = 1.5
-"""Seconds before the time limit in which there is no moment: too little is left to be played."""
+"""Seconds before the time limit without moments, because too little of the run is left."""
 
 Where = tuple[str | None, str | None, str | None]
-"""A node, an event that it wrote, and the key that this is about."""
+"""A node, an event that it logged, and the key that the event is about."""
 NOWHERE: Final = (None, None, None)
 
 
 @dataclass(frozen=True)
 class Order:
-    """To play an example from its start, or, sent to a moment, a branch of it. ``moments``: how many there may be, each
-    with a word that is not ``known``. ``code``: what was reached elsewhere, of which the one who is asked may not know.
+    """Request to play an example from its start, or, sent to a moment, a branch of it.
+
+    - ``moments``: how many moments the run may have, each with a feature that is not ``known``
+    - ``code``: places that were reached elsewhere and may be unknown to the receiver
     """
 
     example: Example
@@ -69,7 +73,7 @@ class Order:
 
 @dataclass(frozen=True)
 class Played:
-    """A run that came to its end. ``words``: of the states that it came through, for a run that may be left."""
+    """A run that ended. ``words``: its features, if the run may have moments."""
 
     example: Example
     columns: Columns
@@ -78,17 +82,17 @@ class Played:
     problem: str | None
     words: frozenset[str]
     seconds: float
-    """Of processor time that it took; of a branch, those since it left."""
+    """Processor seconds that it took; for a branch, from its start."""
     code: frozenset[Place] = frozenset()
-    """What it was the first to reach of the system's lines and branches, as far as they are counted."""
+    """Lines and branches of the system that it reached first, if they are counted."""
     work: int = 0
-    """How many timers were set and packets sent; of a branch, with what came before it. Unlike ``seconds`` the same in
-    each play.
+    """Timers set and packets sent, counted from the start of the run even in a branch. Unlike ``seconds`` it is the
+    same in each play.
     """
 
     @property
     def alarming(self) -> bool:
-        """Its judgement is known in the main: an invariant did not hold, or a process crashed."""
+        """Returns whether the run failed for certain: an invariant did not hold, or a process crashed."""
         looks = self.columns["looks"]
         seen = looks[DATA_SETS["looks"].names.index("what")] if looks else ()
         return "broken" in seen or (self.problem is not None and CRASHED in self.problem)
@@ -96,7 +100,7 @@ class Played:
 
 @dataclass(frozen=True)
 class Broken:
-    """What was raised instead; ``code`` as of a run that ended."""
+    """A run that raised an exception: its traceback, and ``code`` as in :class:`Played`."""
 
     text: str
     code: frozenset[Place] = frozenset()
@@ -104,8 +108,10 @@ class Broken:
 
 @dataclass(frozen=True)
 class Moment:
-    """A run stands here: ``at`` seconds of its main phase; ``words`` are new, and ``node`` wrote the ``event`` that led
-    to the last of them, about ``key``; where only code is new none is known.
+    """A waiting fork of a run, ``at`` seconds of its main phase.
+
+    ``words`` are the new features. ``node`` logged the ``event`` about ``key`` that led to the last of them; all three
+    are None if only code is new.
     """
 
     example: Example
@@ -115,21 +121,21 @@ class Moment:
     event: str | None = None
     key: str | None = None
     work: int = 0
-    """Up to here, as of :class:`Played`."""
+    """Work up to here, as in :class:`Played`."""
 
 
 def end_with(parent: int) -> None:
-    """From now on the kernel kills this process when its parent is gone, even if that was killed itself."""
+    """Lets the kernel kill this process when its parent is gone, even if the parent was killed."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # gone before the kernel knew
+    if os.getppid() != parent:  # the parent was gone before prctl
         os._exit(1)
 
 
 def fork() -> int:
-    """``os.fork``, of a process that has one thread; the child ends with it."""
+    """Forks this process, which must have one thread. The kernel kills the child when this process is gone."""
     threads = os.listdir("/proc/self/task")
     if len(threads) != 1:
-        raise RuntimeError(f"a run can be left only where there is one thread; this process has {len(threads)}")
+        raise RuntimeError(f"a process can be forked only with one thread; this process has {len(threads)}")
     parent = os.getpid()
     child = os.fork()
     if child == 0:
@@ -138,7 +144,7 @@ def fork() -> int:
 
 
 class Stage:
-    """Plays what it is sent, and counts by ``counter`` what it reaches of the system's code."""
+    """Server loop of the playing process; ``counter`` measures the code coverage of the system."""
 
     def __init__(
         self,
@@ -154,12 +160,12 @@ class Stage:
         self._connection = connection
         self._counter = counter
         self._branched = False
-        """Is this a child that goes on from a moment?"""
+        """Whether this is a child that goes on from a moment."""
 
     def serve(self) -> None:
-        """Until the other end is closed."""
+        """Plays orders until the other end is closed."""
         if self._counter is not None:
-            gc.unfreeze()  # it looks for functions among all objects
+            gc.unfreeze()  # the counter looks for functions among all objects
             self._counter.start()
         gc.freeze()
         while True:
@@ -168,14 +174,14 @@ class Stage:
             except EOFError:
                 self._leave()
             answer = self._perform(order)
-            self._connection.send(answer)  # by now that of the branch, in a child
+            self._connection.send(answer)  # in a child, this is the connection of the branch
             if self._branched:
                 self._leave()
             if self._counter is not None:
                 self._counter.settle()
 
     def _leave(self) -> NoReturn:
-        """Ends this process, after those that have left from here."""
+        """Ends this process, after its children."""
         self._connection.close()
         while True:
             try:
@@ -187,11 +193,13 @@ class Stage:
         self._run = _Run(order, self._left_at, self._counter)
         try:
             return self._run.play(self._experiment, self._base, self._registry)
-        except Exception:  # noqa: BLE001 - it is raised where the search is
+        except Exception:  # noqa: BLE001 - the judging process raises it
             return Broken(traceback.format_exc(), self._run.code())
 
     def _left_at(self, moment: Moment) -> None:
-        """Between two steps of a run: a child stays here. Returns in it, too, each time that it is to go on."""
+        """Forks a moment between two steps of a run. Returns in the run itself, and in each child that goes on from
+        here.
+        """
         ours, theirs = Pipe()
         if fork() != 0:
             theirs.close()
@@ -217,7 +225,7 @@ class Stage:
 
 
 class _Run:
-    """One example while it is played."""
+    """Run of an example."""
 
     def __init__(self, order: Order, left_at: Callable[[Moment], None], counter: Counter | None = None) -> None:
         self.order = order
@@ -231,7 +239,7 @@ class _Run:
         self._fresh: list[str] = []
         self._moments = 0
         self._where: Where = NOWHERE
-        """Node, event and key of the latest event that led to one of the fresh words."""
+        """Node, event and key of the latest event that led to one of the fresh features."""
         self._latest = -math.inf
         self._began = time.process_time()
         self._trial: Trial | None = None
@@ -275,14 +283,14 @@ class _Run:
         )
 
     def code(self) -> frozenset[Place]:
-        """What has been new in the system's code."""
+        """Returns and clears the places of the system's code that were covered for the first time."""
         return frozenset() if self._counter is None else self._counter.take()
 
     def fault(self, number: int, name: str, phase: str) -> None:
         self._passing.fault(number, name, phase)
 
     def event(self, row: tuple[Any, ...]) -> None:
-        """If it has led to a new state, the run may be left as soon as nothing more is to be done at this moment."""
+        """Takes an event; if it led to a new feature, a moment may follow at the end of the loop's current step."""
         _, node, _, _, event, key, epoch, _, _, _, value, *_ = row
         words = set(self._passing.event(node, event, key, epoch, value))
         new = words - self._words - self.order.known
@@ -290,7 +298,7 @@ class _Run:
         self._may_leave(new, (node, event, key))
 
     def new_code(self) -> None:
-        """The same of a line or a branch, in the middle of the system's code."""
+        """Takes newly covered code, like an event; called in the middle of the system's code."""
         if self._trial is not None and self._trial.tally.stage == "main" and NEW_CODE not in self._fresh:
             self._words.add(NEW_CODE)
             self._may_leave({NEW_CODE})
@@ -319,7 +327,10 @@ class _Run:
         self._left_at(Moment(self.order.example, at, fresh, *where, work=loop.scheduled))
 
     def _moment(self) -> float | None:
-        """Now, in seconds of the main phase, such that a run that is to branch then does so exactly here."""
+        """Returns the current time in seconds of the main phase, such that a replay branches exactly here, or None.
+
+        It is rounded to microseconds if that still lies before the next timer.
+        """
         assert self._trial is not None
         loop: Any = self._trial.world.loop
         began, now, following = self._trial.conductor.began, loop.time(), loop.following()
@@ -331,9 +342,9 @@ class _Run:
         return at if now <= began + at < following else None
 
     def go_on(self, order: Order) -> None:
-        """In a child that was forked here: by the last branch of the example."""
+        """Continues with the last branch of the example, in a child that was forked here."""
         assert self._trial is not None
-        asyncio._set_running_loop(self._trial.world.loop)  # asyncio knows a running loop by the process, too
+        asyncio._set_running_loop(self._trial.world.loop)  # asyncio also identifies a running loop by its process
         self.order, self._moments, self._latest = order, 0, self._trial.conductor.elapsed
         if self._counter is not None:
             self._counter.forget_new()
@@ -344,7 +355,7 @@ class _Run:
 
 
 class _Watched(HistoryInMemory):
-    """The rows of a run that may be left."""
+    """History in memory that reports events and faults to a run that may have moments."""
 
     def __init__(self, run: _Run) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
-"""The processes that play, one after the other: a new one takes the place of one that has to be ended.
+"""Supervisor that starts a new fork server when the old one had to be ended.
 
-The process that judges has threads by then, so it can't fork one that plays. A process that was forked before and does
-nothing else forks them.
+The judging process has threads by then, so it cannot fork safely. The supervisor is forked before that, and does
+nothing but fork the servers.
 """
 
 import os
@@ -17,7 +17,7 @@ from assay.harness.search.fork_server import Stage, end_with
 
 
 class Stages:
-    """``make`` gives a stage its end of a connection, in a process of its own. All end when this is closed."""
+    """Starts fork servers, each made by ``make`` in a process of its own. Closing it ends all of them."""
 
     def __init__(self, make: Callable[[Connection], Stage]) -> None:
         self._make = make
@@ -28,11 +28,11 @@ class Stages:
         theirs.close()
 
     def close(self) -> None:
-        """Idempotent."""
+        """Ends the supervisor and the fork server. Idempotent."""
         self._orders.close()
 
     def start(self) -> Connection:
-        """A process that plays; the one before is killed, if it is there, with all that have left from it."""
+        """Kills the current fork server with all its moments, if there is one, and starts a new one."""
         ours, theirs = Pipe()
         send_handle(self._orders, theirs.fileno(), None)
         theirs.close()
@@ -54,18 +54,18 @@ class Stages:
                 if playing == 0:
                     end_with(keeper)
                     orders.close()
-                    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # children are not waited for one by one
+                    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps children
                     self._make(connection).serve()
                 connection.close()
         except EOFError:
             pass
-        except BaseException:  # noqa: BLE001 - there is no one above to handle it
+        except BaseException:  # noqa: BLE001 - this is the top of the process
             traceback.print_exc()
         finally:
             os._exit(0)
 
 
 def _close_all_but(kept: int) -> None:
-    """The pipes of others: one that is open here would not end for them."""
+    """Closes inherited pipes: their readers would see no end while they are open here."""
     os.closerange(3, kept)
     os.closerange(kept + 1, os.sysconf("SC_OPEN_MAX"))

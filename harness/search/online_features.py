@@ -1,6 +1,6 @@
-"""Words for the states that a run comes through, while it goes on: at what moments a search may leave it.
+"""Features of a run while it goes on: they decide at which moments a search may branch.
 
-They are of the sort that ``states`` finds in a run that has ended, as far as the past alone says them.
+They equal the features of ``coverage_features``, as far as the past alone determines them.
 """
 
 from collections import Counter, defaultdict
@@ -10,7 +10,7 @@ from assay.harness.search.coverage_features import bucket
 
 
 class Passing:
-    """Of one run. Events come in the order in which the harness reads them."""
+    """Feature extractor for one run. Events must come in the order that the harness reads."""
 
     def __init__(self) -> None:
         self._times: Counter[str] = Counter()
@@ -18,14 +18,14 @@ class Passing:
         self._in_force: dict[int, str] = {}
 
     def fault(self, number: int, name: str, phase: str) -> None:
-        """A fault has come into force, or is over."""
+        """Takes a phase of a fault: it comes into force, or is over."""
         if phase == "injected":
             self._in_force[number] = name
         elif phase == "healed":
             self._in_force.pop(number, None)
 
     def event(self, node: str, event: str, key: str | None, epoch: int | None, value: int | None) -> Iterator[str]:
-        """The words for the state that a line of a node's event log has led to."""
+        """Yields the features of one line of a node's event log."""
         self._times[event] += 1
         yield f"{event} x{bucket(self._times[event])}"
         for column, number in (("epoch", epoch), ("value", value)):

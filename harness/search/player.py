@@ -1,5 +1,4 @@
-"""Plays examples in the simulation, in this process, and says what became of them. Runs that showed nothing leave
-nothing."""
+"""Plays examples in the simulation, in this process. Only runs with failures leave a folder."""
 
 import shutil
 from collections.abc import Callable, Sequence
@@ -19,21 +18,26 @@ from assay.harness.search.coverage_features import Steering
 from assay.harness.search.example import Example
 
 CRASH = "crash"
-"""A process of the system that ended by an exception: what no contract needs to forbid."""
+"""A process of the system ended by an exception. Contracts need not forbid it."""
 NOT_STARTED = "not-started"
-"""The system could not be started. That is another failure: no crash is made small to a cluster that is too small."""
+"""The system could not be started. It is a failure of its own, so that a crash is not shrunk to a cluster too small to
+start.
+"""
 
 ENDLESS = "endless"
-"""In place of a verdict: the run did not come to its end, and was killed."""
+"""Stands for a verdict if the run did not end and was killed."""
 DIED = "died"
-"""In place of a verdict: the process that played it died."""
+"""Stands for a verdict if the process that played the run died."""
 
 
 @dataclass(frozen=True)
 class PlayOutcome:
-    """``failures``: the forbidden anomalies found, ``crash``, ``not-started``; ``injected``: the numbers, from 1, of
-    the steps that acted; ``folder``: the run's, kept only when there are failures; ``code``: what it was the first of
-    its search to reach of the system's lines and branches, as far as they are counted.
+    """Result of playing one example.
+
+    - ``failures``: the forbidden anomalies that were found, ``crash``, ``not-started``
+    - ``injected``: the numbers, from 1, of the steps that acted
+    - ``folder``: the folder of the run, kept only if there are failures
+    - ``code``: lines and branches of the system that this run was the first to reach, if they are counted
     """
 
     verdict: str
@@ -49,7 +53,7 @@ class PlayOutcome:
 
 
 def outcome_of(judgement: Judgement, problem: str | None, digest: str | None, steering: Steering) -> PlayOutcome:
-    """What became of a run that ended, apart from what it left."""
+    """Returns the outcome of a run that ended, without its folder and text."""
     failures = {name for name, count in judgement.anomalies.items() if count and name in judgement.forbidden}
     if problem is not None and CRASHED in problem:
         failures.add(CRASH)
@@ -67,14 +71,14 @@ def outcome_of(judgement: Judgement, problem: str | None, digest: str | None, st
 
 
 def without_verdict(instead: str) -> PlayOutcome:
-    """Of a run that left no history."""
+    """Returns the outcome of a run without a history."""
     nothing: frozenset[str] = frozenset()
     return PlayOutcome(instead, nothing, None, nothing, nothing, frozenset(), None, None)
 
 
 @dataclass
 class Player:
-    """``scratch`` takes the schedules; runs go to the store of ``base``."""
+    """Plays examples in this process. ``scratch`` takes the schedules; runs go to the store of ``base``."""
 
     experiment: Experiment
     base: Settings
@@ -84,7 +88,7 @@ class Player:
     played: int = 0
 
     def play(self, example: Example, *, reports: Reports = Reports.NEVER) -> PlayOutcome:
-        """One run. What cannot be started, or breaks the harness, is raised: that is no finding about the system."""
+        """Plays one run. Errors of the harness propagate, because they are no finding about the system."""
         self.played += 1
         self.scratch.mkdir(parents=True, exist_ok=True)
         schedule = self.scratch / f"schedule-{self.played}.json"
@@ -112,7 +116,7 @@ class Player:
         return outcome
 
     def play_all(self, examples: Sequence[Example], enough: Callable[[], bool]) -> list[PlayOutcome]:
-        """One run of each; fewer when it is ``enough`` before."""
+        """Plays each example once; stops early if ``enough`` returns true."""
         outcomes: list[PlayOutcome] = []
         for example in examples:
             if enough():

@@ -1,10 +1,11 @@
-"""Makes a failing example small: as few steps as possible, then a smaller cluster, fewer clients, less time.
+"""Makes a failing example small: fewer steps, then a smaller cluster, fewer clients, less time.
 
-Delta debugging (Zeller and Hildebrandt 2002) over the steps, then one simplification after another until none is left
-that still fails. A failure may be a matter of luck, on real nodes and, with another number of packets, in the
-simulation as well. So its probability is estimated first, over some repetitions, and a reduction is accepted when one
-of so many repetitions fails that, were the probability the same, 95 of 100 times one of them would. What fails must
-fail with the same anomaly.
+1. Delta debugging (Zeller and Hildebrandt 2002) reduces the steps.
+2. Single simplifications follow until none is left that still fails.
+
+A failure may depend on luck: on real nodes, and also in the simulation, because a reduction changes the number of
+packets. So the caller first estimates the failure rate. A reduction is accepted if one of n repetitions fails with the
+same anomaly. The number n gives a 95 % chance of a failure if the rate is unchanged.
 """
 
 import math
@@ -26,13 +27,13 @@ Reproduce = Callable[[Example, int], Example | None]
 
 
 class OutOfTime(Exception):
-    """No more repetitions are available; what has been reached so far stands."""
+    """No time is left for repetitions; the smallest example so far is the result."""
 
 
 def delta_debug(items: Sequence[T], fails: Callable[[Sequence[T]], bool]) -> list[T]:
-    """A part of ``items``, in their order, that still fails, and from which no single one can be left out.
+    """Returns a subsequence of ``items`` that still fails, and from which no single item can be removed.
 
-    ``fails(items)`` is taken to be true.
+    ``fails(items)`` must be true.
     """
     kept, parts = list(items), 2
     while len(kept) >= 2:
@@ -54,10 +55,11 @@ def delta_debug(items: Sequence[T], fails: Callable[[Sequence[T]], bool]) -> lis
 
 
 def minimise(example: Example, repetitions: int, reproduce: Reproduce) -> tuple[Example, bool]:
-    """The smallest failing example that was found, and whether the search for it came to its end."""
+    """Returns the smallest failing example, and whether the search for it was complete."""
     shrinking = _Shrinking(example, reproduce)
     try:
-        # At first one try each, which is cheap and often enough; then as many as the probability asks for.
+        # A first pass with one try each is cheap and often enough; the second uses the tries that the failure rate
+        # demands.
         for tries in dict.fromkeys((1, repetitions)):
             shrinking.reduce(tries)
     except OutOfTime:
@@ -71,7 +73,7 @@ class _Shrinking:
     reproduce: Reproduce
 
     def reduce(self, tries: int) -> None:
-        """Until nothing more can be left out that fails in so many tries."""
+        """Simplifies until no candidate fails within ``tries`` repetitions."""
         for plain in without_branches(self.best):
             self._fails(plain, tries)
         delta_debug(self.best.schedule.steps, lambda steps: self._fails(with_steps(self.best, steps), tries))
@@ -86,7 +88,7 @@ class _Shrinking:
 
 
 def left_out(before: Example, after: Example) -> list[Step]:
-    """The steps of one example that the other, which was made of it, has no more. A step may have become simpler."""
+    """Returns the steps of ``before`` that ``after`` lacks. A step that became simpler counts as kept."""
     rest = [_identity(step) for step in after.schedule.all_steps]
     gone = []
     for step in before.schedule.all_steps:
@@ -102,18 +104,18 @@ def _identity(step: Step) -> tuple[object, ...]:
 
 
 def with_steps(example: Example, steps: Sequence[Step]) -> Example:
-    """The same with these steps in place of those that are known from the start; branches stay."""
+    """Returns a copy with these steps; branches stay."""
     return example.playing(steps, example.schedule.branches)
 
 
 def without_branches(example: Example) -> Iterator[Example]:
-    """The same faults, all known from the start, with chance as the example's seed has it."""
+    """Yields the example with the faults of its branches moved into the schedule, if it has branches."""
     if example.schedule.branches:
         yield example.playing(sorted(example.schedule.all_steps, key=lambda step: step.at))
 
 
 def simpler_branches(example: Example) -> Iterator[Example]:
-    """One branch fewer, or one step of a branch."""
+    """Yields copies with one branch fewer, or one step of a branch fewer."""
     steps, branches = example.schedule.steps, example.schedule.branches
     for index, branch in enumerate(branches):
         yield example.playing(steps, (*branches[:index], *branches[index + 1 :]))
@@ -123,7 +125,7 @@ def simpler_branches(example: Example) -> Iterator[Example]:
 
 
 def simplifications(example: Example) -> Iterator[Example]:
-    """What is simpler by one thing, the largest first."""
+    """Yields copies that are simpler in one respect, the largest simplifications first."""
     change = msgspec.structs.replace
     steps, every = example.schedule.steps, example.schedule.all_steps
     yield from without_branches(example)

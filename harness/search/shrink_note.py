@@ -1,4 +1,4 @@
-"""What is said of a schedule that was made small, next to the run that was played last: its report shows it."""
+"""Stores the result of shrinking in the folder of the last run; its report shows it."""
 
 from pathlib import Path
 
@@ -12,8 +12,9 @@ from assay.reports.files import SHRINKING, Shrinking
 def write_story(
     run: Path, before: Example, after: Example, *, runs: int, first: str | None, last: str, minimal: bool
 ) -> None:
-    """Into the folder of a run. ``runs``: how many were played; ``first``, ``last``: how often it failed before and
-    fails now.
+    """Writes the result into the folder of a run.
+
+    ``runs`` is the number of runs played; ``first`` and ``last`` are the failure rates before and after.
     """
     story = Shrinking(
         runs=runs,

@@ -1,14 +1,13 @@
-"""What Hypothesis draws: whole runs of at most ten seconds, new ones and changes of those that reached something new.
+"""Hypothesis strategies that draw whole runs of at most ten seconds: new ones, and mutations of the corpus.
 
-Choices are few and coarse on purpose (times in twentieths of a second, a handful of durations and delays): the same
-moment must be hit twice for a failure to be found, and what is drawn from few is made small quickly. Exact moments come
-from triggers: a step may wait for any event that the system's logs have been seen to speak of, and act at once or
-some milliseconds later, on the node where it appeared. One that waits in vain is left out.
-
-Each new example keeps to a few faults and a few events: one that uses a little of everything hardly ever does the same
-thing twice, which is what many failures need (swarm testing: Groce et al., ISSTA 2012). And many have an aftershock:
-the next fault while the system still recovers from the last, which is where its rarely used code runs (failures
-during recovery: Gunawi et al., FATE and DESTINI, NSDI 2011).
+- Choices are few and coarse on purpose: times in twentieths of a second, a handful of durations and delays. A failure
+  often needs two hits at the same moment, and few choices shrink fast.
+- Triggers give exact moments. A step may wait for any event that the logs have shown, and strike at once or
+  milliseconds later, on the node of the event. A step that waits in vain is left out.
+- Each new example keeps to a few faults and events, because many failures need a repetition (swarm testing: Groce et
+  al., ISSTA 2012).
+- Many examples have an aftershock: the next fault while the system still recovers from the last. Rarely used code runs
+  then (failures during recovery: Gunawi et al., FATE and DESTINI, NSDI 2011).
 """
 
 from collections.abc import Callable, Sequence
@@ -35,32 +34,31 @@ EARLIEST: Final = 0.5
 MARGIN: Final = 0.5
 """Seconds between the last heal and the time limit."""
 LEAST: Final = EARLIEST + 1
-"""Seconds of the shortest run in which a step can be drawn."""
+"""Seconds of the shortest run that has time for a step."""
 MOST_STEPS: Final = 6
 MOST_FURTHER: Final = 2
-"""Steps besides the first and its aftershock, in a new example: changes add more."""
+"""Steps of a new example in addition to the first and its aftershock; mutations add more."""
 MOST_KINDS: Final = 3
-"""Of faults, and of events to wait for, in a new example."""
+"""Kinds of faults, and of awaited events, in a new example."""
 CLUSTERED: Final = 3
 HOLD: Final = Hold().name
 MAINSTAYS: Final = frozenset({Kill().name, Stop().name, HOLD})
-"""What takes one server away for a while: hardly any failure of a replicated system does without it."""
+"""Faults that take one server away for a while: most failures of a replicated system need one."""
 ONE_SERVER: Final = (Kind.ONE, Kind.LEADER, Kind.FOLLOWER, Kind.CONTROLLER, Kind.NAMED)
-"""Targets that can as well be the server on which an event appeared."""
+"""Targets that can be replaced by the server of an event."""
 TIME_LIMITS: Final = (6.0, 8.0, 10.0)
-"""Seconds; less shows no recovery, which begins when a session of some seconds has expired."""
+"""Seconds. A shorter run shows no recovery, which begins when a session of some seconds has expired."""
 RATES: Final = (50.0, 100.0, 20.0, 200.0, 50.0)
-"""Operations a second. Much of what goes wrong goes wrong with what is under way at that moment; but a run costs what
-its operations cost, and there are two of 50 in the time of one of 100.
+"""Operations per second. More operations in flight find more, but cost time: two runs at 50 take as long as one at 100.
 """
 CLIENTS: Final = (6, 3, 10)
 DURATIONS: Final = (0.5, 2.0, 3.0, 0.2, 1.5, 2.0, 1.0, 3.0, 4.0)
-"""Mostly long enough to be noticed: a server is taken for dead when its session of a second or three has expired."""
+"""Seconds, mostly long enough to be noticed: a server counts as dead when its session of 1 to 3 s has expired."""
 LASTING: Final = (2.0, 3.0, 1.5)
-"""What surely is, within what an example has time for."""
+"""Durations that are noticed for certain, and fit into an example."""
 DELAYS: Final = (0.0, 0.001, 0.002, 0.005, 0.01, 0.05, 0.2)
 SOON: Final = (0.005, 0.002, 0.001, 0.01, 0.0)
-"""Seconds from what recovery does to the aftershock."""
+"""Seconds from an event of the recovery to the aftershock."""
 NTH: Final = (1, 1, 1, 2, 3)
 _SELDOM: Final = st.integers(0, 4).map(lambda number: number == 4)
 _MOSTLY: Final = st.integers(0, 4).map(lambda number: number != 4)
@@ -69,8 +67,11 @@ SEEDS: Final = st.integers(0, 2**32 - 1)
 
 @dataclass(frozen=True)
 class Terrain:
-    """What may be drawn. ``events``: names that a step can wait for; ``turning_points``: those in which the system says
-    that another node is in charge; ``base``: what is not varied, or varied from.
+    """Space of drawable examples.
+
+    - ``events``: names that a step can wait for
+    - ``turning_points``: the events at which another node takes charge
+    - ``base``: the values that stay fixed, or are varied from
     """
 
     catalogue: Catalogue
@@ -82,9 +83,9 @@ class Terrain:
     variants: tuple[tuple[str, tuple[str, ...]], ...] = ()
     ensemble: bool = True
     clients: Callable[[int], int] = lambda nodes: 0
-    """How many nodes clients live on, by the number of the servers."""
+    """Returns the number of client nodes, by the number of servers."""
     resizable: bool = True
-    """Can the servers be more than ``base`` has?"""
+    """Whether an example may have more servers than ``base``."""
     groups: tuple[str, ...] = ()
     sessions: bool = False
 
@@ -95,7 +96,7 @@ class Terrain:
 
 @st.composite
 def examples(draw: st.DrawFn, terrain: Terrain, corpus: Sequence[Example]) -> Example:
-    """A new example, or one of the corpus changed in one to three ways."""
+    """Draws a new example, or mutates one of the corpus in one to three ways."""
     if not corpus or draw(st.integers(0, 2)) == 0:
         return tidy(draw(_fresh(terrain)), terrain)
     example = corpus[draw(st.integers(0, len(corpus) - 1))]
@@ -107,7 +108,7 @@ def examples(draw: st.DrawFn, terrain: Terrain, corpus: Sequence[Example]) -> Ex
 @st.composite
 def _fresh(draw: st.DrawFn, terrain: Terrain) -> Example:
     base = terrain.base
-    # What was asked for, or two more; a system of one node is not one of several.
+    # Two more servers at most. A system of one node is no cluster and stays so.
     more = terrain.resizable and base.nodes >= CLUSTERED
     nodes = base.nodes + 2 if more and draw(_SELDOM) else base.nodes
     zookeepers = 3 if terrain.ensemble and base.zookeepers < 3 and draw(_SELDOM) else base.zookeepers
@@ -123,7 +124,7 @@ def _fresh(draw: st.DrawFn, terrain: Terrain) -> Example:
         configuration=draw(_configuration(terrain)),
     )
     narrow = draw(_narrowed(terrain))
-    # The first waits for nothing: events are what something has provoked. It is early, for recovery takes its time.
+    # The first step waits for nothing, because it must provoke the events. It is early, because recovery takes time.
     first = draw(_step(example, replace(narrow, events=())))
     first = msgspec.structs.replace(
         first,
@@ -138,7 +139,7 @@ def _fresh(draw: st.DrawFn, terrain: Terrain) -> Example:
 
 @st.composite
 def _narrowed(draw: st.DrawFn, terrain: Terrain) -> Terrain:
-    """The same with few faults and few events."""
+    """Returns a terrain with few faults and few events."""
     fault = st.sampled_from(terrain.faults)
     if usual := [name for name in terrain.faults if name in MAINSTAYS]:
         fault = st.one_of(st.sampled_from(usual), fault)
@@ -150,7 +151,7 @@ def _narrowed(draw: st.DrawFn, terrain: Terrain) -> Terrain:
 
 
 def _kin(example: Example, terrain: Terrain) -> Terrain:
-    """The same with the faults that the example has already, and the events that it waits for."""
+    """Returns a terrain with the faults and awaited events that the example has already."""
     steps = example.schedule.steps
     faults = {step.fault for step in steps} & set(terrain.faults)
     events = {step.trigger.event for step in steps if isinstance(step.trigger, OnEvent)} & set(terrain.events)
@@ -160,7 +161,7 @@ def _kin(example: Example, terrain: Terrain) -> Terrain:
 
 
 def _event(terrain: Terrain) -> st.SearchStrategy[str]:
-    """What to wait for: mostly a turning point, where those are known."""
+    """Draws an event to wait for: mostly a turning point, if any are known."""
     points = [event for event in terrain.events if event in terrain.turning_points]
     everything = st.sampled_from(terrain.events)
     return st.one_of(st.sampled_from(points), st.sampled_from(points), everything) if points else everything
@@ -180,12 +181,12 @@ def _step(draw: st.DrawFn, example: Example, terrain: Terrain) -> Step:
     at = draw(st.integers(int(EARLIEST * GRID), int((example.time_limit - 1) * GRID))) / GRID
     name = draw(st.sampled_from(terrain.faults))
     seed = draw(SEEDS)
-    # What a fault draws is its own business; its seed is ours.
+    # Each fault draws its own parameters, but from a seed of ours.
     target, parameters = terrain.catalogue[name].draw(
         Random(seed), terrain.census(example.nodes, example.zookeepers), None
     )
     if name == HOLD and bool(terrain.events) and draw(st.booleans()):
-        # In the middle of what else provokes it, and not only at a start.
+        # The fault then also strikes during events that other faults provoke, not only at a start.
         parameters = {"event": draw(_event(terrain))}
     step = Step(at, name, target, draw(st.sampled_from(DURATIONS)), parameters, seed)
     if draw(st.integers(0, 2)) == 0:
@@ -197,7 +198,7 @@ def _step(draw: st.DrawFn, example: Example, terrain: Terrain) -> Step:
 
 @st.composite
 def _target(draw: st.DrawFn, example: Example, terrain: Terrain, given: Target) -> Target:
-    """Another server, or the leader of some key, where the fault is one of servers."""
+    """Draws another server, or the leader or a follower of a key, if the fault targets servers."""
     if given.kind in (Kind.ZOOKEEPER, Kind.ZOOKEEPERS, *OF_CLIENTS, Kind.HALF, Kind.ALL, Kind.MINORITY, Kind.SPARE):
         return given
     if bool(terrain.keys) and draw(st.booleans()):
@@ -222,8 +223,9 @@ def _triggered(draw: st.DrawFn, step: Step, terrain: Terrain) -> Step:
 
 @st.composite
 def _aftershock(draw: st.DrawFn, first: Step, example: Example, terrain: Terrain) -> Step:
-    """Right after this step, and lasting: on the next event of some kind the server where it appeared, or the leader,
-    now and then a follower, of what it is about; mostly with the same fault.
+    """Draws a long fault on the next event of some kind after ``first``, mostly of the same kind as ``first``.
+
+    It hits the server of the event, or the leader, now and then a follower, of the event's key.
     """
     if first.fault in terrain.faults and draw(_MOSTLY):
         terrain = replace(terrain, faults=(first.fault,))
@@ -231,7 +233,7 @@ def _aftershock(draw: st.DrawFn, first: Step, example: Example, terrain: Terrain
     trigger = OnEvent(draw(_event(terrain)), delay=draw(st.sampled_from(SOON)), within=5.0, optional=True)
     kinds = [Kind.ORIGIN, Kind.LEADER, Kind.ORIGIN, Kind.LEADER, Kind.FOLLOWER] if terrain.keys else [Kind.ORIGIN]
     if first.fault == HOLD and "event" in first.parameters and draw(_MOSTLY):
-        # While the process stands there, and on someone else.
+        # While the process is held at the event, another node is hit.
         trigger = msgspec.structs.replace(trigger, event=str(first.parameters["event"]))
         kinds = [Kind.LEADER, Kind.FOLLOWER, Kind.ONE] if terrain.keys else [Kind.ONE]
     target = Target(draw(st.sampled_from(kinds))) if again.target.kind in ONE_SERVER else again.target
@@ -273,17 +275,17 @@ def _changed(draw: st.DrawFn, example: Example, terrain: Terrain, corpus: Sequen
 
 
 def tidy(example: Example, terrain: Terrain) -> Example:
-    """The same, such that it can be played: every step ends in time, names a node that exists, and the contract holds.
+    """Makes an example playable: each step ends in time and names existing nodes, and the contract still applies.
 
-    What loses data that were not on disk yet (a power loss, damage) hits one and the same server all through the run:
-    of what a majority acknowledged something is left elsewhere. More than that no such system promises.
+    Faults that lose unsynced data (a power loss, damage) hit one and the same server for the whole run. Records
+    acknowledged by a majority then survive elsewhere; no such system promises more.
     """
     steps = sorted((tidied(step, example, terrain) for step in example.schedule.steps), key=lambda step: step.at)
     return msgspec.structs.replace(example, schedule=Schedule(0, tuple(steps)))
 
 
 def tidied(step: Step, example: Example, terrain: Terrain, earliest: float = 0.0) -> Step:
-    """One step of it, likewise. ``earliest``: it is not known before that."""
+    """Returns a playable copy of one step, see :func:`tidy`, that starts at ``earliest`` or later."""
     servers = example.nodes
     if step.target.kind is Kind.NAMED and any(number(name) > servers for name in step.target.names):
         step = msgspec.structs.replace(step, target=named("n1"))
@@ -298,7 +300,7 @@ def _in_time(step: Step, limit: float, earliest: float) -> Step:
     trigger = step.trigger
     if trigger is None:
         return msgspec.structs.replace(step, at=at, duration=min(step.duration, last - at))
-    # What it waits for may be seconds away, when servers notice that another is gone: most of what is left is for that.
+    # The awaited event may be seconds away, for example a session expiry: waiting gets most of the remaining time.
     at = max(earliest, min(at, limit / 2))
     delay = min(trigger.delay, 0.2)
     duration = min(step.duration, (last - at - delay) / 3)

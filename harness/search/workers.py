@@ -1,8 +1,8 @@
-"""One search on every core: independent explorers in processes of their own, each with a seed of its own.
+"""A search on every core: independent explorers in processes of their own, each with its own seed.
 
-The first that fails makes its example small while the others end; what it has reached by then is kept when the search
-is interrupted, or when that one breaks. The processes end with the one that started them, no matter how that ends. They
-share no corpus, so that what each of them does is a function of its seed; which one comes first is not.
+The first explorer that fails shrinks its example while the others are ended. If it breaks or is interrupted then, its
+last report is the result. The kernel ends the processes with their parent, however that ends. They share no corpus, so
+each explorer is a function of its seed; only their order varies.
 """
 
 import multiprocessing
@@ -24,7 +24,7 @@ from assay.harness.search.fork_server import end_with
 
 NOTE_EVERY: Final = 10.0
 GRACE: Final = 5.0
-"""Seconds for a process to end that was asked to."""
+"""Seconds for a terminated process to end."""
 
 
 Make = Callable[[int, Callable[[str], None]], Explorer]
@@ -32,21 +32,21 @@ Make = Callable[[int, Callable[[str], None]], Explorer]
 
 @dataclass(frozen=True)
 class Result:
-    """What a search came to, over all its workers."""
+    """Result of a search over all its workers."""
 
     found: Found | None
     tally: Tally
     interrupted: bool = False
     reached: Mapping[str, int] = field(default_factory=dict)
-    """Every state that an example came to, with how many did; of an interrupted search as it was some seconds ago."""
+    """Each feature, with the number of examples that reached it; seconds old if the search was interrupted."""
     code: frozenset[Place] = frozenset()
-    """Every line and branch of the system that an example came to."""
+    """Each line and branch of the system that an example reached."""
     broken: str = ""
-    """How the explorer that had found it broke while it made it small."""
+    """The traceback of the explorer that broke while it shrank its failure."""
     endless: tuple[Example, ...] = ()
-    """Those that did not come to their end."""
+    """Examples that did not end."""
     died: tuple[Example, ...] = ()
-    """Those of which the process that played them died."""
+    """Examples whose playing process died."""
 
 
 class WorkerError(Exception):
@@ -54,17 +54,18 @@ class WorkerError(Exception):
 
 
 def search(make: Make, workers: int, note: Callable[[str], None]) -> Result:
-    """``make(number, note)`` gives each worker its explorer, from 0, in the worker's own process.
+    """Runs the workers. ``make(number, note)`` creates the explorer of a worker, from 0, in the worker's own process.
 
-    Raises :class:`WorkerError` for one that breaks before anything was found. ``KeyboardInterrupt`` ends all of them;
-    the result is what is known by then.
+    Raises :class:`WorkerError` if an explorer breaks before a failure was found. ``KeyboardInterrupt`` ends all
+    workers; the result is what was reported until then.
     """
     context = multiprocessing.get_context("fork")
     everyone: dict[Connection, _Worker] = {}
     parent = os.getpid()
     try:
         for number in range(workers):
-            # A pipe for each: what one that is ended in the middle of a message leaves behind is no other's concern.
+            # Each worker has its own pipe: a worker killed in the middle of a message must not corrupt the others'
+            # messages.
             ours, theirs = context.Pipe(duplex=False)
             arguments = (make, number, theirs, parent)
             process = context.Process(target=_work, args=arguments, name=f"explorer {number}", daemon=True)
@@ -72,7 +73,7 @@ def search(make: Make, workers: int, note: Callable[[str], None]) -> Result:
             theirs.close()
             everyone[ours] = _Worker(number, process)
         return _follow(dict(everyone), note)
-    except KeyboardInterrupt:  # before there was anything to follow
+    except KeyboardInterrupt:  # no worker has reported yet
         return Result(None, Tally(), interrupted=True)
     finally:
         for worker in everyone.values():
@@ -108,7 +109,7 @@ def _work(make: Make, number: int, parent: Connection, pid: int) -> None:
 
 
 class _Progress:
-    """Says how far an explorer is, and now and then what it has reached."""
+    """Reports the tally of an explorer, and every few seconds what it has reached."""
 
     def __init__(self, explorer: Explorer, parent: Connection) -> None:
         self._explorer = explorer
@@ -156,7 +157,7 @@ def _follow(running: dict[Connection, _Worker], note: Callable[[str], None]) -> 
                     found = content or found
                 elif found is None:
                     raise WorkerError(content)
-                else:  # what was found was not found any less
+                else:  # the failure found before is still valid
                     del running[ready]
                     broken = content
             if time.monotonic() - noted >= NOTE_EVERY:
@@ -173,14 +174,14 @@ def _follow(running: dict[Connection, _Worker], note: Callable[[str], None]) -> 
 def _received(connection: Connection, worker: _Worker) -> tuple[str, Any]:
     try:
         kind, content = connection.recv()
-    except (EOFError, OSError):  # the latter in the middle of a message
+    except (EOFError, OSError):  # OSError: in the middle of a message
         worker.process.join(GRACE)
         return "broken", f"explorer {worker.number} died with exit code {worker.process.exitcode}"
     return kind, content
 
 
 def _together(tallies: dict[int, Tally], seconds: float) -> Tally:
-    """Sums; states, lines and branches are counted per worker, so the largest number stands for all."""
+    """Sums up tallies. Workers reach overlapping states, lines and branches, so their maximum stands for the sum."""
     verdicts: dict[str, int] = {}
     for tally in tallies.values():
         for verdict, count in tally.verdicts.items():

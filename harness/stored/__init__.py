@@ -1,15 +1,18 @@
-"""Runs and histories as they lie on disk: judged again, and done again.
+"""Runs and histories on disk: judged again, and run again.
 
-- ``request``: what ``assay check`` is asked; ``check_path``: chooses by what lies there
-- ``by_contract``: a run or history folder, opened and judged by the checks in SQL; ``by_model``: judged by a model
-- ``contracts``: the contract of a stored history, and what is certain of a run that has lost it
-- ``batch_check``: many of them in one pass
-- ``live_check``: a run that goes on, judged each time that it has grown
-- ``effects_from_ops``: what the SQL checks need of a history that has only ``ops``
-- ``by_workload``: a file of another tool, judged by the checks in SQL; ``effects_of_workload``: what they read of it
-- ``repeat_arguments``: what pytest is given to do a run again, and what is refused
-- ``replay``: a stored run done again, and compared with the first time
+It imports ``harness.run``, ``harness.foreign``, checkers, reports and nemesis. ``harness.search``, ``harness.nightly``
+and ``harness.cli`` import it.
 
-Imports ``harness.run`` and ``harness.foreign``, and checkers, reports and nemesis; imported by ``harness.search``,
-``harness.nightly`` and ``harness.cli``.
+- ``request``: the arguments of ``assay check``
+- ``check_path``: ``assay check``, by the kind of history at the path
+- ``by_contract``: opens a run or history folder and judges it by the checks in SQL
+- ``by_model``: judges operations by a model
+- ``contracts``: the contract of a stored history, and the certain verdicts if it is lost
+- ``batch_check``: judges many runs in one pass
+- ``live_check``: judges a running run each time that it has grown
+- ``effects_from_ops``: makes the effects for the SQL checks of a history that has only ``ops``
+- ``by_workload``: judges a file of another tool by the checks in SQL
+- ``effects_of_workload``: makes the effects for ``by_workload``
+- ``repeat_arguments``: the pytest arguments that repeat a run, and the runs that are rejected
+- ``replay``: repeats a stored run and compares it with the first
 """

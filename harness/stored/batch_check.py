@@ -1,8 +1,8 @@
-"""Many stored runs in one pass: the verdicts and words of ``assay check`` for each, at a fraction of the price.
+"""Judges many stored runs in one pass, with the same verdicts and texts as ``assay check`` but at lower cost.
 
-Histories are judged some dozens at once, in one database (``opened_together``), and large ones
-alone. On Spark each task judges as many, from the files, so that a night of any size is one job; its executors
-need this package, the modules of ``plugins``, and the files under the same paths.
+Some dozens of histories are judged at once, in one database (``opened_together``); a large history is judged alone. On
+Spark each task judges one batch from the files, so any number of runs is one job. The executors need this package, the
+modules of ``plugins``, and the files under the same paths.
 """
 
 import pickle
@@ -24,19 +24,20 @@ from assay.harness.stored.by_contract import Stored, judge_again, open_stored
 from assay.harness.stored.check_path import explained
 
 TOGETHER: Final = 48
-"""Histories at once."""
+"""Histories that are judged at once."""
 SMALL: Final = 100_000
-"""Rows of a history that is judged with others; in a larger one they cost more than the planning of queries does."""
+"""Rows of a history that is judged with others. A larger one gains nothing, because planning queries costs it little.
+"""
 ROWS: Final = 500_000
-"""Of the histories at once: all of them are in memory."""
+"""Rows of the histories that are judged at once, because all of them are in memory."""
 
 Progress = Callable[[int], None]
-"""Called with the number of runs that were judged."""
+"""Called with the number of runs judged so far."""
 
 
 @dataclass(frozen=True)
 class Judged:
-    """Of one path: the judgement with what a user reads of it; without one, ``text`` says why there is none."""
+    """Result for one path: the judgement and its text. Without a judgement, ``text`` is the reason."""
 
     path: Path
     judgement: Judgement | None
@@ -51,11 +52,12 @@ def judge_many(
     *,
     trust_runs: bool = False,
 ) -> Iterator[Judged]:
-    """Runs and history folders, each by its own contract, in the order of ``paths``.
+    """Judges runs and history folders, each by its own contract, in the order of ``paths``.
 
-    ``plugins``: modules that add checks and models. ``trust_runs``: import the modules that runs name.
-    Raises ``SettingsError`` for a plugin that is none, and ``EngineUnavailable``; what is wrong with one history, or
-    with a check of one's own over it, is what is said of it.
+    ``plugins`` are modules that add checks and models; ``trust_runs`` also imports the modules that runs name.
+
+    Raises ``SettingsError`` for a plugin that adds nothing, and ``EngineUnavailable``. An error in one history, or in a
+    user's check of it, becomes the text of its result.
     """
     registry = Registry.with_modules(plugins, trusts_runs=trust_runs)
     spark = engines.spark(0)
@@ -67,7 +69,7 @@ def judge_many(
                 progress(done)
                 yield judged
         return
-    # An executor has a working folder of its own.
+    # Absolute paths, because an executor has its own working folder.
     asked = tuple(plugins), trust_runs
     tasks = [pickle.dumps(([path.absolute() for path in batch], *asked)) for batch in _batches(paths)]
     answers = spark.each(_on_executor, tasks, lambda done: progress(min(done * TOGETHER, len(paths))))
@@ -94,7 +96,7 @@ class _Opened:
     stored: Stored
     history: HistoryReader
     rows: int = 0
-    """That are in memory, to be judged with others; 0: it is judged alone."""
+    """Rows in memory, to be judged with others; 0: it is judged alone."""
 
 
 def _judged(paths: Sequence[Path], engines: Engines, registry: Registry) -> Iterator[Judged]:
@@ -111,7 +113,7 @@ def _together(opened: Sequence[_Opened | Judged], engines: Engines, registry: Re
     small = [one for one in opened if isinstance(one, _Opened) and one.rows]
     with ExitStack() as stack:
         opens: dict[Path, Opens] = {}
-        with suppress(EngineError):  # such as for a text of one that is not UTF-8: alone each has its own words
+        with suppress(EngineError):  # e.g. one text is not UTF-8: judged alone, each history has its own error
             given = stack.enter_context(opened_together([one.history for one in small], engines))
             opens = {one.path: each for one, each in zip(small, given, strict=True)}
         for one in opened:
@@ -123,7 +125,7 @@ def _together(opened: Sequence[_Opened | Judged], engines: Engines, registry: Re
 
 
 def _with_others(one: _Opened, opens: Opens, registry: Registry) -> Judged | None:
-    """What is wrong with a file, or with a check, is said of it alone, in the words that it then has."""
+    """Judges a history together with others. Returns None on its errors: judged alone, it has the exact error text."""
     try:
         return _explained(one, judge_again(one.stored, one.history, opens, registry))
     except Exception as error:
@@ -133,7 +135,7 @@ def _with_others(one: _Opened, opens: Opens, registry: Registry) -> Judged | Non
 
 
 def _why_not(error: Exception) -> str | None:
-    """Why there is no judgement of a history; None for an error of this program, which ends it."""
+    """Returns the reason why a history cannot be judged, or None for an error of this program."""
     if (check := whose(error)) is not None:
         return f"{check}: {type(error).__name__}: {error}"
     return str(error) if isinstance(error, HistoryError | OSError | EngineError) else None
@@ -154,7 +156,7 @@ def _opened(path: Path) -> _Opened | Judged:
         return _Opened(path, stored, history)
     try:
         history.load()
-    except Exception:  # noqa: BLE001 - a damaged file may raise anything; judged alone it is named
+    except Exception:  # noqa: BLE001 - a damaged file may raise anything; judged alone, it gets its own error
         return _Opened(path, stored, history)
     return _Opened(path, stored, history, rows)
 

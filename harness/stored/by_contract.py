@@ -1,8 +1,8 @@
-"""A run, or a bare history, as it lies on disk: found, read, and judged again as it was the first time.
+"""Opens a stored run or a bare history, and judges it again like the first time.
 
-The contract is the one that was stored with the run; a run whose contract is lost never passes (``contracts``). A
-history that was brought along from elsewhere has none, and is judged by the strictest: every anomaly that applies to it
-is forbidden, and nothing is known of faults.
+The contract is the one stored with the run. A run whose contract is lost never passes (see ``contracts``). A history
+from elsewhere has no contract. It is judged by the strictest one: every applicable anomaly is forbidden, and no faults
+are known.
 """
 
 from __future__ import annotations
@@ -34,11 +34,12 @@ LOOKING_THROUGH: Final = "looking through the files"
 
 @dataclass(frozen=True)
 class Stored:
-    """``run`` and ``info`` are None for a bare history; ``closed``: the history was written to its end.
+    """A stored run or history, with its contract.
 
-    ``lost``: why the contract of a run is lost; ``contract`` is then what is certain without it.
-
-    ``extensions``: checks that were added to the session, see ``Registry.extensions``.
+    - ``run`` and ``info``: None for a bare history
+    - ``closed``: whether the history was written completely
+    - ``lost``: why the contract of a run is lost; ``contract`` then has only the certain part
+    - ``extensions``: checks that were added to the session, see ``Registry.extensions``
     """
 
     history: Path
@@ -48,13 +49,13 @@ class Stored:
     closed: bool
     extensions: Mapping[str, Sequence[str]] = field(default_factory=dict)
     modules: Sequence[str] = ()
-    """The modules that added them, as the run names them: they are printed, never imported."""
+    """The modules that added the extensions, according to the run. They are printed, never imported."""
     lost: str | None = None
     seal: Sealed | None = None
-    """Of a run that goes on, or that was killed: how far its history is whole, with what was under way then."""
+    """For a running or killed run: the extent of its complete history, and its files in progress."""
 
     def opened(self) -> HistoryReader:
-        """The history, as far as it is whole. Raises ``HistoryError``."""
+        """Opens the complete part of the history. Raises ``HistoryError``."""
         return open_history(self.history, None if self.seal is None else self.seal.paths(self.history))
 
     @property
@@ -63,7 +64,7 @@ class Stored:
         return path if path is not None and path.exists() else None
 
     def by(self, contract: Contract | None) -> Stored:
-        """The same, judged by a contract that the user gives; None changes nothing.
+        """Returns a copy that is judged by the user's contract; None changes nothing.
 
         Raises ``HistoryError`` for a run that has its own.
         """
@@ -90,12 +91,12 @@ class Stored:
 
 
 def open_stored(path: Path) -> Stored:
-    """Raises ``FileNotFoundError`` when there is no history at ``path``, ``HistoryError`` for a bad ``run.json``."""
+    """Finds the history at ``path``. Raises ``FileNotFoundError`` for none, ``HistoryError`` for a bad ``run.json``."""
     history = store.resolve(path)
     run = history.parent if history.name == "history" and (history.parent / "run.json").exists() else None
     info = None if run is None else store.read_run(run)
     if run is not None and info is None:
-        # Without it no one knows whether the run came to its end, or what spoke against it then.
+        # Without run.json it is unknown whether the run ended, and what spoke against a pass.
         raise HistoryError(
             f"{run / 'run.json'} is damaged or not readable; check {history.name}/ alone, copied elsewhere, without it"
         )
@@ -106,7 +107,9 @@ def open_stored(path: Path) -> Stored:
             settings = read_settings(run / "settings.json", info.schema_version)
             contract = _with_model(settings, run)
         elif is_of_a_run(history):
-            raise LostContractError(f"{history} is the history of a run, and the rest of the run is not beside it")
+            raise LostContractError(
+                f"{history} is the history of a run, and the other files of the run are not next to it"
+            )
     except LostContractError as error:
         settings, contract, lost = {}, LOST, str(error)
     return Stored(
@@ -125,13 +128,13 @@ def open_stored(path: Path) -> Stored:
 def judge_again(
     stored: Stored, history: HistoryReader, engines: Opens, registry: Registry, watch: Watch | None = None
 ) -> Judgement:
-    """As the run's own trial judged it, with the notes of that time; from the files alone, and only if they are whole.
+    """Judges as the run's own trial did, with the notes of that time, from files that must be complete and unchanged.
 
-    ``history``: that of ``stored``, opened. Checks and a model that the run was judged by, and the registry lacks, make
-    the verdict unknown.
+    ``history`` is the opened history of ``stored``. The verdict is unknown if the registry lacks a check or model of
+    the run.
 
-    Raises ``HistoryError`` naming file, row and reason for files that are damaged, were changed, or contradict
-    themselves, and ``EngineUnavailable``.
+    Raises ``HistoryError`` with file, row and reason for files that are damaged, changed or contradictory, and
+    ``EngineUnavailable``.
     """
     notes, stood_still = ((), 0.0) if stored.info is None else (stored.info.notes, stored.info.stood_still)
     if stored.info is not None and stored.info.status == store.ERROR:
@@ -162,7 +165,7 @@ def judge_again(
             watch(LOOKING_THROUGH, done, total)
 
     try:
-        # After the rules, which say more exactly what is wrong with a row.
+        # This comes after the validation rules, whose errors are more exact.
         untouched(history, step)
     except KeyboardInterrupt:
         if watch is None:
@@ -177,12 +180,12 @@ def judge_again(
 
 
 def _last(problem: str | None) -> str:
-    """Of a traceback the line that is the error."""
+    """Returns the last line of a traceback, which is the error."""
     return ((problem or "").strip().splitlines() or ["it was not said which"])[-1]
 
 
 def _with_model(settings: Mapping[str, Any], run: Path) -> Contract:
-    """The contract, with the model that stood beside it until the contract had one. Raises ``LostContractError``."""
+    """Returns the contract with the model, which earlier versions stored separately. Raises ``LostContractError``."""
     contract: Contract = settings["contract"]
     try:
         model = msgspec.convert(settings.get("model"), str | None)

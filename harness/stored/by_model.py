@@ -1,8 +1,7 @@
-"""Judges operations by a model: a foreign file's, or a history folder's ``ops``.
+"""Judges operations by a model: those of a foreign file, or the ``ops`` of a history folder.
 
-Registers whose values are whole numbers, each written once, go through the SQL checks, which say what is wrong by name
-(stale-read, lost-update, ...). Everything else goes through the search for a linearization, on Spark if that was asked
-for.
+Registers of integers, each written once, go through the SQL checks, which name the anomaly (stale-read, lost-update,
+...). Everything else goes through the search for a linearization, on Spark if requested.
 """
 
 from __future__ import annotations
@@ -34,12 +33,12 @@ if TYPE_CHECKING:
 
 SQL_MODELS: Final = ("register", "cas-register")
 Operations: TypeAlias = pa.Table | HistoryReader
-"""In memory, or where they are stored."""
+"""Operations in memory, or in a history folder."""
 BATCH: Final = 1_000_000
 
 
 def stored_operations(folder: Path) -> HistoryReader:
-    """A history folder whose operations obey the format's rules. Raises ``HistoryError``."""
+    """Opens a history folder and validates its operations. Raises ``HistoryError``."""
     reader = HistoryReader(folder, optional=(*OPTIONAL, "effects"))
     untouched(reader)
     with Engines(spark=False).open(reader) as engine:
@@ -50,7 +49,7 @@ def stored_operations(folder: Path) -> HistoryReader:
 
 
 def _readable_values(reader: HistoryReader) -> None:
-    """The checks read no JSON; models do."""
+    """Rejects values that are no JSON, because the validation for SQL checks does not parse them but models do."""
     for ops in reader.batches("ops"):
         for column in ("argument", "result"):
             for text in pc.unique(ops[column]).to_pylist():
@@ -65,9 +64,10 @@ def _readable_values(reader: HistoryReader) -> None:
 
 
 def rejudge(ops: Operations, model: Model, engines: Engines, watch: Watch, limits: Limits) -> Judgement:
-    """Whether ``ops`` are those of a linearizable ``model``. Raises ``HistoryError`` when they are not the model's.
+    """Judges whether ``ops`` are linearizable by ``model``. Raises ``HistoryError`` for operations unknown to the
+    model.
 
-    ``KeyboardInterrupt`` ends it, with what is known until then.
+    ``KeyboardInterrupt`` ends the search with the result so far.
     """
     own = MODELS.get(model.name) is not model
     if model.name in SQL_MODELS and not own:
@@ -91,9 +91,9 @@ def _batches(ops: Operations) -> Iterable[pa.RecordBatch]:
 
 
 def doubts(ops: Operations, *, own: bool = False) -> list[str]:
-    """Why a history proves too little to pass, even when no anomaly is found; as for a run of our own.
+    """Returns why a history proves too little to pass even without anomalies, as for a run of our own.
 
-    ``own``: of a user's own model it is not known which operations could contradict others.
+    ``own``: for a user's own model it is unknown which operations can contradict others.
     """
     rows = succeeded = looked = 0
     for batch in _batches(ops):

@@ -1,4 +1,4 @@
-"""Judges a file of another tool by the workload that made it: what Jepsen's checker of that name asks, in SQL."""
+"""Judges a file of another tool by its workload: the questions of Jepsen's checker of that name, in SQL."""
 
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -25,17 +25,16 @@ MAKERS: Final[Mapping[str, Callable[[Sequence[Completed], Request], effects.Reco
     "rw-register": lambda done, request: effects.transactional(done),
     "unique-ids": lambda done, request: effects.unique_ids(done),
 }
-"""By the name of the workload."""
+"""Makers of effects, by workload."""
 
 
 def judge_workload(
     ops: pa.Table, request: Request, engines: Engines, watch: Watch
 ) -> tuple[Judgement, tuple[str, ...]]:
-    """``ops`` as they are read from the file at ``request.path``, of ``request.workload``, by the strictest contract.
+    """Judges ``ops``, read from the file at ``request.path``, by the checks of ``request.workload``.
 
-    And what a user should know that was not said in the file and had to be found out.
-
-    Raises ``HistoryError`` for operations that are not the workload's.
+    It uses the strictest contract. The second result has notes for the user about facts that had to be inferred. Raises
+    ``HistoryError`` for operations that do not belong to the workload.
     """
     assert request.workload is not None
     contract = Contract(transaction_order="real-time" if request.real_time else "none")

@@ -1,7 +1,7 @@
-"""``assay check PATH``: which kind of history lies there, and its judgement.
+"""``assay check PATH``: recognises the kind of history at the path and judges it.
 
-A run folder or a history folder is judged by its contract (``stored``), or by ``--model`` alone; a file, or a store
-folder of Jepsen's with a ``history.edn``, is of a foreign format and needs a model or a workload.
+- A run folder or a history folder is judged by its contract (``by_contract``), or by ``--model`` alone.
+- A file, or a Jepsen store folder with a ``history.edn``, is in a foreign format and needs a model or a workload.
 """
 
 from __future__ import annotations
@@ -40,16 +40,17 @@ JEPSEN_HISTORY: Final = "history.edn"
 
 @dataclass(frozen=True)
 class Checked:
-    """``text`` is what a user reads."""
+    """A judgement, and its text for the user."""
 
     judgement: Judgement
     text: str
 
 
 def check(request: Request, engines: Engines, registry: Registry, watch: Watch) -> Checked:
-    """Judges the history at ``request.path``; ``watch`` is called with what is being done, and how far it is.
+    """Judges the history at ``request.path``; ``watch`` is called with the current stage and its progress.
 
-    Raises ``HistoryError`` or ``FileNotFoundError`` for what cannot be judged, ``SettingsError`` for wrong usage.
+    Raises ``HistoryError`` or ``FileNotFoundError`` for a path that cannot be judged, ``SettingsError`` for wrong
+    usage.
     """
     if request.refusals and request.model is not None and "cas" not in MODELS.get(request.model, ("cas",)):
         raise SettingsError(f"--cas-refusals is for a model that has a cas, and --model={request.model} has none")
@@ -61,11 +62,11 @@ def check(request: Request, engines: Engines, registry: Registry, watch: Watch) 
         return _foreign(request, path, engines, watch)
     if request.workload is not None:
         raise SettingsError(
-            f"--workload is for a file of another tool, and {request.path} is a folder, whose effects say what it is of"
+            f"--workload is for a file of another tool, and {request.path} is a folder, whose effects have a family"
         )
     if request.refusals:
         raise SettingsError(
-            f"--cas-refusals is for a file, and {request.path} is a folder, in which refusals are results"
+            f"--cas-refusals is for a file, and {request.path} is a folder, which records refusals as results"
         )
     if request.format not in (AUTO, PARQUET):
         raise SettingsError(f"--format={request.format} is for a file, and {request.path} is a folder")
@@ -85,7 +86,7 @@ def check(request: Request, engines: Engines, registry: Registry, watch: Watch) 
 
 
 def explained(stored: Stored, history: HistoryReader, judgement: Judgement) -> Checked:
-    """With what a user reads of it. ``history``: that of ``stored``, opened."""
+    """Adds the text for the user. ``history`` is the opened history of ``stored``."""
     ending = Ending(
         seed=stored.info.seed if stored.info else None,
         command=stored.info.command if stored.info else None,
@@ -98,14 +99,16 @@ def explained(stored: Stored, history: HistoryReader, judgement: Judgement) -> C
 
 
 def _of_workload(request: Request) -> None:
-    """Raises ``SettingsError`` for options that do not go together."""
+    """Raises ``SettingsError`` for workload options that do not go together."""
     if request.workload is not None:
         if request.model is not None:
             raise SettingsError("--workload says how a file is judged, and so does --model: choose one")
         if request.refusals:
             raise SettingsError("--cas-refusals is for a model that has a cas, and a --workload has none")
     if request.real_time and request.workload not in ORDERED:
-        raise SettingsError(f"--real-time goes with --workload={' or '.join(ORDERED)}, where it need not be promised")
+        raise SettingsError(
+            f"--real-time goes with --workload={' or '.join(ORDERED)}, which need not keep real-time order"
+        )
     if request.total is not None and request.workload != BANK:
         raise SettingsError(f"--total is what all accounts of a bank hold: it goes with --workload={BANK}")
 
@@ -126,7 +129,7 @@ def _foreign(request: Request, path: Path, engines: Engines, watch: Watch) -> Ch
     said = request.workload or request.model
     if said is None:
         raise SettingsError(
-            f"say what {path} is a history of: --model={'|'.join(MODELS)}, or your own, or "
+            f"name what {path} is a history of: --model={'|'.join(MODELS)}, or your own model, or "
             f"--workload={'|'.join(WORKLOADS)}"
         )
     model = None if request.model is None else model_of(request.model)
@@ -153,13 +156,15 @@ def _foreign(request: Request, path: Path, engines: Engines, watch: Watch) -> Ch
 
 
 def _keys(request: Request) -> Keys:
-    """A transaction names its keys itself, and one of two micro-operations is no key and value."""
+    """Returns the key mode. AUTO is NONE for transactions: they name their keys themselves, and two entries are no
+    pair.
+    """
     keys = Keys(request.keys)
     return Keys.NONE if keys is Keys.AUTO and request.workload in TRANSACTIONAL else keys
 
 
 def _with_reading(judgement: Judgement, format: Format, foreign: Foreign) -> Judgement:
-    """What was left out belongs to what the judgement rests on."""
+    """Adds the skipped entries to the judgement's facts, because it depends on them."""
     reading = Examined(
         check=f"reading {format}", rows=foreign.ops.num_rows, seconds=foreign.seconds, note=foreign.left_out
     )

@@ -1,14 +1,14 @@
 """The contract of a stored history: read, lost, or given by the user.
 
-A run is judged by the contract that is stored with it. Without that, its promises are unknown, so a run that failed
-could pass. Three cases:
+A run is judged by the contract stored with it. Without the contract its promises are unknown, so a failed run could
+pass. There are three cases:
 
-1. ``settings.json`` holds a contract of a schema that this version knows: that contract.
-2. The history is a run's, and its contract is missing or unreadable: it is lost. An anomaly that no contract can
-   tolerate (``INTOLERABLE``) still fails the run. Any other makes it unknown, and so does none. It never passes.
-3. The history was written by something else, or generated: the strictest contract, which forbids every anomaly.
+1. ``settings.json`` holds a contract of a schema that this version knows. It is used.
+2. The history belongs to a run, but its contract is missing or unreadable: it is lost. An anomaly that no contract can
+   tolerate (``INTOLERABLE``) still fails the run. Otherwise the verdict is unknown, never pass.
+3. The history was generated, or another tool wrote it. The strictest contract applies, which forbids every anomaly.
 
-A user may give the contract of a run that has lost its own (``--contract``), never one in place of a stored one.
+A user may give a contract (``--contract``) for a run that has lost its own, but cannot replace a stored one.
 """
 
 import contextlib
@@ -31,31 +31,31 @@ from assay.harness.core.history.worker_nodes import FILE as THROUGH
 from assay.harness.run import store
 
 STRICTEST: Final = "strictest"
-"""In place of a file: every anomaly that applies is forbidden."""
+"""Name that stands for a contract file: every applicable anomaly is forbidden."""
 LOST: Final = Contract(forbidden=INTOLERABLE, needed=())
-"""The certain part of the verdict on a run whose contract is lost."""
+"""The certain part of the contract of a run that has lost it."""
 PLANTED: Final = "planted.json"
-"""A file beside a generated history (``assay generate``), which is the history of no run."""
+"""A file next to a generated history (``assay generate``), which belongs to no run."""
 _EARLIER_RUN: Final = b"earlier"
-"""The origin of a file that names none, and has exactly the columns that a run of an earlier version wrote.
+"""The assumed origin of a file without one that has exactly the columns written by an earlier version of a run.
 
-Files of other tools differ, because writers of Parquet mark every column as nullable by default.
+Files of other tools differ, because Parquet writers mark every column as nullable by default.
 """
 
 
 FORMER_FIELDS: Final = frozenset({"family"})
-"""Fields of a contract that no promise depends on any more. ``family`` was about histories of format 1."""
+"""Former fields of a contract, which no promise depends on. ``family`` was about histories of format 1."""
 
 
 class LostContractError(Exception):
-    """There is no contract that can be relied on; the message says why."""
+    """No contract can be relied on; the message says why."""
 
 
 def is_of_a_run(history: Path) -> bool:
-    """Whether a history folder was written by a run, and not by another tool or by ``assay generate``.
+    """Returns whether a run wrote a history folder, and not another tool or ``assay generate``.
 
-    One file of a run is enough: a copy may lack all others. Files of earlier versions do not say whether a run wrote
-    them. They count as a run's if they have the exact columns of their format, or if other files show it.
+    A single file of a run is enough, because a copy may lack all others. Files of earlier versions have no origin. They
+    count as a run's if they have the exact columns of their format, or if other files show it.
     """
     origins = [origin for name in SCHEMAS for origin in _origins(history / name, name)]
     if OF_RUN in origins:
@@ -64,14 +64,14 @@ def is_of_a_run(history: Path) -> bool:
         return False
     if (history / THROUGH).exists() or (history / UNFINISHED).exists() or _EARLIER_RUN in origins:
         return True
-    # Only runs have events of nodes. Another program may have written the files again, so that they differ.
+    # Only runs have node events. Another program may have rewritten the files, so their columns may differ.
     return None in origins and (history / CLOSED).exists() and any(_rows(history / "events"))
 
 
 def _origins(folder: Path, name: str) -> Iterator[bytes | None]:
-    """The origin of each file of a data set; None: another tool wrote it."""
+    """Yields the origin of each file of a data set; None: another tool wrote it."""
     for part in sorted(folder.glob("*.parquet")):
-        # A damaged file says nothing here; it is named when the history is opened.
+        # A damaged file is skipped here; opening the history reports it.
         with contextlib.suppress(OSError, pa.ArrowException, UnicodeDecodeError):
             schema = pq.read_schema(part)
             said = schema.metadata or {}
@@ -79,10 +79,10 @@ def _origins(folder: Path, name: str) -> Iterator[bytes | None]:
 
 
 def _has_our_columns(schema: pa.Schema, name: str, said: Mapping[bytes, bytes]) -> bool:
-    """Whether all columns have the name, the type and the nullability that they have in files of this format."""
+    """Returns whether all columns have the name, the type and the nullability of this format."""
     format = said.get(FORMAT_KEY, b"1")
     if not format.isdigit() or not 1 <= int(format) <= FORMAT:
-        return True  # only this project writes it; the format is rejected when the history is opened
+        return True  # only this project writes the key; opening the history rejects the format
     wanted = translation.schema(name, int(format))
     return all(field.name in wanted.names and wanted.field(field.name).equals(field) for field in schema)
 
@@ -94,9 +94,9 @@ def _rows(folder: Path) -> Iterator[int]:
 
 
 def read_settings(path: Path, version: int) -> dict[str, Any]:
-    """Reads ``settings.json``. Raises ``LostContractError`` unless this version knows all that its contract says.
+    """Reads ``settings.json``, at schema ``version`` according to ``run.json``.
 
-    ``version``: the schema version that ``run.json`` has.
+    Raises ``LostContractError`` unless this version knows all parts of its contract.
     """
     try:
         settings = read_json(path, dict[str, Any])
@@ -114,7 +114,7 @@ def read_settings(path: Path, version: int) -> dict[str, Any]:
 
 
 def given_contract(text: str) -> Contract:
-    """The contract that ``--contract`` names: ``strictest``, a ``settings.json``, or a file with a contract alone.
+    """Returns the contract for ``--contract``: ``strictest``, a ``settings.json``, or a file with a contract alone.
 
     Raises ``HistoryError``.
     """
@@ -133,7 +133,7 @@ def given_contract(text: str) -> Contract:
 
 
 def _contract(found: Any, path: Path) -> Contract:
-    """Raises ``LostContractError``. A promise that this version does not know could be the one that was broken."""
+    """Converts a contract. Raises ``LostContractError`` also for unknown parts: one may be the broken promise."""
     if not isinstance(found, Mapping) or "forbidden" not in found:
         raise LostContractError(f"{path} holds no readable contract: it does not say what is forbidden")
     unknown = sorted(set(found) - set(Contract.__struct_fields__) - FORMER_FIELDS)
@@ -146,7 +146,7 @@ def _contract(found: Any, path: Path) -> Contract:
 
 
 def without_contract(judgement: Judgement, why: str) -> Judgement:
-    """The judgement by ``LOST``, which is no pass, with the reason and the remedy first."""
+    """Turns a judgement by ``LOST`` into fail or unknown, never pass, with the reason and the remedy first."""
     found = [name for name in sorted(judgement.anomalies) if name not in INTOLERABLE]
     said = f"{', '.join(found)} found, but the contract is lost" if found else "the contract is lost"
     others = [reason for reason in judgement.unknown if not reason.endswith(UNNAMED)]

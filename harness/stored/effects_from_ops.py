@@ -1,6 +1,6 @@
-"""Effects of reads, writes and CAS operations, made from ``ops`` alone: what the SQL checks of registers read.
+"""Makes effects of reads, writes and CAS operations from ``ops`` alone, for the SQL checks of registers.
 
-Batch after batch, so that a history of any size goes through; only whether values are unique is asked of the whole.
+It works batch by batch, so a history may have any size. Only the uniqueness of values needs the whole history.
 """
 
 from collections.abc import Iterable
@@ -16,16 +16,22 @@ from assay.harness.core.history import EFFECTS, HistoryReader, HistoryWriter
 from assay.harness.core.operation import Outcome
 
 NAMELESS: Final = "register"
-"""What the one register of a history without keys is called."""
+"""The name of the only register of a history without keys."""
 VERBS: Final = ("read", "write", "cas")
 _PAIR: Final = r"^\[(?P<expected>null|-?[0-9]+),(?P<value>null|-?[0-9]+)\]$"
 
 
 def store_register(ops: Iterable[pa.RecordBatch], folder: Path) -> HistoryReader | None:
-    """Makes the history ``folder`` of ``ops`` with one effect each, or None where the checks could not judge every key.
+    """Writes the history ``folder`` from ``ops``, one effect each. Returns None if the checks could not judge every
+    key.
 
-    That is: operations other than ``VERBS``; values other than int64 and null; a value that is written twice to one
-    key, or null that is written; some keys null and some not; CAS operations that ended ok without having taken place.
+    That is the case for:
+
+    - operations other than ``VERBS``
+    - values other than int64 and null
+    - a value written twice to one key, or null written
+    - some keys null and some not
+    - CAS operations that ended ok without taking effect
     """
     nameless = set()
     with HistoryWriter(folder) as writer:
@@ -73,7 +79,7 @@ def _effects(ops: pa.RecordBatch) -> pa.RecordBatch | None:
 
 
 def _numbers(texts: pa.Array) -> pa.Array | None:
-    """JSON as int64, null for null; None when there is anything else."""
+    """Parses JSON integers; null stays null. Returns None if there is any other value."""
     texts = pc.if_else(pc.equal(texts, "null"), None, texts)
     if not pc.all(pc.match_substring_regex(texts, r"^(0|-?[1-9][0-9]*)$")).as_py() and texts.null_count < len(texts):
         return None

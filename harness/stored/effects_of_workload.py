@@ -1,11 +1,13 @@
-"""Effects of a workload that another tool ran, made from its operations: what the checks in SQL read.
+"""Makes effects from the operations of another tool's workload, for the checks in SQL.
 
-Jepsen's workloads name their operations and values as its own code does (``jepsen.tests.bank`` and so on).
+Jepsen's workloads name their operations and values as in its own code (``jepsen.tests.bank`` and so on).
 
-A history of a *bank* does not say what its accounts were opened with. So it gets an operation more, before all others,
-which opens them: with the total that was given, else the one that most reads show. What each account held is known
-only if some read returned before the first transfer was called. An account that a read lacks was empty, as in Jepsen;
-one that it shows without a balance is missing.
+The history of a *bank* does not record the initial balances. So an additional operation, before all others, opens the
+accounts:
+
+- The total is the given one, or the one that most reads show.
+- The balance of each account is known only if a read returned before the first transfer was called.
+- An account that a read lacks was empty, as in Jepsen. An account with a nil balance is missing.
 """
 
 from collections import Counter
@@ -21,19 +23,19 @@ from assay.harness.core.history import HistoryError
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome, Phase
 
 OPENED_BY: Final = 2
-"""Nanoseconds by which all else comes later when a bank is opened before it."""
+"""Nanoseconds by which all operations are delayed, so that the opening of a bank comes before them."""
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """Operations, each with its effects, and in ``note`` what was not said in the file and had to be found out."""
+    """Operations with their effects. ``note`` has facts that the file lacks and that were inferred."""
 
     rows: Iterable[tuple[Completed, Sequence[Effect]]]
     note: str = ""
 
 
 def operations(ops: pa.Table) -> list[Completed]:
-    """The rows of ``ops`` with their values as ``harness.foreign`` has them."""
+    """Returns the rows of ``ops`` with values decoded from JSON as ``harness.foreign`` encodes them."""
     return [
         Completed(
             index=row["index"],
@@ -53,7 +55,7 @@ def _decoded(text: str | None) -> Any:
 
 
 def _plainly(done: Sequence[Completed]) -> list[Completed]:
-    """The same with their values as plain data: a keyword is its name, a map a ``dict``."""
+    """Returns copies with plain values: a keyword becomes its name, a map a ``dict``."""
     return [
         msgspec.structs.replace(
             one,
@@ -86,7 +88,7 @@ def _name(value: Any) -> str:
 
 
 def bank(done: Sequence[Completed], total: int | None) -> Recorded:
-    """``total``: what all accounts of a bank hold; None: what most reads show."""
+    """Makes the effects of banks. ``total`` is the sum of all balances; None: take the one that most reads show."""
     done = _plainly(done)
     banks: dict[str, list[Completed]] = {}
     for completed in done:
@@ -120,7 +122,7 @@ def bank(done: Sequence[Completed], total: int | None) -> Recorded:
 def _untouched(
     mine: Sequence[Completed], reads: Sequence[tuple[Completed, Mapping[str, int | None]]], whole: int
 ) -> Mapping[str, int | None] | None:
-    """What a read showed before anything could have been moved."""
+    """Returns the balances that a read showed before any transfer can have taken effect, or None."""
     moved = min((one.call for one in mine if one.operation.f == "transfer" and not _failed(one)), default=None)
     for read, held in reads:
         known = None not in held.values() and sum(value or 0 for value in held.values()) == whole
@@ -162,7 +164,7 @@ def _balances(read: Completed) -> Mapping[str, int | None]:
 
 
 def monotonic(done: Sequence[Completed]) -> Recorded:
-    """An increment returns what it made the counters, as a read does."""
+    """Makes the effects of counters. An increment returns the new values, like a read."""
     return Recorded([(completed, list(_seen(completed))) for completed in _plainly(done)])
 
 
@@ -179,7 +181,7 @@ def _seen(completed: Completed) -> Iterable[Effect]:
 
 
 def transactional(done: Sequence[Completed]) -> Recorded:
-    """Lists or registers, whatever the operation is called. Raises ``HistoryError`` for what is none."""
+    """Makes the effects of lists or registers, under any operation name. Raises ``HistoryError`` for other values."""
     _require_names(done)
     try:
         return Recorded([(completed, transactions.effects(completed)) for completed in _plainly(done)])
@@ -188,7 +190,7 @@ def transactional(done: Sequence[Completed]) -> Recorded:
 
 
 def _require_names(done: Sequence[Completed]) -> None:
-    """Raises ``HistoryError`` for two keys that would have one name."""
+    """Raises ``HistoryError`` if two different keys would have one name."""
     exact: dict[str, Any] = {}
     for completed in done:
         for micros in (completed.operation.argument, completed.completion.result):
@@ -202,7 +204,11 @@ def _require_names(done: Sequence[Completed]) -> None:
 
 
 def unique_ids(done: Sequence[Completed]) -> Recorded:
-    """An id that is no whole number of 64 bits is its JSON, or the text that it is, if that is not JSON itself."""
+    """Makes the effects of generated ids.
+
+    An id is an int64 or a name. The name is a string id itself unless that is valid JSON; else it is the JSON of the
+    id.
+    """
     return Recorded([(completed, [_id(completed)]) for completed in done])
 
 
@@ -220,7 +226,7 @@ def _named(id: Any) -> str:
         msgspec.json.decode(id)
     except msgspec.DecodeError:
         return id
-    return _text(id)  # another id may be what it is the JSON of
+    return _text(id)  # quoted, because the same JSON may be the name of another id
 
 
 def _text(value: Any) -> str:

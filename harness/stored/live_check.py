@@ -1,11 +1,14 @@
-"""Judges a run while it goes on: each time that its history has grown, all of it again, by what can be known so far.
+"""Judges a running run: all of its history again, each time that it has grown.
 
-What is found is found in the history as a whole, too: what is under way stands in it with an unknown outcome, nothing
-is held against a run that its end would excuse, and checks that read what servers report wait for the end
-(``assay.checkers.judging.early_checks``). Judging all of it again keeps no state from one time to the next, so memory
-is the engine's limit, whatever the length of the run. Time is not: between two judgements there is a pause that is
-longer than the first, so that the machine is the cluster's for the most part, and what a long run does is seen later
-than what a short one does.
+A violation found early also exists in the complete history (see ``assay.checkers.judging.early_checks``):
+
+- Operations in progress have an unknown outcome.
+- The end of the run may excuse some facts, so these do not count yet.
+- Checks that read what servers report wait for the end.
+
+Judging everything again keeps no state between judgements, so memory is bounded by the engine alone. Time is not
+bounded: a judgement takes longer as the run grows. The pause after each is twice its duration, which leaves the machine
+mostly to the cluster. So violations late in a long run are noticed later.
 """
 
 import shutil
@@ -34,17 +37,20 @@ from assay.reports.evidence import look_up
 from assay.reports.failure_text import Ending, describe
 
 POLL: Final = 0.2
-"""Seconds between two looks at whether there is more."""
+"""Seconds between two checks for new parts of the history."""
 REST: Final = 2.0
-"""The pause after a judgement, in its duration."""
+"""The pause after a judgement, as a multiple of its duration."""
 MEMORY: Final = "1GB"
 
 
 @dataclass(frozen=True)
 class Look:
-    """One judgement of what there was. ``until``: seconds of the run that it knows; ``taken``: that it lasted.
+    """Judgement of the history so far.
 
-    ``text``: the judgement in words; ``ended``: it is the last, of the whole run.
+    - ``until``: seconds of the run that it covers
+    - ``taken``: seconds that it took
+    - ``text``: the judgement in words
+    - ``ended``: whether it is the last one, of the whole run
     """
 
     until: float
@@ -55,10 +61,10 @@ class Look:
 
 
 def going_on(path: Path, skipped: Callable[[SpecialFileError], None] = lambda error: None) -> Path:
-    """The run that a user means: a run's folder, or of a store the newest run that goes on.
+    """Returns the run to watch: the given run folder, or the newest running run of a store.
 
     ``skipped`` is called for each newer run of a store that cannot be read because of a special file. Raises
-    ``SettingsError`` when there is no run that goes on.
+    ``SettingsError`` if no run is in progress.
     """
     if store.read_run(path) is not None:
         return path
@@ -75,10 +81,10 @@ def going_on(path: Path, skipped: Callable[[SpecialFileError], None] = lambda er
 def watch(
     run: Path, engines: Engines, registry: Registry, sleep: Callable[[float], None] = time.sleep
 ) -> Iterator[Look]:
-    """The judgements of a run, each of more of it, the last one of all of it.
+    """Yields judgements of a growing run, the last one of the complete run.
 
-    A run whose process ends without closing its history has its last judgement, too. Raises what
-    ``open_stored`` and ``judge_again`` raise.
+    A run whose process ends without closing its history gets its last judgement as well. Raises the errors of
+    ``open_stored`` and ``judge_again``.
     """
     seen = 0
     while store.goes_on(run):
@@ -95,7 +101,7 @@ def watch(
 
 
 def _so_far(run: Path, engines: Engines, registry: Registry) -> Look | None:
-    """None where the writer was quicker: what was under way is there no more."""
+    """Judges the history so far. Returns None if the writer has replaced the files in progress meanwhile."""
     begun = time.monotonic()
     stored = open_stored(run)
     if stored.seal is None:
@@ -121,7 +127,7 @@ def _so_far(run: Path, engines: Engines, registry: Registry) -> Look | None:
 
 
 def _until(history: HistoryReader) -> float:
-    """Seconds: when the last of its operations was called."""
+    """Returns the second at which the last operation was called."""
     latest = 0
     for path in history.paths("ops"):
         metadata = pq.read_metadata(path)

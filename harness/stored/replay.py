@@ -1,8 +1,8 @@
-"""A stored run done again, and what came of it compared with the first time.
+"""Repeats a stored run, and compares the result with the first run.
 
-In the simulation the run's settings do exactly this run again: the same history, by its digest. On
-real nodes nothing is exact: there the faults are played as they came out, on the same nodes at the same times, and what
-can be compared is which anomalies are found.
+In the simulation the run's settings reproduce it exactly, with the same digest of the history. Real nodes are never
+exact. There the faults are played as they were resolved, on the same nodes at the same times. Only the anomalies found
+can be compared.
 """
 
 import shlex
@@ -32,7 +32,9 @@ AS_RESOLVED: Final = "replayed.json"
 
 @dataclass(frozen=True)
 class Comparison:
-    """``same``: the histories' digests in the simulation, else the forbidden anomalies. ``again`` is the new run."""
+    """Comparison of a run with its repetition ``again``; ``same``: by digest in the simulation, else by anomalies
+    found.
+    """
 
     first: Path
     again: Path
@@ -42,7 +44,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Session:
-    """A pytest that has ended: its exit code, the run that it made, and what it printed, if that was not shown."""
+    """Result of a pytest process: its exit code, the run that it made, and its output if that was not shown."""
 
     status: int
     run: Path | None
@@ -50,10 +52,10 @@ class Session:
 
 
 def replay(path: Path, root: Path | None = None, agreed: Callable[[str], bool] = lambda command: True) -> Comparison:
-    """Runs pytest in another process, its output this one's, and keeps the new run in ``root`` or next to the first.
+    """Repeats a run with pytest in another process, and keeps the new run in ``root`` or next to the first.
 
-    ``agreed`` is asked before anything is executed. Raises ``FileNotFoundError`` when ``path`` is no run,
-    ``HistoryError`` when it cannot be done again, ``Declined`` when it is not to be.
+    ``agreed`` is asked before anything is executed. Raises ``FileNotFoundError`` if ``path`` is no run,
+    ``HistoryError`` if it cannot be repeated, and ``Declined`` if the user does not agree.
     """
     first = path.resolve()
     info = store.read_run(first)
@@ -75,10 +77,10 @@ def replay(path: Path, root: Path | None = None, agreed: Callable[[str], bool] =
 
 
 def play(arguments: Sequence[str], root: Path, *, quietly: bool = False) -> Session:
-    """Runs pytest in another process. A request to stop is passed on: pytest has the time to heal, check and report.
+    """Runs pytest in another process. A request to stop is passed on, so pytest has time to heal, check and report.
 
-    Ctrl-C is not: a terminal sends it to pytest, too, and a second one may break off what heals.
-    Other sessions may use the store meanwhile, so the run is known by its command.
+    Ctrl-C is not passed on, because the terminal sends it to pytest as well, and a second one could interrupt healing.
+    Other sessions may use the store meanwhile, so the new run is identified by its command.
     """
     before = set(store.runs(root))
     pipe = subprocess.PIPE if quietly else None
@@ -88,7 +90,7 @@ def play(arguments: Sequence[str], root: Path, *, quietly: bool = False) -> Sess
         try:
             printed, errors = process.communicate()
         except KeyboardInterrupt as request:
-            if request.args:  # SIGTERM or SIGHUP, by its name: it may have come to this process alone
+            if request.args:  # names SIGTERM or SIGHUP, which may have reached this process alone
                 process.send_signal(signal.SIGINT)
             process.communicate()
             raise
@@ -100,7 +102,7 @@ def play(arguments: Sequence[str], root: Path, *, quietly: bool = False) -> Sess
 
 
 def _as_resolved(argv: list[str], first: Path) -> list[str]:
-    """The same options with the schedule as it came out in place of faults yet to be drawn."""
+    """Replaces the options that draw faults by the schedule as it was resolved."""
     record = decode((first / SCHEDULE).read_bytes(), str(first / SCHEDULE))
     if isinstance(record, Record) and record.as_resolved().steps:
         write_atomically(first / AS_RESOLVED, encode(record.as_resolved()))
@@ -111,7 +113,7 @@ def _as_resolved(argv: list[str], first: Path) -> list[str]:
 
 
 def _left_out(argv: Sequence[str]) -> list[str]:
-    """The options at the mix's own defaults, which are no one else's."""
+    """Returns the options that were left at the defaults of a mix, which only a mix has."""
     usual = {f"--{name.replace('_', '-')}": value for name, value in asdict(DEFAULTS_OF_MIX).items()}
     given = {word.partition("=")[0] for word in argv}
     return [f"{option}={value}" for option, value in usual.items() if option not in given]
@@ -133,7 +135,7 @@ def _compared(first: Path, info: RunInfo, again: Path, found: RunInfo) -> Compar
 
 
 def _differences(first: Path, again: Path) -> str:
-    """Names the versions in which two runs differ. It also says which Python can replay the first run."""
+    """Describes the versions that differ between two runs, and the Python that can replay the first run."""
     before, now = versions_of(first), versions_of(again)
     changed = [f"{name} {before[name]} (now {now.get(name)})" for name in before if before[name] != now.get(name)]
     if not changed:
@@ -143,7 +145,7 @@ def _differences(first: Path, again: Path) -> str:
 
 
 def versions_of(run: Path) -> dict[str, str]:
-    """The versions that a run keeps of what may change its history; none if its settings cannot be read."""
+    """Returns the recorded versions that may change the history; none if the settings cannot be read."""
     try:
         settings = read_json(run / "settings.json", _Settings)
     except (OSError, msgspec.MsgspecError):
@@ -152,13 +154,13 @@ def versions_of(run: Path) -> dict[str, str]:
 
 
 class _Settings(msgspec.Struct):
-    """The part of ``settings.json`` that is read here."""
+    """Part of ``settings.json`` that is read here."""
 
     versions: dict[str, str] = {}
 
 
 def forbidden_found(run: Path) -> set[str]:
-    """The forbidden anomalies of a run; none when it was not judged."""
+    """Returns the forbidden anomalies of a run; none if it was not judged."""
     judgement = judged(run)
     if judgement is None:
         return set()
@@ -166,7 +168,7 @@ def forbidden_found(run: Path) -> set[str]:
 
 
 def judged(run: Path) -> Judgement | None:
-    """How a run was judged; None: it was not, or its file is damaged."""
+    """Returns the judgement of a run, or None if it was not judged or the file is damaged."""
     try:
         return read_json(run / "verdict.json", Judgement)
     except (OSError, msgspec.MsgspecError):

@@ -1,4 +1,4 @@
-"""What ``assay check`` is asked to judge, and how. Loads nothing heavy: the command's parser reads it."""
+"""Arguments of ``assay check``. The module imports nothing heavy, because the command line parser reads it."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,30 +13,30 @@ MONOTONIC: Final = "monotonic"
 TRANSACTIONAL: Final = ("list-append", "long-fork", "rw-register")
 WORKLOADS: Final = (BANK, "list-append", "long-fork", MONOTONIC, "rw-register", "unique-ids")
 ORDERED: Final = (*TRANSACTIONAL, MONOTONIC)
-"""Workloads that a system may pass without keeping the order of real time."""
+"""Workloads that a system may pass without real-time order."""
 KEYS: Final = (AUTO, "tuples", "none")
 ORDERS: Final = ("time", "file")
 
 
 @dataclass(frozen=True)
 class Request:
-    """The history at ``path``. Without ``model`` and ``workload`` it is judged by the contract."""
+    """Request to judge the history at ``path``, by its contract without ``model`` and ``workload``."""
 
     path: Path
     format: str = AUTO
     model: str | None = None
     workload: str | None = None
-    """Of a file: one of ``WORKLOADS``, whose checks in SQL judge it."""
+    """For a file: one of ``WORKLOADS``, whose checks in SQL judge it."""
     total: int | None = None
-    """What all accounts of a bank hold together; None: what most reads show."""
+    """The sum of all balances of a bank; None: the sum that most reads show."""
     keys: str = AUTO
     order: str = ORDERS[0]
     refusals: bool = False
     real_time: bool = False
-    """Whether what had ended before something else began must come before it."""
+    """Whether an operation that ended before another began must come before it."""
     contract: str | None = None
     """The contract for a history that has lost its own: ``strictest``, or a file with one."""
     seconds: float | None = None
-    """Per key, for the search; None: as much as it takes by default."""
+    """Time limit per key for the search; None: the default."""
     bytes: int | None = None
-    """For the whole search."""
+    """Memory limit for the whole search."""

@@ -1,12 +1,15 @@
-"""Which lines and branches of the system under test a search has reached, and which it never has.
+"""Code coverage of the system under test: the lines and branches that a search has reached, and those it never has.
 
-In this order: ``points`` (what there is to reach in a source), ``source`` (which sources are the system's, and what of
-them is loaded), ``counter`` (what says of each point once that it was reached), in two ways: ``probe_counter``
-(counters of our own in the code, where there is no ``sys.monitoring``) and ``monitoring_counter`` (that, with
-``jumps``: what a line or a jump says); ``counter_selection`` (which of them), ``coverage_file`` (what is written to the
-store, and summed up) and
-``table`` (how it is shown).
+Only ``harness.search`` and ``harness.cli`` import it. It is loaded in the fork server, so it imports only the standard
+library, msgspec and ``cluster.system``. Its modules, in reading order:
 
-Only ``harness.search`` and ``harness.cli`` import it. It is loaded where examples are played, so it imports the
-standard library, msgspec and ``cluster.system`` alone.
+- ``points``: the points that can be reached in a source
+- ``source``: the sources of the system, and their loaded functions
+- ``counter``: base class of the counters, which report each point once
+- ``probe_counter``: counters compiled into the code, for interpreters without ``sys.monitoring``
+- ``monitoring_counter``: counters by ``sys.monitoring``, with ``jumps``
+- ``jumps``: the points that a line or a jump reaches
+- ``counter_selection``: chooses the counter
+- ``coverage_file``: coverage as it is stored and summed up
+- ``table``: coverage as lines of text
 """

@@ -1,6 +1,6 @@
-"""What both ways of counting have in common: they say of each line and outcome once that it was reached.
+"""Base class of the code coverage counters: they report each line and outcome once.
 
-A counter counts in the process in which it is started, and in those that are forked from it: each goes on for itself.
+A counter counts in the process that starts it, and in its forks, which then count independently.
 """
 
 import sys
@@ -20,41 +20,41 @@ class Place(NamedTuple):
 
 
 class Counter:
-    """Of these modules; those that are loaded later count from the next :meth:`settle` on."""
+    """Counter for these modules; modules that are loaded later are counted from the next :meth:`settle` on."""
 
     def __init__(self, modules: Iterable[Module]) -> None:
         self.on_new: Callable[[], None] = lambda: None
-        """Called in the middle of the system's code, when it has come to a place that is not known."""
+        """Called in the middle of the system's code when it reaches a place that is not known."""
         self._waiting = {module.name: module for module in modules}
-        """Those that are not loaded yet."""
+        """Modules that are not loaded yet."""
         self._known: set[Place] = set()
         self._new: list[Place] = []
 
     def start(self) -> None:
-        """Once, in the process that is to be counted in, and before anything is put aside by :func:`gc.freeze`."""
+        """Starts to count. Call it once per process, before :func:`gc.freeze` hides functions."""
         self._load()
 
     def settle(self) -> None:
-        """Between two runs, when none of the system's code is under way."""
+        """Counts modules loaded since. Call it between two runs, when no code of the system is executing."""
         if any(name in sys.modules for name in self._waiting):
             self._load()
 
     def know(self, places: Iterable[Place]) -> None:
-        """These were reached elsewhere, and are not new any more."""
+        """Marks places as known because they were reached elsewhere."""
         self._known.update(places)
 
     def forget_new(self) -> None:
-        """What was new until now is for others to report."""
+        """Clears the new places without a report, because another process reports them."""
         self._new.clear()
 
     def take(self) -> frozenset[Place]:
-        """What has been reached since the last time for the first time, and was not known."""
+        """Returns and clears the places covered for the first time since the last call."""
         found = frozenset(self._new)
         self._new.clear()
         return found
 
     def count(self, module: Module, functions: Loaded) -> None:
-        """Begins to count in a module that is loaded."""
+        """Begins to count in a loaded module."""
         raise NotImplementedError
 
     def reached(self, module: str, points: Sequence[Point]) -> None:

@@ -1,4 +1,4 @@
-"""Which counter there is for this interpreter, and for this system."""
+"""Chooses the counter for this interpreter, and the modules to count for a system."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -10,7 +10,7 @@ from assay.harness.search.code_coverage.source import Module, modules
 
 
 def counter(of: Sequence[Module]) -> Counter:
-    """``sys.monitoring`` where the interpreter has it, else counters of our own."""
+    """Returns a counter by ``sys.monitoring`` if the interpreter has it, else by probes in the code."""
     if sys.version_info >= (3, 12):
         from assay.harness.search.code_coverage.monitoring_counter import Monitored
 
@@ -21,16 +21,16 @@ def counter(of: Sequence[Module]) -> Counter:
 
 
 def countable(system: System, wanted: str, note: Callable[[str], None]) -> tuple[Module, ...]:
-    """The system's modules, by ``--code-coverage``; none when it is off, or ``auto`` and there is no source of it.
+    """Returns the system's modules, or none if ``--code-coverage`` is off, or ``auto`` and there is no source.
 
-    Raises ``ValueError`` for ``on`` where there is none.
+    Raises ``ValueError`` if it is ``on`` and there is no source.
     """
     if wanted == "off":
         return ()
     try:
         return modules(packages_of(system))
     except ValueError as error:
-        remedy = "name it in code_packages of the system (CodeNamed in cluster/system.py), or give --code-coverage=off"
+        remedy = "name it in the system's code_packages (SupportsCodePackages), or give --code-coverage=off"
         if wanted == "on":
             raise ValueError(f"{error}: {remedy}") from error
         note(f"lines and branches are not counted: {error}: {remedy}")

@@ -1,4 +1,4 @@
-"""What searches have reached of the system's code, as it is kept in the store and summed up."""
+"""Code coverage of searches, as it is stored and summed up."""
 
 import hashlib
 from collections import defaultdict
@@ -12,7 +12,7 @@ from assay.harness.search.code_coverage.source import Loaded, Module, loaded
 
 
 class FunctionReached(msgspec.Struct, frozen=True, kw_only=True):
-    """``lines`` and ``branches``: how many there are; then those that were never reached, branches with the outcome."""
+    """Coverage of one function: the numbers of lines and branches, and those never reached."""
 
     name: str
     first: int
@@ -24,7 +24,7 @@ class FunctionReached(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def never(self) -> bool:
-        """It was not called. Of one that has nothing to reach nothing is known."""
+        """Returns whether it was never called; false for a function without points, because it is not known."""
         return (
             self.lines + self.branches > 0
             and len(self.missed_lines) == self.lines
@@ -33,7 +33,7 @@ class FunctionReached(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ModuleReached(msgspec.Struct, frozen=True, kw_only=True):
-    """``digest`` is of its source. ``uncounted``: functions that are loaded otherwise than the source has them."""
+    """Coverage of one module. ``digest``: of its source; ``uncounted``: functions whose loaded code differs from it."""
 
     file: str
     digest: str
@@ -59,17 +59,17 @@ class ModuleReached(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def never(self) -> tuple[FunctionReached, ...]:
-        """Functions that no example called."""
+        """Returns the functions that no example called."""
         return tuple(function for function in self.functions if function.never)
 
     @property
     def missed(self) -> tuple[tuple[int, bool], ...]:
-        """Branches that no example took, of functions that some did call, in the order of their lines."""
+        """Returns the branches that no example took in functions that were called, in the order of their lines."""
         return tuple(sorted(b for function in self.functions if not function.never for b in function.missed_branches))
 
 
 def reached(modules: Iterable[Module], places: Iterable[Place]) -> tuple[ModuleReached, ...]:
-    """Of each module what a search came to."""
+    """Returns the coverage of each module by a search."""
     everything = tuple(modules)
     by_module: defaultdict[str, set[Point]] = defaultdict(set)
     for module, line, outcome in places:
@@ -83,8 +83,10 @@ def reached(modules: Iterable[Module], places: Iterable[Place]) -> tuple[ModuleR
 
 
 def together(searches: Sequence[Sequence[ModuleReached]]) -> tuple[ModuleReached, ...]:
-    """Of several searches, the latest last. The modules are those of the latest one that counted any; of one whose
-    source has changed, the searches since then alone count.
+    """Sums up several searches, the latest last.
+
+    The modules are those of the latest search that counted any. If a source has changed, only the searches with its
+    latest version count.
     """
     latest = {module.file: module for module in next((search for search in reversed(searches) if search), ())}
     return tuple(
@@ -117,7 +119,7 @@ def _common(several: Sequence[FunctionReached]) -> FunctionReached:
 
 
 def _module(module: Module, points: set[Point], here: Loaded | None) -> ModuleReached:
-    """``here``: what is loaded of it in this process; a process that plays may have loaded it later."""
+    """Returns a module's coverage. ``here`` is its loaded code in this process; a forked process may load it later."""
     uncounted = {(key.name, key.first) for key in here.other} if here is not None else set()
     return ModuleReached(
         file=module.label,

@@ -1,8 +1,13 @@
-"""Which points a line, or a conditional jump, of a code object reaches: for a counter that sees only these two.
+"""Maps lines and conditional jumps of a code object to points, for a counter that sees only these two.
 
-Most points are reached with a line: also what a decision led to, where that begins on a line of its own. What is left
-has no such line: a test that was false with no ``else``, a loop that came to its end, and decisions in one line. There
-the jump says it. A test may be made of several jumps; of each we follow both ways until one has left the test.
+Most points are reached with a line, including outcomes of a decision that begin on a line of their own. Three kinds of
+outcomes have no such line:
+
+- a false test without ``else``
+- the end of a loop
+- a decision in one line
+
+A jump shows these. A test may compile to several jumps; from each, both ways are followed until one has left the test.
 """
 
 import ast
@@ -16,15 +21,15 @@ from typing import Final
 from assay.harness.search.code_coverage.points import Decision, Function, Point, first_line, has_line, marked
 
 Span = tuple[int, int, int, int]
-"""First line, column, last line, column: all of it lies in between, the last column not."""
+"""First line, column, last line, column; the last column is exclusive."""
 ENDS: Final = ("RETURN", "RAISE", "RERAISE")
 
 
 @dataclass(frozen=True)
 class Choice:
-    """``spans`` of what decides, ``body`` of what a true outcome leads to; ``wanted``: outcomes that no line says.
+    """A decision: ``spans`` of its test, ``body`` of its true outcome, ``wanted`` the outcomes that no line shows.
 
-    ``whole``: of a loop, in whose name 3.12 goes to the next element.
+    ``whole`` is the span of a loop, which Python 3.12 gives to the instruction that fetches the next element.
     """
 
     spans: tuple[Span, ...]
@@ -38,7 +43,7 @@ class Choice:
 
 @dataclass
 class Layout:
-    """Of one function. ``lines``: what is reached with each of them."""
+    """Lines and decisions of one function. ``lines``: the points reached with each line."""
 
     lines: dict[int, tuple[Point, ...]] = field(default_factory=dict)
     tests: list[Choice] = field(default_factory=list)
@@ -46,7 +51,7 @@ class Layout:
 
 @dataclass
 class Jump:
-    """``through``: what is reached when it is not taken, and goes on at the offset ``next``; ``taken``: when it is."""
+    """Points of a conditional jump: ``through`` if it falls through to offset ``next``, ``taken`` if it is taken."""
 
     next: int
     through: Point | None
@@ -59,12 +64,12 @@ class Jump:
 
     @property
     def over(self) -> bool:
-        """Nothing more can be learned of it."""
+        """Returns whether nothing more can be learned from it."""
         return (self.through is None or False in self.seen) and (self.taken is None or True in self.seen)
 
 
 def layouts(tree: ast.Module) -> dict[tuple[str, int], Layout]:
-    """By name and first line of each function."""
+    """Returns the layout of each function, by name and first line."""
     found: defaultdict[tuple[str, int], Layout] = defaultdict(Layout)
     wanted: defaultdict[tuple[str, int], defaultdict[int, list[Point]]] = defaultdict(lambda: defaultdict(list))
     decisions: list[tuple[tuple[str, int], Decision]] = []
@@ -93,7 +98,7 @@ def layouts(tree: ast.Module) -> dict[tuple[str, int], Layout]:
 
 
 def jumps(code: CodeType, layout: Layout) -> dict[int, Jump]:
-    """Those that say more than lines do, by their offset."""
+    """Returns the jumps that show more than lines do, by offset."""
     flow = _Flow(code)
     found = {}
     for index, instruction in enumerate(flow.instructions):
@@ -112,11 +117,11 @@ class _Flow:
         self._index = {instruction.offset: number for number, instruction in enumerate(self.instructions)}
 
     def target(self, jump: dis.Instruction) -> int:
-        """The number of the instruction that it leads to."""
+        """Returns the index of the jump's target instruction."""
         return self._index[jump.argval]
 
     def outcome(self, index: int, test: Choice) -> bool | None:
-        """Where the way from there leads that leaves the test; None: to more of the test."""
+        """Returns the outcome reached from an instruction, or None if it leads to another jump of the test."""
         gone: set[int] = set()
         while index < len(self.instructions) and index not in gone:
             gone.add(index)
@@ -148,7 +153,7 @@ def _of(node: ast.stmt | ast.expr) -> Span:
 
 
 def _end_of_head(statement: ast.stmt) -> int:
-    """The last line before the statements in it."""
+    """Returns the last line before the statements inside a statement."""
     body = getattr(statement, "body", None)
     if isinstance(statement, ast.Match):
         return _of(statement.subject)[2]
@@ -167,7 +172,7 @@ def _within(inner: Span, outer: Span) -> bool:
 
 
 def _owner(instruction: dis.Instruction, tests: Sequence[Choice]) -> Choice | None:
-    """The test that it is a part of."""
+    """Returns the test that the instruction belongs to, or None."""
     span = _span(instruction)
     return None if span is None else next((test for test in tests if test.decides(span)), None)
 

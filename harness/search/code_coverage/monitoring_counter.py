@@ -1,8 +1,8 @@
-"""Counts by ``sys.monitoring`` (PEP 669), which interpreters have from 3.12 on.
+"""Code coverage by ``sys.monitoring`` (PEP 669), which exists since Python 3.12.
 
-The interpreter calls back at each line, and at each conditional jump, of the functions that are counted, until the
-callback says that it need not any more: after the first time, and of a jump once there is nothing more to learn of it.
-What a jump leads to is known by a line wherever it can be (``jumps``), since up to 3.13 both ways of it are one event.
+The interpreter calls back at each line and each conditional jump of the counted functions. A callback disables a line
+after the first call, and a jump when nothing more can be learned from it. Lines show the outcome of a decision wherever
+possible (see ``jumps``), because up to Python 3.13 both ways of a jump are one event.
 """
 
 import sys
@@ -16,22 +16,22 @@ from assay.harness.search.code_coverage.points import Point
 from assay.harness.search.code_coverage.source import Loaded, Module, inner
 
 TOOLS: Final = (1, 3, 4)
-"""Numbers that a tool may have: first that of coverage, then those that belong to no kind of tool."""
+"""Tool identifiers to try: that of coverage, then the unassigned ones."""
 
 
 class ToolsTakenError(Exception):
-    """All numbers for tools are in use."""
+    """All tool identifiers are in use."""
 
 
 class Monitored(Counter):
-    """Started once in a process; ``stop`` gives the number of the tool back."""
+    """Counter by ``sys.monitoring``. Start it once per process; ``stop`` frees the tool identifier."""
 
     def __init__(self, modules: Iterable[Module]) -> None:
         super().__init__(modules)
-        self._monitoring: Any = getattr(sys, "monitoring")  # noqa: B009 - not known to the types of 3.11
+        self._monitoring: Any = getattr(sys, "monitoring")  # noqa: B009 - unknown to the type checker on 3.11
         self._tool = -1
         self._code: list[CodeType] = []
-        """Kept, so that no other has the same identity."""
+        """Keeps the code objects alive, because the tables below use their identity."""
         self._modules: dict[int, str] = {}
         self._lines: dict[int, dict[int, tuple[Point, ...]]] = {}
         self._jumps: dict[int, dict[int, Jump]] = {}
@@ -47,7 +47,7 @@ class Monitored(Counter):
         monitoring.use_tool_id(self._tool, "assay")
         events = monitoring.events
         monitoring.register_callback(self._tool, events.LINE, self._line)
-        if hasattr(events, "BRANCH_LEFT"):  # from 3.14 on the two ways are two events
+        if hasattr(events, "BRANCH_LEFT"):  # since 3.14 the two ways are two events
             monitoring.register_callback(self._tool, events.BRANCH_LEFT, self._fell_through)
             monitoring.register_callback(self._tool, events.BRANCH_RIGHT, self._jumped)
             self._events = events.LINE | events.BRANCH_LEFT | events.BRANCH_RIGHT
@@ -101,7 +101,7 @@ class Monitored(Counter):
 
 
 def _all_code(functions: Loaded) -> Sequence[CodeType]:
-    """That of the functions, and of those that are defined in them; each once."""
+    """Returns the code of the functions and of those nested in them, each once."""
     several: list[FunctionType] = [function for alike in functions.same.values() for function in alike]
     codes = [code for function in several for code in (function.__code__, *inner(function.__code__))]
     return list({id(code): code for code in codes}.values())

@@ -1,9 +1,10 @@
-"""What there is to reach in a module's source: the lines of its functions, and both outcomes of their decisions.
+"""Points that can be reached in a module's source: the lines of its functions, and the outcomes of their decisions.
 
-Lines are those at which a statement begins. Decisions are ``if``, ``elif``, ``while`` and ``for``: the test was true or
-false; the loop had an element, or came to its end. Each ``case`` and each ``except`` has lines of its own, which say as
-much. What runs while a module is imported is not counted, since that is over before a search begins; nor is what cannot
-run: stubs, declarations, what is there for type checkers, and outcomes of a test that is constant.
+- A line counts if a statement begins there.
+- Decisions are ``if``, ``elif``, ``while`` and ``for``. A test was true or false; a loop had an element, or ended. Each
+  ``case`` and ``except`` has lines of its own, which show as much.
+- Code that runs at import is not counted, because that is over before a search begins.
+- Code that cannot run is not counted: stubs, declarations, code for type checkers, outcomes of constant tests.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import NamedTuple
 
 
 class Point(NamedTuple):
-    """A line, or one ``outcome`` of the decision on it. A loop's outcome is true when it has an element."""
+    """A line, or one ``outcome`` of the decision on it. A loop's outcome is true if it has an element."""
 
     line: int
     outcome: bool | None = None
@@ -23,7 +24,7 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True)
 class Function:
-    """``name`` as its code object has it; ``first`` to ``last``: its lines, with its decorators."""
+    """A function; ``name`` as in its code object, lines ``first`` to ``last`` including its decorators."""
 
     name: str
     first: int
@@ -32,36 +33,38 @@ class Function:
 
 
 Mark = Callable[[Function, Sequence[Point], ast.stmt], Sequence[ast.stmt]]
-"""What to put in front of a statement of that function (its points are not known yet) at which these are reached."""
+"""Returns the statements to insert before a statement at which these points are reached. The function has no points
+yet.
+"""
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 Decision = ast.If | ast.While | ast.For
 
 
 def functions(tree: ast.Module) -> tuple[Function, ...]:
-    """All that are defined in it, at any depth, with their points; the tree stays as it is."""
+    """Returns all functions defined in the tree, at any depth, with their points; the tree is unchanged."""
     return marked(tree, lambda function, points, statement: ())
 
 
 def marked(tree: ast.Module, mark: Mark) -> tuple[Function, ...]:
-    """The same, with marks put into the tree wherever ``mark`` gives some."""
+    """Returns the same functions, and inserts the statements that ``mark`` returns into the tree."""
     walk = _Walk(mark)
     walk.definitions(tree.body, "")
     return tuple(walk.functions)
 
 
 def is_constant(test: ast.expr) -> bool:
-    """A test whose outcome is the same at all times."""
+    """Returns whether the test always has the same outcome."""
     name = test.attr if isinstance(test, ast.Attribute) else test.id if isinstance(test, ast.Name) else ""
     return isinstance(test, ast.Constant) or name in ("TYPE_CHECKING", "__debug__")
 
 
 def constant_test(statement: Decision) -> ast.expr | None:
-    """The test, if its outcome is the same at all times."""
+    """Returns the test if it always has the same outcome, else None."""
     return statement.test if isinstance(statement, ast.If | ast.While) and is_constant(statement.test) else None
 
 
 def has_line(statement: ast.stmt) -> bool:
-    """Is something done at the line at which it begins?"""
+    """Returns whether something is executed at the first line of the statement."""
     match statement:
         case ast.Global() | ast.Nonlocal() | ast.Try() | ast.TryStar() | ast.AnnAssign(value=None):
             return False
@@ -73,13 +76,13 @@ def has_line(statement: ast.stmt) -> bool:
 
 
 def first_line(statement: ast.stmt) -> int:
-    """Where it begins: of a definition, at its first decorator."""
+    """Returns the line at which the statement begins; for a definition, that of its first decorator."""
     decorators: Sequence[ast.expr] = getattr(statement, "decorator_list", ())
     return min([statement.lineno, *(decorator.lineno for decorator in decorators)])
 
 
 def is_stub(body: Sequence[ast.stmt]) -> bool:
-    """Nothing but text, ``...`` and ``pass``."""
+    """Returns whether the body has only constants (text, ``...``) and ``pass``."""
     return all(
         isinstance(statement, ast.Pass)
         or (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant))
@@ -95,7 +98,7 @@ class _Walk:
         self._function = Function("", 0, 0, ())
 
     def definitions(self, body: Sequence[ast.stmt], prefix: str) -> None:
-        """What is defined by statements that are themselves not counted."""
+        """Visits the definitions in statements that are not counted themselves."""
         for statement in body:
             if isinstance(statement, DEFINITIONS):
                 self._defined(statement, prefix)
@@ -119,7 +122,7 @@ class _Walk:
         self._function, self._points = outer
 
     def _block(self, body: Sequence[ast.stmt], entered: Sequence[Point] = ()) -> list[ast.stmt]:
-        """Statements that follow each other; ``entered``: what is reached with the first of them."""
+        """Marks consecutive statements; ``entered`` are the points reached with the first of them."""
         found: list[ast.stmt] = []
         for statement in body:
             found += self._reached([*entered, *self._line(statement)], statement)
@@ -153,7 +156,7 @@ class _Walk:
 
     def _decided(self, statement: Decision) -> None:
         if (test := constant_test(statement)) is not None:
-            if isinstance(test, ast.Constant):  # the others are for type checkers
+            if isinstance(test, ast.Constant):  # the other constant tests are for type checkers
                 statement.body = self._block(statement.body)
             statement.orelse = self._block(statement.orelse)
             return
@@ -166,7 +169,7 @@ class _Walk:
 
 
 def _holders(statement: ast.stmt) -> list[ast.AST]:
-    """It, and the parts of it that hold statements in its place: ``except`` and ``case``."""
+    """Returns the statement, and its ``except`` and ``case`` parts, which hold statements too."""
     return [statement, *getattr(statement, "handlers", ()), *getattr(statement, "cases", ())]
 
 

@@ -1,9 +1,10 @@
-"""Counters of our own, put into the system's functions: for interpreters without ``sys.monitoring``.
+"""Code coverage by probes in the system's functions, for interpreters without ``sys.monitoring``.
 
-The source of a module is compiled again with a probe in front of each statement, and the functions that are loaded get
-the code that came of it: objects, names, lines in tracebacks and what is imported stay as they are. A probe speaks
-once, then it is a look at a list. After some runs those that have spoken are left out of the code again, so that what
-runs often soon costs nothing; those that are left stand where no run has come to.
+1. The source of a module is compiled again, with a probe before each statement.
+2. The loaded functions get the new code. Objects, names, lines in tracebacks and imports stay as they are.
+3. A probe reports once; afterwards it costs one list access.
+4. After some runs the code is compiled without the probes that have reported. Frequently executed code soon costs
+   nothing.
 """
 
 import ast
@@ -16,13 +17,13 @@ from assay.harness.search.code_coverage.source import Loaded, Module, compiled
 
 LEFT: Final = "__assay_left__"
 HIT: Final = "__assay_hit__"
-"""Names in a module that is counted: which of its probes have not spoken yet, and what they call to speak."""
+"""Names that probes use in a counted module: the list of probes that have not reported, and the report function."""
 THINNED: Final = frozenset({4, 64, 1024})
-"""After so many runs probes are left out. To compile all again costs as much as all probes do in a dozen runs."""
+"""Run counts after which probes are removed. Compiling costs as much as all probes do in a dozen runs."""
 
 
 class Probes(Counter):
-    """The code of the functions is that of the process: a copy of it has its own."""
+    """Counter by probes. The code of functions belongs to the process; a fork has its own copy."""
 
     def __init__(self, modules: Iterable[Module]) -> None:
         super().__init__(modules)
@@ -41,14 +42,14 @@ class Probes(Counter):
             self.thin()
 
     def thin(self) -> None:
-        """Leaves out the probes that have spoken."""
+        """Removes the probes that have reported."""
         for probed in self._probed:
             if probed.stale:
                 probed.put()
 
 
 class _Probed:
-    """One module. ``report`` is called with the points of a probe when that is come to for the first time."""
+    """Probed module. ``report`` is called with the points of a probe when it is reached for the first time."""
 
     def __init__(self, module: Module, functions: Loaded, report: Callable[[str, Sequence[Point]], None]) -> None:
         self._module = module
@@ -57,16 +58,16 @@ class _Probed:
         self._points: list[Sequence[Point]] = []
         self._left: list[bool] = []
         self.stale = False
-        """Has a probe spoken that is still in the code?"""
+        """Whether a probe that has reported is still in the code."""
 
     def put(self) -> None:
-        """Gives the functions code with the probes that have not spoken yet."""
+        """Gives the functions code with the probes that have not reported yet."""
         number = -1
 
         def probe(function: Function, points: Sequence[Point], statement: ast.stmt) -> Sequence[ast.stmt]:
             nonlocal number
             number += 1
-            if number == len(self._left):  # the first time
+            if number == len(self._left):  # the first call of put
                 self._left.append(True)
                 self._points.append(points)
             return [_probe(number, statement)] if self._left[number] else ()
@@ -87,7 +88,7 @@ class _Probed:
 
 
 def _probe(number: int, statement: ast.stmt) -> ast.stmt:
-    """``if LEFT[number]: HIT(number)``, at the statement's line."""
+    """Returns ``if LEFT[number]: HIT(number)``, at the statement's line."""
     index = ast.Subscript(ast.Name(LEFT, ast.Load()), ast.Constant(number), ast.Load())
     call = ast.Expr(ast.Call(ast.Name(HIT, ast.Load()), [ast.Constant(number)], []))
     found = ast.If(index, [call], [])

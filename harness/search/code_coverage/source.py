@@ -1,8 +1,8 @@
-"""The system's own code: which packages that is, their files, and what of them is loaded.
+"""The system's own code: its packages, their files, and their loaded functions.
 
-A function counts when what is loaded is what its file said when the search began. Code that was changed while it was
-imported (pytest rewrites assertions of test modules), or whose file had been edited by then, is left as it is and is
-not counted. What is edited later makes no difference.
+A function is counted if its loaded code equals that of its file at the start of the search. It is not counted if the
+code was changed at import (pytest rewrites assertions of test modules), or if the file had been edited by then. Later
+edits make no difference.
 """
 
 import ast
@@ -20,7 +20,7 @@ from assay.harness.search.code_coverage.points import Function, functions
 
 
 class CodeKey(NamedTuple):
-    """Where a function is defined: its file, its qualified name, its first line."""
+    """Location of a function's definition: its file, qualified name and first line."""
 
     file: str
     name: str
@@ -29,7 +29,7 @@ class CodeKey(NamedTuple):
 
 @dataclass(frozen=True)
 class Module:
-    """``name`` as it is imported; ``path`` as the code of it has it; ``label``: short, for people."""
+    """A module: ``name`` as it is imported, ``path`` as in its code objects, ``label`` short, for people."""
 
     name: str
     label: str
@@ -42,10 +42,10 @@ class Module:
 
 
 def modules(packages: Iterable[str]) -> tuple[Module, ...]:
-    """All that these packages and modules consist of, in the order of their names, loaded or not. Files that this
-    interpreter could not import, such as templates of code or links that lead nowhere, are no modules.
+    """Returns all modules of these packages and modules, sorted by name, loaded or not.
 
-    Raises ``ValueError`` for a name that no Python source can be found for.
+    Files that this interpreter cannot import, such as code templates or dangling links, are skipped. Raises
+    ``ValueError`` for a name without Python source.
     """
     found: dict[str, Module] = {}
     for package in packages:
@@ -67,17 +67,17 @@ def modules(packages: Iterable[str]) -> tuple[Module, ...]:
 
 
 def _label(path: Path, names: Sequence[str]) -> str:
-    """``server/log.py`` of the names from the package on; with all of its names it is the only one."""
+    """Returns a label such as ``server/log.py``; it is unique if ``names`` has all parts of the module's name."""
     return "/".join(names) + ("/__init__.py" if path.name == "__init__.py" else ".py")
 
 
 def _files(package: str) -> Iterator[tuple[str, Path]]:
     try:
         spec = importlib.util.find_spec(package)
-    except Exception:  # noqa: BLE001 - a package above it is imported, which may do anything
+    except Exception:  # noqa: BLE001 - this imports parent packages, which may raise anything
         spec = None
     if spec is None or (spec.submodule_search_locations is None and not str(spec.origin).endswith(".py")):
-        raise ValueError(f"the code of the system is said to be in {package}, of which there is no Python source")
+        raise ValueError(f"the system's code is declared to be in {package}, which has no Python source")
     if spec.submodule_search_locations is None:
         yield package, Path(str(spec.origin))
         return
@@ -88,7 +88,7 @@ def _files(package: str) -> Iterator[tuple[str, Path]]:
 
 
 def compiled(tree: ast.Module, path: str) -> dict[CodeKey, CodeType]:
-    """The code of each function that is defined in it."""
+    """Compiles a tree, and returns the code of each function in it."""
     return by_key(compile(tree, path, "exec", dont_inherit=True))
 
 
@@ -97,7 +97,7 @@ def by_key(whole: CodeType) -> dict[CodeKey, CodeType]:
 
 
 def inner(code: CodeType) -> Iterator[CodeType]:
-    """The code objects in it, at any depth."""
+    """Yields the code objects nested in a code object, at any depth."""
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield constant
@@ -109,7 +109,7 @@ def key_of(code: CodeType) -> CodeKey:
 
 
 def alike(one: CodeType, other: CodeType) -> bool:
-    """Do they do the same, at the same lines?"""
+    """Returns whether both do the same, at the same lines."""
     return _shape(one) == _shape(other) and all(
         alike(a, b) if isinstance(a, CodeType) and isinstance(b, CodeType) else type(a) is type(b) and a == b
         for a, b in zip(one.co_consts, other.co_consts, strict=True)
@@ -125,9 +125,9 @@ def _shape(code: CodeType) -> tuple[object, ...]:
 
 @dataclass(frozen=True)
 class Loaded:
-    """The functions of one module that exist now: several of a definition that was run several times.
+    """Loaded functions of one module; a definition that was executed several times has several.
 
-    ``same``: those that do what the file says, and ``other``: those that do not.
+    ``same`` are those whose code equals the file's, ``other`` those whose code differs.
     """
 
     same: Mapping[CodeKey, list[FunctionType]]
@@ -135,7 +135,7 @@ class Loaded:
 
 
 def loaded(everything: Iterable[Module]) -> dict[str, Loaded]:
-    """By module, of those that are loaded. Functions that :func:`gc.freeze` has put aside are not seen."""
+    """Returns the loaded functions by module, for loaded modules, except functions hidden by :func:`gc.freeze`."""
     there = {module.path: module for module in everything if module.name in sys.modules}
     found: defaultdict[str, defaultdict[CodeKey, list[FunctionType]]] = defaultdict(lambda: defaultdict(list))
     for thing in gc.get_objects():

@@ -1,4 +1,4 @@
-"""What was reached of a system's code, as lines of text: module by module, and what no example reached."""
+"""Code coverage of a system as lines of text: per module, with what no example reached."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -6,16 +6,16 @@ from typing import Final
 from assay.harness.search.code_coverage.coverage_file import FunctionReached, ModuleReached
 
 MOST: Final = 6
-"""Functions, and branches, that are named of a module; the page names all."""
+"""Functions, and branches, that are named per module; the HTML page names all."""
 NOT_COUNTED: Final = "lines and branches of the system were not counted (--code-coverage)"
 NOTHING_RAN: Final = (
     "no line of the system was reached: only what runs in the process of the simulation can be counted; "
-    "code_packages of the system (CodeNamed in cluster/system.py) says where its code is"
+    "code_packages of the system (SupportsCodePackages in cluster/system.py) says where its code is"
 )
 
 
 def table(code: Sequence[ModuleReached]) -> list[str]:
-    """A line for the whole, and one for each module; first those of which the smallest part was reached."""
+    """Returns a line for all modules together, and one for each module, lowest coverage first."""
     if not code:
         return [NOT_COUNTED]
     loaded = [module for module in code if module.loaded]
@@ -29,7 +29,7 @@ def table(code: Sequence[ModuleReached]) -> list[str]:
 
 
 def total(code: Sequence[ModuleReached]) -> str:
-    """Of all of them together."""
+    """Returns the coverage of all modules together."""
     return (
         f"{sum(one.reached_lines for one in code)} of {sum(one.lines for one in code)} lines and "
         f"{sum(one.reached_branches for one in code)} of {sum(one.branches for one in code)} branches of the system"
@@ -37,7 +37,7 @@ def total(code: Sequence[ModuleReached]) -> str:
 
 
 def share(module: ModuleReached) -> float:
-    """What part of it was reached, from 0 to 1."""
+    """Returns the covered part of a module, from 0 to 1."""
     return (module.reached_lines + module.reached_branches) / max(1, module.lines + module.branches)
 
 
@@ -46,24 +46,24 @@ def reached(module: ModuleReached) -> str:
 
 
 def never(module: ModuleReached, most: int = MOST) -> str:
-    """Functions that no example called, and branches that none took in the others."""
+    """Returns the functions that no example called, and the branches that none took in the other functions."""
     if share(module) == 0:
         return "never: any of it"
     parts = [f"never: {_names([described(function) for function in module.never], most)}"]
     if module.missed:
         parts.append(f"branches: {_names([branch(*one) for one in module.missed], most)}")
     if module.uncounted:
-        parts.append(f"not counted, loaded otherwise than the file has them: {_names(module.uncounted, most)}")
+        parts.append(f"not counted, because their loaded code differs from the file: {_names(module.uncounted, most)}")
     return "; ".join(parts)
 
 
 def described(function: FunctionReached) -> str:
-    """``elect_unclean (lines 40-52)``"""
+    """Returns text such as ``elect_unclean (lines 40-52)``."""
     return f"{function.name} (lines {function.first}-{function.last})"
 
 
 def branch(line: int, outcome: bool) -> str:
-    """``61 never false``"""
+    """Returns text such as ``61 never false``."""
     return f"{line} never {str(outcome).lower()}"
 
 

@@ -59,12 +59,12 @@ def test_a_server_that_cannot_be_asked_for_a_while_does_not_end_the_cluster(monk
         f"n1: its broker is {dead}",
         "state not known: n1: no connection",
         f"n1: its broker is {dead}",
-        "taking the cluster away",
+        "removing the cluster",
     ]
 
 
 def test_a_server_that_runs_all_the_time_is_not_spoken_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert watched(monkeypatch, ProcessState.RUNNING, ProcessState.RUNNING) == ["taking the cluster away"]
+    assert watched(monkeypatch, ProcessState.RUNNING, ProcessState.RUNNING) == ["removing the cluster"]
 
 
 def test_what_is_no_trouble_of_a_node_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:

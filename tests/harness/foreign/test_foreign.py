@@ -158,7 +158,7 @@ MALFORMED = {
     ),
     "time going backwards": (
         f"{CALL}, :time 7}}\n{{:process 0, :type :ok, :f :read, :time 6}}", 2, 1,
-        "time goes backwards: this is at 6 ns, what stands before it at 7 ns; --order=file",
+        "time goes backwards: this entry is at 6 ns, the one before it at 7 ns; --order=file",
     ),
     "times here and there": (
         f"{CALL}, :time 7}}\n{{:process 0, :type :ok, :f :read}}", 2, 1, "some operations have a :time, and some have",
@@ -369,7 +369,7 @@ def test_a_pipe_is_not_looked_at_before_it_is_read(tmp_path: Path) -> None:
         file.write(f"{CALL}}}".encode())
         file.close()
         pipe = Path(f"/dev/fd/{reading}")
-        with pytest.raises(MalformedError, match=r"no regular file, .* say which it is with --format=edn"):
+        with pytest.raises(MalformedError, match=r"no regular file, .* name the format with --format=edn"):
             recognise(pipe)
         assert read(pipe, Format.EDN, MODEL).ops.num_rows == 1
 

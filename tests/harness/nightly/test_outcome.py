@@ -50,7 +50,7 @@ NO_SPACE = "E   OSError: [Errno 28] No space left on device: '/store/x'"
         (RUN, AttemptEnd(1), NO_SPACE, [Seen(None)], Outcome.NO_DISK, NO_SPACE),
         (RUN, AttemptEnd(1), NO_SPACE, [UNKNOWN], Outcome.UNKNOWN, "OSError: [Errno 28] No space left"),
         (CANARY, AttemptEnd(1), "", [FAIL], Outcome.DETECTED, "lost-write in 1 of 1 runs"),
-        (CANARY, AttemptEnd(0), "", [PASS], Outcome.MISSED, "every run passes, and lost-write, vanished"),
+        (CANARY, AttemptEnd(0), "", [PASS], Outcome.MISSED, "every run passes, but lost-write, vanished"),
         (CANARY, AttemptEnd(1), "", [Seen("fail", ("phantom",))], Outcome.MISSED, "fails otherwise: phantom in 1 of 1"),
         (CANARY, AttemptEnd(1), FAILED, [UNKNOWN], Outcome.UNKNOWN, "too little succeeded"),
         (CANARY, AttemptEnd(-11), "", [], Outcome.CRASHED, "SIGSEGV"),

@@ -109,7 +109,7 @@ def test_a_page_that_cannot_be_written_is_an_error_with_its_remedy(
     keep(tmp_path, one())
     assert main(["search", "show", str(tmp_path), f"--html={tmp_path / 'no' / 'page.html'}"]) == Exit.USAGE
     said = capsys.readouterr().err
-    assert "page.html cannot be written: No such file or directory; give a file in a folder that is there" in said
+    assert "page.html cannot be written: No such file or directory; give a file in an existing folder" in said
 
 
 @pytest.mark.parametrize("content", [None, "{}", "nonsense"])
@@ -121,4 +121,4 @@ def test_where_there_is_nothing_that_is_said(
         (tmp_path / "searches" / "x.json").write_text(content)
     assert main(["search", "show", str(tmp_path)]) == Exit.USAGE
     error = capsys.readouterr().err
-    assert ("--explore=10min" if content is None else "x.json does not hold what a search has reached") in error
+    assert ("--explore=10min" if content is None else "x.json is no coverage report of a search") in error

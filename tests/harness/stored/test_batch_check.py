@@ -144,9 +144,9 @@ def test_a_line_for_each_and_the_worst_of_them_is_the_exit_code(
     assert lines[1].startswith(f"error    {damaged}  ")
     assert "cannot be read" in lines[1]
     assert lines[2].startswith(f"FAIL     {failed}  set-lost: ")
-    assert lines[3:] == [f"3 histories: 1 fail, 1 error, 1 pass; all that is said of one: assay check {failed}"]
+    assert lines[3:] == [f"3 histories: 1 fail, 1 error, 1 pass; for the details of one: assay check {failed}"]
     assert said.err.splitlines() == [
-        f"assay: neither runs nor history folders, passed over: {tmp_path / 'nights'}",
+        f"assay: neither runs nor history folders, skipped: {tmp_path / 'nights'}",
     ]
     assert main(["check", str(passed), str(damaged)]) == Exit.USAGE
 
@@ -258,7 +258,7 @@ def test_a_store_and_the_folder_of_a_test_stand_for_their_runs(
     (store / "test_b").rename(spaced)
     main(["check", str(spaced), "--plugin=helpers.extension"])
     ends = capsys.readouterr().out.splitlines()[-1]
-    assert ends.endswith(f"all that is said of one: assay check '{spaced / '1'}' --plugin=helpers.extension")
+    assert ends.endswith(f"for the details of one: assay check '{spaced / '1'}' --plugin=helpers.extension")
     spaced.rename(store / "test_b")
     each, _ = check(*sorted(store.iterdir()))
     assert sorted(each) == sorted([str(store / "latest"), *map(str, runs[:2]), str(died)])
