@@ -1,5 +1,4 @@
-"""Makes the effects of sends, polls and reads of the log end. Arrays have an entry for every operation.
-"""
+"""Makes the effects of sends, polls and reads of the log end. Arrays have an entry for every operation."""
 
 from typing import Final
 
