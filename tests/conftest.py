@@ -55,7 +55,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_runtestloop(session: pytest.Session) -> None:
-    """Once all is collected: to import some packages starts processes. The process that distributes the tests starts workers."""
+    """After collection, because importing some packages starts processes. The xdist controller starts workers."""
     if session.config.getoption("--fast") and hasattr(session.config, "workerinput"):
         sys.addaudithook(_no_process)
 
