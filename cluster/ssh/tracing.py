@@ -8,7 +8,7 @@
 
 Changes are: bytes written, a file made shorter or longer, a name made, changed or removed, and a writable shared
 mapping. Mode, owner and times of a file do not count. The program notes a reason if it cannot follow something
-(io_uring, a 32-bit program, a path that it may not look up), because a count of 0 would then prove nothing. If the
+(io_uring, a 32-bit program, a path that it may not look up). A count of 0 would then prove nothing. If the
 command cannot be traced at all, it runs untraced, and the reason is noted.
 
 This module runs on the node, as the user of the command (:func:`command`). It uses only the standard library of Python

@@ -78,7 +78,7 @@ def group_scene(anomaly: str, at: Place) -> GroupScene:
 
 
 def _orphaned_partition(at: Place) -> GroupScene:
-    """Returns a scene with a separate group of two members and two partitions. One partition is never reassigned."""
+    """Returns a scene with a separate group of two members and two partitions. A partition is never reassigned."""
     group, topic = f"{at.group}-audit", f"{at.partition}-audit"
     orphan, other = f"{topic}-0", f"{topic}-1"
 

@@ -129,7 +129,7 @@ def log_scene(anomaly: str, at: Opening) -> LogScene:
         "real-time-order": on.scene(
             (on.send(0, 1, on.at(1)), on.send(2, 3, on.at(0))), (zero, one), rank=1, value=one
         ),
-        # One operation has two message sets.
+        # An operation has two message sets.
         "nonmonotonic-send": on.scene((SceneStep("send", 0, 3, backwards),), (zero, one), value=zero),
         "send-skip": on.scene(
             (on.send(0, 2, on.at(0), on.at(2)), on.send(1, 3, on.at(1))), (zero, one, two), rank=2, value=two
