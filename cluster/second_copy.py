@@ -1,7 +1,7 @@
 """A second copy of a node's main process, with the same command, user, folder and address, beside the first one.
 
-The copy belongs to the fault that started it. Whatever is done to the node's processes is done to the main one. The
-copy is neither looked at as a process of the node, nor started again, and its events and output are kept apart.
+The copy belongs to the fault that started it. All other operations on the node's processes apply to the main process.
+The copy does not count as a process of the node and is never restarted. Its events and output are kept apart.
 """
 
 from collections.abc import Mapping
@@ -14,13 +14,13 @@ SECOND: Final = "second"
 
 @dataclass(frozen=True)
 class SecondStatus:
-    """The copy that was started last. ``exit_status``: None while it lives, or if it was killed."""
+    """Status of the copy that was started last. ``exit_status``: None while it lives, or if it was killed."""
 
     incarnation: str | None
     alive: bool
     exit_status: int | None = None
     changes: int | None = None
-    """How many changes the copy has made to files; None if the node cannot say.
+    """Number of changes that the copy has made to files; None if unknown.
 
     A real node counts changes of the data folder, and a simulated one changes of its whole disk.
     """
@@ -33,19 +33,19 @@ class SupportsSecondCopy(Protocol):
     """A node that can run a second copy of its main process."""
 
     def second_unavailable(self) -> str | None:
-        """Why not, and the remedy; None if it can. Changes nothing."""
+        """Returns why no copy can be started, with the remedy, or None. Changes nothing."""
 
     async def start_second(self, data: str | None = None) -> None:
-        """Starts the copy. ``NodeError`` while another copy is alive.
+        """Starts the copy. Raises ``NodeError`` while another copy is alive.
 
         ``data``: the folder whose changes are counted. None: the system does not say where its data are.
         """
 
     async def second(self) -> SecondStatus:
-        """``NodeError`` if none was started."""
+        """Returns the status of the copy. Raises ``NodeError`` if none was started."""
 
     async def end_second(self) -> None:
-        """SIGKILL; returns once the copy is gone. No error if there is none."""
+        """Sends SIGKILL and waits until the copy is gone. Does nothing if there is none."""
 
 
 def with_second_log(value: str, path: str) -> str:

@@ -51,8 +51,8 @@ def configuration(
         "tickTime": str(TICK),
         # With faults of seconds, an ensemble must elect a new leader before they are over. A new leader whose followers
         # do not get in sync waits for initLimit, and no server serves until then.
-        "initLimit": "4",  # ticks to connect to the leader and to copy its state: 2 s
-        "syncLimit": "2",  # ticks a follower may be behind: 1 s
+        "initLimit": "4",  # Ticks to connect to the leader and to copy its state: 2 s
+        "syncLimit": "2",  # Ticks a follower may be behind: 1 s
         "dataDir": data,
         "clientPort": str(port),
         "maxClientCnxns": "0",  # without limit: every client of a run comes from one address

@@ -57,7 +57,7 @@ class Seen:
     - ``role`` of a replica by its own answer: ``node``, ``key``, leader ``epoch``, ``high_watermark``, ``log_end``, a
       fingerprint of the effective ``settings``
     - ``flushed`` of an undamaged replica: ``node``, ``key``, ``flushed`` offset by its own answer, ``log_end``,
-      effective ``flush_ms``; ``unsynced``: bytes of its segments that a power loss now could take, if the node's disk
+      effective ``flush_ms``. ``unsynced``: bytes of its segments that a power loss now could take, if the node's disk
       can tell
     - ``folder`` of a replica on a disk: ``node``, ``key``, the ``zxid`` of the topic for which it was created
     - ``segment``: ``node``, ``key``, ``base_offset``, ``end_offset`` after its last, greatest ``timestamp``, ``size``

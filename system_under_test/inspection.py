@@ -5,7 +5,7 @@ with acks=all means that every in-sync member has the record; with ``flush.messa
 reading client notices a violation only if just those members are lost. This inspection shows it at once.
 
 Members of the set in ZooKeeper count under two conditions. Their admitting registration must be in force, and the live
-process must have made it: a restarted broker may have lost what it had in memory, and counts once it has caught up.
+process must have made it. A restarted broker may have lost what it had in memory, and counts once it has caught up.
 This is valid at any instant after the acknowledgement, not only the leader's:
 
 - A replica that joins the set later has caught up with the high watermark.

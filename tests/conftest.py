@@ -55,7 +55,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_runtestloop(session: pytest.Session) -> None:
-    """Once all is collected: to import some packages starts processes. What deals the tests out starts workers."""
+    """After collection, because importing some packages starts processes. The xdist controller starts workers."""
     if session.config.getoption("--fast") and hasattr(session.config, "workerinput"):
         sys.addaudithook(_no_process)
 
@@ -72,14 +72,14 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What needs Spark comes first: xdist then gives all of it to one process, so that one JVM is started, not two."""
+    """Moves tests that need Spark to the front: xdist then gives all of them to one process, which starts one JVM."""
     if config.getoption("--fast"):
         items[:] = [item for item in items if not any(item.get_closest_marker(name) for name in NOT_FAST)]
     items.sort(key=lambda item: item.get_closest_marker("spark") is None)
 
 
 def pytest_collection_finish() -> None:
-    """What there is by now stays. Tests that run pytest in this process have it look for garbage five times each."""
+    """Exempts existing objects from garbage collection, which nested runs of pytest start five times each."""
     gc.collect()
     gc.freeze()
 
@@ -91,7 +91,7 @@ def pytest_unconfigure() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Where Spark cannot run, what needs it is skipped, saying what to install."""
+    """Skips tests that need Spark if it cannot run, and says what to install."""
     if item.get_closest_marker("spark") is not None:
         try:
             Engines("spark").check()
@@ -101,7 +101,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.fixture(scope="session")
 def application() -> Iterator[Any]:
-    """One Spark for all tests of a session: there cannot be two in a process. For tests that are marked ``spark``."""
+    """Spark for all tests of a session, because a process cannot have two. For tests that are marked ``spark``."""
     from assay.checkers.engine.spark_application import SparkApplication  # imports pyspark
 
     with SparkApplication(quick=True) as running:

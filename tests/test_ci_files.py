@@ -1,4 +1,4 @@
-"""What is given to users for their CI: valid for its service, and each command one that `assay` takes."""
+"""Tests what is given to users for their CI: valid for its service, and each command one that `assay` takes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the list of defects names exists: the anomalies, and the files of the runs that catch them."""
+"""Tests that what the list of defects names exists: the anomalies, and the files of the runs that catch them."""
 
 from __future__ import annotations
 

@@ -276,7 +276,7 @@ class DockerCluster(SshCluster):
     def _undo(self, actions: Sequence[undo.Action]) -> list[str]:
         """Removes the containers, and their processes with them, then the things that they used, one after the other.
 
-        Concurrent removal would be faster by some tenths of a second, but occasionally deadlocks Docker 20.10: removing
+        Concurrent removal would be faster by some tenths of a second, but occasionally deadlocks Docker 20.10. Removing
         a container from its network and listing networks wait for each other's locks.
         """
         containers = [action for action in actions if isinstance(action, undo.RemoveContainer)]

@@ -31,7 +31,7 @@ from assay.cluster.sim.server import SimServer
 
 
 class SimFuture(asyncio.Future):  # type: ignore[type-arg]
-    """A future that hashes by the order in which futures and tasks were first hashed.
+    """Future with a deterministic hash: its rank among all futures and tasks, by the time of the first hash.
 
     ``asyncio.wait``, ``TaskGroup`` and ``asyncio.all_tasks`` keep them in sets and iterate over those. The default hash
     is an address, which differs between two runs of one program. A task is hashed when it is created

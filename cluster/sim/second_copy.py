@@ -18,7 +18,7 @@ _log = logging.getLogger("assay.sim")
 
 
 class Twice:
-    """The part of :class:`assay.cluster.sim.node.SimNode`, which has the rest."""
+    """Mixin of :class:`assay.cluster.sim.node.SimNode` that runs the second copy."""
 
     disk: SimDisk
     host: Host
@@ -61,7 +61,7 @@ class Twice:
         task.add_done_callback(lambda done: self._copy_ended(copy, done), context=Context())
 
     def _copy_ended(self, copy: Process, task: asyncio.Task[int]) -> None:
-        """As for a main process, but an exception is a line of the copy's log, and no crash of the system."""
+        """Records the exit status. An exception is logged for the copy, and does not count as a crash of the system."""
         if copy.dead:
             return
         if copy.stopped:

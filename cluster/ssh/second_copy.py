@@ -39,10 +39,10 @@ def changes_of(counted: str) -> tuple[int | None, str | None]:
 
 
 class RunningTwice(Running):
-    """The part of :class:`assay.cluster.ssh.node.SshNode`, which has the rest."""
+    """Mixin of :class:`assay.cluster.ssh.node.SshNode` that runs the second copy."""
 
     had_second: bool = False
-    """Whether a copy was ever started, so that there may be logs of it."""
+    """Whether a copy was ever started, so that its logs may exist."""
 
     def _main_program(self) -> Program:
         raise NotImplementedError

@@ -7,11 +7,12 @@
 4. The count is written to a file at each change, and the exit status of the command to another file at its end.
 
 Changes are: bytes written, a file made shorter or longer, a name made, changed or removed, and a writable shared
-mapping. Mode, owner and times of a file do not count. If the program meets something that it cannot follow (io_uring, a
-32-bit program, a path that it may not look up) it notes the reason, because a count of 0 would then prove nothing. If
-the command cannot be traced at all, the command runs as it is, and the reason is noted.
+mapping. Mode, owner and times of a file do not count. The program notes a reason if it cannot follow something
+(io_uring, a 32-bit program, a path that it may not look up). A count of 0 would then prove nothing. If the
+command cannot be traced at all, it runs untraced, and the reason is noted.
 
-This module runs on the node, by :func:`command`: the standard library of Python 3.9 alone, as the user of the command.
+This module runs on the node, as the user of the command (:func:`command`). It uses only the standard library of Python
+3.9.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from typing import Any, Final, NamedTuple, NoReturn
 
 try:
     import ctypes
-except ImportError:  # a small Python need not have it
+except ImportError:  # a minimal Python may lack it
     ctypes = None  # type: ignore[assignment]
 
 PEEK, SYSCALL, SEIZE, INTERRUPT, LISTEN, INFO = 2, 24, 0x4206, 0x4207, 0x4208, 0x420E
@@ -99,11 +100,11 @@ TABLES: Final[Mapping[int, Mapping[int, Call]]] = {X86_64: X86, ARM64: ARM}
 OPENAT2 = 437
 """The flags of this call are in memory."""
 LIKE_32_BITS = 0x40000000
-"""In the number of a call of a program of x86-64 with pointers of 32 bits."""
+"""Flag in the call numbers of x86-64 programs with 32-bit pointers (x32)."""
 
 
 class Untraceable(Exception):
-    """Something that is about the folder, or may be, cannot be followed; the message says what."""
+    """A call that concerns the folder, or may, cannot be followed. The message says which."""
 
 
 @dataclass
@@ -120,13 +121,13 @@ class Tracer:
     changes: int = 0
     trouble: str = ""
     _open: dict[int, bool] = field(default_factory=dict)
-    """By thread: a call that it is in and that may change something; whether the result is a number of bytes."""
+    """Thread in a call that may change the folder -> whether the call's result is a number of bytes."""
 
     _libc: Any = None
     _info: Any = None
 
     def run(self, argv: list[str]) -> None:
-        """Runs the command to its end, and all that it has started."""
+        """Runs the command, until it and all processes that it started have ended."""
         ready, go = os.pipe()
         child = os.fork()
         if child == 0:
@@ -173,19 +174,19 @@ class Tracer:
             raise Untraceable(f"ptrace(2) is not possible on the node: {error.strerror}") from error
 
     def _stopped(self, thread: int, how: int) -> None:
-        """Looks at a thread that stands still, and has it go on."""
+        """Examines a stopped thread and resumes it."""
         number, event = os.WSTOPSIG(how), how >> 16
         request, sent = SYSCALL, 0
         if number == AT_CALL:
             self._at_call(thread)
         elif event == EVENT_STOP and number != signal.SIGTRAP:
-            request = LISTEN  # the program was stopped by a signal, and stays so
+            request = LISTEN  # a signal stopped the program, which stays stopped
         elif not event:
             sent = number
         try:
             self._ptrace(request, thread, 0, sent)
         except ProcessLookupError:
-            self._open.pop(thread, None)  # the thread was killed while it stood still
+            self._open.pop(thread, None)  # the thread was killed while it was stopped
 
     def _at_call(self, thread: int) -> None:
         before = self.changes, self.trouble
@@ -234,7 +235,7 @@ class Tracer:
             self._open[thread] = in_bytes
 
     def _changes_by_opening(self, path: str, flags: int | None) -> bool:
-        """``flags``: None of creat(2)."""
+        """Returns whether an open makes or empties a file of the folder. ``flags``: None for creat(2)."""
         flags = os.O_CREAT | os.O_TRUNC if flags is None else flags
         if not flags & (os.O_CREAT | os.O_TRUNC) or not self._holds(path):
             return False
@@ -245,7 +246,7 @@ class Tracer:
         return inside and path != self.spared
 
     def _path(self, thread: int, folder: int | None, address: int | None, *, follow: bool) -> str:
-        """Returns an absolute path without links. ``follow``: also the last part of the path."""
+        """Returns an absolute path with links resolved. ``follow``: also in the last part of the path."""
         text = os.fsdecode(self._text(thread, address or 0))
         if not text.startswith("/"):
             start = HERE if folder is None else signed(folder)
@@ -256,14 +257,14 @@ class Tracer:
         return os.path.join(os.path.realpath(around), name)
 
     def _text(self, thread: int, address: int) -> bytes:
-        """Returns the bytes in the memory of the thread up to the first zero."""
+        """Returns the bytes in the memory of the thread up to the first zero byte."""
         read = b""
         at = address - address % WORD
         while len(read) < LONGEST_PATH:
             try:
                 word = self._word(thread, at)
             except OSError:
-                return b""  # not the program's memory: the call fails
+                return b""  # the address is invalid, so the call fails
             read += word.to_bytes(WORD, sys.byteorder)[max(0, address - at) :]
             if (end := read.find(0)) >= 0:
                 return read[:end]
@@ -281,14 +282,14 @@ class Tracer:
         return result
 
     def _note(self) -> None:
-        """Writes without emptying the file first, so that no reader finds it empty. The text never gets shorter."""
+        """Writes the count without truncating, so that no reader finds the file empty. The text never gets shorter."""
         file = os.open(self.counts, os.O_WRONLY | os.O_CREAT, 0o644)
         os.write(file, f"{self.changes} {self.trouble}\n".encode())
         os.close(file)
 
 
 def signed(value: int | None) -> int:
-    """Returns a descriptor, which is an int of 32 bits."""
+    """Returns a descriptor as the signed 32-bit integer that it is."""
     number = (value or 0) % 2**32
     return number - 2**32 if number >= 2**31 else number
 
@@ -298,13 +299,13 @@ def link(thread: int, name: str) -> str:
     try:
         return os.readlink(f"/proc/{thread}/{name}")
     except FileNotFoundError:
-        return ""  # there is no such descriptor: the call fails
+        return ""  # the descriptor does not exist, so the call fails
     except OSError as error:
         raise Untraceable(f"the files that the copy had open could not be looked up: {error.strerror}") from error
 
 
 def become(argv: list[str]) -> NoReturn:
-    """Turns this process into the command, which gets the signals as they were before there was an interpreter."""
+    """Replaces this process by the command, with the default signal handlers that Python changes restored."""
     for one in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(one, signal.SIG_DFL)
     try:
@@ -315,7 +316,7 @@ def become(argv: list[str]) -> NoReturn:
 
 
 def command(argv: Sequence[str], folder: str, spared: str, counts: str, status: str) -> list[str]:
-    """Returns the command that runs ``argv`` and counts its changes."""
+    """Returns the command line that runs ``argv`` under this tracer."""
     return ["python3", "-Ic", Path(__file__).read_text(), folder, spared, counts, status, *argv]
 
 

@@ -10,9 +10,9 @@ may import it. In reading order:
 - ``observed_node``: finds the node through which a client reaches the system, from the addresses that it reads.
 - ``generator``: pure values such as ``mix(send(), poll()) | drain()``. ``split_phases(main | drain)`` gives a trial its
   parts before and after the last heal; ``simulate`` shows what a generator would do.
-- ``interpreter``: runs generators with ``async with Interpreter(...) as it: await it.run(generator, stop=event)``. The
-  same processes can run several in turn. The result is a ``RunReport``; ``report.unknown`` says why no verdict can be
-  pass.
+- ``interpreter``: runs generators with ``async with Interpreter(...) as it: await it.run(generator, stop=event)``. It
+  can run several in turn with the same processes. The result is a ``RunReport``; ``report.unknown`` says why no verdict
+  can be pass.
 - ``timestamps``: ``Stamps().now()``, strictly increasing nanoseconds since the run began. The interpreter, the nemesis
   and the event collector share one instance per run.
 - ``history``: ``HistoryWriter``, ``HistoryReader``, the schemas of the data sets and ``HistoryError``.

@@ -91,8 +91,8 @@ class GeneratorError(Exception):
 class Interpreter:
     """Workers with their clients, which run one generator after another.
 
-    A trial enters the interpreter, runs the workload under faults, heals, and runs the sentinel and the drain by the
-    same processes::
+    A trial enters the interpreter and runs the workload under faults. It heals the faults, and runs the sentinel and
+    the drain in the same processes::
 
         async with Interpreter(endpoints=..., client=LogClient, recorder=history, concurrency=10) as interpreter:
             await interpreter.run(time_limit(60, main), stop=interrupted)

@@ -1,7 +1,7 @@
 """Standstill of the tester: how long it wanted to run, but its machine did not let it.
 
-Deadlines are seconds of the wall clock. If a machine is overloaded, paused or asleep (a virtual machine, a closed lid,
-Ctrl-Z), deadlines pass although no one had the time to keep them, so a missed one proves nothing. A slow disk of the
+Deadlines are seconds of the wall clock. A machine may be overloaded, paused or asleep (a virtual machine, a closed
+lid, Ctrl-Z). Deadlines then pass although no process could run, so a missed deadline proves nothing. A slow disk of the
 tester has the same effect, because the history is written between the steps of its clients. Computation by the tester's
 own process is no standstill, however long it takes.
 """

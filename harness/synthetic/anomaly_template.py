@@ -1,7 +1,7 @@
-"""The few operations that make one anomaly, in the middle of ordinary traffic.
+"""Scenes: the few operations that make one anomaly, in the middle of ordinary traffic.
 
-A scene has some slots for itself: nothing ordinary takes effect there, though ordinary operations may be open
-at the same time. Its ticks are slots; its processes are its own.
+A scene has some slots to itself: no ordinary operation takes effect there, though ordinary operations may be open at
+the same time. The ticks of a scene are slots, and its processes take no other operations.
 """
 
 from dataclasses import dataclass
@@ -13,32 +13,32 @@ from assay.harness.synthetic.plan import Planted
 from assay.harness.synthetic.timeline import EVENTS, SCENE_PROCESS, SCENE_SLOTS, Schedule
 
 PROCESSES: Final = 2 * SCENE_SLOTS
-"""Numbers of processes that each scene has for itself."""
+"""Process numbers reserved for each scene."""
 
 
 @dataclass(frozen=True)
 class Opening:
-    """Where a scene opens, and what its object is like then."""
+    """The place at which a scene opens, and the state of its object then."""
 
     number: int
-    """Of the key."""
+    """The key's number."""
     key: str
     slot: int = 0
     count: int = 0
-    """What is counted in this kind of object: a log's end, a generation, a token, elements, adds."""
+    """The quantity that this kind of object counts: a log's end, a generation, a token, elements, adds."""
     epoch: int = 1
 
 
 @dataclass(frozen=True)
 class SceneStep:
-    """One operation from tick ``begin`` to tick ``end``; without an end it is info."""
+    """An operation from tick ``begin`` to tick ``end``. Without an end, its outcome is info."""
 
     f: str
     begin: int
     end: int | None
     effects: tuple[Effect, ...] = ()
     process: int | None = None
-    """Its number among the scene's processes; None: one of its own."""
+    """The process's number within the scene. None: a process that has no other step."""
     failed: bool = False
     error: str | None = None
     argument: Any = None
@@ -61,27 +61,27 @@ class SceneEvent:
 
 @dataclass(frozen=True, kw_only=True)
 class Scene:
-    """Steps, and what the history will say of them."""
+    """The steps of an anomaly, and what its violation names."""
 
     key: str | None
-    """What the finding will name."""
+    """The key that the finding names."""
     about: str | None = None
-    """The key of the operations, where that is another."""
+    """The key of the operations, if it differs from ``key``."""
     steps: tuple[SceneStep, ...]
     events: tuple[SceneEvent, ...] = ()
-    """At ticks of their own, so that no two are at one place of a node's log."""
+    """Each has its own tick, so that no two events share a place in a node's log."""
     lasts: int = 0
-    """Nanoseconds that its slots must last together; 0: no matter how long."""
+    """Nanoseconds that the scene's slots must last in total; 0: any time."""
     quiet: bool = False
-    """Whether nothing ordinary may time out around it."""
+    """Whether no ordinary operation may time out around the scene."""
     position: int | None = None
     value: int | None = None
     takes: int = 0
-    """How much of what is counted the scene uses up."""
+    """Units of ``Opening.count`` that the scene uses up."""
 
     @property
     def clients(self) -> int:
-        """How many operations are open at once, at most."""
+        """The largest number of operations that are open at once."""
         last = max(step.begin for step in self.steps)
         return max(
             sum(step.begin <= tick and (tick < step.end if step.end is not None else tick == step.begin)
@@ -90,7 +90,7 @@ class Scene:
         )  # fmt: skip
 
     def write(self, anomaly: str, writer: HistoryWriter, schedule: Schedule, slot: int, number: int) -> Planted:
-        """Writes the operations with the indexes of the slots from ``slot`` on; ``number``: of the history's scenes."""
+        """Writes the operations, with the slots from ``slot`` on as indexes. ``number``: the scene's number."""
         for turn, step in enumerate(self.steps):
             outcome = Outcome.INFO if step.end is None else Outcome.FAIL if step.failed else Outcome.OK
             process = SCENE_PROCESS + number * PROCESSES

@@ -1,4 +1,4 @@
-"""Writes a history in a thread of its own, so that the next chunk is made while the last one is written."""
+"""Writes a history in a separate thread, so that a chunk is made while the previous one is written."""
 
 from collections import deque
 from collections.abc import Callable
@@ -12,13 +12,14 @@ import pyarrow as pa
 from assay.harness.core.history import HistoryWriter
 
 AHEAD: Final = 4
-"""Calls that may wait, so that of two chunks at most the rows are held."""
+"""Calls that may wait, so that memory holds the rows of at most two chunks."""
 
 
 class WriterBehind(HistoryWriter):
-    """All calls from one thread, as a context manager. What goes wrong in one is raised by a later one, or at the end.
+    """History writer that queues its calls for a thread. Use it as a context manager, from one thread.
 
-    Hashing and compressing let other threads run, so on two processors it takes as long as the longer half.
+    An error in a call is raised by a later call or at the end. Hashing and compressing release the GIL, so on two
+    processors the time is that of the slower thread.
     """
 
     def __init__(self, folder: Path, *, part_rows: int) -> None:
@@ -53,6 +54,6 @@ class WriterBehind(HistoryWriter):
         self._waiting.append(self._thread.submit(call, *arguments, **named))
 
     def _settle(self, most: int) -> None:
-        """Waits until no more than so many wait."""
+        """Blocks until at most ``most`` calls wait."""
         while len(self._waiting) > most:
             self._waiting.popleft().result()

@@ -1,8 +1,7 @@
-"""The history of correct banks: transfers between accounts, and reads of all of them.
+"""Traffic of correct banks: transfers between the accounts of a bank, and reads of all its accounts.
 
-A bank's transfers are the same ``PERIOD`` again and again, a walk that leads back to where it began, so what its
-accounts hold is a function of how many transfers were done. Two more accounts have transfers in scenes alone: of them
-it is known exactly what they hold.
+A bank repeats a cycle of ``PERIOD`` transfers that ends with the initial balances. So the balances are a function of
+the number of transfers. Two more accounts have transfers in scenes only, so their balances are known exactly.
 """
 
 import random
@@ -23,16 +22,16 @@ from assay.harness.synthetic.traffic import Acts, Block, Traffic
 
 TRANSFER, READ = range(2)
 BUSY: Final = 4
-"""Accounts that transfers of ordinary traffic are between."""
+"""Accounts that ordinary transfers use."""
 ACCOUNTS: Final = tuple(str(number) for number in range(BUSY + 2))
 OPENED: Final = 10
-"""What each account begins with."""
+"""Initial balance of each account."""
 AT_A_TIME: Final = 1000
 """Banks that one operation opens."""
 
 
 def _walk(steps: int) -> list[tuple[int, int, int]]:
-    """Transfers (source, target, amount) that never take more than there is; then the same ones back."""
+    """Returns transfers (source, target, amount) that overdraw no account, followed by their reversal."""
     chance, held, done = random.Random(7), [OPENED] * BUSY, list[tuple[int, int, int]]()
     while len(done) < steps:
         source, target = chance.sample(range(BUSY), 2)
@@ -48,7 +47,7 @@ PERIOD: Final = len(TRANSFERS)
 
 
 def _held() -> segments.Ints:
-    """What each account holds after so many transfers of a period."""
+    """Returns the balance of each account after each number of transfers of a period."""
     held = np.full((PERIOD, len(ACCOUNTS)), OPENED, dtype=np.int64)
     for number, (source, target, amount) in enumerate(TRANSFERS[:-1].tolist(), 1):
         held[number] = held[number - 1]
@@ -75,7 +74,7 @@ class BankTraffic(Traffic):
         self._done = Tally(plan.keys)
 
     def begin(self, writer: HistoryWriter) -> None:
-        """Opens all banks before anything else, ``AT_A_TIME`` in one operation."""
+        """Opens all banks, ``AT_A_TIME`` in one operation."""
         groups = -(-self.plan.keys // AT_A_TIME)
         ops = self.schedule.before(np.arange(groups, dtype=np.int64), OPENING_PROCESS)
         bank = np.arange(self.plan.keys, dtype=np.int64)
@@ -109,12 +108,12 @@ class BankTraffic(Traffic):
         more = held[0] + 1
         known, spare = BUSY, BUSY + 1
         steps, takes, value = {
-            # The transfer is half done.
+            # The read sees half of the transfer.
             "bank-total": (
                 (transfer(source, target, amount, 0, 3), read({source: -amount}, 1)), 1, sum(held) - amount,
             ),
             "bank-negative": ((transfer(0, 1, more, 0, None), read({0: -more, 1: more}, 1)), 0, -1),
-            # Of the other account it is not known what it gave away; and in the end all is as before.
+            # It is unknown what the spare account gave away. The last transfer restores the balances.
             "bank-unaccounted": (
                 (transfer(known, spare, 1, 0, 1), transfer(spare, 0, 1, 2, None), read({}, 3),
                  transfer(spare, known, 1, 5, 6)), 0, held[known],

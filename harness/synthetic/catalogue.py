@@ -1,4 +1,4 @@
-"""What can be made, and what can be planted in it; listed without loading what makes it."""
+"""Kinds of synthetic objects and their anomalies, listed without importing the modules that make them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,10 +7,10 @@ from typing import Final
 
 @dataclass(frozen=True)
 class Entry:
-    """One kind of object."""
+    """A kind of object."""
 
     title: str
-    """With its article."""
+    """Name with its article."""
     about: str
     anomalies: tuple[str, ...]
 
@@ -94,4 +94,4 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
         ("nonmonotonic-read", "monotonic-cycle"),
     ),
 }  # fmt: skip
-"""By the name that `assay generate` takes."""
+"""Name that ``assay generate`` takes -> entry."""

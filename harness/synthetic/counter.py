@@ -1,4 +1,4 @@
-"""The history of correct counters: fetch-and-add(1), which returns the count before it, and reads."""
+"""Traffic of correct counters: reads, and fetch-and-add(1), which returns the count before the add."""
 
 import numpy as np
 import pyarrow.compute as pc
@@ -30,7 +30,7 @@ class CounterTraffic(Traffic):
         count = at.count
         steps, takes, value = {
             "counter-duplicate": ((step("add", count, 0, 2), step("add", count, 1, 3)), 1, count),
-            # Between the adds that were given ``count`` and ``count + 1`` is where a read of ``count + 1`` belongs.
+            # A read of ``count + 1`` belongs between the adds that returned ``count`` and ``count + 1``.
             "counter-order": (
                 (step("add", count, 0, 1), step("add", count + 1, 2, 3), step("read", count + 1, 4, 5)), 2, count + 1,
             ),
@@ -40,7 +40,7 @@ class CounterTraffic(Traffic):
 
     def act(self, block: Block) -> Acts:
         slots, key = block.slots, rows.Named(block.key, self.names)
-        # An add of unknown outcome may have filled a slot that a scene leaves empty: there are none in its key.
+        # An add of unknown outcome could explain the count that a scene leaves out, so a scene's key has no such add.
         verb = np.where(block.special & (slots.outcome == INFO), READ, block.verb)
         count = self._counts.follow(block.key, (block.landed & (verb == ADD)).astype(np.int64) + block.takes)
         keep, ok = block.keep, slots.ok

@@ -1,10 +1,10 @@
-"""``assay generate``: a synthetic history of any size on disk, right but for what was planted, to try the checks on.
+"""``assay generate``: writes a synthetic history of any size, correct except for planted anomalies, to test checks.
 
     assay generate log --operations=10000000 --plant=lost-write --out=DIR
     assay check DIR
 
-The history is in ``DIR/history``; ``DIR/planted.json`` says how to make it again and what is wrong in it, which the
-check must find, and nothing else. It is written in bounded memory, and is the same for the same options.
+The history is in ``DIR/history``. ``DIR/planted.json`` has the options and the planted anomalies; the checks must find
+these and no others. Memory is bounded, and equal options make equal histories.
 """
 
 import os
@@ -37,7 +37,7 @@ from assay.harness.synthetic.txn import TxnListTraffic, TxnRegisterTraffic
 PLANTED: Final = "planted.json"
 HISTORY: Final = "history"
 UNFINISHED: Final = ".unfinished"
-"""Where the history is written; a process that is killed leaves it under this name, where no one looks."""
+"""Folder in which the history is written. A killed process leaves it under this name, which nothing reads."""
 
 MODELS: Final[Mapping[str, type[Traffic]]] = {
     traffic.model: traffic
@@ -61,10 +61,10 @@ MODELS: Final[Mapping[str, type[Traffic]]] = {
 
 
 def generate(model: str, plan: Plan, out: Path) -> Made:
-    """Writes a history of one of ``MODELS`` into the folder ``out``, which must hold nothing yet.
+    """Writes a history of one of ``MODELS`` into the folder ``out``, which must be empty or missing.
 
-    Raises ``PlanError`` for what cannot be made, ``HistoryError`` when the folder is in use. What is raised on the
-    way, ``KeyboardInterrupt`` too, nothing is left behind.
+    Raises ``PlanError`` if the plan cannot be fulfilled, ``HistoryError`` if the folder is not empty. After any
+    exception, ``KeyboardInterrupt`` too, nothing is left behind.
     """
     begun = time.perf_counter()
     traffic = MODELS[model](plan)

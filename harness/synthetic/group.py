@@ -1,12 +1,13 @@
-"""The history of correct groups: members share the partitions of a log, read on in theirs, and commit how far they are.
+"""Traffic of correct groups: members share the partitions of a log, read their partitions and commit positions.
 
-Each group has some partitions to itself, and some seats; a seat is a client's, and a client has a seat in several
-groups, where there are many, and acts in one after the other. A process that acts in a seat for the first time joins
-the group, and so begins a generation; some join again. In the generation n of a group with m seats, partition p belongs
-to seat (p + n) % m. Each other member learns of a new generation with its next operation, as it enters it; or its
-commit is rejected first. A process that has stopped keeps what it has until its seat's next one joins.
+1. Each group has its own partitions and some seats. Each seat belongs to a client. With many groups, a client has
+   seats in several and uses them in turn.
+2. A process that uses a seat for the first time joins the group, which begins a generation. Some join again.
+3. In generation n of a group with m seats, partition p belongs to seat (p + n) % m.
+4. Every other member enters a new generation with its next operation, or after a rejected commit.
+5. A stopped process keeps its partitions until the next process of its seat joins.
 
-A commit has its operation's index + 1.
+The value of a commit is its operation's index + 1.
 """
 
 from __future__ import annotations
@@ -33,38 +34,40 @@ from assay.harness.synthetic.values import offset_of
 
 SEND, POLL, COMMIT, FETCH, END, ENTER = range(6)
 PARTITIONS: Final = 8
-"""Of one group, at most."""
+"""Maximum number of partitions of a group."""
 SEATS: Final = 4
-"""Of one group, if there are so many clients."""
+"""Seats of a group, if there are as many clients."""
 EMPTY: Final = 0
-"""Nothing committed, in the arrays; no commit has it."""
+"""No commit yet, in the arrays. No commit has this value."""
 NO_ONE: Final = -1
 FAILURES: Final = ("illegal-generation",)
 
 
 @dataclass(frozen=True)
 class Turns:
-    """What each operation is, in its seat. Arrays of one entry per operation; flags only where it has a seat."""
+    """Each operation's seat and its step in the group protocol, as arrays. Flags are false without a seat."""
 
     seat: Ints
     group: Ints
     outcome: np.ndarray
     before: Ints
-    """The group's generation before it, and after it."""
+    """The group's generation before the operation."""
     generation: Ints
+    """The group's generation after the operation."""
     known: Ints
-    """The one that the member knew."""
+    """The generation that the member knew."""
     old: Flags
-    """It has had one before."""
+    """Whether the process has used the seat before."""
     joins: Flags
-    """Begins a generation, if it takes effect."""
+    """Whether the process joins, which begins a generation if it takes effect."""
     bumps: Flags
-    """And does take effect."""
+    """Whether such a join takes effect."""
     enters: Flags
+    """Whether the member enters a generation."""
     stale: Flags
-    """In an operation that is no entry, the member's generation is over."""
+    """Whether a commit uses an old generation and is rejected."""
     acts: Flags
-    """No entry."""
+    """Whether the member does anything else than enter."""
 
 
 class GroupTraffic(Traffic):
@@ -73,14 +76,14 @@ class GroupTraffic(Traffic):
     weights = (0.33, 0.38, 0.2, 0.06, 0.02, 0.01)
 
     def __init__(self, plan: Plan) -> None:
-        # So that each scene has a group of its own.
+        # Each scene gets a separate group.
         self.apart = self._size = max(1, min(PARTITIONS, plan.keys // max(1, len(plan.plant))))
         super().__init__(plan)
         groups = -(-plan.keys // self._size)
         self._seats = min(SEATS, plan.clients)
         self._taken = groups * self._seats
         self._rounds = -(-self._taken // plan.clients)
-        """Seats of a client."""
+        """Maximum number of seats of a client."""
         number = np.arange(plan.keys)
         self._partitions = pa.array([f"orders-{key}" for key in number], pa.string())
         self._groups = pa.array([f"group-{group}" for group in range(groups)], pa.string())
@@ -179,7 +182,7 @@ class GroupTraffic(Traffic):
         bumps = joins & (~open_ended | block.landed)
         before = self._generations.follow(group, bumps + block.takes)
         generation = before + bumps
-        # Every second turn a member that commits does not ask first whether its generation is still on.
+        # In every second turn a member commits without asking first whether its generation is current.
         rash = (verb == COMMIT) & ~joins & (turn // self._rounds % 2 == 0)
         known, _ = self._known.follow(seat, seated & ~open_ended & ~rash, generation)
         stale = seated & ~joins & (known < before)
@@ -194,13 +197,13 @@ class GroupTraffic(Traffic):
         )  # fmt: skip
 
     def _shares(self, group: Ints, seat: Ints, generation: Ints) -> Share:
-        """Which partitions of its group a seat has in a generation."""
+        """Returns the partitions that a seat has in a generation."""
         most = np.minimum(self._size, self.plan.keys - group * self._size)
         first = (seat - generation) % self._seats
         return Share(first, np.maximum(0, -(-(most - first) // self._seats)))
 
     def _ownership(self, slots: Slots, turns: Turns) -> list[rows.Part]:
-        """A member that enters reports what it had and has: of each partition, or of the group if of none."""
+        """Returns the partitions that entering members lose and acquire, or the group if there are none."""
         entered = turns.enters & slots.ok
         former = self._shares(turns.group, turns.seat, turns.known)
         nothing, had = np.zeros_like(turns.seat), np.where(entered & turns.old, np.maximum(former.count, 1), 0)
@@ -230,7 +233,7 @@ class GroupTraffic(Traffic):
         return rows.Part("idle", at, group, {"group": group})
 
     def _stored(self, slots: Slots, turns: Turns) -> pa.RecordBatch | None:
-        """Each generation, as the group's coordinator stores it."""
+        """Returns an event for each generation that a coordinator stores."""
         at = np.flatnonzero(turns.bumps)
         if not len(at):
             return None
@@ -249,7 +252,7 @@ class GroupTraffic(Traffic):
 
 @dataclass(frozen=True)
 class Share:
-    """Of the partitions of a group, from ``first`` on every so many-th, ``count`` in all."""
+    """``count`` partitions of a group: ``first``, and then every m-th in a group with m seats."""
 
     first: Ints
     count: Ints

@@ -1,6 +1,6 @@
-"""One scene for each anomaly of groups. Each uses up two generations, and ends with a commit.
+"""Scenes of the group anomalies. Each uses up two generations and ends with a commit.
 
-In the first of the two are members of the scene alone; those that come to the group afterwards find the second.
+The first generation has members of the scene only. Members that join afterwards find the second one.
 """
 
 from dataclasses import dataclass
@@ -13,22 +13,22 @@ from assay.harness.synthetic.timeline import SCENE_SLOTS
 from assay.harness.synthetic.values import offset_of
 
 GENERATIONS: Final = 2
-"""That a scene uses up."""
+"""Generations that a scene uses up."""
 
 LONG: Final = 48_000_000_000
-"""Nanoseconds that the scene of an orphan lasts: well beyond the deadline for rebalances that contracts begin with."""
+"""Nanoseconds that the scene of an orphan lasts: well beyond the default deadline for rebalances in contracts."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class GroupScene(Scene):
-    """``partitions``: those that only the scene knows; nothing was ever sent to them."""
+    """A scene of a group. ``partitions``: further partitions, which only the scene uses and which are empty."""
 
     partitions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Place:
-    """A group with one of its partitions, and the generation that the scene begins."""
+    """A group, one of its partitions, and the generation that the scene begins."""
 
     group: str
     partition: str
@@ -39,7 +39,7 @@ class Place:
         return SceneStep("enter", begin, begin + 1, (effect,))
 
     def commit(self, generation: int, begin: int) -> SceneStep:
-        """Of what the group has committed after every scene."""
+        """Commits ``LAST``, which is the committed value after every scene."""
         key = f"{self.group}/{self.partition}"
         effect = Effect("commit", key, position=offset_of(LAST), value=LAST, generation=generation, group=self.group)
         return SceneStep("commit", begin, begin + 1, (effect,))
@@ -68,7 +68,7 @@ def group_scene(anomaly: str, at: Place) -> GroupScene:
         ),
         "generation-reuse": (at.group, (at.enter("scene-a", 1), at.commit(at.generation, 4)), at.generation),
     }[anomaly]  # fmt: skip
-    # Two coordinators store the generation, each for its own members.
+    # Two coordinators store the same generation, each for different members.
     events = tuple(
         SceneEvent("group-generation", begin, node, key=at.group, epoch=at.generation)
         for begin, node in ((0, "n1"), (3, "n2"))
@@ -78,7 +78,7 @@ def group_scene(anomaly: str, at: Place) -> GroupScene:
 
 
 def _orphaned_partition(at: Place) -> GroupScene:
-    """Of a group of its own, with two members and two partitions: one is given up, and no one gets it."""
+    """Returns a scene with a separate group of two members and two partitions. A partition is never reassigned."""
     group, topic = f"{at.group}-audit", f"{at.partition}-audit"
     orphan, other = f"{topic}-0", f"{topic}-1"
 

@@ -1,4 +1,4 @@
-"""The history of correct generators of ids: the n-th id of each is a function of n, and no two are alike."""
+"""Traffic of correct id generators: the n-th id of each is a function of n, and all ids are distinct."""
 
 import numpy as np
 import pyarrow.compute as pc
@@ -22,7 +22,7 @@ class IdTraffic(Traffic):
         self._given = Tally(plan.keys)
 
     def stage(self, anomaly: str, at: Opening) -> Scene:
-        """Two get the next id."""
+        """Returns a scene whose two operations get the same, next id."""
         value = values_at(at.count)
         effects = (Effect("id-generate", at.key, value=value),)
         steps = tuple(SceneStep("generate", begin, begin + 1, effects, result=value) for begin in (0, 2))

@@ -1,8 +1,8 @@
-"""The history of correct leases: clients acquire, renew and release them, and do things under their tokens.
+"""Traffic of correct leases: clients acquire, renew and release them, and run operations guarded by fencing tokens.
 
-Each lease has a few clients that want it. One gets it, with the next token, when it asks and the lease has run out. The
-one before learns that it lost the lease when it is rejected under its token, which is stale then. A client that goes on
-as a new process has no token any longer.
+A few clients compete for each lease. An acquire succeeds with the next token if the lease has expired. The former owner
+learns of its loss when an operation with its stale token is rejected. A client that continues as a new process has no
+token.
 """
 
 from typing import Final
@@ -21,13 +21,13 @@ from assay.harness.synthetic.traffic import Acts, Block, Traffic
 
 ACQUIRE, RENEW, GUARDED, RELEASE = range(4)
 RIVALS: Final = 2
-"""Clients that want a lease, if there are so many."""
+"""Clients that compete for a lease, if there are as many."""
 NOTHING: Final = 0
 """No token, in the arrays; the first one is 1."""
 FAILURES: Final = ("held", "stale-epoch")
 HELD, STALE = range(2)
 LOST: Final = "lost"
-"""Reported by an operation that failed, and true."""
+"""Effect that a failed operation reports, with the outcome ok."""
 
 
 class LeaseTraffic(Traffic):
@@ -39,22 +39,22 @@ class LeaseTraffic(Traffic):
         super().__init__(plan)
         self._owners = [f"client-{number}" for number in range(plan.clients)]
         self._each = min(plan.keys, max(1, -(-RIVALS * plan.keys // plan.clients)))
-        """Leases that each client wants: those of its number, and as many after that."""
+        """Number of leases that each client wants: the one of its own number and those after it."""
         self._tokens = Tally(plan.keys)
-        # By client and lease: the token it was given last, and the process that was given it.
+        # By client and lease: the last token granted, and the process that got it.
         self._given = Latest(plan.clients * self._each, NOTHING)
         self._holders = Latest(plan.clients * self._each, NOTHING)
-        # And the last one that it was rejected under.
+        # By client and lease: the last token with which an operation was rejected.
         self._rejected = Latest(plan.clients * self._each, NOTHING)
 
     def stage(self, anomaly: str, at: Opening) -> Scene:
-        """The first token of a scene is the next one."""
+        """Returns a scene whose first token is the next one of the lease."""
         old, new, lease = at.count + 1, at.count + 2, f"{at.key}-lock"
         if anomaly == "fencing-violation":
-            # What is done under a token is accepted, after a newer one was given.
+            # A guarded operation with a token is accepted after a newer token was granted.
             turns = (("acquire", old, "a"), ("guarded", old, "a"), ("acquire", new, "b"), ("guarded", old, "a"))
             return Scene(key=at.key, steps=_in_turn(at.key, *turns), value=new, takes=2)
-        # Two owners are given one token; or, in every second slot, two hold at once a lease that has none.
+        # Two owners get the same token or, in odd slots, hold a lease without tokens at the same time.
         if at.slot % 2:
             tokenless = (("acquire", None, "a"), ("acquire", None, "b"), ("renew", None, "a"), ("renew", None, "b"))
             return Scene(key=lease, steps=_in_turn(lease, *tokenless))
@@ -70,7 +70,7 @@ class LeaseTraffic(Traffic):
         before = self._tokens.follow(key, taken.astype(np.int64) + block.takes)
         token = before + taken
         known = self._known(block, slots.client * self._each + wish, before, token)
-        # Who has no token can but ask for one, and gets none, for the lease is held.
+        # A process without a token can only try to acquire the lease, which fails because the lease is held.
         verb = np.where(known == NOTHING, ACQUIRE, drawn)
         held, stale = (verb == ACQUIRE) & (drawn != ACQUIRE), (verb != ACQUIRE) & (known < before)
         rejected = (slots.outcome == OK) & (held | stale)
@@ -95,14 +95,14 @@ class LeaseTraffic(Traffic):
         )
 
     def _known(self, block: Block, wisher: Ints, before: Ints, token: Ints) -> Ints:
-        """The token that each operation's process has of its lease."""
+        """Returns the token that each operation's process has for its lease."""
         slots, drawn = block.slots, block.verb
         given = block.keep & (drawn == ACQUIRE) & slots.ok
         over = block.keep & (drawn == RELEASE) & slots.ok
         known, _ = self._given.follow(wisher, given | over, np.where(given, token, NOTHING))
         holder, _ = self._holders.follow(wisher, given, slots.process)
         known = np.where(holder == slots.process, known, NOTHING)
-        # Once stale a token stays so, and only the first rejection under it is reported.
+        # A stale token stays stale, and only its first rejection is reported.
         stale = block.keep & (drawn != ACQUIRE) & slots.ok & (known != NOTHING) & (known < before)
         rejected, _ = self._rejected.follow(wisher, stale, known)
         return np.where(rejected == known, NOTHING, known)
@@ -118,7 +118,7 @@ class LeaseTraffic(Traffic):
 
 
 def _in_turn(lease: str, *turns: tuple[str, int | None, str]) -> tuple[SceneStep, ...]:
-    """One step after the other: what it is, its token if the lease has any, and its owner, ``a`` or ``b``."""
+    """Returns consecutive steps of (operation, token or None, owner ``a`` or ``b``)."""
     return tuple(
         SceneStep(
             f,

@@ -1,8 +1,8 @@
-"""The history of correct logs: sends, polls and looks at the log's end by many clients, then sentinel and drain.
+"""Traffic of correct logs: sends, polls and reads of the log end by many clients, then sentinel and drain.
 
-A send appends one to three values to a key drawn at random; each client reads keys of its own from the beginning, up to
-ten records a poll. What a record at an offset holds is a function of the offset, so nothing need be remembered but
-where each log ends and each reader is.
+A send appends one to three values to a random key. Each reader belongs to one client and one key, and reads from the
+beginning, up to ten records per poll. The value at an offset is a function of the offset, so the state is only the
+log ends and the readers' positions.
 """
 
 from typing import Final
@@ -37,11 +37,11 @@ class LogTraffic(Traffic):
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan)
         self._logs = Tally(plan.keys)
-        # Reader r is of client r % clients and key r % keys: each client has some, each key has one or more.
+        # Reader r belongs to client r % clients and key r % keys, so each client and each key has at least one.
         self._readers = max(plan.keys, plan.clients)
         self._cursors = Cursors(self._readers)
         self._events = NodeEvents(self.schedule, self.names)
-        # The slot from which on no one polls a key.
+        # The slot from which a key is no longer polled.
         self._closed = np.full(plan.keys, plan.operations, dtype=np.int64)
         self._closed[self.scene_keys] = self.schedule.scenes
 
@@ -54,7 +54,7 @@ class LogTraffic(Traffic):
         reader = slots.client + clients * self.rng.integers(0, (self._readers - 1 - slots.client) // clients + 1)
         count = self.rng.integers(1, MOST_SENT + 1, length)
         read_key = reader % self.plan.keys
-        # The scene's key is polled no more once the scene has begun, see ``log_scenes``.
+        # A scene's key is no longer polled once the scene has begun, see ``log_scenes``.
         verb = np.where((block.verb == POLL) & (slots.index >= self._closed[read_key]), END, block.verb)
         key = self.drawn_key(block, np.where(verb == POLL, read_key, block.key))
         landed = block.landed & (verb == SEND)
@@ -73,7 +73,7 @@ class LogTraffic(Traffic):
                 log_rows.looks(slots, np.flatnonzero(keep & (verb == END)), key, self.names, base),
             ],
             count=base,
-            # How many values a send has.
+            # The argument of a send is its number of values.
             argument=rows.numbers(count[keep], (verb == SEND)[keep]),
             events=self._events.of(slots, key, landed, base),
         )
@@ -86,21 +86,24 @@ class LogTraffic(Traffic):
 
 
 class NodeEvents:
-    """What the nodes report of themselves, chunk by chunk: who leads which partition, and who controls them all.
+    """Makes the event logs of the nodes, chunk by chunk.
 
-    Leaders change with the epoch of the slots, and the controller with them. A node reports the first append that it
-    accepted in each epoch; the controller that it became one; and every node that it obeyed it.
+    Leaders and the controller change with the epoch of the slots. The event logs report:
+
+    - the first append that a leader accepted in each partition and epoch
+    - a node that became controller
+    - each node that obeyed a controller's request
     """
 
     def __init__(self, schedule: Schedule, names: pa.Array) -> None:
         self._schedule = schedule
         self._names = names
         self._epochs = Latest(len(names), NEVER)
-        """In which each log was appended to last."""
+        """Epoch of the last append to each log."""
         self._controlled = NEVER
 
     def of(self, slots: Slots, key: Ints, appended: Flags, base: Ints) -> pa.RecordBatch | None:
-        """``appended``: operations that appended to ``key``, from offset ``base`` on."""
+        """Returns the events of a chunk. ``appended``: operations that appended to ``key`` from ``base`` on."""
         last, _ = self._epochs.follow(key, appended, slots.epoch)
         first = np.flatnonzero(appended & (last < slots.epoch))
         former = np.concatenate([[self._controlled], slots.epoch[:-1]])

@@ -1,7 +1,6 @@
-"""The end of a log history: a sentinel in every key, then everything is read once more, from the beginning; and what
-is on the disks of the replicas then.
+"""End of a log history: a sentinel in every key, a drain from the beginning, and the replicas on disk.
 
-Written some hundred polls at a time, so that memory grows neither with the history nor with its longest log.
+The drain is written some hundred polls at a time, so memory grows neither with the history nor with its longest log.
 """
 
 from collections.abc import Sequence
@@ -20,22 +19,22 @@ from assay.harness.synthetic.timeline import DRAIN_PROCESS, SENTINEL_PROCESS, Sc
 from assay.harness.synthetic.values import values_at
 
 PER_POLL: Final = 500
-"""Records."""
+"""Records per poll."""
 
 POLLS: Final = 500
 """Polls written at a time."""
 
 LOGS: Final = 1000
-"""Whose replicas are looked at; more are not."""
+"""Maximum number of logs whose replicas are recorded."""
 TAIL: Final = 5
-"""Records of each replica."""
+"""Records of each replica, counted from its end."""
 DIFFERENT: Final = 1
-"""Of three replicas, the one that diverges."""
+"""Index of the node whose replica diverges."""
 
 
 @dataclass(frozen=True)
 class Special:
-    """The key in which a scene took place, and from which offset on."""
+    """A scene with its key and base offset."""
 
     key: int
     base: int
@@ -43,14 +42,14 @@ class Special:
 
 
 class LogDrain:
-    """Reads logs that end at ``log_ends``, and have a sentinel there, as the scenes have left them."""
+    """Writes sentinels at ``log_ends`` and reads the logs, with the records that the scenes left."""
 
     def __init__(self, names: pa.Array, log_ends: Ints, specials: Sequence[Special]) -> None:
         self._names = names
         self._ends = log_ends + 1
         self._specials = specials
         self._starts = np.zeros_like(log_ends)
-        # Where the reading breaks off, and goes on under a new assignment: at the end, so nowhere.
+        # The offset at which the drain changes its assignment. By default it is the end, so it never does.
         self._cuts = self._ends.copy()
         self._drawn = np.zeros(len(log_ends), dtype=np.bool_)
         for special in specials:
@@ -62,8 +61,10 @@ class LogDrain:
         self._polls = self._before_cut + -(-(self._ends - self._cuts) // PER_POLL)
 
     def write(self, writer: HistoryWriter, schedule: Schedule, first_op: int) -> None:
-        """Sentinels, with operation numbers from ``first_op`` on, then the polls, and one operation per key after its
-        polls that says where they ended."""
+        """Writes the sentinels, the polls, and after the polls of a key an operation that says where they ended.
+
+        Operation numbers begin at ``first_op``.
+        """
         keys = np.arange(len(self._ends), dtype=np.int64)
         for turn in turns(np.ones_like(keys)):
             self._sentinels(writer, schedule.alone(first_op + turn.number, SENTINEL_PROCESS), turn.key)
@@ -71,7 +72,7 @@ class LogDrain:
             self._read(writer, schedule.alone(first_op + len(keys) + turn.number, DRAIN_PROCESS), turn)
 
     def write_replicas(self, writer: HistoryWriter) -> None:
-        """What lies on the disks of three replicas: the end of each of the first logs, and where one differs."""
+        """Writes three replicas on disk: the end of each of the first ``LOGS`` logs, and each divergence."""
         diverging = [special for special in self._specials if special.scene.diverges]
         key = np.repeat(np.arange(min(LOGS, len(self._ends))), TAIL)
         position = self._ends[key] - 1 - np.tile(np.arange(TAIL), len(key) // TAIL)
@@ -130,7 +131,7 @@ class LogDrain:
         ], "drain")  # fmt: skip
 
     def _bounds(self, turn: Turns) -> tuple[Ints, Ints, Ints]:
-        """Where each poll begins and ends, and its assignment."""
+        """Returns begin, end and assignment of each poll."""
         key, cut = turn.key, self._cuts[turn.key]
         after = turn.rank - self._before_cut[key]
         begin = np.where(after < 0, self._starts[key] + turn.rank * PER_POLL, cut + after * PER_POLL)
@@ -138,7 +139,7 @@ class LogDrain:
         return begin, end, 1 + (after >= 0).astype(np.int64)
 
     def records(self, key: Ints, offset: Ints) -> tuple[Ints, np.ndarray]:
-        """What is at these offsets, and whether anything is; ``key`` never falls."""
+        """Returns the values at these offsets, and whether a record exists. ``key`` must be ascending."""
         value, there = values_at(offset), np.ones(len(offset), dtype=np.bool_)
         for special in self._specials:
             if not len(key) or not key[0] <= special.key <= key[-1]:

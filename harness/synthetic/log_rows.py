@@ -1,7 +1,4 @@
-"""The effects of sends, polls and looks at a log's end, by any client.
-
-Arrays have an entry for every operation.
-"""
+"""Makes the effects of sends, polls and reads of the log end. Arrays have an entry for every operation."""
 
 from typing import Final
 
@@ -14,19 +11,19 @@ from assay.harness.synthetic.timeline import Slots
 from assay.harness.synthetic.values import UNLANDED, values_at
 
 MOST_SENT: Final = 3
-"""Values of one send."""
+"""Maximum number of values of a send."""
 MOST_POLLED: Final = 10
-"""Records of one poll."""
+"""Maximum number of records of a poll."""
 NODES: Final = ("n1", "n2", "n3")
 
 
 def leader(key: Ints, epoch: Ints) -> rows.Named:
-    """Who leads the log of each number in that epoch."""
+    """Returns the leader of each log, given by number, in an epoch."""
     return rows.Named((key + epoch) % len(NODES), NODES)
 
 
 def sends(slots: Slots, at: Ints, key: Ints, names: pa.Array, count: Ints, landed: Flags, base: Ints) -> rows.Part:
-    """``at``: the operations that send, each ``count`` values to be at ``base`` and behind, where they ``landed``."""
+    """Returns the effects of the sends ``at``. Each appends ``count`` values from ``base`` on, if it ``landed``."""
     sent, rank = segments.ranks(at, count[at])
     offset = base[sent] + rank
     return rows.Part("append", sent, rows.Named(key[sent], names), {
@@ -41,7 +38,7 @@ def sends(slots: Slots, at: Ints, key: Ints, names: pa.Array, count: Ints, lande
 def polls(
     slots: Slots, at: Ints, key: Ints, names: pa.Array, begin: Ints, end: Ints, own: dict[str, rows.Column]
 ) -> list[rows.Part]:
-    """``at``: the operations that poll from ``begin`` to ``end``; ``own``: columns of each operation."""
+    """Returns the effects of the polls ``at`` from ``begin`` to ``end``. ``own``: further columns."""
     good = at[slots.ok[at]]
     shown, place = segments.ranks(good, (end - begin)[good])
     offset = begin[shown] + place
@@ -58,7 +55,7 @@ def polls(
 
 
 def looks(slots: Slots, at: Ints, key: Ints, names: pa.Array, ends: Ints) -> rows.Part:
-    """``at``: the operations that ask where a log ends."""
+    """Returns the effects of the operations ``at``, which read the end of a log."""
     known = slots.ok[at]
     return rows.Part("end", at, rows.Named(key[at], names), {
         "position": rows.Known(ends[at], known), "leader_epoch": rows.Known(slots.epoch[at], known),

@@ -1,7 +1,7 @@
-"""One scene for each log anomaly, and what it leaves in the log.
+"""Scenes of the log anomalies, with the records that each leaves in the log.
 
-A scene appends a few records to one key; what the log really holds there afterwards may differ from what was
-acknowledged. Only the final reading polls that key after the scene, so that a scene is one anomaly and not two.
+A scene appends a few records to one key. The content of the log may differ afterwards from the acknowledged records.
+After the scene only the drain polls that key, so that a scene is one anomaly and not two.
 """
 
 from dataclasses import dataclass, replace
@@ -19,19 +19,19 @@ OWN_EPOCHS: Final = 1 << 40
 
 @dataclass(frozen=True, kw_only=True)
 class LogScene(Scene):
-    """``records``: what the log holds from the scene's base offset on, None for a hole."""
+    """A scene of a log. ``records``: content of the log from the base offset on, None for a hole."""
 
     records: tuple[int | None, ...]
     log_start: int | None = None
-    """Where the final reading begins, reported as the log's start."""
+    """Offset at which the drain begins, reported as the log start offset."""
     cut: int | None = None
-    """Where the final reading breaks off and goes on under a new assignment."""
+    """Offset at which the drain stops and continues under a new assignment."""
     diverges: bool = False
     """Whether one replica holds another record at the base offset."""
 
 
 class _Stage:
-    """One key at a base offset."""
+    """Makes the steps of a scene in one key, with offsets relative to a base offset (ranks)."""
 
     def __init__(self, at: Opening) -> None:
         self.key, self.base, self.epoch, self.slot = at.key, at.count, at.epoch, at.slot
@@ -39,18 +39,18 @@ class _Stage:
         self._request = OWN_REQUESTS + at.slot * SCENE_SLOTS
 
     def node(self, after: int) -> str:
-        """The node so many places after the one that leads the log."""
+        """Returns the node ``after`` places after the leader."""
         return NODES[(self._number + self.epoch + after) % len(NODES)]
 
     def value(self, rank: int) -> int:
         return values_at(self.base + rank)
 
     def at(self, rank: int) -> tuple[int, int]:
-        """Rank and the ordinary value there."""
+        """Returns a rank and the ordinary value there."""
         return rank, self.value(rank)
 
     def send(self, begin: int, end: int | None, *records: tuple[int | None, int], failed: bool = False) -> SceneStep:
-        """(rank or None for an offset that was not returned, value) of one message set."""
+        """Sends one message set of (rank, value). The rank is None if the offset was not returned."""
         effects = tuple(
             Effect(
                 "append", self.key, position=None if rank is None else self.base + rank, value=value,
@@ -61,7 +61,7 @@ class _Stage:
         return SceneStep("send", begin, end, effects, failed=failed)
 
     def poll(self, begin: int, end: int | None, first: int, last: int, *records: tuple[int, int]) -> SceneStep:
-        """From rank ``first`` up to, not including, ``last``, by the scene's consumer."""
+        """Polls from rank ``first`` to ``last``, which is excluded, by the scene's consumer."""
         shown = [Effect("observe", self.key, position=self.base + rank, value=value, assignment=1)
                  for rank, value in records]  # fmt: skip
         before = Effect("observe-begin", self.key, position=self.base + first, assignment=1)
@@ -74,7 +74,7 @@ class _Stage:
         return SceneStep("end", begin, end, (effect,))
 
     def aside(self, epoch: int, *events: SceneEvent) -> LogScene:
-        """What is wrong concerns not the log, but a controller's epoch."""
+        """Returns a scene whose anomaly concerns a controller epoch, not the log."""
         scene = self.scene((self.send(0, 1, self.at(0)),), (self.value(0),), rank=None, value=epoch)
         return replace(scene, key=None, about=self.key, events=events)
 
@@ -101,7 +101,7 @@ class _Stage:
 
 
 def log_scene(anomaly: str, at: Opening) -> LogScene:
-    """The scene of an anomaly on a key whose log ends at ``at.count``."""
+    """Returns the scene of an anomaly in a key whose log ends at ``at.count``."""
     on = _Stage(at)
     zero, one, two = on.value(0), on.value(1), on.value(2)
     first = on.send(0, 1, on.at(0))
@@ -109,7 +109,7 @@ def log_scene(anomaly: str, at: Opening) -> LogScene:
     backwards = (*on.send(0, 3, on.at(1)).effects, *on.send(1, 3, on.at(0)).effects)
     own = OWN_EPOCHS + on.slot
     scenes = {
-        # The other value was shown by a poll that timed out; the log's start passes it, so neither counts as gone.
+        # A poll that timed out saw the other value. The log start is beyond both, so neither counts as vanished.
         "inconsistent-offset": on.scene(
             (
                 on.send(0, 2, on.at(0)),
@@ -129,7 +129,7 @@ def log_scene(anomaly: str, at: Opening) -> LogScene:
         "real-time-order": on.scene(
             (on.send(0, 1, on.at(1)), on.send(2, 3, on.at(0))), (zero, one), rank=1, value=one
         ),
-        # Two message sets of one operation.
+        # An operation has two message sets.
         "nonmonotonic-send": on.scene((SceneStep("send", 0, 3, backwards),), (zero, one), value=zero),
         "send-skip": on.scene(
             (on.send(0, 2, on.at(0), on.at(2)), on.send(1, 3, on.at(1))), (zero, one, two), rank=2, value=two
@@ -141,7 +141,7 @@ def log_scene(anomaly: str, at: Opening) -> LogScene:
             (three, on.poll(2, 3, 0, 1, on.at(0)), on.poll(4, 5, 2, 3, on.at(2))), (zero, one, two), rank=2, value=two
         ),
         "high-watermark-regression": on.scene((first, on.end(2, 3, 1), on.end(4, 5, 0)), (zero,)),
-        # Two nodes that both append in one epoch.
+        # Two nodes append in the same epoch.
         "two-leaders": replace(
             on.scene((first, on.send(2, 3, on.at(1))), (zero, one), rank=1),
             events=tuple(
@@ -152,11 +152,11 @@ def log_scene(anomaly: str, at: Opening) -> LogScene:
                 for rank in (0, 1)
             ),
         ),
-        # Of an epoch of its own.
+        # No other controller has this epoch.
         "two-controllers": on.aside(
             own, *(SceneEvent("became-controller", tick, on.node(tick), controller_epoch=own) for tick in (0, 1))
         ),
-        # In a life of the node that begins and ends with the scene.
+        # The incarnation of the node occurs in this scene only.
         "stale-epoch-obeyed": on.aside(
             on.epoch,
             *(

@@ -1,8 +1,8 @@
-"""The history of correct max registers: a read returns the largest value written so far; many writes are of less, and
-some values are written more than once.
+"""Traffic of correct max registers: a read returns the largest value written so far.
 
-Values rise with the slots, by one every so often that each key is written to about every second time. Ordinary ones are
-multiples of ``STEP``, so that scenes have some in between.
+Many writes are below the maximum, and some values are written more than once. Values rise with the slots, by one
+level for each ``plan.keys`` slots, so each key gets about one write per two levels. Ordinary values are multiples of
+``STEP``, so that scenes have values in between.
 """
 
 from typing import Final
@@ -21,9 +21,9 @@ from assay.harness.synthetic.traffic import Acts, Block, Traffic
 WRITE, READ = range(2)
 STEP: Final = 4
 SPREAD: Final = 8
-"""Levels between the least and the largest value that are written at one time."""
+"""Number of levels from which a write draws its value at any time."""
 EMPTY: Final = -1
-"""Nothing written, in the arrays."""
+"""No value written yet, in the arrays."""
 
 
 class MaxRegisterTraffic(Traffic):
@@ -36,7 +36,7 @@ class MaxRegisterTraffic(Traffic):
         self._largest = Highest(plan.keys, EMPTY)
 
     def stage(self, anomaly: str, at: Opening) -> Scene:
-        """Each leaves behind the second value above all that were written before."""
+        """Returns a scene that leaves its second value, which is above all earlier ones."""
         first, second = self._own(at.slot) + 1, self._own(at.slot) + 2
 
         def step(f: str, value: int, begin: int) -> SceneStep:
@@ -71,5 +71,5 @@ class MaxRegisterTraffic(Traffic):
         )
 
     def _own(self, slot: Number) -> Number:
-        """Nothing as large was written before this slot."""
+        """Returns a value above all that were written before this slot."""
         return STEP * (slot // self.plan.keys + SPREAD)

@@ -1,6 +1,6 @@
-"""The history of correct counters that are read two at a time: adds, which return what they made it, and reads of both.
+"""Traffic of correct pairs of counters: adds to one counter, which return its new value, and reads of both.
 
-An object is a pair of counters, x and y, to which adds go in turn: so both are functions of how many adds were done.
+Adds go to the counters x and y in turn, so both are functions of the number of adds.
 """
 
 import numpy as np
@@ -19,7 +19,7 @@ ADD, READ = range(2)
 
 
 def _x(count: Number) -> Number:
-    """What x is after so many adds, of which it gets the first."""
+    """Returns x after so many adds. The first add goes to x."""
     return (count + 1) // 2
 
 
@@ -38,7 +38,7 @@ class MonotonicTraffic(Traffic):
         self._both = pa.array([f"{name}-{which}" for name in self.names.to_pylist() for which in "xy"], pa.string())
 
     def stage(self, anomaly: str, at: Opening) -> Scene:
-        """Each adds one to both."""
+        """Returns a scene that adds 1 to both counters."""
         x, y = _x(at.count), _y(at.count)
 
         def add(which: str, value: int, begin: int, end: int, process: int) -> SceneStep:

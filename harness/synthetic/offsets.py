@@ -1,7 +1,7 @@
-"""The history of correct offsets, of each group in one partition: of groups that rewind, where a commit is a register's
-write and has a number of its own, and of groups that only read on, where no offset goes back.
+"""Traffic of correct committed offsets. Each group commits in one partition, and key n has two groups:
 
-A commit's number is its operation's index + 1. Key n has a group of each sort, ``group-n`` and ``reader-n``.
+- ``group-n`` rewinds. Its committed offset is a register, and a commit's value is its operation's index + 1.
+- ``reader-n`` only reads on, so its offset never goes back.
 """
 
 from typing import Final
@@ -21,12 +21,14 @@ from assay.harness.synthetic.values import offset_of
 
 COMMIT, FETCH, ADVANCE, RESUME = range(4)
 MOST_READ: Final = 5
-"""Offsets between one commit of a reader and the next."""
+"""Maximum distance between two consecutive commits of a reader."""
 CLEAR: Final = MOST_READ + 2
-"""So far on, the offset below is beyond what any commit before asked for: one of unknown outcome might have come late,
-and an owner that learns its offset proves nothing."""
+"""Distance that a scene advances, so that even its lower offset exceeds every earlier commit.
+
+Otherwise a late commit of unknown outcome could explain the lower offset.
+"""
 EMPTY: Final = 0
-"""Nothing committed, in the arrays; no commit has it."""
+"""No commit yet, in the arrays. No commit has this value."""
 REGRESSION: Final = "offset-regression"
 
 

@@ -1,4 +1,4 @@
-"""What synthetic history to make, and what was planted in it."""
+"""The plan of a synthetic history, and the record of the anomalies planted in it."""
 
 import math
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 LEAST_TO_PLANT: Final = 500
-"""Operations that a history needs for each anomaly, so that it has ordinary traffic before and after it."""
+"""Operations that a history needs per anomaly, so that ordinary traffic precedes and follows each."""
 
 MOST_PLANTED: Final = 1000
 MOST_CLIENTS: Final = 10_000
@@ -15,29 +15,29 @@ MOST_KEYS: Final = 1_000_000
 MOST_OPERATIONS: Final = 1_000_000_000
 
 CLUSTER: Final = 25_000
-"""Without a number of bursts there is one for so many operations."""
+"""Operations per burst of timeouts, unless the plan sets the number of bursts."""
 
 
 class PlanError(ValueError):
-    """What was asked for cannot be made; the message names the option and what it takes."""
+    """The requested history cannot be made. The message names the option and the values it accepts."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """One synthetic history; the same plan makes the same one."""
+    """Description of a synthetic history. Equal plans make equal histories."""
 
     operations: int
-    """Of the main phase; the final reading of a log or queue comes on top."""
+    """Operations of the main phase. The final drain of a log or queue is not included."""
     clients: int = 50
-    """Also how many operations are open at once."""
+    """Number of clients, and of operations that are open at once."""
     keys: int = 1000
     seed: int = 0
     info_share: float = 0.01
     """Share of operations that time out."""
     bursts: int | None = None
-    """In so many bursts, as under faults of the network; 0: anywhere; None: one for each ``CLUSTER`` operations."""
+    """Number of bursts of timeouts, as under network faults. 0: anywhere; None: one per ``CLUSTER`` operations."""
     plant: tuple[str, ...] = ()
-    """One anomaly for each name, each in a key of its own."""
+    """Names of the anomalies to plant, each in a separate key."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.operations <= MOST_OPERATIONS:
@@ -54,7 +54,7 @@ class Plan:
             raise PlanError(f"seed is {self.seed}; it must not be negative")
         wanted = len(self.plant)
         if wanted > MOST_PLANTED:
-            raise PlanError(f"{wanted} anomalies are to be planted; at most {MOST_PLANTED} can be")
+            raise PlanError(f"{wanted} anomalies were requested; at most {MOST_PLANTED} can be planted")
         if self.operations < wanted * LEAST_TO_PLANT:
             raise PlanError(
                 f"{self.operations} operations are too few to plant {', '.join(self.plant)}; "
@@ -65,19 +65,19 @@ class Plan:
 
 
 class Planted(msgspec.Struct, frozen=True, kw_only=True):
-    """Where one anomaly is."""
+    """The place of one planted anomaly in the history."""
 
     anomaly: str
     key: str | None
-    """None: of no object."""
+    """The key that the finding names; None: no object."""
     operations: tuple[int, ...]
-    """Indexes of all that take part in the scene."""
+    """Indexes of all operations of the scene."""
     time: int
-    """Nanoseconds since the run began, at which the scene opens."""
+    """Start of the scene, in nanoseconds since the run began."""
     until: int
-    """And at which it is over."""
+    """End of the scene, in the same unit."""
     position: int | None = None
-    """A log's or group's offset."""
+    """An offset of a log or a group."""
     value: int | None = None
 
 
@@ -95,7 +95,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Made(msgspec.Struct, frozen=True, kw_only=True):
-    """What ``generate`` answers."""
+    """The result of ``generate``."""
 
     operations: int
     effects: int

@@ -1,7 +1,7 @@
-"""The history of correct queues: enqueue and dequeue, first in, first out; at the end what is left is dequeued.
+"""Traffic of correct FIFO queues: enqueue and dequeue. At the end the remaining elements are dequeued.
 
-The n-th element of a queue is a function of n. A dequeue that finds nothing fails; one of unknown outcome may have
-taken an element, and half of them did.
+The n-th element of a queue is a function of n. A dequeue from an empty queue fails. Half of the dequeues of unknown
+outcome took an element.
 """
 
 from typing import Final
@@ -35,7 +35,7 @@ class QueueTraffic(Traffic):
         self._heads = Cursors(plan.keys)
 
     def stage(self, anomaly: str, at: Opening) -> Scene:
-        """Of elements that have no place in the queue, so that what is in it stays as it is."""
+        """Returns a scene whose element never enters the queue, so that the queue's content does not change."""
         value = SCENE_VALUES
 
         def enqueue(begin: int) -> SceneStep:
@@ -55,7 +55,7 @@ class QueueTraffic(Traffic):
 
     def act(self, block: Block) -> Acts:
         slots, key = block.slots, rows.Named(block.key, self.names)
-        # A dequeue of unknown outcome may have taken what a scene loses: there are none in its key.
+        # A dequeue of unknown outcome could have taken the lost element, so a scene's key has no such dequeue.
         verb = np.where(block.special & (slots.outcome == INFO), ENQUEUE, block.verb)
         landed = block.landed & (verb == ENQUEUE)
         place = self._tails.follow(block.key, landed.astype(np.int64))
@@ -82,7 +82,7 @@ class QueueTraffic(Traffic):
         )
 
     def finish(self, writer: HistoryWriter) -> None:
-        """One dequeue for each element that is left, and one operation per queue that finds no more."""
+        """Dequeues each remaining element, and records per queue that no more are left."""
         heads, tails = self._heads.positions, self._tails.totals
         for turn in turns(tails - heads + 1):
             ops = self.schedule.alone(self.plan.operations + turn.number, DRAIN_PROCESS)

@@ -1,8 +1,8 @@
-"""The history of correct registers: reads, writes and CAS operations, so that there are chains of CAS operations that
-start at the initial value or at a write.
+"""Traffic of correct registers: reads, writes and CAS operations.
 
-A write's value is its operation's index + 1. A CAS expects the current value, or, to fail, the one before it; half of
-those that fail return the current value, recorded as a read.
+CAS operations form chains that start at the initial value or at a write. A write's value is its operation's index + 1.
+A CAS expects the current value, or the previous one in order to fail. Half of the failed ones return the current value,
+recorded as a read.
 """
 
 from typing import Final
@@ -23,10 +23,10 @@ CAS_FAILS: Final = 0.3
 CAS_SHOWS: Final = 0.5
 
 EMPTY: Final = 0
-"""The initial value, in the arrays; no write has it."""
+"""The initial value, in the arrays. No write has it."""
 
 NEVER: Final = 1 << 41
-"""Values that are never written begin here."""
+"""First of the values that are never written."""
 
 
 class RegisterTraffic(Traffic):
@@ -47,12 +47,12 @@ class RegisterTraffic(Traffic):
         fits = (verb != CAS) | (self.rng.random(length) >= CAS_FAILS)
         shows = self.rng.random(length) < CAS_SHOWS
         value = np.where(block.opening, LAST, slots.index + 1)
-        # An info that took effect did so in its own slot: any moment from its call on will do.
+        # An info that took effect did so in its own slot. Any moment after its call would be legal.
         done = (block.landed & (verb != READ) & fits) | block.opening
         current, before = self._registers.follow(block.key, done, value)
         rejected = (slots.outcome == OK) & ~fits
         outcome = np.where(rejected, FAIL, slots.outcome).astype(np.int8)
-        # To expect a value that is not there: the former one, or one that never is.
+        # A CAS that must fail expects the previous value, or one that is never written.
         expected = np.where(fits, current, np.where(before == current, NEVER + value, before))
         writes, swaps = np.flatnonzero(block.keep & (verb == WRITE)), np.flatnonzero(block.keep & (verb == CAS))
         reads, shown = np.flatnonzero(block.keep & (verb == READ)), np.flatnonzero(block.keep & rejected & shows)

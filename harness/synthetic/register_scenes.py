@@ -1,6 +1,6 @@
-"""One scene for each register anomaly. Each begins and ends with a plain write, so that it stands for itself.
+"""Scenes of the register anomalies. Each begins and ends with a plain write, so that no other traffic matters.
 
-The registers are such ones, or what a group has committed in a partition, where ``commit`` writes and ``fetch`` reads.
+A scene is about a register or about a group's committed offset, which ``commit`` writes and ``fetch`` reads.
 """
 
 from dataclasses import dataclass
@@ -11,11 +11,11 @@ from assay.harness.synthetic.anomaly_template import Scene, SceneStep
 from assay.harness.synthetic.values import offset_of
 
 OWN_VALUES: Final = 1 << 40
-"""Values of scenes begin here; ordinary ones are below."""
+"""First of the values in scenes; ordinary values are below."""
 
 A, B, C, D = (OWN_VALUES + number for number in range(4))
 LAST: Final = D
-"""What the register holds after every scene."""
+"""Value of the register after every scene."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Register:
 
 @dataclass(frozen=True)
 class Committed(Register):
-    """What a group has committed in a partition; the offset is a function of the commit's number."""
+    """The committed offset of a group in a partition. It is a function of the commit's number."""
 
     group: str
 
@@ -49,7 +49,7 @@ class Committed(Register):
 
 
 def register_scene(anomaly: str, on: Register) -> Scene:
-    """The scene of an anomaly; a group has none of "lost-update", which takes CAS operations."""
+    """Returns the scene of an anomaly. ``lost-update`` needs CAS operations, so groups do not have it."""
     steps, value = {
         "missing-writer": ((on.write(A, 0), on.read(B, 2), on.write(D, 4)), B),
         "future-read": ((on.write(A, 0), on.read(D, 2), on.write(D, 4)), D),

@@ -1,4 +1,4 @@
-"""Arrays to Arrow batches of ``ops`` and ``effects``."""
+"""Converts arrays to Arrow batches of ``ops`` and ``effects``."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from assay.harness.synthetic.values import values_at
 NONE: Final = pa.scalar(None, pa.string())
 
 SUBS: Final = 1 << 20
-"""An operation has fewer effects."""
+"""Upper bound of the effects of an operation."""
 
 
 @dataclass(frozen=True)
 class Known:
-    """A column with nulls where ``mask`` is not set."""
+    """A column that is null in the rows whose ``mask`` is not set."""
 
     values: NDArray[Any]
     mask: Flags
@@ -32,35 +32,35 @@ class Known:
 
 @dataclass(frozen=True)
 class Named:
-    """A text column: ``codes`` into ``names``; below zero is null."""
+    """A text column, encoded as indexes into ``names``. A negative code is null."""
 
     codes: NDArray[Any]
     names: Sequence[str] | pa.Array
 
     def at(self, places: Ints | Flags) -> Named:
-        """Those at some places."""
+        """Returns the rows at some places."""
         return Named(self.codes[places], self.names)
 
     def texts(self) -> pa.Array:
-        """Every one."""
+        """Returns the texts of all rows."""
         return _names(self.names).take(pa.array(self.codes.astype(np.int64), mask=self.codes < 0))
 
     def text(self, place: int) -> str:
-        """The one there."""
+        """Returns the text of a row."""
         return str(_names(self.names)[int(self.codes[place])])
 
 
 Column: TypeAlias = NDArray[Any] | Known | Named | pa.Array | str | int
-"""One text or number stands for the same in every row."""
+"""A column. A single text or number stands for every row."""
 
 Columns: TypeAlias = Mapping[str, Column]
 
 
 @dataclass(frozen=True)
 class Part:
-    """Effects of one kind. ``at``: the operation of each row, by its place in the arrays, never falling.
+    """Effects of one kind. ``at``: the place of each row's operation in the arrays, in ascending order.
 
-    ``own``: columns of this kind alone. ``outcome``: where it is not the operation's.
+    ``own``: further columns. ``outcome``: the outcomes of the effects if they differ from the operations'.
     """
 
     kind: str
@@ -72,7 +72,7 @@ class Part:
 
 
 def taken(column: Column, at: Ints) -> Column:
-    """Those at some places; one that stands for all goes on to."""
+    """Returns the rows of a column at some places. A single value is returned as it is."""
     if isinstance(column, Known):
         return Known(column.values[at], column.mask[at])
     if isinstance(column, Named):
@@ -82,14 +82,14 @@ def taken(column: Column, at: Ints) -> Column:
 
 @dataclass(frozen=True)
 class Failures:
-    """Why operations failed: ``codes`` into ``names``, below zero where none is given."""
+    """Errors of failed operations, encoded as indexes into ``names``. A negative code is no error."""
 
     codes: NDArray[Any]
     names: Sequence[str]
 
 
 def batch(name: str, columns: Columns, length: int) -> pa.RecordBatch:
-    """A batch of the data set ``name``; columns that are not given are null."""
+    """Returns a batch of the data set ``name``. Missing columns are null."""
     return pa.RecordBatch.from_arrays(
         [_array(columns.get(column.name), column.type, length) for column in SCHEMAS[name]], schema=SCHEMAS[name]
     )
@@ -98,7 +98,10 @@ def batch(name: str, columns: Columns, length: int) -> pa.RecordBatch:
 def operations(
     ops: Slots, keep: Flags, columns: Columns, phase: str = "main", failures: Failures | None = None
 ) -> pa.RecordBatch:
-    """Rows of ``ops`` for the operations of ``keep``; ``columns`` (worker, f, key, argument, result) are of those."""
+    """Returns rows of ``ops`` for the operations of ``keep``.
+
+    ``columns`` (worker, f, key, argument, result) have entries for these operations only.
+    """
     outcome = ops.outcome[keep]
     times: Columns = {
         "index": ops.index[keep],
@@ -114,13 +117,13 @@ def operations(
 def write_effects(
     writer: HistoryWriter, ops: Slots, parts: Sequence[Part], phase: str = "main", failures: Failures | None = None
 ) -> None:
-    """Effects of several kinds as one batch, in the order of operations."""
+    """Writes effects of several kinds as one batch, ordered by operation."""
     parts = [part for part in parts if len(part.at)]
     if not parts:
         return
     at = np.concatenate([part.at for part in parts])
     sub = np.concatenate([np.broadcast_to(np.asarray(part.sub, np.int64), part.at.shape) for part in parts])
-    order = np.argsort(at * SUBS + sub, kind="stable")  # a merge of runs that are in order already
+    order = np.argsort(at * SUBS + sub, kind="stable")  # fast: the parts are sorted already, so this is a merge
     kinds = np.repeat(np.arange(len(parts)), [len(part.at) for part in parts])
     outcome = np.concatenate([ops.outcome[part.at] if part.outcome is None else part.outcome for part in parts])
     at, outcome = at[order], outcome[order]
@@ -141,25 +144,25 @@ def write_effects(
 
 
 def numbers(values: NDArray[Any], mask: Flags | None = None) -> pa.Array:
-    """JSON of whole numbers; ``null`` where the mask is not set."""
+    """Returns integers as JSON; ``null`` in the rows whose mask is not set."""
     text = pa.array(values).cast(pa.string())
     return text if mask is None else pc.if_else(pa.array(mask), text, "null")
 
 
 def prefixes(count: NDArray[Any], mask: Flags) -> pa.Array:
-    """JSON of lists of so many elements, each the first ``values_at``; null where the mask is not set."""
+    """Returns JSON lists of the first ``count`` elements; null in the rows whose mask is not set."""
     elements = [str(value) for value in values_at(np.arange(int(count[mask].max(initial=0)))).tolist()]
     texts = pa.array([f"[{','.join(elements[:length])}]" for length in range(len(elements) + 1)], pa.string())
     return texts.take(pa.array(np.where(mask, count, 0), mask=~mask))
 
 
 def workers(client: NDArray[Any], clients: int) -> Named:
-    """The column ``worker`` of clients by number."""
+    """Returns the column ``worker`` for client numbers."""
     return Named(client, [str(number) for number in range(clients)])
 
 
 def _outcomes(outcome: NDArray[Any], failures: Failures | None, at: Any) -> Columns:
-    """Outcome and error, which go together. ``at``: where the failure of each row stands."""
+    """Returns the columns ``outcome`` and ``error``. ``at``: the place of each row in ``failures``."""
     code = -1 if failures is None else np.where(failures.codes[at] < 0, -1, failures.codes[at] + 1)
     error = np.where(outcome == INFO, 0, np.where(outcome == FAIL, code, -1))
     names = ["timeout", *(() if failures is None else failures.names)]
@@ -167,7 +170,7 @@ def _outcomes(outcome: NDArray[Any], failures: Failures | None, at: Any) -> Colu
 
 
 def _gathered(columns: Sequence[Column | None], parts: Sequence[Part], order: Ints) -> Column:
-    """One column of all parts, in this order."""
+    """Joins a column of all parts, and sorts it."""
     if any(isinstance(column, Named) for column in columns):
         return _named(columns, parts, order)
     values, masks = [], []
@@ -188,7 +191,7 @@ def _gathered(columns: Sequence[Column | None], parts: Sequence[Part], order: In
 
 
 def _named(columns: Sequence[Column | None], parts: Sequence[Part], order: Ints) -> Named:
-    """Texts of all parts, with the names of each one after the other."""
+    """Joins a text column of all parts, with their names concatenated, and sorts it."""
     begins: dict[int, int] = {}
     names: list[pa.Array] = []
     codes, length = [], 0

@@ -1,4 +1,7 @@
-"""Running sums, minima and last values per group, over whole arrays sorted by group; ``starts``: where one begins."""
+"""Running sums, minima and last values per group, over arrays sorted by group.
+
+``starts`` flags the first row of each group.
+"""
 
 from typing import Any, TypeVar
 
@@ -8,14 +11,15 @@ from numpy.typing import NDArray
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 Number = TypeVar("Number", int, Ints)
-"""Of one, or of many."""
+"""A number or an array of numbers."""
 
 _APART = 1 << 42
-"""Values are below half of this, and groups fewer than 2**20, so that groups stay apart inside one int64."""
+"""Distance between the value ranges of two groups. Values are below half of it, and groups fewer than 2**20, so that
+all ranges fit into an int64."""
 
 
 def sorted_by(group: NDArray[Any]) -> tuple[Ints, Flags]:
-    """The stable order by group, and in that order where groups begin."""
+    """Returns the stable order by group, and ``starts`` in that order."""
     order = np.argsort(group, kind="stable")
     ordered = group[order]
     starts = np.empty(len(order), dtype=np.bool_)
@@ -26,7 +30,7 @@ def sorted_by(group: NDArray[Any]) -> tuple[Ints, Flags]:
 
 
 def ends(starts: Flags) -> Flags:
-    """Where groups end."""
+    """Returns a flag for the last row of each group."""
     last = np.empty(len(starts), dtype=np.bool_)
     if len(starts):
         last[-1] = True
@@ -35,25 +39,25 @@ def ends(starts: Flags) -> Flags:
 
 
 def first_of(starts: Flags) -> Ints:
-    """For each row, the index of its group's first."""
+    """Returns for each row the index of the first row of its group."""
     index = np.arange(len(starts), dtype=np.int64)
     return np.maximum.accumulate(np.where(starts, index, 0))
 
 
 def running_sum(values: Ints, starts: Flags) -> Ints:
-    """Sum of the group up to and with each row."""
+    """Returns the sum of the group up to and including each row."""
     total = np.cumsum(values)
     return np.asarray(total - (total - values)[first_of(starts)])
 
 
 def running_min(values: Ints, starts: Flags) -> Ints:
-    """Minimum of the group up to and with each row."""
+    """Returns the minimum of the group up to and including each row."""
     apart = (np.cumsum(starts) - 1) * _APART
     return np.asarray(np.minimum.accumulate(values - apart) + apart)
 
 
 def last_before(flags: Flags, starts: Flags) -> Ints:
-    """For each row, the index of the last row before it in its group that has the flag, or -1."""
+    """Returns for each row the index of the last flagged row before it in its group, or -1."""
     index = np.arange(len(flags), dtype=np.int64)
     last = np.maximum.accumulate(np.where(flags, index, -1)) if len(flags) else index
     before = np.concatenate([[-1], last[:-1]]) if len(flags) else index
@@ -61,7 +65,7 @@ def last_before(flags: Flags, starts: Flags) -> Ints:
 
 
 def ranks(at: Ints, count: Ints) -> tuple[Ints, Ints]:
-    """Each place as often as its count says, and 0, 1, 2, ... for each of them."""
+    """Repeats each place ``count`` times. Also returns the ranks 0, 1, 2, ... within each place."""
     repeated = np.repeat(at, count)
     first = np.repeat(np.cumsum(count) - count, count)
     return repeated, np.arange(len(repeated), dtype=np.int64) - first

@@ -1,6 +1,6 @@
-"""The history of correct sets: elements are added, and reads return all of them.
+"""Traffic of correct sets: elements are added, and reads return all of them.
 
-Sets come one after the other, as ``Lives`` describes. The n-th element of a set is a function of n.
+Sets are replaced from time to time (``Lives``). The n-th element of a set is a function of n.
 """
 
 from typing import Final

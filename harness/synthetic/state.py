@@ -1,6 +1,6 @@
-"""What the synthetic objects remember from one chunk to the next: a few numbers for each key, however long the history.
+"""State that synthetic objects keep between chunks: a few numbers per key, however long the history.
 
-Each takes the operations of one chunk in the order of their slots, with the key of each, and returns what each finds.
+Each ``follow`` takes the operations of a chunk in slot order, with their keys, and returns the state that each finds.
 """
 
 import numpy as np
@@ -12,13 +12,13 @@ from assay.harness.synthetic.segments import Flags, Ints
 
 
 class Tally:
-    """A number for each key that only grows: a log's end, a counter, a lease's token."""
+    """Running total per key: a log's end, a counter, a lease's token."""
 
     def __init__(self, size: int, start: int = 0) -> None:
         self.totals = np.full(size, start, dtype=np.int64)
 
     def follow(self, key: Ints, amount: Ints) -> Ints:
-        """What each operation finds, before it adds its own ``amount``."""
+        """Returns the total that each operation finds before it adds its ``amount``."""
         order, starts = segments.sorted_by(key)
         own = amount[order]
         after = self.totals[key[order]] + segments.running_sum(own, starts)
@@ -30,14 +30,14 @@ class Tally:
 
 
 class Latest:
-    """A register for each key, with its value and the one before that."""
+    """Register per key, with its current and its previous value."""
 
     def __init__(self, size: int, initial: int = 0) -> None:
         self._values = np.full(size, initial, dtype=np.int64)
         self._former = np.full(size, initial, dtype=np.int64)
 
     def follow(self, key: Ints, done: Flags, value: Ints) -> tuple[Ints, Ints]:
-        """The value that each operation finds, and the value before that one; those ``done`` then set theirs."""
+        """Returns the current and previous value that each operation finds. ``done``: it then sets ``value``."""
         order, starts = segments.sorted_by(key)
         keys, writes, values = key[order], done[order], value[order]
         last = segments.last_before(writes, starts)
@@ -52,13 +52,13 @@ class Latest:
 
 
 class Highest:
-    """A number for each key, the highest that was set."""
+    """Largest value written per key."""
 
     def __init__(self, size: int, initial: int = 0) -> None:
         self._values = np.full(size, initial, dtype=np.int64)
 
     def follow(self, key: Ints, done: Flags, value: Ints) -> Ints:
-        """What each operation finds, before it sets its own ``value``, if it is ``done``."""
+        """Returns the value that each operation finds. ``done``: it then writes ``value``."""
         order, starts = segments.sorted_by(key)
         start = self._values[key[order]]
         after = -segments.running_min(-np.where(done[order], np.maximum(value[order], start), start), starts)
@@ -70,16 +70,16 @@ class Highest:
 
 
 class Cursors:
-    """A position for each reader, which reads on as far as there is something."""
+    """Position per reader. Each read continues there and stops at the end of the log."""
 
     def __init__(self, size: int) -> None:
         self.positions = np.zeros(size, dtype=np.int64)
 
     def follow(self, reader: Ints, moving: Flags, step: Ints, there: Ints) -> tuple[Ints, Ints]:
-        """Where each operation that is ``moving`` begins and ends: ``position = min(position + step, there)``.
+        """Returns the begin and end of each ``moving`` operation: ``position = min(position + step, there)``.
 
-        ``there``, the end of what can be read, never falls for one reader. Unrolled, with s the sum of what could have
-        been read so far: position = s + min(start, min(there - s)).
+        ``there`` is the end of the readable records, and must not fall for a reader. Unrolled, with s the sum of the
+        steps so far: position = s + min(start, min(there - s)).
         """
         index = np.flatnonzero(moving)
         order, starts = segments.sorted_by(reader[index])
@@ -96,23 +96,23 @@ class Cursors:
 
 
 class Lives:
-    """How much is counted in each key that is in use, where keys come one after the other.
+    """Running total per key, with keys that are replaced so that reads stay short.
 
-    For where reads of a key that only grows would be too long. In the place of key k comes ``k-0``, then ``k-1``, ...,
-    each for as many slots as its ``life`` is long (operations on one, on average) and there are keys.
+    Key k is ``k-0`` at first, then ``k-1``, and so on. Each is in use for ``life * len(names)`` slots, so it gets
+    ``life`` operations on average.
     """
 
     def __init__(self, names: pa.Array, life: int) -> None:
         self._places = names
         self._life = life * len(names)
         self._last = 0
-        """The number of the last keys that were in use."""
+        """Number of the last replacement, common to all keys."""
         self._counts = Tally(len(names))
         self.names = names
-        """Those in use in this chunk."""
+        """Keys in use in this chunk."""
 
     def enter(self, slot: Ints) -> Ints:
-        """Goes on to a chunk. For each slot, the place in ``names`` at which its keys begin."""
+        """Moves to a chunk, and returns for each slot where its keys begin in ``names``."""
         turn = slot // self._life
         first, last, size = int(turn[0]), int(turn[-1]), len(self._places)
         former = self._counts.totals[-size:]
@@ -126,5 +126,5 @@ class Lives:
         return np.asarray((turn - first) * size)
 
     def follow(self, key: Ints, amount: Ints) -> Ints:
-        """What is counted before each ``amount``; ``key``: places in ``names``. Once for each chunk."""
+        """Returns the total before each ``amount``. ``key``: places in ``names``. Call it once per chunk."""
         return self._counts.follow(key, amount)

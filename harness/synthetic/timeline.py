@@ -1,10 +1,11 @@
 """Times, processes and outcomes of a synthetic run, chunk by chunk.
 
-Operation i takes effect at slot i, so what happened is decided by going through the slots in order; around its slot it
-stretches at random, as far as the same client's neighbours allow. Calls and returns have places of their own in each
-slot, by client, so that no two stamps are equal. Operation i belongs to client i % clients; after an info the client
-goes on as a new process. Timeouts come in bursts, each a window in which nearly all operations of all clients time out,
-as when a fault cuts the network; after each the leaders change.
+1. Operation i takes effect at slot i, so the order of the slots is a legal order of the operations.
+2. Operation i belongs to client i % clients. After an info the client continues as a new process.
+3. The call precedes the slot and the return follows it, by random times that the client's other operations allow.
+4. Within a slot each client has its own stamps for calls and returns, so no two stamps are equal.
+5. Timeouts come in bursts: windows in which most operations of all clients time out, as when a fault cuts the
+   network. After each burst the leaders change.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,19 +22,19 @@ OK, INFO, FAIL = range(3)
 OUTCOMES: Final = ("ok", "info", "fail")
 
 CHUNK: Final = 100_000
-"""Operations made at a time: what memory is needed for."""
+"""Operations made at a time; they determine the memory that is needed."""
 BLOCK: Final = 50_000
-"""And of those after the main phase."""
+"""Operations made at a time after the main phase."""
 FATAL: Final = 0.8
-"""Share of the operations of a burst that time out; at most, for the share of the whole history may be higher."""
+"""Share of the operations of a burst that time out, unless the share of the whole history is higher."""
 FAILS: Final = 0.2
 """Definite failures for each timeout."""
 
 SCENE_SLOTS: Final = 64
-"""Slots that a planted scene has for itself, one for each of its ticks."""
+"""Slots reserved for each planted scene, one per tick."""
 
 EVENTS: Final = 4
-"""Lines that a slot has in each node's event log."""
+"""Lines reserved for each slot in each node's event log."""
 
 SCENE_PROCESS: Final = 2_000_000_000
 SENTINEL_PROCESS: Final = 2_100_000_000
@@ -43,7 +44,7 @@ OPENING_PROCESS: Final = 2_100_000_002
 
 @dataclass(frozen=True)
 class Slots:
-    """Arrays of one chunk; ``ret`` counts for ok and fail only. ``epoch`` rises after each burst."""
+    """The operations of a chunk, as arrays. ``ret`` is meaningless for info; ``epoch`` rises after each burst."""
 
     index: Ints
     client: Ints
@@ -60,7 +61,7 @@ class Slots:
 
 @dataclass(frozen=True)
 class Turns:
-    """Some operations: ``number`` among all of them, ``key``, and ``rank`` among those of the key."""
+    """Operations in the order of their keys: ``number`` counts all, ``rank`` those of the same key."""
 
     number: Ints
     key: Ints
@@ -68,7 +69,7 @@ class Turns:
 
 
 def turns(count: Ints, size: int | None = None) -> Iterator[Turns]:
-    """As many operations for each key as ``count`` says, at least one, key by key; ``size`` or ``BLOCK`` at a time."""
+    """Yields ``count`` (at least 1) operations for each key, key by key, ``size`` or ``BLOCK`` at a time."""
     size = size or BLOCK
     ends = np.cumsum(count)
     total = int(ends[-1])
@@ -79,12 +80,12 @@ def turns(count: Ints, size: int | None = None) -> Iterator[Turns]:
 
 
 class Schedule:
-    """The slots of a plan. ``scenes``: the first of those that each planted scene has for itself."""
+    """The slots of a plan. ``scenes``: the first slot of each planted scene."""
 
     def __init__(
         self, plan: Plan, rng: np.random.Generator, *, lasts: int = 0, quiet: Sequence[bool] | None = None
     ) -> None:
-        """``lasts``: nanoseconds that the slots of one scene must last. ``quiet``: whether all is well around each."""
+        """``lasts``: minimum nanoseconds of a scene. ``quiet``: per scene, whether no timeout may surround it."""
         self._plan = plan
         self._rng = rng
         self.width = max(20_000, 4 * plan.clients + 1000, -(-lasts // SCENE_SLOTS))
@@ -95,7 +96,7 @@ class Schedule:
         self._bursts, self._length = self._windows(bursts if plan.info_share else 0)
 
     def chunks(self, bulk: int = 1) -> Iterator[Slots]:
-        """In order; the slots of the scenes are in them, too. ``bulk``: how many times smaller than others they are."""
+        """Yields the chunks in order, with the slots of scenes. ``bulk``: divisor of the chunk size."""
         size = max(1, CHUNK // bulk // self._plan.clients) * self._plan.clients
         infos = np.zeros(self._plan.clients, dtype=np.int64)
         for begin in range(0, self._plan.operations, size):
@@ -103,26 +104,27 @@ class Schedule:
             yield chunk
 
     def opening(self, slot: Number) -> Number:
-        """A stamp in the middle of each slot, that no ordinary operation has."""
+        """Returns a stamp in the middle of each slot, which no ordinary operation has."""
         return (slot + self._plan.clients) * self.width + self.width // 2
 
     def alone(self, index: Ints, process: int) -> Slots:
-        """Operations of one process after the main phase, one a slot, that all end well."""
+        """Returns successful operations of one process after the main phase, one per slot."""
         begin, none = (index + 2 * self._plan.clients) * self.width, np.zeros_like(index)
         outcome = np.full(len(index), OK, np.int8)
         return Slots(index, none, np.full_like(index, process), outcome, none, begin, begin + self.width // 2)
 
     def before(self, number: Ints, process: int) -> Slots:
-        """Some thousand operations of one process before the main phase, that all end well.
+        """Returns up to some thousand successful operations of one process before the main phase.
 
-        Their indexes are those after all others; no operation of the main phase is called in the first ``width``.
+        Their indexes follow all others. They fit because no operation of the main phase is called in the first
+        ``width`` nanoseconds.
         """
         none, index = np.zeros_like(number), self._plan.operations + number
         outcome = np.full(len(number), OK, np.int8)
         return Slots(index, none, np.full_like(index, process), outcome, none, 2 * number, 2 * number + 1)
 
     def _scenes(self) -> tuple[int, ...]:
-        """One in each part of the middle half of the run."""
+        """Draws a first slot for each scene, one in each part of the middle half of the run."""
         count, low = len(self._plan.plant), self._plan.operations // 4
         step = self._plan.operations // 2 // max(1, count)
         return tuple(
@@ -130,7 +132,7 @@ class Schedule:
         )
 
     def _windows(self, bursts: int) -> tuple[Ints, int]:
-        """Where each burst begins, one in each part of the run, and how many slots it has."""
+        """Draws the first slot of each burst, one in each part of the run. Also returns the slots per burst."""
         if not bursts:
             return np.zeros(0, dtype=np.int64), 0
         operations = self._plan.operations
@@ -162,7 +164,7 @@ class Schedule:
         return slots, infos + timed_out.sum(axis=0)
 
     def _outcomes(self, index: Ints, burst: Ints) -> tuple[NDArray[np.int8], Ints]:
-        """And whether the last burst is over."""
+        """Returns the outcomes, and 1 for each operation after the end of the burst before it, else 0."""
         share = self._plan.info_share
         if len(self._bursts):
             inside = (burst >= 0) & (index - self._bursts[burst] < self._length)

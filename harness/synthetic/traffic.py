@@ -1,8 +1,8 @@
-"""What all kinds of objects share: clients that do something at random, chunk by chunk, and scenes among them.
+"""Base class of all synthetic objects: random operations of clients, chunk by chunk, with scenes among them.
 
-A kind of object says what its operations are called, what became of each (``act``) and how its anomalies are staged
-(``stage``). Everything else is here, so memory does not grow with the history: one chunk is made, written and
-forgotten, and what an object remembers is a few numbers (``state``).
+A subclass names its operations, computes the effects of each (``act``) and stages its anomalies (``stage``). This
+module does the rest. Memory does not grow with the history: each chunk is made, written and dropped, and an object
+keeps a few numbers only (``state``).
 """
 
 import abc
@@ -25,53 +25,54 @@ from assay.harness.synthetic.timeline import INFO, OK, SCENE_SLOTS, Schedule, Sl
 
 @dataclass(frozen=True)
 class Block:
-    """One chunk's operations as they are drawn. Arrays of one entry per operation."""
+    """The operations of a chunk, as drawn at random. Each array has one entry per operation."""
 
     slots: Slots
     verb: Ints
     key: Ints
-    """At an ``opening``, the scene's."""
+    """At an ``opening``, the scene's key."""
     keep: Flags
-    """Not of a scene."""
+    """Whether the slot is outside all scenes."""
     opening: Flags
+    """Whether a scene opens in the slot."""
     takes: Ints
-    """At an ``opening``, how much of what is counted the scene uses up; else 0."""
+    """At an ``opening``, ``Scene.takes``; elsewhere 0."""
     special: Flags
-    """The key is one of a scene's."""
+    """Whether a scene takes place in the key."""
     landed: Flags
-    """Took effect, if that kind of operation does anything at all: those that are ok, and half of the infos."""
+    """Whether an operation that writes took effect: true for ok, and for half of the infos."""
 
 
 @dataclass(frozen=True)
 class Acts:
-    """What became of them."""
+    """The operations of a chunk with their effects and outcomes."""
 
     verb: Ints
     key: rows.Named
     parts: Sequence[rows.Part]
     count: Ints | None = None
-    """What a scene that opens here finds counted."""
+    """``Opening.count`` of a scene that opens here."""
     outcome: NDArray[np.int8] | None = None
     failures: rows.Failures | None = None
     argument: rows.Column = "null"
-    """JSON, as in ``ops``; of the operations of ``keep`` alone, as is ``result``."""
+    """JSON, as in ``ops``. This column and ``result`` have entries for the operations of ``keep`` only."""
     result: rows.Column | None = None
     events: pa.RecordBatch | None = None
-    """What the nodes' event logs say during it."""
+    """Event log lines of the nodes during the chunk."""
 
 
 class Traffic(abc.ABC):
-    """Makes and writes the history of a plan, once. Raises ``PlanError`` for what this kind of object does not have."""
+    """Makes and writes the history of a plan, once. Raises ``PlanError`` if an anomaly cannot be planted."""
 
     model: ClassVar[str]
-    """Its name in the catalogue."""
+    """Name in the catalogue."""
     verbs: ClassVar[tuple[str, ...]]
     apart: int = 1
-    """Scenes are in keys whose numbers are multiples of it."""
+    """Scenes use only keys whose numbers are multiples of this."""
     bulk: ClassVar[int] = 1
-    """How many times as many effects its operations have as those of others."""
+    """Effects per operation, relative to other kinds of objects. Chunks are smaller by this factor."""
     weights: ClassVar[tuple[float, ...]]
-    """How often each verb is drawn; the sum is 1."""
+    """Probability of each verb; the sum is 1."""
 
     def __init__(self, plan: Plan) -> None:
         known = CATALOGUE[self.model]
@@ -102,22 +103,22 @@ class Traffic(abc.ABC):
 
     @abc.abstractmethod
     def act(self, block: Block) -> Acts:
-        """What became of the operations of a chunk."""
+        """Returns the operations of a chunk with their effects."""
 
     @abc.abstractmethod
     def stage(self, anomaly: str, at: Opening) -> Scene:
-        """The scene of an anomaly. How many steps it has, and what it takes, does not depend on where it opens."""
+        """Returns the scene of an anomaly. Its number of steps and ``takes`` must not depend on ``at``."""
 
     def begin(self, writer: HistoryWriter) -> None:
-        """What comes before the main phase."""
+        """Writes the operations before the main phase."""
         return
 
     def finish(self, writer: HistoryWriter) -> None:
-        """What comes after the main phase."""
+        """Writes the operations after the main phase."""
         return
 
     def write(self, writer: HistoryWriter) -> tuple[Planted, ...]:
-        """Writes everything; where the anomalies are that were planted."""
+        """Writes the whole history, and returns the planted anomalies."""
         planted: list[Planted] = []
         self.begin(writer)
         for slots in self.schedule.chunks(self.bulk):
@@ -126,7 +127,7 @@ class Traffic(abc.ABC):
         return tuple(planted)
 
     def drawn_key(self, block: Block, key: Ints) -> Ints:
-        """Keys that were drawn in another way, but for the scenes'."""
+        """Returns ``key``, with the scene's key at each opening."""
         return np.where(block.opening, block.key, key)
 
     def _chunk(self, slots: Slots, writer: HistoryWriter) -> list[Planted]:
@@ -164,7 +165,7 @@ class Traffic(abc.ABC):
         return Block(slots, verb, key, keep, opening, takes, self._special[key], landed & keep)
 
     def _openings(self, slots: Slots) -> list[tuple[int, int]]:
-        """The scenes that open in a chunk: number, and place in it."""
+        """Returns the scenes that open in a chunk: number, and place in the chunk."""
         first, last = int(slots.index[0]), int(slots.index[-1])
         return [(number, slot - first) for number, slot in enumerate(self.schedule.scenes) if first <= slot <= last]
 

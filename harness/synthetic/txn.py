@@ -1,8 +1,8 @@
-"""The histories of correct stores of lists and of registers: transactions of a few micro-operations on any of the keys.
+"""Traffic of correct stores of lists and of registers: transactions of a few micro-operations on random keys.
 
-They take effect in the order of their slots, so they are strictly serializable. A transaction of unknown fate takes
-effect as a whole or not at all. A list is in use for a while, then another one takes its place (``Lives``), and its
-n-th element is a function of n.
+Transactions take effect in slot order, so they are strictly serializable. A transaction of unknown outcome takes effect
+as a whole or not at all. Lists are replaced from time to time (``Lives``). The n-th element of a list is a function of
+n.
 """
 
 import abc
@@ -24,31 +24,31 @@ from assay.harness.synthetic.txn_scenes import txn_scene
 from assay.harness.synthetic.values import UNLANDED, values_at
 
 MOST_MICROS: Final = 4
-"""In one transaction."""
+"""Maximum number of micro-operations of a transaction."""
 WRITES: Final = 0.5
 LIFE: Final = 16
-"""Transactions for each list, which has some twenty elements then."""
+"""Average number of transactions per list, which gives it some twenty elements."""
 EMPTY: Final = 0
-"""The initial value of a register, in the arrays; no write has it."""
+"""The initial value of a register, in the arrays. No write has it."""
 
 
 @dataclass(frozen=True)
 class Micros:
-    """The micro-operations of a chunk, one transaction's after the other's. Arrays of one entry for each."""
+    """The micro-operations of a chunk, as arrays ordered by transaction."""
 
     op: Ints
-    """The place of its transaction in the chunk."""
+    """Place of the transaction in the chunk."""
     rank: Ints
-    """Its place in the transaction."""
+    """Place in the transaction."""
     key: Ints
     writes: Flags
     landed: Flags
     known: Flags
-    """A read whose result is known."""
+    """Whether this is a read with a known result."""
 
 
 class TxnTraffic(Traffic):
-    """What the two kinds of stores share."""
+    """Base class of the two kinds of stores."""
 
     verbs = (TRANSACTION,)
     weights = (1.0,)
@@ -69,7 +69,7 @@ class TxnTraffic(Traffic):
         texts = _micros(self.lists, names, written, micros.writes, seen)
         return Acts(
             verb=np.zeros_like(many),
-            # A transaction is about no key; the scene that opens there is recorded all the same.
+            # A transaction has no key of its own, but ``_play`` needs the key of a scene.
             key=rows.Named(np.where(block.opening, block.key, -1), self.names),
             parts=parts,
             argument=_joined(asked, many, block.keep),
@@ -78,7 +78,7 @@ class TxnTraffic(Traffic):
 
     @abc.abstractmethod
     def perform(self, block: Block, micros: Micros) -> tuple[rows.Named, list[rows.Part], Ints, pa.Array]:
-        """The keys' names, the effects, what each micro-operation wrote if it did, and read if it did, as JSON."""
+        """Returns key names, effects, and per micro-operation the written value and the read value (JSON)."""
 
 
 class TxnListTraffic(TxnTraffic):
@@ -96,7 +96,7 @@ class TxnListTraffic(TxnTraffic):
         names = rows.Named(key, self._lives.names)
         count = self._lives.follow(key, (micros.writes & micros.landed).astype(np.int64))
         value = np.where(micros.landed, values_at(count), UNLANDED + index[micros.op] * MOST_MICROS + micros.rank)
-        # An empty list has one row, without an index.
+        # A read of an empty list has one row, without an index.
         height = np.where(micros.known, np.maximum(count, 1), micros.writes).astype(np.int64)
         sub = _before(height, micros.rank)
         appends, reads = np.flatnonzero(micros.writes), np.flatnonzero(micros.known)
@@ -135,19 +135,19 @@ class TxnRegisterTraffic(TxnTraffic):
 
 
 def _before(height: Ints, rank: Ints) -> Ints:
-    """The sum of the heights before each micro-operation, in its own transaction."""
+    """Returns the sum of the heights of the preceding micro-operations of the transaction."""
     return segments.running_sum(height, rank == 0) - height
 
 
 def _micros(lists: bool, names: rows.Named, written: Ints, writes: Flags, seen: pa.Array | pa.Scalar) -> pa.Array:
-    """JSON of each micro-operation; ``seen``: what stands in a read's third place."""
+    """Returns each micro-operation as JSON. ``seen``: the third element of a read."""
     word = pc.if_else(writes, '["append","' if lists else '["w","', '["r","')
     third = pc.if_else(writes, rows.numbers(written), seen)
     return pc.binary_join_element_wise(word, names.texts(), '",', third, "]", "")
 
 
 def _joined(texts: pa.Array, many: Ints, keep: Flags) -> pa.Array:
-    """The list of each transaction, of those to keep."""
+    """Returns the JSON list of each transaction of ``keep``."""
     offsets = pa.array(np.concatenate([[0], np.cumsum(many)]).astype(np.int32))
     joined = pc.binary_join(pa.ListArray.from_arrays(offsets, texts), ",").filter(pa.array(keep))
     return pc.binary_join_element_wise("[", joined, "]", "")

@@ -1,7 +1,7 @@
-"""One scene for each anomaly of transactions, on two keys that no one else has.
+"""Scenes of the transaction anomalies, on two keys that no other transaction uses.
 
-The store holds lists or registers. What is on a cycle is open at the same time, so that no order but that of the
-dependencies speaks against it.
+The store holds lists or registers. All transactions on a cycle are concurrent, so that only their dependencies, and not
+real time, contradict a serial order.
 """
 
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class Store:
         return ("append" if self.lists else "w", self.second, value)
 
     def read_x(self, *values: int) -> Micro:
-        """Of a register at most one."""
+        """Reads the first key. A register has at most one value."""
         return "r", self.first, self._content(values)
 
     def read_y(self, *values: int) -> Micro:
@@ -61,10 +61,10 @@ def _in_turn(*transactions: tuple[Micro, ...], begin: int = 0) -> tuple[SceneSte
 
 
 def txn_scene(anomaly: str, at: Opening, *, lists: bool) -> Scene:
-    """The scene of an anomaly; of registers there are those that need no order of elements."""
+    """Returns the scene of an anomaly. Registers have only the anomalies that need no order of elements."""
     on = Store(f"{at.key}-x", f"{at.key}-y", lists)
     scenes = {
-        # Each is ahead of the other in one of the lists.
+        # Each transaction precedes the other in one of the lists.
         "G0": (
             *_together((on.x(A), on.y(A)), (on.x(B), on.y(B))),
             *_in_turn((on.read_x(A, B), on.read_y(B, A)), begin=4),
@@ -72,13 +72,13 @@ def txn_scene(anomaly: str, at: Opening, *, lists: bool) -> Scene:
         "G1a": (_step((on.x(A),), 0, 1, failed=True), *_in_turn((on.read_x(A),), begin=2)),
         "G1b": _together((on.x(A), on.x(B)), (on.read_x(A),)),
         "G1c": _together((on.x(A), on.read_y(B)), (on.read_x(A), on.y(B))),
-        # Read skew; or, in every second slot, a lost update.
+        # Read skew in even slots, a lost update in odd slots.
         "G-single": (
             _together((on.read_x(), on.x(A)), (on.read_x(), on.x(B)))
             if at.slot % 2
             else _together((on.read_x(), on.read_y(B)), (on.x(A), on.y(B)))
         ),
-        # A long fork: two see two writes in two orders.
+        # A long fork: two transactions see two writes in opposite orders.
         "G-nonadjacent": _together((on.read_x(), on.read_y(B)), (on.x(A),), (on.read_x(A), on.read_y()), (on.y(B),)),
         # Write skew.
         "G2-item": _together((on.read_x(), on.y(B)), (on.x(A), on.read_y())),

@@ -1,4 +1,4 @@
-"""What synthetic objects hold: the n-th record or element is a function of n, so that none need be kept in memory."""
+"""Values in synthetic objects: the n-th record or element is a function of n, so none is kept in memory."""
 
 from typing import Final
 
@@ -9,21 +9,21 @@ _FACTOR: Final = 0x9E3779B97F4A7C15 & _BITS | 1
 """Odd, so that multiplying by it modulo 2**40 is a bijection (Knuth's golden ratio)."""
 
 UNLANDED: Final = 1 << 41
-"""Values of what never got there begin here: this + 4 * operation + rank."""
+"""First value of writes that did not take effect: this + 4 * operation + rank."""
 
 OFFSETS: Final = 1000
-"""Offsets that groups commit when they read back and forth."""
+"""Number of different offsets that rewinding groups commit."""
 
 SCENE_VALUES: Final = 1 << 50
-"""Values of scenes that no offset has begin here."""
+"""First of the values that scenes use and that no offset has."""
 
 
 def values_at(offset: Number) -> Number:
-    """The values at these offsets, no two alike and all below 2**40."""
-    # int64 wraps around in numpy, which does not touch the lowest 40 bits.
+    """Returns the values at these offsets. The values are distinct and below 2**40."""
+    # int64 wraps around in numpy, which leaves the lowest 40 bits correct.
     return offset * _FACTOR & _BITS
 
 
 def offset_of(number: Number) -> Number:
-    """The offset of the commit that has this number."""
+    """Returns the offset of the commit with this number."""
     return number % OFFSETS

@@ -287,7 +287,7 @@ def needs_disks(fault: Fault) -> bool:
 
 
 def needs_slow_disks(fault: Fault) -> bool:
-    """Returns whether servers need disks that can be slow, or fail, for it."""
+    """Returns whether the fault needs servers whose disks can be slow or fail."""
     return bool(declared(fault, "slow_disks"))
 
 

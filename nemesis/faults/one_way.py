@@ -1,4 +1,4 @@
-"""One-way partition: links cut in one direction only.
+"""Asymmetric partition: links cut in one direction only.
 
 - ``inbound``: the target drops what arrives from the others: it can send but not receive
 - ``outbound``: the others drop what arrives from the target: it can receive but not send

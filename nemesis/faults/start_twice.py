@@ -1,11 +1,11 @@
-"""Start twice: a second copy of the process is started while the first one lives, with the same command and directory.
+"""Start twice: starts a second copy of a live process, with the same command and directory.
 
-An operator does it by mistake, and so does a supervisor that has lost a process. A system must refuse the copy before
-the copy changes anything: the first process lives on, no file changes, and nothing is lost. The copy is the fault's own
-process, so its end is no unexpected exit. At the heal it is killed, if it still lives. This fault never starts the
-first process again: if that has ended, the run says so.
+An operator may do so by mistake, or a supervisor that has lost track of a process. The system must stop the copy before
+it changes anything: the first process lives on, no file changes, and nothing is lost. The copy belongs to the fault, so
+its end is no unexpected exit. The heal kills it if it still lives. This fault never restarts the first process: if that
+has ended, the run says so.
 
-Proof: the first process was running before, and the copy has ended by itself, with its exit status, or has lived for
+Proof: the first process was running before, and the copy either exited by itself with a status, or has lived for
 ``LIVED`` seconds. The evidence has the number of ``changes`` that the copy made to files of the data folder. If more
 changes are possible, ``not_proved`` says why.
 """
@@ -25,7 +25,7 @@ from assay.nemesis.faults.process import ServerFault, seen_of, status, unseen
 from assay.nemesis.schedule.target import servers
 
 LIVED: Final = 2.0
-"""Seconds after which a copy counts as one that was let in."""
+"""Seconds after which a copy counts as accepted."""
 
 
 class StartTwice(ServerFault):

@@ -104,7 +104,7 @@ def _compatible(first: Fault, second: Fault, census: Census) -> bool:
     If only one server may suffer, both must fit on it.
     """
     if Scope.NODE in (first.scope, second.scope):
-        return False  # nothing can be done to a frozen machine, not even as the other end of a cut link
+        return False  # Nothing can be done to a frozen machine, not even as the other end of a cut link.
     # Faults of consumers share the client nodes, and no majority of these needs to stay untouched.
     of_clients = [CLIENT_ROLE in fault.roles for fault in (first, second)]
     if any(of_clients):

@@ -80,7 +80,7 @@ class Delivery:
                 way.in_doubt = doubt is not None
                 if error.error is not None and error.error not in errors.PRODUCE_WORTH_REPEATING:
                     break
-        # One try of unknown outcome makes the whole outcome unknown, however the others ended.
+        # A single attempt of unknown outcome makes the whole outcome unknown, however the others ended.
         raise doubt or failure or errors.SendFailed(f"{topic}-{partition}: not sent in time")
 
     async def _attempt(self, topic: str, partition: int, records: bytes, deadline: float, way: Way) -> SendResult:

@@ -1,7 +1,7 @@
 """Appends messages to partitions, and reports after an error whether they may have been appended.
 
 - Each partition has one queue and at most one request in flight, which keeps the order.
-- Messages that arrive during a request go out afterwards as one message set. One ``send`` is never split.
+- Messages that arrive during a request go out afterwards as one message set. A ``send`` is never split.
 - With ``linger`` 0, a lone message leaves at once and batches form only under load.
 - Only definite failures are retried. After an unknown outcome, a retry could append the set twice. The caller decides
   then, after ``SendUnknown``, or beforehand by ``repeat_unknown``.

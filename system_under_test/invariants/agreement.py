@@ -6,10 +6,10 @@ high watermark, must be the same. Compacted logs lack some offsets.
 
 A partition has two kinds of ledgers:
 
-- A ledger for all replicas, because committed records stay. It is used until a loss may be legitimate: after a power
-  loss, a wipe or a rollback of any node, or after an unclean election, which the topic may allow. A log promises only
-  what enough acknowledging replicas keep. After an unclean election, a follower of the new leader removes committed
-  records, and one that does not know that leader yet still has them.
+- A ledger for all replicas, because committed records stay. It is used until a loss may be legitimate. That is
+  after a power loss, a wipe or a rollback of any node, or after an unclean election, if the topic allows it. A log
+  promises only what enough acknowledging replicas keep. After an unclean election, a follower of the new leader
+  removes committed records, and one that does not know that leader yet still has them.
 - After that, a ledger for each leader epoch, for the replicas that have reconciled in it: from then on a follower's log
   is a prefix of its leader's.
 

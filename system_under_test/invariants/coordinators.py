@@ -3,7 +3,7 @@
 - After loading, its state is the fold of what former leaders left in the log up to the start of its own term: groups,
   their generations, and committed offsets.
 - It accepts a commit only once it has loaded, and only in the stored generation. Before the commit's record, the log
-  has no later generation of the group, unless that was never in force: an election of unknown outcome leaves a record,
+  has no later generation of the group, unless that was never in force. An election of unknown outcome leaves a record,
   and the group continues in the earlier generation. A generation that this coordinator announced or loaded was in
   force. Nothing is concluded if compaction may have removed the record before it was seen.
 - An accepted commit is in its log, and in that of each member of the in-sync set (as for ``high-watermark``). Commits

@@ -28,7 +28,7 @@ class DirectoryError(Exception):
 
 
 def lock(storage: Storage, root: str) -> None:
-    """Locks the log directory, created if missing, for this process until it ends.
+    """Locks the log directory for this process until it ends, and creates the directory if missing.
 
     Must be called before anything in the directory is read. Raises :class:`DirectoryError` if another process holds the
     lock; the directory is then unchanged.

@@ -1,26 +1,26 @@
-"""The memory that all large requests share, given out as their bytes arrive.
+"""Memory shared by all large requests, granted as their bytes arrive.
 
-Memory is reserved for bytes that are here, never for a size that was announced: a sender holds what it has sent, and
-no more. Many half-received requests could then fill the memory and wait for each other. The banker's algorithm
+Memory is reserved for bytes that have arrived, never for an announced size, so a sender holds only as much as it has
+sent. Many half-received requests could then fill the memory and wait for each other. The banker's algorithm
 (Dijkstra, EWD 108) prevents that deadlock:
 
 1. The sizes of all requests are known, so each has a known need: the bytes that are still to come.
 2. A state is safe if the requests can be ordered so that the need of each fits into the free memory and the memory of
    those before it.
-3. Memory is granted only if the state afterwards is safe. So some request can always be completed, and its end returns
+3. Memory is granted only if the state afterwards is safe. So some request can always be completed, and then returns
    its memory to the others.
 
-A request whose need fits into the free memory can be the first of such an order: it never waits. Other requests wait,
-the oldest first. As long as one waits, each sender must bring its next piece within ``crowded_timeout``; the slowest
-of those that do not are closed, and only as many as the waiting ones need. A small request therefore waits for no
-longer than the last pieces of another one may take.
+A request whose need fits into the free memory can be the first in such an order, so it never waits. Other requests
+wait, the oldest first. While a request waits, each sender must deliver its next piece within ``crowded_timeout``.
+Senders that do not are closed, the slowest first, and only as many as the waiting requests need. So a small request
+waits at most for the last pieces of another one.
 
-A whole request returns its memory as soon as its handler has dropped its bytes, at the latest when it is answered. A
-produce request with acks=all, which may wait for a minute, drops its records once they are appended. Fetch and
-JoinGroup requests may wait as well, but need what they say until they are answered. More than 64 KiB are thousands of
-partitions of a fetch, or metadata that the group keeps anyway.
+A complete request returns its memory when its handler drops its bytes, at the latest with the answer. A produce request
+with acks=all may wait for a minute, but drops its records once they are appended. Fetch and JoinGroup requests may wait
+as well, and keep their content until they are answered. Such a request exceeds 64 KiB only if it names thousands of
+partitions, or has metadata that the group keeps anyway.
 
-KIP-72 bounds the memory as well, but reserves whole requests: few slow senders can keep all of it.
+KIP-72 bounds the memory as well, but reserves whole requests, so a few slow senders can occupy all of it.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 _SHORTEST_DELAY = 0.001
-"""Seconds between two looks at the senders, at least."""
+"""Minimum seconds between two checks of the senders."""
 
 
 class Share:
-    """The memory of one request. ``close`` ends its connection and takes the reason."""
+    """The memory of a request. ``close`` ends its connection and takes the reason."""
 
     def __init__(self, size: int, close: Callable[[str], None]) -> None:
         self.size = size
         """Bytes of the whole request."""
         self.held = 0
-        """Bytes that are reserved, all of which have arrived."""
+        """Reserved bytes, all of which have arrived."""
         self.receiving_since = math.inf
-        """The loop's time since which the sender owes a piece; infinite while it owes none."""
+        """The loop's time since which the broker waits for the sender's next piece; infinite if it does not."""
         self.close = close
         self.wanted = 0
-        """Bytes of the reservation that waits, or 0."""
+        """Bytes of the waiting reservation, or 0."""
         self.granted: asyncio.Future[None] | None = None
         """Done when the waiting reservation has been granted."""
 
@@ -57,7 +57,7 @@ class Share:
 
 
 class RequestMemory:
-    """``total`` bytes, shared by requests none of which may be larger."""
+    """``total`` bytes, shared by requests. No request may be larger."""
 
     def __init__(self, total: int, crowded_timeout: float) -> None:
         self.free = total
@@ -70,7 +70,7 @@ class RequestMemory:
 
     @contextmanager
     def share(self, size: int, close: Callable[[str], None]) -> Iterator[Share]:
-        """Yields the share of a request of ``size`` bytes, and takes back what it holds in the end."""
+        """Yields the share of a request of ``size`` bytes, and releases it in the end."""
         if size > self._total:
             raise ValueError(f"a request of {size} bytes does not fit into {self._total}")
         share = Share(size, close)
@@ -81,8 +81,9 @@ class RequestMemory:
             self.release(share)
 
     async def reserve(self, share: Share, count: int) -> None:
-        """Reserves ``count`` bytes more, which have arrived. Raises ``ConnectionAbortedError`` if the share was taken
-        back because its sender was too slow. After a cancellation the share must end.
+        """Reserves ``count`` more bytes, which have arrived. After a cancellation the share must be released.
+
+        Raises ``ConnectionAbortedError`` if the share was released because its sender was too slow.
         """
         if share not in self._shares:
             raise ConnectionAbortedError("the memory of the request was taken back")
@@ -99,7 +100,7 @@ class RequestMemory:
         share.held += count
 
     def _is_safe_after(self, share: Share, count: int) -> bool:
-        """Is the state safe once ``share`` has ``count`` bytes more? Requests in the order of their needs show it."""
+        """Returns whether the state is safe after a grant. It tries the requests by ascending need."""
         free = self.free - count
         if free < 0:
             return False
@@ -116,8 +117,9 @@ class RequestMemory:
         return True
 
     def _grant_waiting(self) -> None:
-        """Grants what can be granted now. Requests behind one that must wait get memory only if they can be completed
-        in what is free.
+        """Grants waiting reservations, the oldest first.
+
+        Behind a request that must wait, only requests whose need fits into the free memory are granted.
         """
         first = True
         for share in [each for each in self._shares if each.granted is not None] if self._waiting else ():
@@ -136,7 +138,7 @@ class RequestMemory:
         return granted
 
     def release(self, share: Share) -> None:
-        """Takes back what the share holds. Does nothing the second time."""
+        """Frees the memory of the share. A second call does nothing."""
         if share not in self._shares:
             return
         del self._shares[share]
@@ -148,7 +150,7 @@ class RequestMemory:
             self._timer = None
 
     def _watch(self) -> None:
-        """Looks at the senders again as soon as one may be too slow."""
+        """Schedules the next check for the time at which a sender may be too slow."""
         if self._timer is None and self._waiting:
             loop = asyncio.get_running_loop()
             due = min(each.receiving_since for each in self._shares) + self._crowded_timeout
@@ -159,7 +161,7 @@ class RequestMemory:
         timer, self._timer = self._timer, None
         now = asyncio.get_running_loop().time()
         if timer is not None and now - timer.when() > self._crowded_timeout / 2:
-            self._watch()  # the broker itself was late: pieces may be here that no one has read yet
+            self._watch()  # the broker itself was late, so pieces may have arrived that it has not read yet
             return
         latest = now - self._crowded_timeout
         slow = [each for each in self._shares if each.receiving_since <= latest]

@@ -7,7 +7,7 @@ Foundations, in reading order:
 - ``errors``: error codes
 - ``header``: frames and headers
 
-One module per family of messages:
+Messages, a module per family:
 
 - ``produce``, ``fetch``, ``offsets``, ``metadata``, ``groups``, ``group_offsets``, ``topics``, ``control``: Kafka's
 - ``internal`` (among brokers) and ``draft_groups``: on private keys

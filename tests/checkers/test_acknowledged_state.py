@@ -1,4 +1,4 @@
-"""What servers had when a send was acknowledged: too little, and the nearest runs in which that is allowed."""
+"""Tests what servers had when a send was acknowledged: too little, and the nearest runs in which that is allowed."""
 
 from __future__ import annotations
 

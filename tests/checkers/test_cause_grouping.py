@@ -1,4 +1,4 @@
-"""One cause is one finding, and two causes are two: only what is about the same is shown beneath."""
+"""Tests that one cause is one finding, and two causes are two: only what is about the same is shown beneath."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What checks of several families see, or one check from both sides, is one finding; two causes are two."""
+"""Tests that what checks of several families see, or one check from both sides, is one finding; two causes are two."""
 
 from __future__ import annotations
 

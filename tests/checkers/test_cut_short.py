@@ -1,4 +1,4 @@
-"""What the rest of a run would have excused is not held against one that was interrupted."""
+"""Tests that what the rest of a run would have excused is not held against one that was interrupted."""
 
 from __future__ import annotations
 

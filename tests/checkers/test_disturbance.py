@@ -1,4 +1,4 @@
-"""What must succeed while faults are in force, and what need not: neighbours on both sides of each line."""
+"""Tests what must succeed while faults are in force, and what need not: neighbours on both sides of each line."""
 
 from __future__ import annotations
 

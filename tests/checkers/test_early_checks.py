@@ -1,4 +1,4 @@
-"""What is said of a run while it goes on is said of it as a whole, too."""
+"""Tests that what is said of a run while it goes on is said of it as a whole, too."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Lagging:
 
 
 def going_on(run: Path, at: int, folder: Path) -> Judgement:
-    """What is known of a stored run at this instant, while the event logs of its nodes lag behind."""
+    """Returns what is known of a stored run at this instant, while the event logs of its nodes lag behind."""
     settings = run / "settings.json"
     own = json.loads(settings.read_text())["contract"] if settings.exists() else None
     contract = Contract() if own is None else Contract.from_json(json.dumps(own))

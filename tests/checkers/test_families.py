@@ -1,4 +1,4 @@
-"""What is known of an anomaly is said by its check, once; pages and names of tables follow it."""
+"""Tests that what is known of an anomaly is said by its check, once; pages and names of tables follow it."""
 
 from __future__ import annotations
 

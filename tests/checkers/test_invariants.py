@@ -1,4 +1,4 @@
-"""What a system said was broken at an instant is a finding with its own words."""
+"""Tests that what a system said was broken at an instant is a finding with its own words."""
 
 from __future__ import annotations
 

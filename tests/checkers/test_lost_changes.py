@@ -1,4 +1,7 @@
-"""What was acknowledged and is not there: the anomaly of each kind, its legal neighbours, and every pair of many."""
+"""Tests what was acknowledged and is not there.
+
+The anomaly of each kind, its legal neighbours, and every pair of many.
+"""
 
 from __future__ import annotations
 

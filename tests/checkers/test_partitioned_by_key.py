@@ -1,4 +1,7 @@
-"""What is asked of some keys after others is what is asked of all: verdicts, findings and numbers, to the last word."""
+"""Tests that what is asked of some keys after others is what is asked of all.
+
+Verdicts, findings and numbers, to the last word.
+"""
 
 from __future__ import annotations
 

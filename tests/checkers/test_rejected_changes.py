@@ -1,4 +1,4 @@
-"""What was rejected and done all the same: the anomaly of each kind, and its legal neighbours."""
+"""Tests what was rejected and done all the same: the anomaly of each kind, and its legal neighbours."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class Live:
         return Driver(adapter, self.bootstrap, package)
 
     def events(self, name: str) -> list[dict[str, Any]]:
-        """Those of this name, of all brokers, by broker and in each one's order."""
+        """Returns those of this name, of all brokers, by broker and in each one's order."""
         lines: list[bytes] = []
         for node in by_role(self.cluster, BROKER):
             reading = node.read_file(EVENT_LOG)

@@ -59,7 +59,7 @@ def members(kind: Any) -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def sender(live: Any) -> Iterator[Any]:
-    """One client for what is not tried here."""
+    """Yields a client for what is not tried here."""
     driver = live.driver("confluent")
     yield driver
     driver.close()

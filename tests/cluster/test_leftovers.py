@@ -1,4 +1,4 @@
-"""What was noted and not ticked off is undone, latest first, no matter who crashed when."""
+"""Tests that what was noted and not ticked off is undone, latest first, no matter who crashed when."""
 
 from __future__ import annotations
 

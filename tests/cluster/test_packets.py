@@ -1,4 +1,4 @@
-"""What the program that queues a node's packets decides of each; the kernel's end is tried in Docker."""
+"""Tests what the program that queues a node's packets decides of each; the kernel's end is tried in Docker."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def six(port: int) -> bytes:
 
 
 def sent(shaper: Shaper, count: int, *, port: int = 9092, size: int = 100) -> list[tuple[float, bool] | None]:
-    """What is decided of so many packets, one each millisecond."""
+    """Returns what is decided of so many packets, one each millisecond."""
     return [shaper.due(packet(port, size), number / 1000) for number in range(count)]
 
 

@@ -32,7 +32,7 @@ class Ended:
 def in_this_process(
     project: pytest.Pytester, patch: pytest.MonkeyPatch, module: ModuleType, *options: str
 ) -> list[list[str]]:
-    """What ``module`` starts by ``subprocess.Popen`` from now on, which is listed; ``options``: of the rest."""
+    """Returns what ``module`` starts by ``subprocess.Popen`` from now on, which is listed; ``options``: of the rest."""
     commands: list[list[str]] = []
 
     def start(command: list[str], **given: Any) -> Any:

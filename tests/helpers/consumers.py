@@ -28,7 +28,7 @@ Partition = tuple[str, int]
 
 
 class Consumer:
-    """One member that reads all that its streams give, until it is stopped. ``changes`` has each with its loop time."""
+    """A member that reads all that its streams give, until it is stopped. ``changes`` has each with its loop time."""
 
     def __init__(self, cluster: Brokers, name: str, defects: Sequence[str] = (), **settings: Any) -> None:
         loop = asyncio.get_running_loop()

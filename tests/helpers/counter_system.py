@@ -123,7 +123,7 @@ class Counter:
 
 
 async def ask(node: Node, line: str) -> str:
-    """One request on a connection of its own; an empty answer when the connection ended."""
+    """Sends a request on a new connection. Returns an empty answer if the connection ended."""
     reader, writer = await asyncio.open_connection(node.address, PORT)
     try:
         writer.write(f"{line}\n".encode())

@@ -75,7 +75,7 @@ def moments(history: HistoryReader, count: int) -> list[int]:
 
 
 def seen_until(row: Row, at: int) -> Row | None:
-    """What was known of an operation, or one of its effects, at that instant; None: nothing."""
+    """Returns what was known of an operation, or one of its effects, at that instant; None: nothing."""
     if row["ret"] is not None and row["ret"] <= at:
         return row
     unknown = {"ret": None, "outcome": "info", "error": "interrupted"}

@@ -142,7 +142,7 @@ async def quiet(*readers: Reader) -> None:
 
 
 def said_by_brokers(cluster: Brokers) -> Owned:
-    """What each generation gave to whom. No generation is given twice, and none is left out."""
+    """Returns what each generation gave to whom. No generation is given twice, and none is left out."""
     found: Owned = {}
     for node in cluster.nodes:
         for event in cluster.events(node, "draft-generation"):

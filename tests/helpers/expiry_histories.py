@@ -34,7 +34,7 @@ def part(op: int, when: When, **given: object) -> Row:
 
 
 def kept_history(key: str, rng: random.Random, first: int, length: int = 14, *, broken: bool) -> list[Row]:
-    """What a correct coordinator may answer, each operation at some moment of its call; now and then not."""
+    """Returns what a correct coordinator may answer, each operation at some moment of its call; now and then not."""
     rows: list[Row] = []
     held: tuple[int, float] | None = None
     seen: list[int | None] = [None]

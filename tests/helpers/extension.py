@@ -68,7 +68,7 @@ class Hiccup:
 
 
 def explain(row: Row, evidence: Evidence) -> Explanation:
-    """One row of the check's evidence in words."""
+    """Returns a row of the check's evidence in words."""
     claim = (
         f"{evidence.who(row['first_op'])} and {evidence.who(row['other_op'])} both got offset {row['position']} "
         f"of {row['key']}, for values {row['first_value']} and {row['other_value']}"

@@ -73,7 +73,7 @@ async def never() -> Any:
 
 
 def lose_connection() -> Any:
-    """What a scripted step returns to let the connection end instead of answering."""
+    """Returns what a scripted step returns to let the connection end instead of answering."""
     raise CloseConnection("as scripted")
 
 

@@ -22,7 +22,7 @@ Span = tuple[float, float]
 
 @dataclass
 class _Consumer:
-    """One worker; ``process`` changes when an operation ends info."""
+    """A worker; ``process`` changes when an operation ends info."""
 
     worker: str
     process: int

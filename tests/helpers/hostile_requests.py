@@ -1,9 +1,14 @@
-"""What strangers send: frames from a seed, none of which a broker may carry out.
+"""Hostile requests: frames from a seed. A broker must carry out none of them.
 
-Four kinds: noise; a valid frame that was damaged; a valid header before a body that is not its own; and a well-formed
-request of hostile values, made field by field from the tables of the protocol. The values avoid what would be a wish
-to be granted: records for a known topic always have a wrong CRC, no known topic is deleted, changed or grown, no topic
-can be placed, no one who lives is shut down, and no registration (broker epoch) or controller epoch is a real one.
+There are four kinds:
+
+- noise
+- a valid frame that was damaged
+- a valid header before the body of another request
+- a well-formed request of hostile values, made field by field from the tables of the protocol
+
+The values avoid legitimate requests. Records for a known topic always have a wrong CRC. No known topic is deleted,
+changed or grown, no topic can be placed, and no live broker is shut down. No broker epoch or controller epoch is real.
 """
 
 from __future__ import annotations

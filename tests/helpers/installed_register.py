@@ -32,7 +32,7 @@ PORT = 7000
 
 
 class Register(System):
-    """One process that keeps a number; every write is answered with its version."""
+    """A process that keeps a number; every write is answered with its version."""
 
     name, roles = "register", ("server",)
 

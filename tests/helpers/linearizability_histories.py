@@ -45,7 +45,7 @@ def table(histories: Iterable[tuple[str | None, Sequence[Op]]]) -> pa.Table:
 
 
 def asked(model: str, rng: random.Random, number: int) -> tuple[str, Any]:
-    """What a client may ask of the object."""
+    """Returns what a client may ask of the object."""
     value = rng.randint(1, 3)
     draw = rng.random()
     if model == "register":
@@ -64,7 +64,7 @@ def asked(model: str, rng: random.Random, number: int) -> tuple[str, Any]:
 
 
 def recorded(model: str, state: Any, f: str) -> Any:
-    """What a correct object answers in this state."""
+    """Returns what a correct object answers in this state."""
     if model == "fifo-queue" and f == "dequeue":
         return state[0] if state else None
     if f in ("read", "get"):

@@ -60,7 +60,7 @@ class Pending:
 
 @dataclass
 class Model:
-    """One key's log and its clients. Time is a counter; each operation has a call, an effect in between, a return."""
+    """A key's log and its clients. Time is a counter; each operation has a call, an effect in between, a return."""
 
     key: str
     rng: random.Random

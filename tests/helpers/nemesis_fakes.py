@@ -577,7 +577,7 @@ class Play:
 
 
 def links(fault: Any, servers: int, targets: list[str], zookeepers: int = 1, **parameters: Any) -> set[Drop]:
-    """What a fault cuts of these targets."""
+    """Returns what a fault cuts of these targets."""
     cluster = FakeCluster(servers, zookeepers)
     step = Step(0.0, fault.name, named(*targets), 1.0, parameters)
     context = FaultContext(cluster, FakeSystem(cluster), Cuts(cluster))

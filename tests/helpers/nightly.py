@@ -9,7 +9,7 @@ import pytest
 
 
 def by_night(*values: object) -> Any:
-    """One case that only the nightly run tries."""
+    """Returns a case that only the nightly run executes."""
     return pytest.param(*values, marks=pytest.mark.long)
 
 

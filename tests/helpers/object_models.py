@@ -27,7 +27,7 @@ class Pending:
 
 
 class Model:
-    """One object and its clients. Time is a counter; each operation has a call, an effect in between, a return.
+    """An object and its clients. Time is a counter; each operation has a call, an effect in between, a return.
 
     Of an operation of unknown outcome the effect may come later, or never; its process ends.
     """
@@ -116,7 +116,7 @@ class Model:
         self.next_op += 1
 
     def effects(self, pending: Pending, outcome: str) -> list[dict[str, Any]]:
-        """What the client records of it."""
+        """Returns what the client records of it."""
         return [{"kind": pending.kind, **pending.given}]
 
     def draw(self, process: int) -> Pending:

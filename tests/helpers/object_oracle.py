@@ -69,7 +69,7 @@ def element(state: bool, row: Row) -> bool:
 
 
 def of_element(rows: Iterable[Row], value: int) -> list[Row]:
-    """What a set's history tells of one element; each read once."""
+    """Returns what a set's history tells of one element; each read once."""
     rows = list(rows)
     shows = {row["op"] for row in rows if row["kind"] == "set-read" and row["value"] == value}
     reads = {row["op"]: row | {"value": int(row["op"] in shows)} for row in rows if row["kind"] == "set-read"}
@@ -216,7 +216,7 @@ def bag_linearizable(rows: Sequence[Row]) -> bool:
 
 
 def _after(inside: tuple[int, ...], row: Row) -> list[tuple[int, ...]]:
-    """What may be in a queue after an operation."""
+    """Returns what may be in a queue after an operation."""
     if row["kind"] == "queue-enqueue":
         return [tuple(sorted((*inside, row["value"])))]
     without = {value: inside[: inside.index(value)] + inside[inside.index(value) + 1 :] for value in set(inside)}

@@ -75,7 +75,7 @@ def _set(key: str, rows: Sequence[Row]) -> Found:
 
 
 def queues(rows: Sequence[Row]) -> Found:
-    """What was enqueued is dequeued once, if not by a dequeue of unknown outcome."""
+    """Checks that each element is dequeued once, if not by a dequeue of unknown outcome."""
     return [instance for key, mine in _by_key(rows) for instance in _queue(key, mine)]
 
 

@@ -24,7 +24,7 @@ HEALING = 50
 
 @dataclass
 class Log:
-    """One record at a time, each read at once; None is a hole. A ``power_loss`` is over a second later."""
+    """Appends a record at a time and reads each at once; None is a hole. A ``power_loss`` is over a second later."""
 
     book: Book = field(default_factory=Book)
     faults: list[Row] = field(default_factory=list)

@@ -7,7 +7,7 @@ from assay.system_under_test.records.produced import Produced, stamp, validate
 
 
 def validated(data: Buffer) -> Produced:
-    """Where the size of a message is no matter."""
+    """Validates a message set of any size."""
     return validate(data, 1 << 30)
 
 

@@ -48,7 +48,7 @@ def completed(
 
 
 def ordinary(count: int = 60) -> list[Completed]:
-    """One operation every 0.1 s by three workers in turn; every tenth fails, every twentieth is unknown."""
+    """Returns operations, one every 0.1 s by three workers in turn; every tenth fails, every twentieth is unknown."""
     rows = []
     for index in range(count):
         outcome = Outcome.INFO if index % 20 == 19 else Outcome.FAIL if index % 10 == 9 else Outcome.OK

@@ -136,7 +136,7 @@ async def zookeeper_of(cluster: Brokers) -> ZooKeeper:
 
 
 async def call(node: SimNode, request: Request[Any], version: int = 0) -> Any:
-    """One request on a connection of its own."""
+    """Sends a request on a new connection."""
     connection = await Connection.open(node.address, 9092, 1.0)
     try:
         return await connection.call(request, version, 5.0)

@@ -44,7 +44,7 @@ class Files(paramiko.SFTPServerInterface):
 
 
 class _Door(paramiko.ServerInterface):
-    """One connection, of which so many sessions may be open at a time. No session is, once it is not ``heard``."""
+    """A connection, of which so many sessions may be open at a time. No session is, once it is not ``heard``."""
 
     def __init__(self, sessions: int, heard: threading.Event) -> None:
         self._sessions, self._heard = sessions, heard

@@ -97,7 +97,7 @@ class Cluster:
 
 @contextmanager
 def standalone_cluster(folder: Path, events: Path) -> Iterator[Cluster]:
-    """One master and ``WORKERS`` workers of one core each, their files in ``folder``."""
+    """Yields a master and ``WORKERS`` workers of one core each, their files in ``folder``."""
     (folder / "spark-defaults.conf").write_text(DEFAULTS.format(events=events.as_uri()))
     package = "org.apache.spark.deploy"
     with process(folder, "master", f"{package}.master.Master") as log:

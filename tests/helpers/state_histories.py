@@ -35,7 +35,7 @@ def written(seq: int, epoch: int, leader: int, isr: Sequence[int], **given: Any)
 
 
 def recorded(seq: int, node: str, last_epoch: int, log_end: int, epoch: int = 0, **given: Any) -> Row:
-    """Where a replica's log ended, to the controller of epoch 1."""
+    """Returns where a replica's log ended, to the controller of epoch 1."""
     return event(
         seq,
         "log-end-answered",
@@ -143,7 +143,7 @@ def _overlooked(events: list[Row]) -> Iterator[Found]:
 
 
 def _answers(events: list[Row], state: Row, node: str) -> list[Found]:
-    """What this node said of its log to who wrote the state, before it knew the state."""
+    """Returns what this node said of its log to who wrote the state, before it knew the state."""
     asked = (one for one in events if (one["event"], one["node"]) == ("log-end-answered", node))
     return [
         (one["value"], one["position"])

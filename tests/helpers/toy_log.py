@@ -122,7 +122,7 @@ class Server:
 
 
 class ToyClient:
-    """One connection; operations as in ``assay.workloads.broker.log_operations``."""
+    """A connection; operations as in ``assay.workloads.broker.log_operations``."""
 
     def __init__(self) -> None:
         self.positions: dict[str, int] = {}

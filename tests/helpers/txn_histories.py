@@ -220,7 +220,7 @@ class SimulatedStore:
         self.next_op += 1
 
     def _again(self, txn: _Running) -> list[Micro]:
-        """What the transaction would see if it were done as a whole now."""
+        """Returns what the transaction would see if it were done as a whole now."""
         mine: list[tuple[str, int]] = []
         seen: list[Micro] = []
         for f, key, value in txn.done:

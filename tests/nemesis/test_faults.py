@@ -891,5 +891,5 @@ def test_a_server_that_an_outage_asks_in_vain_to_end_does_not_end_after_its_heal
 
 
 def _after(calls: list[str], last: str) -> list[str]:
-    """Those after the last one of that name."""
+    """Returns those after the last one of that name."""
     return calls[len(calls) - calls[::-1].index(last) :]

@@ -1,4 +1,4 @@
-"""What was checked and what was not: everything once, and nothing without data counted as good."""
+"""Tests what was checked and what was not: everything once, and nothing without data counted as good."""
 
 from __future__ import annotations
 

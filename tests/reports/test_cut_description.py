@@ -1,4 +1,4 @@
-"""What a fault cut, in words."""
+"""Tests what a fault cut, in words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What ApiVersions announces is answered: each key in each version, by each broker, in the form of that version."""
+"""Tests that what ApiVersions announces is answered.
+
+Each key in each version, by each broker, in the form of that version.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What most brokers say: those that stand still are not waited for, and do not count."""
+"""Tests what most brokers say: those that stand still are not waited for, and do not count."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from assay.system_under_test.broker_rpc import VOTE_SECONDS, most
 
 
 def asked(*said: tuple[int, float]) -> tuple[int | None, float]:
-    """What most of them said, each after so many seconds, and how long that took."""
+    """Returns what most of them said, each after so many seconds, and how long that took."""
 
     async def say(answer: int, after: float) -> int:
         await asyncio.sleep(after)

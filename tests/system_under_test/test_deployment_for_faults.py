@@ -1,4 +1,4 @@
-"""What the broker tells a tester of its files: where they are, and which bytes it takes for durable."""
+"""Tests what the broker tells a tester of its files: where they are, and which bytes it takes for durable."""
 
 from __future__ import annotations
 

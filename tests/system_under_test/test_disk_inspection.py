@@ -1,4 +1,4 @@
-"""What a tester reads off the brokers' disks is what the brokers stored."""
+"""Tests that what a tester reads off the brokers' disks is what the brokers stored."""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ async def attack(nodes: list[SimNode], attacks: Iterator[Attack], seen: Counter[
 
 
 def controlled(cluster: Brokers) -> list[tuple[str, int]]:
-    """What may change only when a controller says so."""
+    """Returns what may change only when a controller says so."""
     names = ("request-obeyed", "became-leader", "became-follower", "truncated", "isr-change", "became-controller")
     return [(name, len(cluster.events(node, name))) for node in cluster.nodes for name in names]
 

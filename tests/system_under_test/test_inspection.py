@@ -1,4 +1,4 @@
-"""What is seen of brokers at the instant of an acknowledgement, on the correct broker and on wrong ones."""
+"""Tests what is seen of brokers at the instant of an acknowledgement, on the correct broker and on wrong ones."""
 
 from __future__ import annotations
 

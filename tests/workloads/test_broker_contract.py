@@ -46,7 +46,7 @@ def test_a_failover_is_the_session_that_the_run_has_and_the_patience_of_clients(
 
 
 def experiments() -> dict[str, Experiment]:
-    """Those of the broker, by name: whatever the modules of the folder hold."""
+    """Returns those of the broker, by name: whatever the modules of the folder hold."""
     modules = [
         importlib.import_module(f"{workloads.__name__}.{one.name}") for one in pkgutil.iter_modules(workloads.__path__)
     ]

@@ -106,7 +106,7 @@ def test_a_controller_that_writes_on_after_it_was_replaced_is_caught(tmp_path: P
 
 
 def operations(seed: int, count: int) -> list[Operation]:
-    """What the churn invokes."""
+    """Returns what the churn invokes."""
     events = simulate(limit(count, churn()), seed=seed)
     return [event.operation for event in events if event.completed is None]
 

@@ -19,7 +19,7 @@ READ = Operation(sets.READ, sets.KEY)
 
 
 class Gateway:
-    """One lock, one key. ``failing``: what is asked then has no answer; a write is done all the same. ``waits``: for
+    """A lock, one key. ``failing``: what is asked then has no answer; a write is done all the same. ``waits``: for
     the lock, so many times as long as a lease lasts; the lock is granted without one, as etcd 3.4.23 does it.
     """
 

@@ -1,4 +1,4 @@
-"""What a member of a group tells, whatever its consumer does: no cluster."""
+"""Tests what a member of a group tells, whatever its consumer does: no cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What members of groups are asked to do, and the effects that they leave in a history."""
+"""Tests what members of groups are asked to do, and the effects that they leave in a history."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class Record:
 
 @dataclass
 class Broker:
-    """One partition, as both a producer and a consumer of it. ``trouble`` is what is answered from then on."""
+    """A partition, as both a producer and a consumer of it. ``trouble`` is what is answered from then on."""
 
     log: list[bytes] = field(default_factory=list)
     trouble: KafkaError | None = None

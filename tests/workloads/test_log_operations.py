@@ -1,4 +1,4 @@
-"""What operations are made, and the effects that they leave in a history."""
+"""Tests what operations are made, and the effects that they leave in a history."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from assay.workloads.systems import rabbitmq
 
 
 class Channel:
-    """One queue. ``trouble`` by the name of a method: what it raises, after having done what it does."""
+    """A queue. ``trouble`` by the name of a method: what it raises, after having done what it does."""
 
     def __init__(self, *elements: int, **trouble: Exception) -> None:
         self.elements, self.acknowledged, self._trouble = list(elements), list[int](), trouble

@@ -27,7 +27,7 @@ Asked = list[tuple[str, str]]
 
 
 def words(data: bytes) -> str:
-    """What was sent, without lengths."""
+    """Returns what was sent, without lengths."""
     return " ".join(re.findall(r"\$\d+\r\n(\S+)\r\n", data.decode()))
 
 

@@ -40,7 +40,7 @@ def workload() -> ModuleType:
 
 
 def attempt(workload: ModuleType, root: Path, client: Any, **chosen: Any) -> Attempt:
-    """One run in containers, to its end."""
+    """Runs an experiment in containers to its end."""
     if not engine_available():
         pytest.skip("no Docker engine answers, or no node image can be made; `assay doctor` says what is missing")
     found = experiment_of(workload.test_zookeeper)

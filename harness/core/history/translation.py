@@ -1,4 +1,4 @@
-"""Histories of formats 4 to 6, read as if they were written today.
+"""Translates histories of formats 4 to 6 to the current format.
 
 These formats lack columns that came later. A missing column reads as null, unless ``MEANINGS`` says in SQL what its
 value would have been. The SQL stands between the Parquet files and the checks, so a history of any size is translated
@@ -24,7 +24,7 @@ CAME: Final[Mapping[int, Mapping[str, tuple[str, ...]]]] = {
     6: {"faults": ("moves_replicas",)},
     7: {"looks": ("invariant", "claim", "assertions")},
 }
-"""Format -> data set -> the columns that came with it."""
+"""Format -> data set -> the columns that it added."""
 
 MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
     "faults": {
@@ -72,7 +72,7 @@ def schema(name: str, format: int) -> pa.Schema:
 
 
 def texts(name: str, format: int) -> tuple[Text, ...]:
-    """Returns the SQL that makes the data set ``name`` of ``stored_<name>``; nothing if the two are equal."""
+    """Returns the SQL that makes the data set ``name`` from ``stored_<name>``, or nothing if both are equal."""
     meanings = MEANINGS.get(name, {}) if format < FORMAT else {}
     if not meanings:
         return ()

@@ -546,7 +546,7 @@ def test_two_engines_agree_on_transactions(tmp_path: Path, other: Opens) -> None
 
 
 def _of(answers: dict[str, Answer], key: str) -> set[tuple[str, Any]]:
-    """What was found of one key, as the oracle of the log says it."""
+    """Returns what was found of one key, as the oracle of the log says it."""
     return {
         (anomaly, instance[1:] if len(instance) > 2 else instance[1])
         for anomaly in LOG.anomalies

@@ -1,4 +1,4 @@
-"""What a query lacks is told apart from what is wrong with it: with more room it would have an answer."""
+"""Tests that what a query lacks is told apart from what is wrong with it: with more room it would have an answer."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def test_only_columns_that_have_values_go_along(tmp_path: Path) -> None:
 
 
 def shared(application: Any, *, here: bool) -> Any:
-    """What judges a large history, made to think that any is."""
+    """Returns the engine of large histories, forced to treat any history as large."""
     from assay.checkers.engine.duckdb_in_spark import BesideSpark
 
     spark = application.engine(effects=None)

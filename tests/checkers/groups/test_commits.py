@@ -1,4 +1,7 @@
-"""What a group committed: the two anomalies, their nearest legal neighbours, and every pair of many small histories."""
+"""Tests what a group committed.
+
+The two anomalies, their nearest legal neighbours, and every pair of many small histories.
+"""
 
 from __future__ import annotations
 

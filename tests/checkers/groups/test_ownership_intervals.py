@@ -256,7 +256,7 @@ def _without(book: Book, who: int, since: float, until: float = 1000) -> Book:
 
 
 def _tell(book: Book, who: int, when: tuple[float, float | None], *reported: tuple[Any, ...], **given: Any) -> Book:
-    """One more operation, at its place."""
+    """Adds an operation to the book."""
     for row in Book().add(who, when, *reported, **given).rows:
         book.rows.append(row | {"op": 1000 + len(book.rows)})
     return book

@@ -1,4 +1,4 @@
-"""Where new owners begin: the anomaly in both designs, its nearest legal neighbours, and many small histories."""
+"""Tests where new owners begin: the anomaly in both designs, its nearest legal neighbours, and many small histories."""
 
 from __future__ import annotations
 

@@ -150,7 +150,7 @@ def checking(folder: Path, engine: str) -> tuple[subprocess.Popen[str], int]:
 
 
 def shown(terminal: int, until: str | None = None) -> str:
-    """What is printed from now on until that is printed, or the terminal is closed."""
+    """Returns what is printed from now on until that is printed, or the terminal is closed."""
     reported = ""
     while until is None or not re.search(until, reported):
         try:

@@ -1,4 +1,4 @@
-"""What had not come to its end by its deadline, and the nearest cluster that had, or could not."""
+"""Tests what had not come to its end by its deadline, and the nearest cluster that had, or could not."""
 
 from __future__ import annotations
 

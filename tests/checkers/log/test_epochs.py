@@ -158,7 +158,7 @@ def deletion(topic: str, outcome: str) -> Row:
 
 
 def compacted(*sends: Row, n1: range | tuple[int, ...], n2: range | tuple[int, ...], **given: Any) -> dict[str, Any]:
-    """What is left of a compacted log: on n1 these values, each at the offset of its number, on n2 those."""
+    """Returns what is left of a compacted log: on n1 these values, each at the offset of its number, on n2 those."""
     held = {"n1": n1, "n2": n2}
     disk = [record(node, at, 0, 0, **(given if node == "n2" else {})) for node in held for at in held[node]]
     ends = [log_end(node, 9, None, 9, in_isr=given.get("in_isr", True) or node == "n1") for node in held]

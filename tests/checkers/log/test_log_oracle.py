@@ -61,7 +61,7 @@ def contract_for(histories: list[list[Row]], *, linearizable_ends: bool) -> Cont
 
 
 def by_sql(folder: Path, histories: list[list[Row]], contract: Contract) -> dict[str, Found]:
-    """What the checks find, by key."""
+    """Returns what the checks find, by key."""
     write(folder, [row for history in histories for row in history])
     found: dict[str, Found] = {}
     with opened(folder) as engine:

@@ -33,7 +33,7 @@ def record(node: str, position: int, value: int | None, **given: Any) -> Row:
 
 
 def found(folder: Path, replicas: list[Row]) -> tuple[list[Finding], int]:
-    """What the check tells, and how many positions it compared."""
+    """Returns what the check tells, and how many positions it compared."""
     with opened(write(folder / "history", [], replicas=replicas)) as engine:
         build(engine, REPLICA_DIVERGENCE.views)
         compared = engine.rows(REPLICA_DIVERGENCE.examined)[0]["examined"]

@@ -1,4 +1,4 @@
-"""What a producer says of a message besides its outcome: each contradiction, and its legal neighbours."""
+"""Tests what a producer says of a message besides its outcome: each contradiction, and its legal neighbours."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def claims(engine: Engine, folder: Path) -> list[str]:
 
 
 def found(folder: Path, said: Said) -> list[str]:
-    """What is found when one operation leaves these rows."""
+    """Returns what is found when one operation leaves these rows."""
     with SQLite() as engine:
         return claims(engine, write(folder / "history", rows(3, said)))
 

@@ -1,4 +1,4 @@
-"""What clients said of a log against each other: each anomaly by hand, and every legal neighbour of it."""
+"""Tests what clients said of a log against each other: each anomaly by hand, and every legal neighbour of it."""
 
 from __future__ import annotations
 
@@ -1211,7 +1211,7 @@ def histories() -> list[tuple[list[Row], list[Row], Contract]]:
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Finding]]:
-    """What was found of each case."""
+    """Returns what was found of each case."""
     reported: dict[str, list[Finding]] = {case.make.__name__: [] for case in CASES}
     for rows, faults, contract in histories():
         with SQLite() as engine:

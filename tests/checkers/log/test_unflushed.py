@@ -1,4 +1,4 @@
-"""What may go when all servers lose power, and its nearest neighbours, which may not."""
+"""Tests what may go when all servers lose power, and its nearest neighbours, which may not."""
 
 from __future__ import annotations
 

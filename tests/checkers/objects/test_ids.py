@@ -23,7 +23,7 @@ Id = int | str | None
 
 
 def generated(op: int, got: Id | list[Id], outcome: str = "ok", key: str = "ids") -> list[Row]:
-    """One operation and the ids in its answer, from second ``op`` on."""
+    """Returns an operation and the ids in its answer, from second ``op`` on."""
     ret = None if outcome == "info" else op * S + S // 2
     return [
         effect(

@@ -33,7 +33,7 @@ S = 1_000_000_000
 
 @dataclass(frozen=True)
 class Saw:
-    """One operation of a process, and what it saw."""
+    """An operation of a process, and what it saw."""
 
     process: int
     call: int

@@ -61,7 +61,7 @@ class Client:
         return [offsets[value] for value in values]
 
     def produce_for(self, topic: str, partition: int, seconds: float) -> list[str]:
-        """What was acknowledged of what was sent, one after the other, for so long."""
+        """Returns what was acknowledged of what was sent, one after the other, for so long."""
         offsets: dict[str, int] = {}
         producer = Producer(self._common | {"acks": "all", "linger.ms": 5, "message.timeout.ms": 30_000})
         end, number = time.monotonic() + seconds, 0

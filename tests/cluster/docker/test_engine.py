@@ -1,4 +1,4 @@
-"""What is advised when the Docker engine does not do what it is asked; without an engine."""
+"""Tests what is advised when the Docker engine does not do what it is asked; without an engine."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def refused(status: int, said: str) -> APIError:
 
 
 def advice(monkeypatch: pytest.MonkeyPatch, error: Exception) -> str:
-    """What is said when a call raises this."""
+    """Returns what is said when a call raises this."""
     monkeypatch.setattr(module, "_knock", lambda timeout: None)
     client = SimpleNamespace(close=lambda: None)
     monkeypatch.setattr(module.docker, "from_env", lambda timeout: client)

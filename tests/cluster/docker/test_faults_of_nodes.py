@@ -1,4 +1,4 @@
-"""What faults need of a container beyond kill, stop and cut: terminate, reject, freeze, damage."""
+"""Tests what faults need of a container beyond kill, stop and cut: terminate, reject, freeze, damage."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def running(node: Node) -> None:
 
 
 async def connecting(source: Any, target: Node) -> str:
-    """What a connection from ``source`` to ``target`` comes to within a second."""
+    """Returns what a connection from ``source`` to ``target`` comes to within a second."""
     command = f"timeout 1 bash -c 'echo > /dev/tcp/{target.address}/{PORT}' 2>&1; echo code=$?"
     said: str = await source.shell(command)
     if "code=0" in said:
@@ -32,7 +32,7 @@ async def connecting(source: Any, target: Node) -> str:
 
 
 def pending(live: Any) -> list[Any]:
-    """What the undo journal would take back now, containers and network apart."""
+    """Returns what the undo journal would take back now, containers and network apart."""
     (path,) = (live.state / "journals").glob("*.jsonl")
     return [action for _, action in read(path).actions if isinstance(action, RunInContainer | Unpause)]
 

@@ -91,7 +91,7 @@ def storing(
 
 
 def pending(live: Live) -> list[journal.Action]:
-    """What the undo journal would undo in nodes now."""
+    """Returns what the undo journal would undo in nodes now."""
     (path,) = (live.state / "journals").glob(f"*{live.cluster.run_id}*.jsonl")
     return [action for _, action in journal.read(path).actions if isinstance(action, journal.RunInContainer)]
 

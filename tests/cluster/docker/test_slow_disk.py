@@ -50,7 +50,7 @@ async def taken(node: Any) -> float:
 
 
 def pending(live: Live) -> list[Any]:
-    """What the undo journal would undo in nodes now."""
+    """Returns what the undo journal would undo in nodes now."""
     (path,) = (live.state / "journals").glob(f"*{live.cluster.run_id}*.jsonl")
     return [action for _, action in read(path).actions if isinstance(action, RunInContainer)]
 

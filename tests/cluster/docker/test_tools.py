@@ -1,4 +1,4 @@
-"""What is added to an image, as the text of a Dockerfile, and what a build says on its way."""
+"""Tests what is added to an image, as the text of a Dockerfile, and what a build says on its way."""
 
 from __future__ import annotations
 

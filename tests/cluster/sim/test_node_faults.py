@@ -1,4 +1,4 @@
-"""What faults ask of a simulated node beyond kill, stop and cut: terminate, reject, freeze, damaged files."""
+"""Tests what faults ask of a simulated node beyond kill, stop and cut: terminate, reject, freeze, damaged files."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ def test_who_runs_out_of_memory_stands_still_and_is_gone() -> None:
 
 
 async def from_node(node: Any, target: Node) -> tuple[str, float]:
-    """What connecting from one node to another comes to, and the seconds it took."""
+    """Returns what connecting from one node to another comes to, and the seconds it took."""
     began = now()
 
     async def connect() -> None:

@@ -1,4 +1,4 @@
-"""What becomes of commands and files when a connection, a session or the disk at its other end is lost."""
+"""Tests what becomes of commands and files when a connection, a session or the disk at its other end is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a node does where a step fails in the middle; the machine is a list of commands."""
+"""Tests what a node does where a step fails in the middle; the machine is a list of commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a node's disk is mounted, whatever its folder is called; what is lost with its power is tried in Docker."""
+"""Tests where a node's disk is mounted, whatever its folder is called; data lost with its power is tried in Docker."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ LOADED = "import json, sys; print(json.dumps(list(sys.modules)), file=sys.stderr
 
 
 def loaded(program: str, *arguments: str) -> tuple[str, set[str]]:
-    """What a program prints, and which of the heavy modules it has imported by its end."""
+    """Returns what a program prints, and which of the heavy modules it has imported by its end."""
     text = f"import sys\nsys.argv[1:] = {list(arguments)!r}\ntry:\n    {program}\nfinally:\n    {LOADED}"
     done = subprocess.run([sys.executable, "-c", text], cwd=ROOT, capture_output=True, text=True, check=False)
     return done.stdout, HEAVY.intersection(json.loads(done.stderr.splitlines()[0]))

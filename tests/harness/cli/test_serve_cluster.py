@@ -31,7 +31,7 @@ class Unsteady:
 
 
 def watched(monkeypatch: pytest.MonkeyPatch, *answers: ProcessState | Exception) -> list[str]:
-    """What is said until Ctrl-C."""
+    """Returns what is said until Ctrl-C."""
     node, said = Unsteady(list(answers)), list[str]()
     monkeypatch.setattr(serve_cluster, "WATCH_SECONDS", 0.0)
 

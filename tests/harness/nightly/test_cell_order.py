@@ -1,4 +1,4 @@
-"""What comes first in a night: what failed lately, then what ran longest ago."""
+"""Tests what comes first in a night: what failed lately, then what ran longest ago."""
 
 from __future__ import annotations
 

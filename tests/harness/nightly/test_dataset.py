@@ -1,4 +1,4 @@
-"""What a run's folder becomes, and that the data set is the same however it was put together."""
+"""Tests what a run's folder becomes, and that the data set is the same however it was put together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What git says: the version that is tested, and the commits since the night before."""
+"""Tests what git says: the version that is tested, and the commits since the night before."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the end of an attempt means: a machine in trouble is neither a product in trouble nor a pass."""
+"""Tests what the end of an attempt means: a machine in trouble is neither a product in trouble nor a pass."""
 
 from __future__ import annotations
 

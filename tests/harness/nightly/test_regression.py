@@ -1,4 +1,7 @@
-"""What got worse: the probability against every order of few nights, the level on nights without change, and power."""
+"""Tests what got worse.
+
+The probability against every order of few nights, the level on nights without change, and power.
+"""
 
 from __future__ import annotations
 

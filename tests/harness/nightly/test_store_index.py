@@ -1,4 +1,4 @@
-"""What a store becomes: nothing in it raises, nothing is hidden, and a night's attempts go with their runs."""
+"""Tests what a store becomes: nothing in it raises, nothing is hidden, and a night's attempts go with their runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a session is refused before it begins, for the kind of its cluster."""
+"""Tests what a session is refused before it begins, for the kind of its cluster."""
 
 from __future__ import annotations
 

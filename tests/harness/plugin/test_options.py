@@ -1,4 +1,4 @@
-"""What a test's own needs change in the options of a session."""
+"""Tests what a test's own needs change in the options of a session."""
 
 import shlex
 from argparse import Namespace

@@ -293,7 +293,7 @@ def interrupt_at(project: pytest.Pytester, *operations: int) -> None:
 
 
 def section(lines: list[str], name: str) -> list[str]:
-    """What pytest printed below the heading of one failed test."""
+    """Returns what pytest printed below the heading of one failed test."""
     begin = next(number for number, line in enumerate(lines) if re.fullmatch(rf"_+ {re.escape(name)} _+", line))
     rest = lines[begin + 1 :]
     end = next(

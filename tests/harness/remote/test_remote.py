@@ -85,7 +85,7 @@ class Nothing(System):
 
 @asynccontextmanager
 async def node() -> AsyncIterator[Node]:
-    """One node on which a worker process serves."""
+    """Yields a node on which a worker process serves."""
     did.clear()
     cluster = SimCluster(WithClientNodes(Nothing(), Recording), {"client": 1}, 1)
     try:

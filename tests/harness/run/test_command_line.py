@@ -1,4 +1,4 @@
-"""What a run says that repeats it: its options where they differ from what they are when they are not given."""
+"""Tests what a run says that repeats it: its options where they differ from what they are when they are not given."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Where clients find the system, as every tool reads an address with a port."""
+"""Tests where clients find the system, as every tool reads an address with a port."""
 
 from __future__ import annotations
 

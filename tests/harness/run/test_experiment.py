@@ -1,4 +1,4 @@
-"""What ``@experiment`` rejects where it is written, before anything is started."""
+"""Tests what ``@experiment`` rejects where it is written, before anything is started."""
 
 from __future__ import annotations
 

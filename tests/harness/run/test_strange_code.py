@@ -34,7 +34,7 @@ COUNTS = Contract(forbidden=("counter-duplicate",), minimum_operations=3, minimu
 
 
 def slip(*_: Any) -> Any:
-    """What is not JSON."""
+    """Parses a text that is not JSON."""
     return json.loads("{nonsense")
 
 
@@ -111,7 +111,7 @@ def played(root: Path, system: Mapping[str, Any], client: Mapping[str, Any], **s
 
 
 def refused(root: Path, **system: Any) -> str:
-    """What is said of a start that failed."""
+    """Returns what is said of a start that failed."""
     run = attempt(root, system, {})
     try:
         with pytest.raises(InfrastructureError) as raised:

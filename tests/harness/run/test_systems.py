@@ -1,4 +1,4 @@
-"""What a system says of itself goes into the contract, unless the contract says so itself."""
+"""Tests that what a system says of itself goes into the contract, unless the contract says so itself."""
 
 from types import SimpleNamespace
 

@@ -1,4 +1,4 @@
-"""What searches reached is kept, summed up test by test, and shown with what they never reached."""
+"""Tests that what searches reached is kept, summed up test by test, and shown with what they never reached."""
 
 from __future__ import annotations
 

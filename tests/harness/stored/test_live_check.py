@@ -22,7 +22,7 @@ DEAD = f"1.1.{'0' * 8}-0000-0000-0000-{'0' * 12}.1"
 
 
 def looks(run: GrowingRun, *steps: Callable[[], None]) -> Iterator[Look]:
-    """One step of the run each time that the watch waits; the last one has to end it."""
+    """Does a step of the run each time that the watch waits; the last one must end it."""
     to_do = list(steps)
 
     def sleep(seconds: float) -> None:

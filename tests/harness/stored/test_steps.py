@@ -1,4 +1,7 @@
-"""What a person who waits for ``assay check`` sees: how far it is, what is known at Ctrl-C, where the time went."""
+"""Tests what a person who waits for ``assay check`` sees.
+
+How far it is, what is known at Ctrl-C, where the time went.
+"""
 
 from __future__ import annotations
 

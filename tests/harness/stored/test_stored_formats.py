@@ -1,4 +1,4 @@
-"""What earlier versions stored is judged as it was judged then, in words that change on purpose alone."""
+"""Tests that what earlier versions stored is judged as it was judged then, in words that change on purpose alone."""
 
 from __future__ import annotations
 

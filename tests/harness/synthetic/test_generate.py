@@ -70,7 +70,7 @@ pytestmark = pytest.mark.slow
 DAY = ("log", "register", "queue", "txn")
 """Models by day; the nightly run tries each."""
 FEW = ("log", "txn")
-"""Where the models share what is tried."""
+"""Model for tests of features that all models share."""
 EVERY = [(model, anomaly) for model, entry in CATALOGUE.items() for anomaly in entry.anomalies]
 
 
@@ -94,7 +94,7 @@ Recorded = tuple[str, str | None, Any]
 
 
 def found(model: str, folder: Path) -> list[Recorded]:
-    """What the checks find; those of the tests, where the project's own need to be reported the kind of object."""
+    """Returns the findings, of the tests' own checks if the project's checks need the kind of object."""
     if model in PLAIN:
         return [*PLAIN[model](HistoryReader(folder / HISTORY).table("effects").to_pylist())]
     judged = judge(folder / HISTORY, Contract())
@@ -116,7 +116,7 @@ def said_right(planted: Planted, instance: Recorded) -> None:
     if isinstance(finding, int):
         assert finding == planted.value
         return
-    # What event logs tell has no operations.
+    # Findings from event logs have no operations.
     assert set(finding.operations) & set(planted.operations) or not finding.operations
     assert within(planted, finding)
     numbers = [number for number in (planted.position, planted.value) if number is not None]
@@ -128,7 +128,7 @@ ECHOES = {
     "end-too-low": {"high-watermark-regression"},
     "altered-record": {"phantom"},
 }
-"""What is found as well where one of these is planted, of the same key: the same rows contradict each other twice."""
+"""Planted anomaly -> further findings in the same key, because the same rows contradict each other twice."""
 
 
 def found_as_said(recorded: Sequence[Planted], instances: list[Recorded]) -> None:
@@ -137,7 +137,7 @@ def found_as_said(recorded: Sequence[Planted], instances: list[Recorded]) -> Non
     instances = [one for one in instances if not planted_at & {(cause, one[1]) for cause in ECHOES.get(one[0], ())}]
     assert Counter(anomaly for anomaly, _, _ in instances) == Counter(planted.anomaly for planted in recorded)
     for planted in recorded:
-        # Those of no object are told apart by when they were.
+        # Anomalies without an object are told apart by their times.
         mine = [one for one in instances if one[:2] == (planted.anomaly, planted.key)]
         (instance,) = mine if planted.key is not None else [one for one in mine if within(planted, one[2])]
         said_right(planted, instance)
@@ -169,7 +169,7 @@ UNPLANTED = (
     STARTS,
     STATEMENTS,
 )
-"""What needs more than generated histories have."""
+"""Checks that need more than generated histories have."""
 
 
 def test_each_anomaly_can_be_planted() -> None:
@@ -180,7 +180,7 @@ def test_each_anomaly_can_be_planted() -> None:
     assert set(CATALOGUE["max-register"].anomalies) == set(MAX_REGISTER_ANOMALIES)
     known = {anomaly for family in FAMILIES for anomaly in family.anomalies}
     ordered = {anomaly for family in TRANSACTION_FAMILIES for anomaly in family.anomalies} - {*TRANSACTION_ANOMALIES}
-    # What only a contract makes an anomaly, and what is not planted.
+    # Anomalies that only a contract declares, and anomalies that are not planted.
     assert known - {anomaly for entry in CATALOGUE.values() for anomaly in entry.anomalies} == {
         UNFLUSHED_LOSS, *ordered, *(anomaly for family in UNPLANTED for anomaly in family.anomalies),
     }  # fmt: skip
@@ -334,7 +334,7 @@ def test_memory_does_not_grow_with_the_history(monkeypatch: pytest.MonkeyPatch, 
 
     monkeypatch.setattr(HistoryWriter, "batch", measured)
     peaks, rows = [], []
-    # What other tests have left would put off the collection of cycles, and they would count.
+    # Garbage of other tests would delay the collection of cycles, and would be counted.
     gc.collect()
     gc.freeze()
     try:
@@ -456,7 +456,7 @@ def test_members_of_a_group_share_its_partitions(clients: int, keys: int) -> Non
         elif row["kind"] == "idle":
             assert list(mine) == [row["group"]]
         kinds[row["kind"]] += 1
-    # Where all seats were reported.
+    # The case that all seats were reported.
     assert max(len([key for key in shares if key.startswith("orders-")]) for shares in owners.values()) == min(keys, 8)
     assert all(kinds[kind] > 5 for kind in ("acquire", "lost", "release", "observe", "commit"))
     assert (kinds["idle"] > 50) == (keys == 1)

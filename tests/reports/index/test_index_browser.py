@@ -43,7 +43,7 @@ def written(root: Path) -> Path:
 
 
 def opened(browser: Any, target: Path, state: str = "") -> list[str]:
-    """What the console complained about."""
+    """Returns what the console complained about."""
     browser.get_log("browser")
     browser.get("about:blank")
     browser.get(target.as_uri() + state)

@@ -1,4 +1,4 @@
-"""What many nights say, on the page: what got worse, and the nights that the store does not have any more."""
+"""Tests what many nights say, on the page: what got worse, and the nights that the store does not have any more."""
 
 from __future__ import annotations
 

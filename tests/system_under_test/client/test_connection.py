@@ -49,7 +49,7 @@ async def connected(script: Script) -> AsyncIterator[Connection]:
 
 
 async def read(reader: asyncio.StreamReader) -> int:
-    """One request; returns its correlation id."""
+    """Reads a request; returns its correlation id."""
     size = struct.unpack(">i", await reader.readexactly(4))[0]
     return int(struct.unpack_from(">i", await reader.readexactly(size), 4)[0])
 

@@ -72,7 +72,7 @@ def test_every_code_is_judged_and_a_timeout_never_a_failure(refusals: frozenset[
 
 @dataclass(frozen=True)
 class Step:
-    """One try: how it ends for the client, and whether the broker appended."""
+    """A try: how it ends for the client, and whether the broker appended."""
 
     end: str | E
     appends: bool
@@ -80,7 +80,7 @@ class Step:
 
 
 def _truthful(end: str | E, appends: bool, seconds: float) -> Step:
-    """What a broker can do: it has not appended what it refused, nor what never reached it."""
+    """Returns a step that a broker can do: it appends nothing that it refused or that never reached it."""
     certain = end in ("no leader", "no connection") or end in PRODUCE_NOT_DONE
     return Step(end, not certain and (appends or end is E.NONE), seconds)
 
@@ -211,7 +211,7 @@ def test_a_commit_is_reported_as_it_was(not_sent: int, end: str, parts: list[tup
 
 
 def membership_of(script: Sequence[E | CallError], repeats: bool, draft: bool = False) -> Any:
-    """One whose tries of a commit end so, the last one again and again; ``tries`` counts them."""
+    """Returns a membership whose commit attempts end so, the last end repeatedly; ``tries`` counts them."""
     base: Any = DraftMembership if draft else Membership
 
     class Scripted(base):  # type: ignore[misc]

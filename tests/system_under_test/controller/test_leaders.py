@@ -364,7 +364,7 @@ class Model:
                     self.logs[member] = min(self.logs[member], self.logs[wanted.leader])
 
     def move(self) -> PartitionState | None:
-        """One step on the way to the target, if it can be taken now."""
+        """Returns a step on the way to the target, if it can be taken now."""
         if self.state is None or self.target is None:
             return None
         if not set(self.target) <= set(self.assignment):

@@ -66,7 +66,7 @@ async def change(zookeeper: ZooKeeper, data: bytes) -> None:
 
 
 def settings(cluster: Brokers) -> list[dict[str, str] | None]:
-    """What each broker applied last to its replicas of the topic."""
+    """Returns what each broker applied last to its replicas of the topic."""
     found = [cluster.events(node, "topic-configured") for node in cluster.nodes]
     return [events[-1]["detail"]["settings"] if events else None for events in found]
 

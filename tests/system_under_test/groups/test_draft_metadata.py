@@ -40,7 +40,7 @@ class Stat:
 
 @dataclass
 class Znode:
-    """One znode on connections that fare as ``fates`` says, one after the other, and then well."""
+    """A znode on connections that fare as ``fates`` says, one after the other, and then well."""
 
     fates: list[str] = field(default_factory=list)
     content: tuple[bytes, int] | None = None

@@ -43,7 +43,7 @@ async def die_there(cluster: Brokers, event: str) -> dict[str, Any]:
 
 
 def generations(cluster: Brokers) -> list[int]:
-    """Those that were given to the group, by whichever broker."""
+    """Returns those that were given to the group, by whichever broker."""
     return sorted(event["epoch"] for node in cluster.nodes for event in cluster.events(node, "group-generation"))
 
 

@@ -29,13 +29,13 @@ class Scene:
         self.invariant = Agreement(self.roles, self.nodes, DATA)
 
     def says(self, node: str, event: str, **given: Any) -> list[str]:
-        """What is broken with this event."""
+        """Returns what is broken with this event."""
         line = Line(event, int(node[1:]), given.pop("incarnation", 1), key=KEY, **({"topic_zxid": 7} | given))
         self.roles.note(node, line)
         return [broken.claim for broken in self.invariant.event(node, line)]
 
     def has(self, node: str, records: dict[int, str], below: int, **given: Any) -> list[str]:
-        """What is broken when it has recovered this log, with this high watermark."""
+        """Returns what is broken when it has recovered this log, with this high watermark."""
         log(self.nodes[node], KEY, entries(records), **given)
         mark(self.nodes[node], "orders", below)
         return self.says(node, "recovered")

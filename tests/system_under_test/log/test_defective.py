@@ -1,4 +1,4 @@
-"""What the defects of a log do wrong is what the correct build does right, and nothing else."""
+"""Tests that what the defects of a log do wrong is what the correct build does right, and nothing else."""
 
 from __future__ import annotations
 

@@ -468,7 +468,7 @@ def test_an_append_that_fails_leaves_the_log_as_it_was() -> None:
 @pytest.mark.parametrize("preallocate", [False, True])
 @pytest.mark.parametrize("seed", [None, *range(8)])
 def test_a_roll_that_fails_half_way_costs_no_record_that_is_flushed(preallocate: bool, seed: int | None) -> None:
-    """A small set may still fit into the segment that was to be followed by another. ``seed``: of a power loss."""
+    """A small set may still fit into the segment before a roll. ``seed``: of a power loss."""
 
     async def scenario(bench: Bench) -> None:
         instant, left, struck = 0, 0, True

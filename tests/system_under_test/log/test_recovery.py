@@ -1,4 +1,4 @@
-"""What a restart makes of the files that it finds."""
+"""Tests what a restart makes of the files that it finds."""
 
 from __future__ import annotations
 

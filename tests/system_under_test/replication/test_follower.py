@@ -1,4 +1,4 @@
-"""What a follower does with the leader's answer, where no healthy leader would ever give it."""
+"""Tests what a follower does with the leader's answer, where no healthy leader would ever give it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What a cluster does to its logs in the course of time: compaction, rolls, flushes, retention; and what may go in."""
+"""Tests what a cluster does to its logs in the course of time.
+
+Compaction, rolls, flushes, retention; and what may go in.
+"""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class Killed(BaseException):
 
 @dataclass
 class Bench:
-    """One disk, and the replicas of the process that uses it. The partition is t-0."""
+    """A disk, and the replicas of the process that uses it. The partition is t-0."""
 
     disk: SimDisk = field(default_factory=lambda: SimDisk(Random(1)))
     delay: Callable[[], float] = lambda: 0.0
@@ -531,7 +531,7 @@ class _Life:
                 await self._try(self.bench.replicas.checkpoint)
 
     async def _try(self, step: Callable[[], Any], *, may_fail: bool = False) -> None:
-        """Of some errors a broker ends. A log that the disk does not give is handed over, and copied again."""
+        """Some errors end a broker. A log that the disk does not give is handed over, and copied again."""
         if self.over:
             return
         try:

@@ -1,4 +1,4 @@
-"""Where a follower cuts its log and when it is in sync again: by epochs; the defects look at something else."""
+"""Tests where a follower cuts its log and when it is in sync again: by epochs; the defects look at something else."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def file(storage: LocalStorage, content: bytes) -> File:
 
 @pytest.fixture
 def sendfiles(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """What sendfile was asked for, in bytes."""
+    """Returns what sendfile was asked for, in bytes."""
     asked: list[int] = []
     real = os.sendfile
 

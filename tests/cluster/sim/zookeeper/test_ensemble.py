@@ -1,4 +1,4 @@
-"""What the servers of a simulated ensemble share: a session is on one server at a time."""
+"""Tests what the servers of a simulated ensemble share: a session is on one server at a time."""
 
 from __future__ import annotations
 

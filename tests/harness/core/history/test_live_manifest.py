@@ -1,4 +1,4 @@
-"""What a reader finds of a history that is still being written."""
+"""Tests what a reader finds of a history that is still being written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was reached of a system's code is kept, united over searches, and shown with what never was."""
+"""Tests that what was reached of a system's code is kept, united over searches, and shown with what never was."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What there is to reach in a source: lines of functions and outcomes of decisions, and nothing that cannot run."""
+"""Tests what there is to reach in a source.
+
+Lines of functions and outcomes of decisions, and nothing that cannot run.
+"""
 
 from __future__ import annotations
 
