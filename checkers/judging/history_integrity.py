@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from assay.harness.core.history import CLOSED, DIGESTED, SCHEMAS, HistoryError
+from assay.harness.core.history import CLOSED, DIGESTED, HistoryError
 from assay.harness.core.history.data_sets import DATA_SETS
 from assay.harness.core.lazy_import import Late
 from assay.harness.core.printable import plainly
@@ -42,6 +42,8 @@ def readable(reader: HistoryReader, progress: Callable[[int], None] = lambda row
 
     Also for values that the format has no place for: numbers too large for their column, text that is not UTF-8.
     """
+    from assay.harness.core.history.schema import SCHEMAS  # loads Arrow
+
     done = 0
     for name in DATA_SETS:
         for path in reader.paths(name):

@@ -12,7 +12,7 @@ from assay.checkers.judging.contract import DEADLINES, Contract
 from assay.checkers.judging.history_integrity import readable
 from assay.checkers.objects.kinds import KINDS, log_effects
 from assay.checkers.times import NANOSECONDS
-from assay.harness.core.history import SCHEMAS, HistoryError
+from assay.harness.core.history import HistoryError
 from assay.harness.core.history.data_sets import DATA_SETS
 from assay.harness.core.printable import plainly
 
@@ -47,6 +47,8 @@ def register_history(engine: Engine, folder: Path) -> HistoryReader:
 
 def register_parts(engine: Engine, reader: HistoryReader) -> None:
     """Makes the views of an open history. A history in an older format is translated."""
+    from assay.harness.core.history.schema import SCHEMAS  # loads Arrow
+
     for name in DATA_SETS:
         loaded = reader.in_memory(name)
         if loaded is not None:

@@ -101,7 +101,7 @@ def runs_of(paths: Sequence[Path]) -> list[Path]:
             f"there is no run or history folder, with ops/ or history/ops/ in it, at {_some(list(map(str, paths)))}"
         )
     if others:
-        note(f"neither runs nor history folders, passed over: {_some(others)}")
+        note(f"neither runs nor history folders, skipped: {_some(others)}")
     if carried:
         note(f"carried from another store without their histories, and not judged: {_some(carried)}")
     return list(found.values())

@@ -24,7 +24,7 @@ from helpers.examples import some_of
 from helpers.judging import without_times
 from helpers.stored_runs import FIXTURES
 
-STORED = sorted(path.parent for path in FIXTURES.glob("format_[34]/**/ops") if path.is_dir())
+STORED = sorted(path.parent for path in FIXTURES.glob("format_[47]/**/ops") if path.is_dir())
 
 
 def in_memory(path: Path) -> HandedOver:

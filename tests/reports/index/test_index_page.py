@@ -116,8 +116,8 @@ def test_the_limit_is_of_what_is_written_whatever_it_is_made_of(
 
 def test_problems_without_end_are_cut_and_counted(tmp_path: Path) -> None:
     for number in range(70):
-        (tmp_path / "nights" / f"broken {number}").mkdir(parents=True)
-        (tmp_path / "nights" / f"broken {number}" / "night.json").write_text("{")
+        (tmp_path / "nights" / f"broken-{number}").mkdir(parents=True)
+        (tmp_path / "nights" / f"broken-{number}" / "night.json").write_text("{")
     html = made(tmp_path).html
     assert html.count("is not the record of a night") == 60
     assert "and 10 more problems" in html
