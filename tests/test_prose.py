@@ -121,7 +121,20 @@ def test_other_names_are_left_alone(name: str) -> None:
     assert not WRONG_IN_NAMES.search(name)
 
 
-LEFT = {}
+LEFT = {
+    "benchmarks": 0,
+    "checkers": 0,
+    "cluster": 0,
+    "docs": 670,
+    "harness": 33,
+    "nemesis": 0,
+    "README.md": 0,
+    "reports": 0,
+    "src/assay/__init__.py": 0,
+    "system_under_test": 4,
+    "tests": 240,
+    "workloads": 5,
+}
 """Folder or file -> sentences that break a rule of STYLE, at most."""
 
 
