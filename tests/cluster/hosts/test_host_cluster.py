@@ -137,7 +137,7 @@ def test_two_runs_do_not_share_a_host(hosts: OwnHosts, tmp_path: Path) -> None:
         first, second = cluster_of(hosts, tmp_path, "run-1"), cluster_of(hosts, tmp_path, "run-2")
         await first.start()
         try:
-            with pytest.raises(NodeError, match=r"n[12] \(root@.*\) is in use by the run run-1; if that is over"):
+            with pytest.raises(NodeError, match=r"n[12] \(root@.*\) is in use by the run run-1; if that run is over"):
                 await second.start()
             assert (await first.nodes[0].process()).state is ProcessState.DEAD
             assert all(traces(hosts)), "what ended with an error has cleaned nothing of the other's"

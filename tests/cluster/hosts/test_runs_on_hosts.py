@@ -105,7 +105,7 @@ def test_a_cluster_that_runs_already_is_used_and_left_running(hosts: OwnHosts, t
     attached = session(hosts, tmp_path, "--time-limit=3", cluster="attach")
     said, _ = attached.communicate(timeout=120)
     assert attached.returncode == 0, said
-    assert "what it holds already counts" in said
+    assert "data that it already holds counts as data of this run" in said
     assert all("QuorumPeerMain" in hosts.run(number, "ps ax") for number in range(3))
     assert leftovers.heal(state=tmp_path / "state/assay").failed == []
     assert traces(hosts) == ["", "", ""]
