@@ -67,7 +67,7 @@ class TopicConfig(msgspec.Struct, frozen=True):
     segment_index_bytes: int = 10 * 1024 * 1024
     """A segment is rolled when its index is as large."""
     index_interval_bytes: int = 4096
-    """One entry of the index for so many bytes of the log."""
+    """The index has an entry for so many bytes of the log."""
     retention_ms: int = 7 * 24 * 3600 * 1000
     """The maximum age of a segment's youngest message; -1: unlimited."""
     retention_bytes: int = -1
@@ -229,7 +229,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     port: int = 9092
     """1 to 65535."""
     data_dir: str = "var/lib/assay/data"
-    """Where the logs are; from the root of the file system, with or without ``/`` in front. One broker each."""
+    """The folder of the logs, from the root of the file system, with or without a leading ``/``; one for each broker."""
     session_timeout_ms: int = 3_000
     """How long a broker may be silent until its ZooKeeper session is over; the server may grant less or more."""
     connect_timeout_ms: int = 15_000

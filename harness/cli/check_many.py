@@ -74,7 +74,7 @@ def _plain(arguments: argparse.Namespace) -> None:
 def runs_of(paths: Sequence[Path]) -> list[Path]:
     """Returns each run or history folder once, in the order given, with all runs of stores and of test folders.
 
-    What is left of a damaged run is included: its judgement names what is missing.
+    A damaged run is included: its judgement names what is missing.
 
     Other paths are skipped with a note. Raises ``InputError`` for a missing path, and if there is no run at all.
     """

@@ -44,7 +44,7 @@ class NightError(Exception):
 
 
 class Kind(StrEnum):
-    """What a cell does."""
+    """The task of a cell."""
 
     RUN = "run"
     EXPLORE = "explore"
@@ -71,11 +71,11 @@ class AttemptOutcome(StrEnum):
 
 GREEN: Final = frozenset((AttemptOutcome.PASS, AttemptOutcome.DETECTED, AttemptOutcome.SKIPPED))
 NOTHING_SAID: Final = frozenset((AttemptOutcome.INTERRUPTED, AttemptOutcome.NO_ENGINE, AttemptOutcome.NO_DISK))
-"""Of the machine or the user, not of the cell."""
+"""A failure of the machine or the user, not of the cell."""
 
 
 class Cell(msgspec.Struct, frozen=True, kw_only=True):
-    """One cell of the matrix. ``name`` is unique in its night and the same every night."""
+    """A cell of the matrix. ``name`` is unique in its night and the same every night."""
 
     name: str
     kind: Kind
@@ -85,7 +85,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     cluster: str
     defect: str | None = None
     arguments: tuple[str, ...] = ()
-    """Of pytest, without the seed."""
+    """Arguments of pytest, without the seed."""
     repeat: int = 1
     timeout: float = 600.0
     """Seconds after which an attempt counts as hung."""
@@ -111,12 +111,12 @@ class Night(msgspec.Struct, frozen=True, kw_only=True):
     shrink_seconds: float = 0.0
     """For how long each new failure is made small; 0: it is not."""
     folder: str = "."
-    """Where pytest was started: that of the matrix."""
+    """The folder in which pytest was started: that of the matrix."""
     ended: str | msgspec.UnsetType = msgspec.UNSET
     attempts: int = 0
     """Lines of ``cells.jsonl`` when it ended: with fewer of them, outcomes are lost."""
     whole: str = ""
-    """Of a part of a night: the name of the night."""
+    """The name of the night, if this is a part of one."""
     part: int = 1
     parts: int = 1
     format: int = FORMAT
@@ -134,7 +134,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int
     seed: int
     command: str
-    """What to type to do it again."""
+    """The command that repeats it."""
     started: str
     seconds: float
     outcome: AttemptOutcome
@@ -143,7 +143,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     runs: tuple[str, ...] = ()
     """``test/time``: folders of the store."""
     log: str = ""
-    """What it printed, relative to the night's folder."""
+    """The file with its output, relative to the night's folder."""
 
 
 class Running(msgspec.Struct, frozen=True, kw_only=True):
@@ -172,10 +172,10 @@ class Small(msgspec.Struct, frozen=True, kw_only=True):
     report: str = ""
     """The page of the smallest run that still failed, relative to the store."""
     command: str = ""
-    """What to type to play the schedule."""
+    """The command that plays the schedule."""
     detail: str = ""
     log: str = ""
-    """What it printed, relative to the night's folder."""
+    """The file with its output, relative to the night's folder."""
 
 
 @dataclass(frozen=True)
@@ -196,7 +196,7 @@ class DamagedLine:
 
 @dataclass(frozen=True)
 class NightFolder:
-    """One night on disk."""
+    """A night on disk."""
 
     path: Path
 
@@ -236,7 +236,7 @@ class NightFolder:
         write_atomically(self.path / "night.json", msgspec.json.format(msgspec.json.encode(night), indent=2) + b"\n")
 
     def results(self) -> list[Result]:
-        """Of all attempts that have ended, in that order. After an interrupted one its number can come again."""
+        """Returns the results of all ended attempts, in that order. The number of an interrupted one can occur again."""
         return [one for _, one in _lines(self.path / CELLS, Result)[0]]
 
     def lost(self, night: Night) -> list[DamagedLine]:
@@ -259,7 +259,7 @@ class NightFolder:
         _append(self.path / CELLS, result)
 
     def shrunk(self) -> list[Small]:
-        """What was tried to be made small. Raises ``OSError``."""
+        """Returns the attempts at shrinking. Raises ``OSError``."""
         return [one for _, one in _lines(self.path / SHRUNK, Small)[0]]
 
     def damaged(self) -> list[DamagedLine]:
@@ -271,7 +271,7 @@ class NightFolder:
         _append(self.path / SHRUNK, small)
 
     def running(self) -> Running | None:
-        """What goes on, or went on when the night died."""
+        """Returns the attempt that is running, or that was running when the night died."""
         try:
             return read_json(self.path / "running.json", Running)
         except (OSError, msgspec.MsgspecError):

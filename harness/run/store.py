@@ -44,7 +44,7 @@ SCHEDULE_LIMIT: Final = 200
 STAMP: Final = re.compile(r"\d{8}T\d{6}\.\d{3}Z(-\d+)?")
 """The name of a run's folder."""
 FILES: Final = ("run.json", "verdict.json", "history")
-"""Of which any run has at least one."""
+"""Every run has at least one of these files."""
 FOREIGN: Final = "no run.json of ours is at {}"
 LINK: Final = "it is a symbolic link"
 NESTED: Final = "there are other runs in it"

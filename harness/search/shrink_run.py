@@ -137,7 +137,7 @@ class _Runner:
     failing: Path | None = None
     """The last run that failed."""
     tried: Rate = field(default_factory=lambda: Rate(0, 0))
-    """Of the estimate that is being made, or was made last."""
+    """The estimate that is being made, or was made last."""
     _began: float = field(default_factory=time.monotonic)
 
     def rate(self, example: Example, runs: int, *, unlimited: bool = False) -> Rate:

@@ -109,7 +109,7 @@ def _is_stored(path: Path, here: Path) -> bool:
 
 
 def _whole(path: Path) -> Path:
-    """Where the path leads. Raises ``HistoryError`` for a loop of links, or a path that the system cannot take."""
+    """Returns the place to which the path leads. Raises ``HistoryError`` for a loop of links, or an invalid path."""
     try:
         return path.resolve()
     except (OSError, RuntimeError, ValueError) as error:
