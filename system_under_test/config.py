@@ -229,7 +229,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     port: int = 9092
     """1 to 65535."""
     data_dir: str = "var/lib/assay/data"
-    """The folder of the logs, from the root of the file system, with or without a leading ``/``; one for each broker."""
+    """The folder of the logs, from the root of the file system, with or without a leading ``/``; one per broker."""
     session_timeout_ms: int = 3_000
     """How long a broker may be silent until its ZooKeeper session is over; the server may grant less or more."""
     connect_timeout_ms: int = 15_000

@@ -236,7 +236,7 @@ class NightFolder:
         write_atomically(self.path / "night.json", msgspec.json.format(msgspec.json.encode(night), indent=2) + b"\n")
 
     def results(self) -> list[Result]:
-        """Returns the results of all ended attempts, in that order. The number of an interrupted one can occur again."""
+        """Returns the results of all ended attempts, in order. The number of an interrupted one can occur again."""
         return [one for _, one in _lines(self.path / CELLS, Result)[0]]
 
     def lost(self, night: Night) -> list[DamagedLine]:
