@@ -108,6 +108,7 @@ class Sourced(Greeting):
 
 
 @pytest.mark.docker
+@pytest.mark.long
 @pytest.mark.usefixtures("engine_needed")
 def test_nodes_have_a_package_that_is_built_from_its_source_distribution(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
