@@ -74,6 +74,7 @@ def test_the_server_of_the_first_chapter_fails_and_passes_as_the_page_says(pytes
     result.stdout.fnmatch_lines(["FAIL stale-read: *"])
 
 
+@pytest.mark.long
 def test_a_false_fail_accuses_the_durable_server(pytester: pytest.Pytester) -> None:
     wrong = replaced(TEST, r"    async def open.*?(?=    async def close)", methods(TIMEOUT) + "\n")
     options = ("--nemesis=stop", "--rate=50", "--time-limit=10")
@@ -82,6 +83,7 @@ def test_a_false_fail_accuses_the_durable_server(pytester: pytest.Pytester) -> N
     result.stdout.fnmatch_lines(["FAIL missing-writer: *"])
 
 
+@pytest.mark.long
 def test_the_compare_and_set_of_the_third_chapter_races_without_the_lock(pytester: pytest.Pytester) -> None:
     test = replaced(TEST, r"    async def invoke.*?(?=    async def close)", methods(CLIENT) + "\n")
     test = replaced(test, r"    @staticmethod.*?(?=\n\ndef step)", methods(EFFECTS))
