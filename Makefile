@@ -31,7 +31,7 @@ test:  ## every test but those marked long; those that need Docker, Java or Chro
 	@$(MAKE) -j3 venv layer compiled browser zookeeper clients node
 	@# Tests in containers mostly wait, so they run next to the others, one at a time; what they print comes last.
 	@status=0; printed=$$(mktemp); echo "assay: tests in containers, one at a time, next to all others ..."; \
-	$(BIN)/pytest $$(grep -rlE 'mark\.(docker|alone)' tests --include='test_*.py') -m "(docker or alone) and not long" -rs \
+	$(BIN)/pytest $$(grep -rlE 'mark\.(docker|alone)' tests --include='test_*.py') -m "(docker or alone) and not long" -rs --durations=25 \
 	  -p no:cacheprovider >"$$printed" 2>&1 & containers=$$!; \
 	trap 'kill -INT $$containers 2>/dev/null; wait $$containers; cat "$$printed"; rm -f "$$printed"; exit 130' INT TERM; \
 	$(BIN)/pytest tests -m "not docker and not long and not alone" -n $(WORKERS) --dist=worksteal -rs || status=$$?; \
