@@ -23,14 +23,14 @@ def explorer(workload: str, seed: int, defect: str | None = None, **budget: floa
     count the same seconds. With a defect, invariants are asserted if the code has any.
     """
     from assay.checkers.engine import Engines
-    from assay.harness.run.experiment import experiment_of
+    from assay.harness.run.experiment import find_experiment
     from assay.harness.run.registry import Registry
     from assay.harness.run.settings import Budget, Settings
-    from assay.harness.search.exploration import terrain
+    from assay.harness.search.exploration import make_terrain
     from assay.harness.search.explore import Explorer
     from assay.harness.search.player import Player
 
-    experiment = experiment_of(getattr(import_module(f"assay.workloads.{workload}"), workload))
+    experiment = find_experiment(getattr(import_module(f"assay.workloads.{workload}"), workload))
     assert experiment is not None
     registry = Registry.standard()
     with tempfile.TemporaryDirectory() as folder:
@@ -51,7 +51,7 @@ def explorer(workload: str, seed: int, defect: str | None = None, **budget: floa
         def spent() -> float:
             return time.process_time() - began + others()
 
-        ground = terrain(experiment.deployed(), base, registry.faults)
+        ground = make_terrain(experiment.deployed(), base, registry.faults)
         limit: Any = budget
         try:
             yield Explorer(player, ground, Budget(**limit), clock=spent), spent

@@ -31,12 +31,12 @@ from assay.cluster.sim.cluster import SimCluster
 from assay.cluster.sim.loop import SimLoop
 from assay.cluster.sim.zookeeper.client import SimZooKeeper
 from assay.system_under_test.client.config import DraftConfig, MemberConfig
-from assay.system_under_test.client.coordinated import Coordinated
+from assay.system_under_test.client.coordinated import CoordinatorClient
 from assay.system_under_test.client.draft_membership import DraftMembership
 from assay.system_under_test.client.membership import Membership
 from assay.system_under_test.client.zookeeper_groups.config import ConnectorConfig
 from assay.system_under_test.client.zookeeper_groups.connector import ConsumerConnector
-from assay.system_under_test.client.zookeeper_groups.view import allot, thread_id
+from assay.system_under_test.client.zookeeper_groups.view import allot, to_thread_id
 from assay.system_under_test.deployment import Broker
 
 from figures import Output, arguments, numbers
@@ -120,7 +120,7 @@ class OnZooKeeper(Group):
         return next(number for number, member in self.members.items() if member.owned)
 
     def settled(self) -> bool:
-        threads = [thread_id(member.consumer_id, 0) for member in self.members.values()]
+        threads = [to_thread_id(member.consumer_id, 0) for member in self.members.values()]
         wanted = allot({TOPIC: range(PARTITIONS)}, {TOPIC: threads})
         owned = [item for member in self.members.values() for item in member.owned.items()]
         return len(owned) == len(wanted) and dict(owned) == wanted
@@ -269,7 +269,7 @@ def main() -> None:
     options = parser.parse_args()
     counting(SimZooKeeper, "_watch_fired", lambda *_: "notifications")
     counting(SimZooKeeper, "_ask", lambda *_, **__: "requests")
-    counting(Coordinated, "_ask", of_request)
+    counting(CoordinatorClient, "_ask", of_request)
     counting(ConsumerConnector, "_rebalance", lambda *_: "decisions")
     out = Output(options.json)
     out.text(f"consumers | design      | {' | '.join(f'{name:>13}' for name in FIGURES)}")

@@ -12,9 +12,9 @@ import time
 from datetime import date
 from pathlib import Path
 
-from assay.harness.nightly.store_index import read
-from assay.reports.index.known import Known
-from assay.reports.index.page import page
+from assay.harness.nightly.store_index import read_store
+from assay.reports.index.known import KnownFailures
+from assay.reports.index.page import render_page
 
 from figures import Output, arguments, numbers
 from helpers.morning_store import many
@@ -30,9 +30,9 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             root = many(Path(folder) if options.keep is None else options.keep / str(runs), runs)
             began = time.process_time()
-            stored = read(root, {})
+            stored = read_store(root, {})
             middle = time.process_time()
-            made = page(stored, Known(today=date(2026, 11, 24))).html.encode()
+            made = render_page(stored, KnownFailures(today=date(2026, 11, 24))).html.encode()
             ended = time.process_time()
             (root / "index.html").write_bytes(made)
         out.text(f"{runs:6} runs: read in {middle - began:.2f} s, drawn in {ended - middle:.2f} s, {len(made):,} B")

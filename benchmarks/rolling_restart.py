@@ -25,7 +25,7 @@ from assay.cluster.deploy import start_system
 from assay.cluster.node import by_role
 from assay.harness.run.environments import World, open_world
 from assay.harness.run.settings import DOCKER, SIM, Settings
-from assay.nemesis.faults.restart import serves
+from assay.nemesis.faults.restart import wait_until_serving
 from assay.system_under_test.client.config import ProducerConfig
 from assay.system_under_test.client.errors import SendFailed
 from assay.system_under_test.client.metadata import BACK_OFF, Metadata
@@ -91,7 +91,7 @@ async def measure(world: World, system: Broker, of_each: int) -> Measured:
             await node.terminate()
             measured.stops.append((loop.time() - began) * MS)
             await node.start()
-            await serves(system, node)
+            await wait_until_serving(system, node)
         await asyncio.sleep(SETTLED)
         return measured
     finally:

@@ -33,7 +33,7 @@ from assay.system_under_test.protocol.fetch import (
     FetchTopicResponse,
 )
 from assay.system_under_test.protocol.header import encode_request
-from assay.system_under_test.protocol.schema import request_info
+from assay.system_under_test.protocol.schema import get_request_info
 from assay.system_under_test.records import message_set
 from assay.system_under_test.records.produced import validate
 from assay.system_under_test.storage import local
@@ -96,7 +96,7 @@ async def measure(log: Log, size: int, total: int, sendfile_from: int) -> Figure
         part = FetchPartitionResponse(partition=0, error_code=0, high_watermark=log.end_offset, records=found)
         return FetchResponse(topics=[FetchTopicResponse(topic="t", partitions=[part])])
 
-    server = Server({request_info(FetchRequest).key: fetch}, APIS)
+    server = Server({get_request_info(FetchRequest).key: fetch}, APIS)
     await server.start("127.0.0.1", 0)
     here, there = multiprocessing.Pipe()
     consumer = multiprocessing.Process(target=consume, args=(server.port, size, count, there))

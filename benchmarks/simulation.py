@@ -18,7 +18,7 @@ from typing import Any
 
 from assay.cluster.sim.loop import SimLoop
 from assay.harness.run.attempt import Attempt
-from assay.harness.run.experiment import experiment_of
+from assay.harness.run.experiment import find_experiment
 from assay.harness.run.settings import SIM, Settings
 from assay.nemesis.schedule.catalogue import NONE
 from assay.workloads.test_log import test_log
@@ -42,7 +42,7 @@ def run(rate: int, seconds: float, seed: int, faults: Sequence[str]) -> tuple[fl
             rate=rate,
             store=Path(folder),
         )
-        experiment = experiment_of(test_log)
+        experiment = find_experiment(test_log)
         assert experiment is not None
         attempt = Attempt(experiment, settings, test=f"benchmark-{rate}", command="")
         attempt.set_up()

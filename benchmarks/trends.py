@@ -80,9 +80,9 @@ def by_spark(place: Path) -> dict[str, float]:
     began = time.monotonic()
     with watched() as peak, SparkApplication(quick=True) as application:
         started = time.monotonic()
-        found = trends.compute_on(application, place, ZOO)
+        found = trends.compute_trends_on(application, place, ZOO)
         middle = time.monotonic()
-        rows = tables.compute_on(application, place, ZOO).tables
+        rows = tables.compute_tables_on(application, place, ZOO).tables
         ended = time.monotonic()
     return {
         "start": started - began, "trends": middle - started, "tables": ended - middle,

@@ -13,7 +13,7 @@ from typing import Final
 
 from assay.checkers.engine import Engine, Row
 from assay.checkers.judging.verdict import MOST_OPERATIONS, Finding
-from assay.checkers.times import readable, seconds
+from assay.checkers.times import seconds, shorten_times
 
 MOST_FINDINGS: Final = 20
 """Findings explained per anomaly; the rest is counted."""
@@ -46,7 +46,7 @@ class Table(View):
 
 
 @dataclass(frozen=True)
-class Involved:
+class InvolvedOperation:
     """Data of an operation for a sentence. ``ret`` None: it is unknown when, or whether, it ended."""
 
     process: int
@@ -60,7 +60,7 @@ class Involved:
 class Evidence:
     """Describes, in words, the operations that violations name."""
 
-    operations: Mapping[int, Involved]
+    operations: Mapping[int, InvolvedOperation]
 
     def who(self, op: int | None) -> str:
         """Returns ``process 12``, or ``process 12 through n1``."""
@@ -87,7 +87,7 @@ class Evidence:
             return f"no one {verb} it"
         return f"its {noun} by {self.who(failed)} at {self.called(failed)} had definitely failed"
 
-    def _known(self, op: int | None) -> Involved | None:
+    def _known(self, op: int | None) -> InvolvedOperation | None:
         return None if op is None else self.operations.get(op)
 
 
@@ -162,7 +162,7 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Doubts:
+class KeyDoubts:
     """Reasons why some keys cannot be judged: one for each of the first rows of ``table``, and one for all others."""
 
     table: str
@@ -176,7 +176,7 @@ class Doubts:
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedTables:
     """A family's ``prepare`` that makes tables. ``doubts`` then returns why the verdict cannot be pass."""
 
     tables: tuple[View, ...]
@@ -188,12 +188,12 @@ class Prepared:
 
 
 @dataclass(frozen=True)
-class Rounds:
+class PreparedInRounds:
     """A family's ``prepare`` whose tables need several rounds. It is skipped if the answers for all keys are already
     known."""
 
     make: Callable[[Engine], None]
-    doubts: Doubts
+    doubts: KeyDoubts
 
     def __call__(self, engine: Engine) -> list[str]:
         self.make(engine)
@@ -267,7 +267,7 @@ class Answer:
     """The first rows of its evidence."""
 
 
-def ask(engine: Engine, check: Check, known: Answer | None = None, *, tried: bool = False) -> tuple[int, int]:
+def run_check(engine: Engine, check: Check, known: Answer | None = None, *, tried: bool = False) -> tuple[int, int]:
     """Returns how many rows the check examined and how many instances it found, once its views are built.
 
     It runs a single query, because planning a second one costs Spark more than counting. A table of violations without
@@ -299,7 +299,7 @@ def findings(
     ``first``: the rows of the check's evidence, if already known.
     """
     rows = evidence(engine, check) if first is None else first
-    return in_words(check, rows, involved(engine, named(rows), through))
+    return to_findings(check, rows, read_involved(engine, find_named_operations(rows), through))
 
 
 def evidence(engine: Engine, check: Check) -> list[Row]:
@@ -308,28 +308,30 @@ def evidence(engine: Engine, check: Check) -> list[Row]:
     return engine.rows(check.evidence)
 
 
-def in_words(check: Check, rows: Sequence[Row], operations: Mapping[int, Involved]) -> list[Finding]:
+def to_findings(check: Check, rows: Sequence[Row], operations: Mapping[int, InvolvedOperation]) -> list[Finding]:
     """Returns findings for the rows. ``operations`` must have all operations that the rows name."""
     known = Evidence(operations)
-    return [_finding(check.anomaly, row, check.explain(row, known), known) for row in rows]
+    return [_to_finding(check.anomaly, row, check.explain(row, known), known) for row in rows]
 
 
-def involved(engine: Engine, ops: set[int], through: Mapping[str, str] = MappingProxyType({})) -> dict[int, Involved]:
+def read_involved(
+    engine: Engine, ops: set[int], through: Mapping[str, str] = MappingProxyType({})
+) -> dict[int, InvolvedOperation]:
     """Returns process and times of some operations, by index. ``through``: the node of each worker's clients."""
     if not ops:
         return {}
-    workers = _workers(engine, ops) if through else {}
+    workers = _read_workers(engine, ops) if through else {}
     rows = engine.rows(
         "select op, min(process) as process, min(call) as call, max(ret) as ret from effects "
         f"where op in ({', '.join(str(op) for op in sorted(ops))}) group by op"
     )
     return {
-        row["op"]: Involved(row["process"], row["call"], row["ret"], through.get(workers.get(row["op"], "")))
+        row["op"]: InvolvedOperation(row["process"], row["call"], row["ret"], through.get(workers.get(row["op"], "")))
         for row in rows
     }
 
 
-def _workers(engine: Engine, ops: set[int]) -> dict[int, str]:
+def _read_workers(engine: Engine, ops: set[int]) -> dict[int, str]:
     wanted = ", ".join(str(op) for op in sorted(ops))
     rows = engine.rows(f'select "index" as op, worker from ops where "index" in ({wanted})')
     return {row["op"]: row["worker"] for row in rows}
@@ -360,24 +362,24 @@ def epoch_of(key: str, epoch: int | None) -> str:
     return f"leader epoch {epoch} of {key}"
 
 
-def capital(text: str) -> str:
+def capitalize_first(text: str) -> str:
     """Raises only the first letter of a sentence, which may begin with a word of the history."""
     return text[0].upper() + text[1:]
 
 
-def named(rows: Sequence[Row]) -> set[int]:
+def find_named_operations(rows: Sequence[Row]) -> set[int]:
     """Returns the operations that the rows name, by index."""
     return {value for row in rows for name, value in row.items() if name.endswith("_op") and value is not None}
 
 
-def _finding(anomaly: str, row: Row, explained: Explanation, evidence: Evidence) -> Finding:
+def _to_finding(anomaly: str, row: Row, explained: Explanation, evidence: Evidence) -> Finding:
     named = tuple(dict.fromkeys(op for op in explained.operations if op is not None))
     known = [evidence.operations[op] for op in named if op in evidence.operations]
     moments = [moment for moment in (explained.time, *explained.moments) if moment is not None]
     return Finding(
         anomaly=anomaly,
         key=row["key"],
-        claim=readable(explained.claim),
+        claim=shorten_times(explained.claim),
         operations=named[:MOST_OPERATIONS],
         omitted=max(0, len(named) - MOST_OPERATIONS) + explained.more,
         time=explained.time if not known else (known[0].call if known[0].ret is None else known[0].ret),

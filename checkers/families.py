@@ -69,7 +69,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
 )
 
 
-def meanings(families: Iterable[Family]) -> dict[str, str]:
+def list_meanings(families: Iterable[Family]) -> dict[str, str]:
     """Returns every anomaly that a judgement by these families can name, with its meaning."""
     checks = {check.anomaly: check.meaning for family in families for check in family.checks}
     return checks | {NO_RECOVERY: NO_RECOVERY_MEANING}

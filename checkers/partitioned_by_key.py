@@ -4,7 +4,8 @@ Families that declare it (``Family.by_key``) can be judged on any subset of keys
 result for all keys.
 
 1. An engine that partitions the effects by key (``SupportsPartitioning``) answers these queries per part.
-2. A query of such a family that reads beyond its key, as its SQL shows (``beyond``), runs for all keys as usual.
+2. A query of such a family that reads beyond its key, as its SQL shows (``reads_beyond_key``), runs for all keys as
+   usual.
 3. Tables that such a query reads are copied from the parts if they have few rows, as nearly all accusing tables do.
 """
 
@@ -15,9 +16,20 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from assay.checkers.check import MOST_FINDINGS, Answer, Check, Doubts, Family, Prepared, Rounds, View, build, evidence
+from assay.checkers.check import (
+    MOST_FINDINGS,
+    Answer,
+    Check,
+    Family,
+    KeyDoubts,
+    PreparedInRounds,
+    PreparedTables,
+    View,
+    build,
+    evidence,
+)
 from assay.checkers.engine import Engine, Row
-from assay.checkers.engine.empty_relations import all_words, rowless, words
+from assay.checkers.engine.empty_relations import find_all_words, find_rowless_condition, find_words
 from assay.checkers.families import FAMILIES
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.history_views import register_contract
@@ -34,7 +46,7 @@ _COVERAGE: Final = ("log_settled", "register_rows", "log_sends")
 
 
 @dataclass
-class Answers:
+class PartitionAnswers:
     """Answers by anomaly, and copied tables by name; None: the table has too many rows."""
 
     checks: dict[str, Answer] = field(default_factory=dict)
@@ -47,7 +59,7 @@ class Answers:
 
 
 @dataclass(frozen=True)
-class Question:
+class PartitionQuestion:
     """``kinds``: those of the effects of all keys. ``skipped``: anomalies that are not queried."""
 
     contract: Contract
@@ -55,58 +67,64 @@ class Question:
     kinds: frozenset[str]
     skipped: frozenset[str] = frozenset()
 
-    def __call__(self, engine: Engine) -> Answers:
+    def __call__(self, engine: Engine) -> PartitionAnswers:
         """Answers for the keys whose effects ``engine`` has."""
         build(engine, (KINDS,))
         register_contract(engine, self.contract)
-        answers, made = Answers(), set[str]()
+        answers, made = PartitionAnswers(), set[str]()
         for family in FAMILIES:
             if family.name in self.families:
                 made |= self._ask(engine, family, answers)
-        answers.tables = {name: _brought(engine, name) for name in sorted(made & _wanted())}
+        answers.tables = {name: _read_small_table(engine, name) for name in sorted(made & _find_wanted_tables())}
         return answers
 
-    def _ask(self, engine: Engine, family: Family, answers: Answers) -> set[str]:
+    def _ask(self, engine: Engine, family: Family, answers: PartitionAnswers) -> set[str]:
         """Queries a family. Returns the tables that were made."""
         build(engine, family.views)
         if family.prepare is not None:
             family.prepare(engine)
-        own = _own(_shared(family))
-        if isinstance(family.prepare, Rounds):
+        own = _find_own_tables(_list_shared_views(family))
+        if isinstance(family.prepare, PreparedInRounds):
             own.add(family.prepare.doubts.table)
         for check in family.checks:
             answers.checks[check.anomaly] = answer = Answer()
             if check.anomaly in self.skipped or (check.kinds and not self.kinds.intersection(check.kinds)):
                 continue
             build(engine, check.views)
-            own |= _own(check.views)
-            if not beyond(check.examined):
+            own |= _find_own_tables(check.views)
+            if not reads_beyond_key(check.examined):
                 (row,) = engine.rows(check.examined)
                 answer.examined = int(next(iter(row.values())))
-            if beyond(check.found):
+            if reads_beyond_key(check.found):
                 continue
-            answer.instances = 0 if engine.lacks(check.found) else _count(engine, check.found)
+            answer.instances = 0 if engine.lacks(check.found) else _count_rows(engine, check.found)
             if not answer.instances:
                 answer.first = []
-            elif (views := _across(check.evidence)) is not None and all(_none(view, engine.lacks) for view in views):
+            elif (views := _find_across(check.evidence)) is not None and all(
+                _is_empty(view, engine.lacks) for view in views
+            ):
                 answer.first = evidence(engine, check)
         return own
 
 
-def together(parts: Sequence[Answers]) -> Answers:
+def combine_answers(parts: Sequence[PartitionAnswers]) -> PartitionAnswers:
     """Combines the parts' answers to the answers for all keys."""
-    whole = Answers(tables={name: _all([part.tables[name] for part in parts]) for name in parts[0].tables})
+    whole = PartitionAnswers(
+        tables={name: _concat_tables([part.tables[name] for part in parts]) for name in parts[0].tables}
+    )
     for anomaly in parts[0].checks:
         given = [part.checks[anomaly] for part in parts]
-        instances = _sum([one.instances for one in given])
-        first = _first([one.first for one in given])
-        if instances and not all(_none(view, whole.lacks) for view in _across(_checks()[anomaly].evidence) or ()):
+        instances = _sum_known([one.instances for one in given])
+        first = _merge_first([one.first for one in given])
+        if instances and not all(
+            _is_empty(view, whole.lacks) for view in _find_across(_index_checks()[anomaly].evidence) or ()
+        ):
             first = None  # a relation that is empty in one part has rows in another
-        whole.checks[anomaly] = Answer(_sum([one.examined for one in given]), instances, first)
+        whole.checks[anomaly] = Answer(_sum_known([one.examined for one in given]), instances, first)
     return whole
 
 
-def divisible(families: Sequence[Family]) -> list[Family]:
+def select_divisible(families: Sequence[Family]) -> list[Family]:
     """Returns those built-in families that are judged by key."""
     return [family for family in families if family.by_key and family in FAMILIES]
 
@@ -116,101 +134,101 @@ _OF_ALL: Final = frozenset({"ops", "events", "replicas", "looks"})
 
 
 @lru_cache(2_000)
-def beyond(text: str) -> bool:
+def reads_beyond_key(text: str) -> bool:
     """Returns whether a text reads, also through other relations, more than each key's own data."""
-    return _across(text) != ()
+    return _find_across(text) != ()
 
 
 @lru_cache(2_000)
-def _across(text: str) -> tuple[View, ...] | None:
+def _find_across(text: str) -> tuple[View, ...] | None:
     """Returns the relations that make it so; None: it reads tables that a subset of keys lacks."""
-    read = all_words((text,), {name: view.sql for name, view in _views().items()})
+    read = find_all_words((text,), {name: view.sql for name, view in _index_views().items()})
     if not _OF_ALL.isdisjoint(read):
         return None
-    return tuple(view for name in sorted(read) if (view := _views().get(name)) is not None and view.across)
+    return tuple(view for name in sorted(read) if (view := _index_views().get(name)) is not None and view.across)
 
 
-def _none(view: View, lacks: Callable[[str], bool]) -> bool:
+def _is_empty(view: View, lacks: Callable[[str], bool]) -> bool:
     """Returns whether a relation has no rows for all keys, given that ``lacks`` knows this of the copied tables."""
-    return rowless(view.sql)(lambda name: name in _wanted() and lacks(name))
+    return find_rowless_condition(view.sql)(lambda name: name in _find_wanted_tables() and lacks(name))
 
 
 @lru_cache(1)
-def _views() -> Mapping[str, View]:
-    return {view.name: view for family in FAMILIES for view in _made(family)}
+def _index_views() -> Mapping[str, View]:
+    return {view.name: view for family in FAMILIES for view in _list_views(family)}
 
 
 @lru_cache(1)
-def _checks() -> Mapping[str, Check]:
+def _index_checks() -> Mapping[str, Check]:
     return {check.anomaly: check for family in FAMILIES for check in family.checks}
 
 
-def _made(family: Family) -> list[View]:
+def _list_views(family: Family) -> list[View]:
     of_checks = (view for check in family.checks for view in (*check.views, *check.evidence_views))
-    return [*_shared(family), *of_checks]
+    return [*_list_shared_views(family), *of_checks]
 
 
-def _shared(family: Family) -> list[View]:
+def _list_shared_views(family: Family) -> list[View]:
     """Returns the relations that several checks of a family read."""
-    return [*family.views, *(family.prepare.tables if isinstance(family.prepare, Prepared) else ())]
+    return [*family.views, *(family.prepare.tables if isinstance(family.prepare, PreparedTables) else ())]
 
 
-def _own(views: Iterable[View]) -> set[str]:
+def _find_own_tables(views: Iterable[View]) -> set[str]:
     """Returns the tables of a family by key whose rows depend only on each row's own key."""
-    return {view.name for view in views if view.keep and not beyond(view.name)}
+    return {view.name for view in views if view.keep and not reads_beyond_key(view.name)}
 
 
 @lru_cache(1)
-def _wanted() -> frozenset[str]:
+def _find_wanted_tables() -> frozenset[str]:
     """Returns the tables of all families that queries over all keys read."""
-    own = _own(view for family in FAMILIES if family.by_key for view in _made(family))
-    own |= {family.prepare.doubts.table for family in FAMILIES if isinstance(family.prepare, Rounds)}
-    texts = [*_COVERAGE, *(text for family in FAMILIES for text in _asked_of_all(family))]
+    own = _find_own_tables(view for family in FAMILIES if family.by_key for view in _list_views(family))
+    own |= {family.prepare.doubts.table for family in FAMILIES if isinstance(family.prepare, PreparedInRounds)}
+    texts = [*_COVERAGE, *(text for family in FAMILIES for text in _find_global_texts(family))]
     found: set[str] = set()
     seen: set[str] = set()
     while texts:
-        for word in words(texts.pop()):
+        for word in find_words(texts.pop()):
             if word in own:
                 found.add(word)
-            elif word not in seen and word in _views():
+            elif word not in seen and word in _index_views():
                 seen.add(word)
-                texts.append(_views()[word].sql)
+                texts.append(_index_views()[word].sql)
     return frozenset(found)
 
 
-def _asked_of_all(family: Family) -> Iterator[str]:
-    if isinstance(family.prepare, Rounds | Prepared) and isinstance(family.prepare.doubts, Doubts):
+def _find_global_texts(family: Family) -> Iterator[str]:
+    if isinstance(family.prepare, PreparedInRounds | PreparedTables) and isinstance(family.prepare.doubts, KeyDoubts):
         yield family.prepare.doubts.table
     for check in family.checks:
         for text in (check.examined, check.found, check.evidence):
-            if not family.by_key or beyond(text):
+            if not family.by_key or reads_beyond_key(text):
                 yield text
 
 
-def _brought(engine: Engine, name: str) -> pa.Table | None:
+def _read_small_table(engine: Engine, name: str) -> pa.Table | None:
     """Returns a table, unless it has many rows."""
-    if not engine.lacks(name) and _count(engine, name) > FEW_ROWS:
+    if not engine.lacks(name) and _count_rows(engine, name) > FEW_ROWS:
         return None
     return engine.arrow(f"select * from {name}")
 
 
-def _count(engine: Engine, table: str) -> int:
+def _count_rows(engine: Engine, table: str) -> int:
     (row,) = engine.rows(f"select count(*) as many from {table}")
     return int(row["many"])
 
 
-def _sum(given: Sequence[int | None]) -> int | None:
+def _sum_known(given: Sequence[int | None]) -> int | None:
     known = [one for one in given if one is not None]
     return sum(known) if len(known) == len(given) else None
 
 
-def _first(given: Sequence[Sequence[Row] | None]) -> list[Row] | None:
+def _merge_first(given: Sequence[Sequence[Row] | None]) -> list[Row] | None:
     if any(rows is None for rows in given):
         return None
     return sorted((row for rows in given for row in rows or ()), key=lambda row: str(row["key"]))[:MOST_FINDINGS]
 
 
-def _all(given: Sequence[pa.Table | None]) -> pa.Table | None:
+def _concat_tables(given: Sequence[pa.Table | None]) -> pa.Table | None:
     import pyarrow as pa
 
     tables = [table for table in given if table is not None]

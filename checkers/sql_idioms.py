@@ -46,16 +46,16 @@ def order_by(columns: str) -> str:
     return "order by " + ", ".join(f"{column.strip()} nulls first" for column in columns.split(","))
 
 
-def first_of(table: str, order: str, *, also: str = "") -> str:
+def select_first(table: str, order: str, *, also: str = "") -> str:
     """Returns SQL: the rows of a table of violations that are explained. ``also`` repeats columns under another
     name."""
     columns = f"*, {also}" if also else "*"
     return f"select {columns} from {table} {order_by(order)} limit {MOST_FINDINGS}"
 
 
-def first_rows(table: str, order: str) -> str:
-    """Returns the SQL of ``first_of`` as a subquery, to join evidence to."""
-    return f"({first_of(table, order)})"
+def first_rows_subquery(table: str, order: str) -> str:
+    """Returns the SQL of ``select_first`` as a subquery, to join evidence to."""
+    return f"({select_first(table, order)})"
 
 
 def greatest_before(value: str, *, by: str, order: str) -> str:
@@ -66,7 +66,7 @@ def greatest_before(value: str, *, by: str, order: str) -> str:
     return _window(f"max({value})", by, order, BEFORE)
 
 
-def not_next(position: str, former: str) -> str:
+def is_not_next(position: str, former: str) -> str:
     """Returns SQL: is the first number another one than the second plus one? Both may be any of 64 bits."""
     return f"case when {former} < {INFINITY} then {position} <> {former} + 1 else {former} = {INFINITY} end"
 
@@ -75,7 +75,7 @@ LARGE: Final = "decimal(38, 0)"
 """The type of a sum of values that may each fill 64 bits."""
 
 
-def large(value: str) -> str:
+def cast_large(value: str) -> str:
     """Returns a value of 64 bits, cast so that its sums are ``LARGE``."""
     return f"cast({value} as decimal(19, 0))"
 
@@ -109,7 +109,7 @@ def total_of(value: str) -> str:
     return f"cast(coalesce(sum({value}), 0) as bigint)"
 
 
-def late_calls(places: str, place: str) -> str:
+def select_late_calls(places: str, place: str) -> str:
     """Returns SQL: rule U over folded ``places`` (``key``, the columns of ``place``, ``last_call``, ``first_ret``).
 
     There is one row per late call ``before``: it came after an operation at a higher place had returned. ``overtaken``:
@@ -123,7 +123,7 @@ def late_calls(places: str, place: str) -> str:
         """
 
 
-def nearest_pairs(statements: str, by: str, *, carry: str = "", rising: bool = False) -> str:
+def select_nearest_pairs(statements: str, by: str, *, carry: str = "", rising: bool = False) -> str:
     """Returns SQL: for each group of ``statements``, the two that contradict each other and are nearest in time.
 
     ``statements`` is SQL for rows with the columns of ``by``, ``side``, ``moment`` (a known time), ``op`` and those of
@@ -155,7 +155,7 @@ def nearest_pairs(statements: str, by: str, *, carry: str = "", rising: bool = F
         """
 
 
-def last_before(found: str, rows: str, place: tuple[str, str]) -> str:
+def select_last_before(found: str, rows: str, place: tuple[str, str]) -> str:
     """Returns evidence for rows of :func:`late_calls`: the late call, and the last return before it at a higher place.
 
     ``rows`` has ``key``, ``op``, ``call``, ``ret`` and the two columns of ``place``, which are those of the return's

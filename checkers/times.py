@@ -17,7 +17,7 @@ def in_seconds(time: int, digits: int = MILLISECONDS) -> str:
     return f"{time / NANOSECONDS:.{digits}f}"
 
 
-def digits_of(times: Iterable[int | None]) -> int:
+def find_digits(times: Iterable[int | None]) -> int:
     """Returns milliseconds, or microseconds if two different times agree in milliseconds."""
     different = {time for time in times if time is not None}
     return MILLISECONDS if len({in_seconds(time) for time in different}) == len(different) else MICROSECONDS
@@ -28,7 +28,7 @@ def seconds(time: int) -> str:
     return f"{in_seconds(time, 9)} s"
 
 
-def readable(sentence: str) -> str:
+def shorten_times(sentence: str) -> str:
     """Shortens ``14.203456789 s`` to ``14.203 s``, or all times of the sentence to microseconds."""
-    digits = digits_of(int("".join(found.groups())) for found in _EXACT.finditer(sentence))
+    digits = find_digits(int("".join(found.groups())) for found in _EXACT.finditer(sentence))
     return _EXACT.sub(lambda found: f"{in_seconds(int(''.join(found.groups())), digits)} s", sentence)

@@ -26,22 +26,24 @@ NO_REQUESTS: Final = (Signals.SIGKILL, Signals.SIGSTOP, Signals.SIGCONT)
 
 
 @contextmanager
-def asked(method: str, node: Node | None = None) -> Iterator[None]:
+def naming_errors_of(method: str, node: Node | None = None) -> Iterator[None]:
     """Turns any error of a system's method into a :class:`DeploymentError` that names it; ``NodeError`` passes."""
     try:
         yield
     except (NodeError, DeploymentError):
         raise
     except Exception as error:
-        raise DeploymentError(f"{_called(method, node)} raised {type(error).__name__}: {error}") from error
+        raise DeploymentError(f"{_describe_call(method, node)} raised {type(error).__name__}: {error}") from error
 
 
-def command(system: System, node: Node) -> list[str]:
+def read_command(system: System, node: Node) -> list[str]:
     """Returns the command of a node's process. Raises :class:`DeploymentError`."""
-    with asked("argv", node):
+    with naming_errors_of("argv", node):
         found = system.argv(node)
     if not is_command(found):
-        raise DeploymentError(f"{_called('argv', node)} returned {found!r}: it takes a list of text, the program first")
+        raise DeploymentError(
+            f"{_describe_call('argv', node)} returned {found!r}: it takes a list of text, the program first"
+        )
     return list(found)
 
 
@@ -50,11 +52,11 @@ def is_command(argv: object) -> bool:
     return isinstance(argv, Sequence) and not isinstance(argv, str) and bool(argv) and all(map(_is_text, argv))
 
 
-def stop_signal(system: System, role: str) -> Signals:
+def read_stop_signal(system: System, role: str) -> Signals:
     """Returns the signal that asks a node's main process to end. Raises :class:`DeploymentError`."""
     if role in (ZOOKEEPER_ROLE, CLIENT_ROLE) or not isinstance(system, SupportsStopSignal):
         return Signals.SIGTERM
-    with asked("stop_signal"):
+    with naming_errors_of("stop_signal"):
         found = system.stop_signal(role)
     if not isinstance(found, Signals) or found in NO_REQUESTS:
         raise DeploymentError(
@@ -64,23 +66,24 @@ def stop_signal(system: System, role: str) -> Signals:
     return found
 
 
-def provided(system: System, node: Node, cluster: Cluster) -> Mapping[str, bytes]:
+def read_files(system: System, node: Node, cluster: Cluster) -> Mapping[str, bytes]:
     """Returns the files of a node. Raises :class:`DeploymentError`."""
-    with asked("files", node):
+    with naming_errors_of("files", node):
         found = system.files(node, cluster)
     if not isinstance(found, Mapping):
-        raise DeploymentError(f"{_called('files', node)} returned {found!r}: it takes a dict from path to bytes")
+        raise DeploymentError(f"{_describe_call('files', node)} returned {found!r}: it takes a dict from path to bytes")
     for path, data in found.items():
         if not _is_text(path) or not path.startswith("/"):
-            raise DeploymentError(f"{_called('files', node)}: {path!r} is not an absolute path")
+            raise DeploymentError(f"{_describe_call('files', node)}: {path!r} is not an absolute path")
         if not isinstance(data, bytes | bytearray):
             raise DeploymentError(
-                f"{_called('files', node)} has {type(data).__name__} for {path}: it takes bytes, such as text.encode()"
+                f"{_describe_call('files', node)} has {type(data).__name__} for {path}: it takes bytes, such as "
+                "text.encode()"
             )
     return found
 
 
-def written(system: System, node: Node) -> list[str]:
+def list_written_paths(system: System, node: Node) -> list[str]:
     """Returns the paths that a process writes: its data folder (with a ``/`` at the end) and its logs.
 
     Missing folders are created before each start, and are given to the process's user if that is not root. Raises
@@ -88,16 +91,16 @@ def written(system: System, node: Node) -> list[str]:
     """
     events = system.event_log(node)
     data = (
-        [f"{_data_folder(system, node)}/"]
+        [f"{_read_data_folder(system, node)}/"]
         if isinstance(system, SupportsDataFolder) and node.role != CLIENT_ROLE
         else []
     )
-    logs = [*([] if events is None else [events]), *_logs(system, node)]
+    logs = [*([] if events is None else [events]), *_read_logs(system, node)]
     # the process itself creates what it needs inside its data folder
     return [*data, *(log for log in logs if not log.startswith(tuple(data)))]
 
 
-def _logs(system: System, node: Node) -> Sequence[str]:
+def _read_logs(system: System, node: Node) -> Sequence[str]:
     """Returns the paths of the logs, or none if the method fails: the collection of the logs reports that."""
     try:
         return system.logs(node)
@@ -105,12 +108,12 @@ def _logs(system: System, node: Node) -> Sequence[str]:
         return ()
 
 
-def _data_folder(system: SupportsDataFolder, node: Node) -> str:
+def _read_data_folder(system: SupportsDataFolder, node: Node) -> str:
     """Returns the folder in normal form. The kernel uses that form in mounts and paths, which are compared with it."""
     found = system.data_folder(node)
     if not _is_text(found) or found == "/" or "/" + posixpath.normpath(found).lstrip("/") != found:
         raise DeploymentError(
-            f"{_called('data_folder', node)} returned {found!r}: it takes a normalized absolute path, such as "
+            f"{_describe_call('data_folder', node)} returned {found!r}: it takes a normalized absolute path, such as "
             "/var/lib/mine"
         )
     return found
@@ -120,5 +123,5 @@ def _is_text(value: object) -> bool:
     return isinstance(value, str)
 
 
-def _called(method: str, node: Node | None) -> str:
+def _describe_call(method: str, node: Node | None) -> str:
     return f"{method}()" if node is None else f"{method}() of {node.name}"

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from assay.cluster import zookeeper
-from assay.cluster.checked_hooks import asked
+from assay.cluster.checked_hooks import naming_errors_of
 from assay.cluster.node import Cluster, Node, NodeError, ProcessState, SupportsParts, by_role
 from assay.cluster.system import ZOOKEEPER_ROLE, DeploymentError, System
 
@@ -21,7 +21,7 @@ POLL = 0.1
 
 
 @dataclass(frozen=True)
-class _Waiting:
+class _Deadline:
     """Deadline for readiness, on the loop's clock; ``patience``: its length in seconds."""
 
     end: float
@@ -35,18 +35,18 @@ async def start_system(system: System, cluster: Cluster, deadline: float, progre
     ``deadline``: seconds for everything. ``progress`` is called for each role. Raises :class:`DeploymentError`.
     """
     end = asyncio.get_running_loop().time() + deadline
-    waiting = _Waiting(end, deadline, progress)
+    waiting = _Deadline(end, deadline, progress)
     for role in system.roles:
         nodes = by_role(cluster, role)
         if not nodes:
             continue
         progress(f"starting {role}: {', '.join(node.name for node in nodes)}")
         await asyncio.gather(*(node.start() for node in nodes))
-        await asyncio.gather(*(_until_ready(system, cluster, waiting, node) for node in nodes))
+        await asyncio.gather(*(_wait_until_ready(system, cluster, waiting, node) for node in nodes))
     progress(f"setting up {system.name}")
     try:
         async with asyncio.timeout_at(end):
-            with asked("set_up"):
+            with naming_errors_of("set_up"):
                 await system.set_up(cluster)
     except TimeoutError:
         raise DeploymentError(
@@ -55,18 +55,18 @@ async def start_system(system: System, cluster: Cluster, deadline: float, progre
         ) from None
 
 
-async def _until_ready(system: System, cluster: Cluster, waiting: _Waiting, node: Node) -> None:
+async def _wait_until_ready(system: System, cluster: Cluster, waiting: _Deadline, node: Node) -> None:
     seen, cause = "it was not asked yet", None
     while asyncio.get_running_loop().time() < waiting.end:
         if (await node.process()).state is ProcessState.DEAD:
-            raise _ended(cluster, node)
+            raise _process_ended_error(cluster, node)
         if isinstance(node, SupportsParts):
             for named in node.beside:
                 if (await node.part(named).process()).state is ProcessState.DEAD:
                     raise DeploymentError(f"{node.name} ({node.role}): its process {named} ended before it was ready")
         try:
             async with asyncio.timeout_at(waiting.end):
-                answer = await _ready(system, node)
+                answer = await _is_ready(system, node)
             if answer:
                 return
             seen = "it answered that it is not ready" if answer is False else f"ready() returned {answer!r}"
@@ -88,16 +88,16 @@ async def _until_ready(system: System, cluster: Cluster, waiting: _Waiting, node
     ) from cause
 
 
-async def _ready(system: System, node: Node) -> bool:
+async def _is_ready(system: System, node: Node) -> bool:
     if node.role == ZOOKEEPER_ROLE:
-        return await zookeeper.ready(node)
+        return await zookeeper.is_ready(node)
     answer = system.ready(node)
     if not inspect.isawaitable(answer):
         raise DeploymentError(f"ready() of {node.name} returned {answer!r}, which cannot be awaited: write `async def`")
     return await answer
 
 
-def _ended(cluster: Cluster, node: Node) -> DeploymentError:
+def _process_ended_error(cluster: Cluster, node: Node) -> DeploymentError:
     """Returns the error for a dead process. A simulated node adds its traceback; a real one's is in its log."""
     crash = next((crash for crash in reversed(getattr(cluster, "crashes", ())) if crash.node == node.name), None)
     if crash is not None and isinstance(crash.error, DeploymentError):

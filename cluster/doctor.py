@@ -13,9 +13,9 @@ from pathlib import Path
 
 from assay.cluster import owner, zookeeper
 from assay.cluster.docker import disk, image, preload
-from assay.cluster.docker.engine import EngineError, answers, engine, labels
+from assay.cluster.docker.engine import DockerEngineError, is_answering, open_engine, run_labels
 from assay.cluster.docker.layer import INSTALL_DOCKER, ImageError
-from assay.cluster.doctor_finding import Finding
+from assay.cluster.doctor_finding import DoctorFinding
 from assay.cluster.journal import state_folder
 from assay.cluster.ssh import power
 
@@ -26,7 +26,7 @@ MEMORY_NEEDED = 2 * GIB
 """Three brokers, a ZooKeeper, the harness and its checkers."""
 
 
-def diagnose() -> list[Finding]:
+def diagnose() -> list[DoctorFinding]:
     """Returns the findings in the order in which to repair them. Takes some seconds: two checks start a container."""
     findings = [_python(), _root(), _memory(), _disk(), _engine()]
     if findings[-1].good:
@@ -40,28 +40,30 @@ def engine_available() -> bool:
     It needs an engine that answers, and a node image that exists or can be built.
     """
     try:
-        return answers() and image.can_build()
+        return is_answering() and image.can_build()
     except ImageError:
         return False
 
 
-def _python() -> Finding:
+def _python() -> DoctorFinding:
     good = sys.version_info >= (3, 11)
     remedy = "" if good else "install Python 3.11 or newer"
-    return Finding("python", good, platform.python_version(), remedy, "everything", required=True)
+    return DoctorFinding("python", good, platform.python_version(), remedy, "everything", required=True)
 
 
-def _root() -> Finding:
+def _root() -> DoctorFinding:
     good = os.geteuid() == 0
     remedy = "" if good else "install packages as root; afterwards membership of the group docker will do"
-    return Finding("root", good, "uid " + str(os.geteuid()), remedy, "installing packages, debootstrap, power loss")
+    return DoctorFinding(
+        "root", good, "uid " + str(os.geteuid()), remedy, "installing packages, debootstrap, power loss"
+    )
 
 
-def _memory() -> Finding:
+def _memory() -> DoctorFinding:
     available = _mem_available()
     good = available >= MEMORY_NEEDED
     remedy = "" if good else f"free memory up to {MEMORY_NEEDED / GIB:.0f} GiB, or use fewer --nodes"
-    return Finding("memory", good, f"{available / GIB:.1f} GiB available", remedy, "Docker clusters")
+    return DoctorFinding("memory", good, f"{available / GIB:.1f} GiB available", remedy, "Docker clusters")
 
 
 def _mem_available() -> int:
@@ -70,7 +72,7 @@ def _mem_available() -> int:
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
 
 
-def _disk() -> Finding:
+def _disk() -> DoctorFinding:
     root = Path("/var/lib/docker")
     place = root if root.is_dir() else Path("/")
     try:
@@ -79,127 +81,133 @@ def _disk() -> Finding:
         free = shutil.disk_usage("/").free
     good = free >= DISK_NEEDED
     remedy = "" if good else f"free {DISK_NEEDED / GIB:.0f} GiB below {place}: `docker system df`, `assay gc`"
-    return Finding("disk", good, f"{free / GIB:.0f} GiB free at {place}", remedy, "Docker clusters")
+    return DoctorFinding("disk", good, f"{free / GIB:.0f} GiB free at {place}", remedy, "Docker clusters")
 
 
-def _engine() -> Finding:
+def _engine() -> DoctorFinding:
     enables = "--cluster=docker"
     try:
-        with engine(timeout=5) as client:
+        with open_engine(timeout=5) as client:
             version = client.version()["Version"]
-    except EngineError as error:
+    except DockerEngineError as error:
         installed = shutil.which("dockerd") is not None
         remedy = "as root: " + ("" if installed else f"{INSTALL_DOCKER}, then ") + "`dockerd`"
-        return Finding("docker engine", False, _first_line(error), remedy, enables)
-    return Finding("docker engine", True, str(version), enables=enables)
+        return DoctorFinding("docker engine", False, _first_line(error), remedy, enables)
+    return DoctorFinding("docker engine", True, str(version), enables=enables)
 
 
-def _image() -> Finding:
+def _image() -> DoctorFinding:
     enables = "--cluster=docker"
     try:
         if image.exists():
-            return Finding("node image", True, image.reference(), enables=enables)
+            return DoctorFinding("node image", True, image.image_reference(), enables=enables)
         can = image.can_build()
     except ImageError as error:
-        return Finding("node image", False, _first_line(error), INSTALL_DOCKER, enables)
+        return DoctorFinding("node image", False, _first_line(error), INSTALL_DOCKER, enables)
     remedy = "`assay image build` (a minute or two)"
     if not can:
         remedy = "a registry with debian:bookworm-slim, or `apt install debootstrap` and root; then `assay image build`"
-    return Finding("node image", False, "not built yet", remedy, enables)
+    return DoctorFinding("node image", False, "not built yet", remedy, enables)
 
 
-def _iptables() -> Finding:
+def _iptables() -> DoctorFinding:
     """Checks iptables inside a container of the node image, because the host's own iptables proves nothing about it."""
     enables = "partition and every other fault of the network"
     try:
         if not image.exists():
-            return Finding("iptables in a node", False, "not tried: no node image", "`assay image build`", enables)
-        with engine() as client:
+            return DoctorFinding(
+                "iptables in a node", False, "not tried: no node image", "`assay image build`", enables
+            )
+        with open_engine() as client:
             client.containers.run(
-                image.reference(),
+                image.image_reference(),
                 ["-w", "-A", "INPUT", "-s", "198.19.255.1", "-j", "DROP"],
                 entrypoint="iptables",
                 cap_add=["NET_ADMIN"],
                 network_mode="none",
-                labels=labels("doctor", owner.current()),
+                labels=run_labels("doctor", owner.current_owner()),
                 remove=True,
             )
-    except (EngineError, ImageError) as error:
+    except (DockerEngineError, ImageError) as error:
         remedy = "the kernel needs nf_tables (or ip_tables) and containers the right to NET_ADMIN"
-        return Finding("iptables in a node", False, _first_line(error), remedy, enables)
-    return Finding("iptables in a node", True, "drops packets", enables=enables)
+        return DoctorFinding("iptables in a node", False, _first_line(error), remedy, enables)
+    return DoctorFinding("iptables in a node", True, "drops packets", enables=enables)
 
 
-def _power_loss() -> Finding:
+def _power_loss() -> DoctorFinding:
     """Cuts the power of a disk in a container of the node image: only fsynced data may survive."""
     name, enables = "power loss in a node", "--nemesis=power-loss with --cluster=docker; the simulation's needs nothing"
     try:
         if not image.exists():
-            return Finding(name, False, "not tried: no node image", "`assay image build`", enables)
+            return DoctorFinding(name, False, "not tried: no node image", "`assay image build`", enables)
         _cut_power()
     except OSError as error:
-        return Finding(name, False, _first_line(error), "run as root, with loop devices and e2fsprogs", enables)
-    except (EngineError, ImageError) as error:
+        return DoctorFinding(name, False, _first_line(error), "run as root, with loop devices and e2fsprogs", enables)
+    except (DockerEngineError, ImageError) as error:
         remedy = "the kernel needs ext4 and EXT4_IOC_SHUTDOWN, and containers the right to SYS_ADMIN"
-        return Finding(name, False, _last_line(error), remedy, enables)
-    return Finding(name, True, "what was fsynced stays, what was not is gone", enables=enables)
+        return DoctorFinding(name, False, _last_line(error), remedy, enables)
+    return DoctorFinding(name, True, "what was fsynced stays, what was not is gone", enables=enables)
 
 
 def _cut_power() -> None:
     """Raises ``OSError`` or :class:`EngineError`. After a crash, the next session's sweep removes the image."""
-    path = disk.image_path(state_folder(), owner.current(), "doctor", "disk")
+    path = disk.image_path(state_folder(), owner.current_owner(), "doctor", "disk")
     try:
-        device = disk.make(path)
-        with engine() as client:
+        device = disk.make_disk(path)
+        with open_engine() as client:
             client.containers.run(
-                image.reference(),
+                image.image_reference(),
                 power.argv("trial", disk.NODE_DEVICE, "/mnt/assay")[1:],
                 entrypoint="python3",
                 network_mode="none",
-                labels=labels("doctor", owner.current()),
+                labels=run_labels("doctor", owner.current_owner()),
                 remove=True,
                 **disk.container_options(device),
             )
     finally:
-        disk.remove(path)
+        disk.remove_disk(path)
 
 
-def _preloads() -> Finding:
+def _preloads() -> DoctorFinding:
     name = "clocks and disks of nodes"
     faults = "clock, slow-disk, slow-fsync, disk-error, kill-in-write"
     enables = f"--nemesis={faults} with --cluster=docker; the simulation's need nothing"
     try:
-        sizes = [len(preload.compiled(one)) for one in (preload.CLOCK, preload.SLOWNESS)]
+        sizes = [len(preload.compile_library(one)) for one in (preload.CLOCK, preload.SLOWNESS)]
     except OSError as error:
-        return Finding(name, False, _first_line(error), "`apt install gcc libc6-dev`", enables)
-    return Finding(name, True, f"libraries of {sizes[0]} and {sizes[1]} bytes shift and slow them", enables=enables)
+        return DoctorFinding(name, False, _first_line(error), "`apt install gcc libc6-dev`", enables)
+    return DoctorFinding(
+        name, True, f"libraries of {sizes[0]} and {sizes[1]} bytes shift and slow them", enables=enables
+    )
 
 
-def _java() -> Finding:
+def _java() -> DoctorFinding:
     enables = "a ZooKeeper without Docker, Spark"
     found = shutil.which("java")
     if found is None:
-        return Finding("java", False, "no java command", "`apt install default-jre-headless`", enables)
+        return DoctorFinding("java", False, "no java command", "`apt install default-jre-headless`", enables)
     done = subprocess.run([found, "-version"], capture_output=True, text=True, check=False, timeout=30)
     version = (done.stderr or done.stdout).partition("\n")[0]
     remedy = "" if done.returncode == 0 else "`apt install --reinstall default-jre-headless`"
-    return Finding("java", done.returncode == 0, version, remedy, enables)
+    return DoctorFinding("java", done.returncode == 0, version, remedy, enables)
 
 
-def _zookeeper() -> Finding:
+def _zookeeper() -> DoctorFinding:
     enables = "the conformance tests against a real ZooKeeper without Docker"
     missing = [jar for jar in zookeeper.JARS.split(":") if not Path(jar).exists()]
     if missing:
-        return Finding("zookeeper", False, "no " + ", ".join(missing), "`apt install libzookeeper-java`", enables)
-    return Finding("zookeeper", True, zookeeper.JARS.partition(":")[0], enables=enables)
+        return DoctorFinding("zookeeper", False, "no " + ", ".join(missing), "`apt install libzookeeper-java`", enables)
+    return DoctorFinding("zookeeper", True, zookeeper.JARS.partition(":")[0], enables=enables)
 
 
-def _chromium() -> Finding:
+def _chromium() -> DoctorFinding:
     enables = "the browser tests of the reports"
     missing = [name for name in ("chromium", "chromedriver") if shutil.which(name) is None]
     if missing:
-        return Finding("chromium", False, "no " + ", ".join(missing), "`apt install chromium chromium-driver`", enables)
-    return Finding("chromium", True, str(shutil.which("chromium")), enables=enables)
+        return DoctorFinding(
+            "chromium", False, "no " + ", ".join(missing), "`apt install chromium chromium-driver`", enables
+        )
+    return DoctorFinding("chromium", True, str(shutil.which("chromium")), enables=enables)
 
 
 def _first_line(error: Exception) -> str:

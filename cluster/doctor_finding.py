@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Finding:
+class DoctorFinding:
     """An examined property of a machine, and how to fix it.
 
     ``remedy`` is empty if ``good``. A bad finding that is not ``required`` only disables what ``enables`` names.

@@ -7,7 +7,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-async def all_of(calls: Iterable[Awaitable[T]]) -> list[T]:
+async def gather_all(calls: Iterable[Awaitable[T]]) -> list[T]:
     """Awaits all calls to their end, then raises the first error.
 
     No step of a failed start may still run when the start is undone.

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from assay.cluster import owner
-from assay.cluster.ssh.ssh_address import Reach
+from assay.cluster.ssh.ssh_address import SshAddress
 
 JOURNALS = "journals"
 
@@ -43,7 +43,7 @@ class Unpause(msgspec.Struct, frozen=True, tag="unpause"):
 class RunOnHost(msgspec.Struct, frozen=True, tag="run-on-host"):
     """Undoes something on a user's machine. ``what``: a description, if the command does not say enough."""
 
-    host: Reach
+    host: SshAddress
     argv: tuple[str, ...]
     what: str = ""
 
@@ -63,39 +63,39 @@ class RemoveDisk(msgspec.Struct, frozen=True, tag="remove-disk"):
 Action = RemoveContainer | RemoveNetwork | RunInContainer | RunOnHost | Unpause | RemoveFile | RemoveDisk
 
 
-class Header(msgspec.Struct, frozen=True, tag="journal"):
-    """The first line. ``machine``: see :func:`assay.cluster.owner.machine`."""
+class JournalHeader(msgspec.Struct, frozen=True, tag="journal"):
+    """The first line. ``machine``: see :func:`assay.cluster.owner.read_machine_id`."""
 
     owner: str
     run_id: str
     machine: str = ""
 
 
-class Undo(msgspec.Struct, frozen=True, tag="undo"):
+class UndoEntry(msgspec.Struct, frozen=True, tag="undo"):
     entry: int
     action: Action
 
 
-class Done(msgspec.Struct, frozen=True, tag="done"):
+class DoneEntry(msgspec.Struct, frozen=True, tag="done"):
     entry: int
 
 
-class Kept(msgspec.Struct, frozen=True, tag="kept"):
+class KeptMarker(msgspec.Struct, frozen=True, tag="kept"):
     """Marks a cluster that the user wants to look at. Sweeps of later sessions leave it, ``assay heal`` does not."""
 
 
-_LINE = msgspec.json.Decoder(Header | Undo | Done | Kept)
+_LINE = msgspec.json.Decoder(JournalHeader | UndoEntry | DoneEntry | KeptMarker)
 
 
 class JournalError(Exception):
     """A journal cannot be read. The message names the file."""
 
 
-class Journal:
+class UndoJournal:
     """The journal of a running run. Thread-safe."""
 
     def __init__(self, state: Path, run_id: str, mine: owner.Owner | None = None) -> None:
-        mine = mine or owner.current()
+        mine = mine or owner.current_owner()
         folder = state / JOURNALS
         folder.mkdir(parents=True, exist_ok=True)
         self.path = folder / f"{mine}.{run_id}.jsonl"
@@ -103,7 +103,7 @@ class Journal:
         self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         self._next = 1
         self._closed = False
-        self._write(Header(str(mine), run_id, owner.machine()))
+        self._write(JournalHeader(str(mine), run_id, owner.read_machine_id()))
         _fsync_folder(folder)
 
     def append(self, action: Action) -> int:
@@ -114,17 +114,17 @@ class Journal:
         with self._lock:
             entry = self._next
             self._next += 1
-            self._write(Undo(entry, action))
+            self._write(UndoEntry(entry, action))
             return entry
 
     def done(self, entry: int) -> None:
         with self._lock:
-            self._write(Done(entry))
+            self._write(DoneEntry(entry))
 
     def keep(self) -> None:
         """Makes :func:`sweep` skip this run from now on. :func:`heal` removes it once its owner is gone."""
         with self._lock:
-            self._write(Kept())
+            self._write(KeptMarker())
 
     def close(self, *, finished: bool) -> None:
         """Closes the journal. ``finished``: everything is undone, so the file is deleted. Idempotent."""
@@ -136,7 +136,7 @@ class Journal:
             if finished:
                 self.path.unlink(missing_ok=True)
 
-    def _write(self, line: Header | Undo | Done | Kept) -> None:
+    def _write(self, line: JournalHeader | UndoEntry | DoneEntry | KeptMarker) -> None:
         if self._closed:
             raise JournalError(f"{self.path} is closed: the run is over and must do nothing more to its nodes")
         rest, end = msgspec.json.encode(line) + b"\n", os.fstat(self._file).st_size
@@ -166,7 +166,7 @@ class Pending:
 
         Its owner cannot be judged here.
         """
-        here = owner.machine()
+        here = owner.read_machine_id()
         return bool(here and self.machine) and here != self.machine
 
 
@@ -176,13 +176,13 @@ def state_folder() -> Path:
     return (Path(base) if base else Path.home() / ".local" / "state") / "assay"
 
 
-def read(path: Path) -> Pending:
+def read_journal(path: Path) -> Pending:
     """Returns a journal. Raises :class:`JournalError`.
 
     A last line that a crash cut short is ignored, because its action was not begun.
     """
     *lines, _cut = path.read_bytes().split(b"\n")
-    header: Header | None = None
+    header: JournalHeader | None = None
     actions: dict[int, Action] = {}
     kept = False
     for number, text in enumerate(lines, 1):
@@ -190,29 +190,29 @@ def read(path: Path) -> Pending:
             line = _LINE.decode(text)
         except msgspec.DecodeError as error:
             raise JournalError(f"{path}:{number}: not a line of an undo journal: {error}") from error
-        if isinstance(line, Header):
+        if isinstance(line, JournalHeader):
             header = line
-        elif isinstance(line, Undo):
+        elif isinstance(line, UndoEntry):
             actions[line.entry] = line.action
-        elif isinstance(line, Done):
+        elif isinstance(line, DoneEntry):
             actions.pop(line.entry, None)
         else:
             kept = True
     if header is None:
         # Without the first line nothing was done. The file name still tells the owner.
-        return Pending(path, owner.parse(".".join(path.name.split(".")[:4])), "?", ())
+        return Pending(path, owner.parse_owner(".".join(path.name.split(".")[:4])), "?", ())
     return Pending(
-        path, owner.parse(header.owner), header.run_id, tuple(reversed(actions.items())), kept, header.machine
+        path, owner.parse_owner(header.owner), header.run_id, tuple(reversed(actions.items())), kept, header.machine
     )
 
 
-def pending(state: Path) -> tuple[list[Pending], list[str]]:
+def read_journals(state: Path) -> tuple[list[Pending], list[str]]:
     """Returns every journal, by name, and the errors of those that cannot be read."""
     found: list[Pending] = []
     broken: list[str] = []
     for path in sorted((state / JOURNALS).glob("*.jsonl"), key=lambda path: path.name):
         try:
-            found.append(read(path))
+            found.append(read_journal(path))
         except FileNotFoundError:
             continue  # its run has just ended
         except (JournalError, ValueError) as error:
@@ -220,9 +220,9 @@ def pending(state: Path) -> tuple[list[Pending], list[str]]:
     return found, broken
 
 
-def outstanding(state: Path, mine: owner.Owner) -> list[str]:
+def describe_outstanding(state: Path, mine: owner.Owner) -> list[str]:
     """Describes what a process has created and not removed. Faults in a listed container are omitted."""
-    found, _ = pending(state)
+    found, _ = read_journals(state)
     actions = [action for journal in found if journal.owner == mine for _, action in journal.actions]
     gone = {action.name for action in actions if isinstance(action, RemoveContainer)}
     lines = []

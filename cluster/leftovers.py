@@ -16,8 +16,8 @@ from docker.errors import APIError
 from assay.cluster import owner
 from assay.cluster.docker import disk
 from assay.cluster.docker import engine as docker_engine
-from assay.cluster.docker.network import locked
-from assay.cluster.hosts.host_command import Undoing
+from assay.cluster.docker.network import hold_lock
+from assay.cluster.hosts.host_command import HostUndoer
 from assay.cluster.journal import (
     Action,
     Pending,
@@ -26,36 +26,36 @@ from assay.cluster.journal import (
     RunOnHost,
     Unpause,
     describe,
-    pending,
+    read_journals,
     state_folder,
 )
 from assay.cluster.node import NodeError
 
-__all__ = ["Report", "heal", "state_folder", "sweep"]
+__all__ = ["SweepReport", "heal", "state_folder", "sweep"]
 
 
 @dataclass
-class Report:
+class SweepReport:
     """Log of a sweep, one line per action. A journal with a ``failed`` action is kept and tried again next time."""
 
     undone: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
 
 
-def sweep(state: Path | None = None) -> Report:
+def sweep(state: Path | None = None) -> SweepReport:
     """Undoes what dead owners have left, unless it was kept on purpose. Needs no engine if there is nothing to undo."""
-    return _heal(state, _dead)
+    return _heal(state, _is_dead)
 
 
-def heal(everything: bool = False, state: Path | None = None) -> Report:
+def heal(everything: bool = False, state: Path | None = None) -> SweepReport:
     """Does the same as :func:`sweep`, for kept runs and this process's own runs too.
 
     ``everything`` adds live sessions.
     """
-    mine = owner.current()
+    mine = owner.current_owner()
     return _heal(
         state,
-        lambda one, running: everything or one == mine or _dead(one, running),
+        lambda one, running: everything or one == mine or _is_dead(one, running),
         kept_too=True,
         everything=everything,
     )
@@ -67,34 +67,34 @@ def _heal(
     *,
     kept_too: bool = False,
     everything: bool = False,
-) -> Report:
-    found, broken = pending(state or state_folder())
-    report = Report(failed=broken)
+) -> SweepReport:
+    found, broken = read_journals(state or state_folder())
+    report = SweepReport(failed=broken)
     spared = set() if kept_too else {journal.run_id for journal in found if journal.kept}
     journals = [one for one in found if one.run_id not in spared and (everything or not one.elsewhere())]
     journals = [one for one in journals if chosen(one.owner, False)]
-    for journal in [one for one in journals if _of_hosts(one)]:
+    for journal in [one for one in journals if _is_of_hosts(one)]:
         journals.remove(journal)
-        with locked((state or state_folder()) / "hosts.lock"):
+        with hold_lock((state or state_folder()) / "hosts.lock"):
             if journal.path.exists():  # Another session may have replayed it meanwhile.
-                _replay(partial(_on_host, Undoing()), journal, report)
-    if not docker_engine.answers():
+                _replay(partial(_undo_on_host, HostUndoer()), journal, report)
+    if not docker_engine.is_answering():
         for journal in journals:
-            _without_engine(journal, report)
+            _report_missing_engine(journal, report)
         return report
-    with docker_engine.engine() as client:
+    with docker_engine.open_engine() as client:
         for journal in journals:
-            _replay(partial(docker_engine.perform, client), journal, report)
-        for thing in docker_engine.owned(client):
+            _replay(partial(docker_engine.undo_action, client), journal, report)
+        for thing in docker_engine.list_owned(client):
             if thing.run_id not in spared:
                 _remove_orphan(client, thing, chosen, report)
-    for image in disk.images(state or state_folder()):
+    for image in disk.list_images(state or state_folder()):
         if image.run_id not in spared:
             _remove_image(image, chosen, report)
     return report
 
 
-def _dead(one: owner.Owner, running: bool) -> bool:
+def _is_dead(one: owner.Owner, running: bool) -> bool:
     """Returns whether an owner is dead.
 
     A running container whose owner is of another boot belongs to another machine that uses the same engine.
@@ -102,18 +102,18 @@ def _dead(one: owner.Owner, running: bool) -> bool:
     return not one.alive() and (one.of_this_boot() or not running)
 
 
-def _of_hosts(journal: Pending) -> bool:
+def _is_of_hosts(journal: Pending) -> bool:
     """Returns whether the journal is of a cluster of the user's machines, which needs no engine."""
     return any(isinstance(action, RunOnHost) for _, action in journal.actions)
 
 
-def _on_host(undoing: Undoing, action: Action) -> bool:
+def _undo_on_host(undoing: HostUndoer, action: Action) -> bool:
     assert isinstance(action, RunOnHost), "a cluster of hosts has no containers"
     undoing.perform(action)
     return True
 
 
-def _replay(perform: Callable[[Action], bool], journal: Pending, report: Report) -> None:
+def _replay(perform: Callable[[Action], bool], journal: Pending, report: SweepReport) -> None:
     removed = {action.name for _, action in journal.actions if isinstance(action, RemoveContainer)}
     failed = False
     for _, action in journal.actions:
@@ -122,23 +122,23 @@ def _replay(perform: Callable[[Action], bool], journal: Pending, report: Report)
         try:
             if perform(action):
                 report.undone.append(f"{describe(action)} (run {journal.run_id})")
-        except (docker_engine.EngineError, APIError, NodeError, OSError) as error:
+        except (docker_engine.DockerEngineError, APIError, NodeError, OSError) as error:
             failed = True
             report.failed.append(f"{describe(action)} (run {journal.run_id}): {error}")
     if not failed:
         journal.path.unlink(missing_ok=True)
 
 
-def _without_engine(journal: Pending, report: Report) -> None:
+def _report_missing_engine(journal: Pending, report: SweepReport) -> None:
     if journal.actions:
         report.failed.append(f"run {journal.run_id}: no Docker engine answers; start it, then `assay heal`")
     else:
         journal.path.unlink(missing_ok=True)
 
 
-def _remove_image(image: disk.DiskImage, chosen: Callable[[owner.Owner, bool], bool], report: Report) -> None:
+def _remove_image(image: disk.DiskImage, chosen: Callable[[owner.Owner, bool], bool], report: SweepReport) -> None:
     try:
-        if chosen(owner.parse(image.owner), False) and disk.remove(image.path):
+        if chosen(owner.parse_owner(image.owner), False) and disk.remove_disk(image.path):
             report.undone.append(f"disk {image.path} removed (run {image.run_id}, no journal)")
     except ValueError as error:
         report.failed.append(f"disk {image.path}: its name says no owner, left alone: {error}")
@@ -147,11 +147,14 @@ def _remove_image(image: disk.DiskImage, chosen: Callable[[owner.Owner, bool], b
 
 
 def _remove_orphan(
-    client: docker.DockerClient, thing: docker_engine.Owned, chosen: Callable[[owner.Owner, bool], bool], report: Report
+    client: docker.DockerClient,
+    thing: docker_engine.OwnedObject,
+    chosen: Callable[[owner.Owner, bool], bool],
+    report: SweepReport,
 ) -> None:
     remove = docker_engine.remove_container if thing.kind == "container" else docker_engine.remove_network
     try:
-        if chosen(owner.parse(thing.owner), thing.running) and remove(client, thing.name):
+        if chosen(owner.parse_owner(thing.owner), thing.running) and remove(client, thing.name):
             report.undone.append(f"{thing.kind} {thing.name} removed (run {thing.run_id}, no journal)")
     except ValueError as error:
         report.failed.append(f"{thing.kind} {thing.name}: its owner label is unreadable, left alone: {error}")

@@ -31,7 +31,7 @@ def main_role(roles: Sequence[str]) -> str | None:
     return next((name for name in roles if name not in (ZOOKEEPER_ROLE, CLIENT_ROLE)), None)
 
 
-def planned(roles: Sequence[str], counts: Mapping[str, int], spares: int = 0) -> list[PlannedNode]:
+def plan_nodes(roles: Sequence[str], counts: Mapping[str, int], spares: int = 0) -> list[PlannedNode]:
     """Returns the nodes in the order of the roles, the spares last.
 
     Raises ``ValueError`` if ``counts`` names a role that the system does not have.

@@ -283,7 +283,7 @@ class DiskChange(enum.StrEnum):
 
 
 @dataclass(frozen=True)
-class Broken:
+class DiskErrorEffects:
     """Effects of a failing disk, over all incarnations of a node's main process."""
 
     errors: int = 0
@@ -311,7 +311,7 @@ class SupportsDiskErrors(Protocol):
         (SIGKILL), just before the change, or just after it if ``made``. No kinds: the disk works again.
         """
 
-    async def broken(self) -> Broken:
+    async def broken(self) -> DiskErrorEffects:
         """Returns the effects so far."""
 
 

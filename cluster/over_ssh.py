@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from assay.cluster import journal as undo
 from assay.cluster import owner, zookeeper
-from assay.cluster.checked_hooks import provided
+from assay.cluster.checked_hooks import read_files
 from assay.cluster.ssh import logs
 from assay.cluster.ssh.node import SshNode
 from assay.cluster.system import ZOOKEEPER_ROLE, System
@@ -36,9 +36,9 @@ class SshCluster(ABC):
         self._seed = seed
         self._state = state_dir
         self._progress = progress
-        self._owner = owner.current()
+        self._owner = owner.current_owner()
         self._executor = ThreadPoolExecutor(WORKERS, thread_name_prefix="assay-nodes")
-        self._journal: undo.Journal | None = None
+        self._journal: undo.UndoJournal | None = None
         self._made: list[SshNode] = []
         self._files: dict[str, Sequence[str]] = {}
         """Paths of the files that each node was given."""
@@ -90,7 +90,7 @@ class SshCluster(ABC):
         finally:
             await asyncio.to_thread(self._executor.shutdown)  # running calls must end before the undo begins
             if (journal := self._journal) is not None:
-                actions = [action for _, action in undo.read(journal.path).actions]
+                actions = [action for _, action in undo.read_journal(journal.path).actions]
                 failed = await asyncio.to_thread(self._undo, actions)
                 journal.close(finished=not failed)
         if failed:
@@ -117,7 +117,9 @@ class SshCluster(ABC):
 
     def _provided(self, node: SshNode) -> Mapping[str, bytes]:
         """Returns the files that a node needs, by path."""
-        return zookeeper.files(node, self) if node.role == ZOOKEEPER_ROLE else provided(self._system, node, self)
+        return (
+            zookeeper.server_files(node, self) if node.role == ZOOKEEPER_ROLE else read_files(self._system, node, self)
+        )
 
     async def _write(self, node: SshNode, files: Mapping[str, bytes]) -> None:
         for path, data in sorted(files.items()):

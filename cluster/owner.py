@@ -31,35 +31,35 @@ class Owner:
 
     def of_this_boot(self) -> bool:
         """Returns False if the owner is of an earlier boot, or of another machine on the same engine."""
-        return self.boot == _boot()
+        return self.boot == _read_boot_id()
 
     def alive(self) -> bool:
         """Returns whether this very process still runs; True if that cannot be known from here."""
         if not self.of_this_boot():
             return False
-        if self.namespace != _namespace():
+        if self.namespace != _read_pid_namespace():
             return True
-        started = _start_time(self.pid)
+        started = _read_start_time(self.pid)
         if started is not None:
             return started == self.started
         return _exists(self.pid)  # a /proc mounted with hidepid hides others' processes
 
 
-def current() -> Owner:
+def current_owner() -> Owner:
     """Returns the calling process."""
-    mine = of(os.getpid())
+    mine = owner_of(os.getpid())
     if mine is None:
         raise OSError("/proc/self/stat cannot be read; mount /proc")
     return mine
 
 
-def of(pid: int) -> Owner | None:
+def owner_of(pid: int) -> Owner | None:
     """Returns a process of this namespace; None if there is no such process."""
-    started = _start_time(pid)
-    return None if started is None else Owner(pid, started, _boot(), _namespace())
+    started = _read_start_time(pid)
+    return None if started is None else Owner(pid, started, _read_boot_id(), _read_pid_namespace())
 
 
-def parse(text: str) -> Owner:
+def parse_owner(text: str) -> Owner:
     """Returns the owner that ``text`` denotes. Raises ``ValueError`` if it denotes none."""
     parts = text.split(".")
     if len(parts) != 4 or not parts[0].isdigit() or not parts[1].isdigit():
@@ -67,7 +67,7 @@ def parse(text: str) -> Owner:
     return Owner(int(parts[0]), int(parts[1]), parts[2], parts[3])
 
 
-def machine() -> str:
+def read_machine_id() -> str:
     """Returns the id that distinguishes this machine from others, stable over reboots; empty if it has none."""
     try:
         return MACHINE.read_text().strip()
@@ -75,18 +75,18 @@ def machine() -> str:
         return ""
 
 
-def _boot() -> str:
+def _read_boot_id() -> str:
     return (PROC / "sys/kernel/random/boot_id").read_text().strip()
 
 
-def _namespace() -> str:
+def _read_pid_namespace() -> str:
     try:
         return os.readlink(PROC / "self/ns/pid").removeprefix("pid:[").removesuffix("]")
     except FileNotFoundError:  # a kernel without pid namespaces has only one
         return "0"
 
 
-def _start_time(pid: int) -> int | None:
+def _read_start_time(pid: int) -> int | None:
     """Returns the start in clock ticks since boot; None if there is no such process, or only its zombie."""
     try:
         text = (PROC / str(pid) / "stat").read_text()

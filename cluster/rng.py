@@ -8,7 +8,7 @@ from collections.abc import Callable
 from random import Random
 
 
-class Chance:
+class RandomSources:
     """The random sources of one run. A label names one use and contains the run's seed if there is one."""
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
-from assay.cluster.checked_hooks import asked, is_command
+from assay.cluster.checked_hooks import is_command, naming_errors_of
 from assay.cluster.node import Node
 from assay.cluster.second_copy import SECOND
 from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, DeploymentError, System
@@ -47,14 +47,14 @@ class SupportsSidecars(Protocol):
         """Returns the sidecars of a node by name. They start in this order, before the main process."""
 
 
-def sidecars(system: System, node: Node) -> Mapping[str, Sidecar]:
+def find_sidecars(system: System, node: Node) -> Mapping[str, Sidecar]:
     """Returns the sidecars of a node, empty if the system has none.
 
     Raises :class:`DeploymentError` if one is invalid.
     """
     if node.role in (ZOOKEEPER_ROLE, CLIENT_ROLE) or not isinstance(system, SupportsSidecars):
         return {}
-    with asked("sidecars", node):
+    with naming_errors_of("sidecars", node):
         found = system.sidecars(node)
     for name, sidecar in found.items():
         if not NAME.fullmatch(name) or name in TAKEN:

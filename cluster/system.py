@@ -10,7 +10,7 @@ from pathlib import Path
 from signal import Signals
 from typing import Any, Protocol, runtime_checkable
 
-from assay.cluster.addresses import at
+from assay.cluster.addresses import join_host_port
 from assay.cluster.node import Cluster, Node, by_role
 from assay.cluster.runtime import Runtime
 
@@ -405,4 +405,4 @@ class SupportsMove(Protocol):
 
 def zookeeper_servers(cluster: Cluster) -> str:
     """Returns ``address:port,...`` of every ZooKeeper node, in the form that a client takes."""
-    return ",".join(at(node.address, ZOOKEEPER_PORT) for node in by_role(cluster, ZOOKEEPER_ROLE))
+    return ",".join(join_host_port(node.address, ZOOKEEPER_PORT) for node in by_role(cluster, ZOOKEEPER_ROLE))

@@ -9,7 +9,7 @@ import ipaddress
 import re
 from collections.abc import Mapping, Sequence
 
-from assay.cluster.addresses import at
+from assay.cluster.addresses import join_host_port
 from assay.cluster.node import Cluster, Node, by_role
 from assay.cluster.system import ZOOKEEPER_PORT
 
@@ -24,7 +24,7 @@ JARS = "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar"
 MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 
 
-def argv(heap: int = 128, config: str = CONFIG) -> list[str]:
+def server_command(heap: int = 128, config: str = CONFIG) -> list[str]:
     """Returns the command. ``heap`` is in MiB.
 
     A single garbage collector thread and one compiler level make the server serve half a second after exec.
@@ -43,7 +43,7 @@ def argv(heap: int = 128, config: str = CONFIG) -> list[str]:
     ]
 
 
-def configuration(
+def render_configuration(
     servers: Mapping[int, str], *, data: str = DATA, port: int = ZOOKEEPER_PORT, extra: Mapping[str, str] | None = None
 ) -> str:
     """Returns the text of zoo.cfg. ``servers`` maps id (the node's index) to address; a single server has no quorum."""
@@ -63,45 +63,45 @@ def configuration(
     }
     if len(servers) > 1:
         for number, address in sorted(servers.items()):
-            settings[f"server.{number}"] = f"{at(address, PEER_PORT)}:{ELECTION_PORT}"
+            settings[f"server.{number}"] = f"{join_host_port(address, PEER_PORT)}:{ELECTION_PORT}"
     return "".join(f"{key}={value}\n" for key, value in settings.items())
 
 
-def files(node: Node, cluster: Cluster) -> dict[str, bytes]:
+def server_files(node: Node, cluster: Cluster) -> dict[str, bytes]:
     """Returns the files that must be on ``node`` before :func:`argv` starts: absolute path to content.
 
     The ensemble consists of all nodes of the node's role, whatever name the role has in the system.
     """
     servers = {peer.index: peer.address for peer in by_role(cluster, node.role)}
-    return {CONFIG: configuration(servers).encode(), f"{DATA}/myid": f"{node.index}\n".encode()}
+    return {CONFIG: render_configuration(servers).encode(), f"{DATA}/myid": f"{node.index}\n".encode()}
 
 
-async def ready(node: Node) -> bool:
+async def is_ready(node: Node) -> bool:
     """Returns whether ``srvr`` reports a mode (standalone, leader, follower), not "not currently serving requests"."""
-    return await serves(node.address, ZOOKEEPER_PORT)
+    return await is_serving(node.address, ZOOKEEPER_PORT)
 
 
-async def serves(host: str, port: int, timeout: float = 2.0) -> bool:
+async def is_serving(host: str, port: int, timeout: float = 2.0) -> bool:
     """Does the same as :func:`ready`, by address; ``timeout`` is in seconds."""
-    return await mode(host, port, timeout) is not None
+    return await read_mode(host, port, timeout) is not None
 
 
-async def mode(host: str, port: int, timeout: float = 2.0) -> str | None:
+async def read_mode(host: str, port: int, timeout: float = 2.0) -> str | None:
     """Returns ``standalone``, ``leader`` or ``follower``; None if it does not serve within ``timeout`` seconds."""
     try:
         async with asyncio.timeout(timeout):
-            answer = await four_letters(host, port, b"srvr")
+            answer = await send_four_letter_word(host, port, b"srvr")
     except (OSError, TimeoutError):
         return None
     return next((line.removeprefix("Mode: ") for line in answer.splitlines() if line.startswith("Mode: ")), None)
 
 
-async def connected(nodes: Sequence[Node], timeout: float = 2.0) -> dict[int, tuple[str, float]]:
+async def read_connected_sessions(nodes: Sequence[Node], timeout: float = 2.0) -> dict[int, tuple[str, float]]:
     """Returns the sessions connected to these servers: session id to client address and session timeout in seconds.
 
     A server that does not answer within ``timeout`` seconds is skipped.
     """
-    answers = await _asked(nodes, b"cons", timeout)
+    answers = await _ask_all(nodes, b"cons", timeout)
     found = [match for text in answers for match in _CONNECTION.finditer(text)]
     return {
         int(match["session"], 16): (str(ipaddress.ip_address(match["address"])), int(match["timeout"]) / 1000)
@@ -109,11 +109,11 @@ async def connected(nodes: Sequence[Node], timeout: float = 2.0) -> dict[int, tu
     }
 
 
-async def sessions(nodes: Sequence[Node], timeout: float = 2.0) -> set[int] | None:
+async def read_sessions(nodes: Sequence[Node], timeout: float = 2.0) -> set[int] | None:
     """Returns all sessions that these servers know; None if no server answers within ``timeout`` seconds."""
     # The section of connections comes last and is ignored, because some connections briefly outlive their sessions. A
     # dump without that heading is incomplete.
-    dumps = [text.partition("Connections dump") for text in await _asked(nodes, b"dump", timeout)]
+    dumps = [text.partition("Connections dump") for text in await _ask_all(nodes, b"dump", timeout)]
     known = [before for before, whole, _ in dumps if whole and before.startswith(_TRACKER)]
     return {int(word, 16) for text in known for word in _SESSION.findall(text)} if known else None
 
@@ -126,18 +126,18 @@ _TRACKER = "SessionTracker dump"
 _SESSION = re.compile(r"^\s*0x([0-9a-f]+)", re.MULTILINE)
 
 
-async def _asked(nodes: Sequence[Node], word: bytes, timeout: float) -> list[str]:
+async def _ask_all(nodes: Sequence[Node], word: bytes, timeout: float) -> list[str]:
     async def ask(node: Node) -> str:
         try:
             async with asyncio.timeout(timeout):
-                return await four_letters(node.address, ZOOKEEPER_PORT, word, long=True)
+                return await send_four_letter_word(node.address, ZOOKEEPER_PORT, word, long=True)
         except OSError:  # a TimeoutError is one
             return ""
 
     return list(await asyncio.gather(*(ask(node) for node in nodes)))
 
 
-async def four_letters(host: str, port: int, word: bytes, *, long: bool = False) -> str:
+async def send_four_letter_word(host: str, port: int, word: bytes, *, long: bool = False) -> str:
     """Returns the answer to one of ZooKeeper's four-letter words.
 
     ``long``: it may arrive in pieces. Raises ``OSError``.
@@ -150,8 +150,8 @@ async def four_letters(host: str, port: int, word: bytes, *, long: bool = False)
         writer.close()
 
 
-async def leader(nodes: Sequence[Node], timeout: float = 0.5) -> Node | None:
+async def find_leader(nodes: Sequence[Node], timeout: float = 0.5) -> Node | None:
     """Returns the node that reports to be the leader; None if no node or two nodes do within ``timeout`` seconds."""
-    modes = await asyncio.gather(*(mode(node.address, ZOOKEEPER_PORT, timeout) for node in nodes))
+    modes = await asyncio.gather(*(read_mode(node.address, ZOOKEEPER_PORT, timeout) for node in nodes))
     leaders = [node for node, found in zip(nodes, modes, strict=True) if found == "leader"]
     return leaders[0] if len(leaders) == 1 else None

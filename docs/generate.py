@@ -26,7 +26,7 @@ from assay.harness.core.history.data_sets import DATA_SETS, FORMAT
 from assay.harness.core.history.kinds import KINDS
 from assay.harness.plugin.options import add_options
 from assay.nemesis.faults.fault import Census, Fault
-from assay.nemesis.schedule.catalogue import Catalogue
+from assay.nemesis.schedule.catalogue import FaultCatalogue
 from assay.nemesis.schedule.schedule import ScheduleError
 from assay.system_under_test.defects import DEFECTS
 from assay.workloads.broker.group_mixes import GROUP_MIXES, OFFSETS_MIXES, ZOOKEEPER_MIXES
@@ -85,7 +85,7 @@ def escape_markup(text: str) -> str:
 
 
 def cli_page() -> str:
-    parser = cli.parser()
+    parser = cli.build_parser()
     (commands,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
     parts = ["# The command line\n", "`assay` works on stored runs and histories. pytest makes runs.\n"]
     parts.append(fenced(parser.format_help()))
@@ -136,7 +136,7 @@ IMPACTS = {
 
 
 def faults_page() -> str:
-    catalogue = Catalogue.standard()
+    catalogue = FaultCatalogue.standard()
     rows = []
     for name, fault in catalogue.items():
         impact = ", ".join(words for field, words in IMPACTS.items() if getattr(fault.impact, field)) or "slows down"
@@ -171,7 +171,7 @@ def faults_page() -> str:
     )
 
 
-def fault_details(catalogue: Catalogue) -> Iterable[str]:
+def fault_details(catalogue: FaultCatalogue) -> Iterable[str]:
     """Yields the docstring of each module of faults, under the names of its faults."""
     modules: dict[str, list[str]] = {}
     for name, fault in catalogue.items():

@@ -8,13 +8,13 @@ import enum
 from dataclasses import dataclass
 from typing import Final
 
-from assay.checkers.families import FAMILIES, meanings
-from assay.checkers.judging.verdict import Examined, Judgement
+from assay.checkers.families import FAMILIES, list_meanings
+from assay.checkers.judging.verdict import CheckCoverage, Judgement
 
-KNOWN: Final = meanings(FAMILIES)
+KNOWN: Final = list_meanings(FAMILIES)
 
 
-class State(enum.StrEnum):
+class CheckState(enum.StrEnum):
     """Result of a check."""
 
     FOUND = "found"
@@ -24,7 +24,7 @@ class State(enum.StrEnum):
     NOT_APPLICABLE = "not applicable"
 
 
-class Policy(enum.StrEnum):
+class AnomalyPolicy(enum.StrEnum):
     """The contract's policy for an anomaly."""
 
     FORBIDDEN = "forbidden"
@@ -38,26 +38,26 @@ class CheckRow:
 
     name: str
     meaning: str | None
-    policy: Policy
-    state: State
+    policy: AnomalyPolicy
+    state: CheckState
     instances: int
     rows: int
     seconds: float | None
     note: str | None
 
 
-def policy(judgement: Judgement, anomaly: str) -> Policy:
+def find_policy(judgement: Judgement, anomaly: str) -> AnomalyPolicy:
     if anomaly in judgement.forbidden:
-        return Policy.FORBIDDEN
-    return Policy.TOLERATED if anomaly in judgement.tolerated else Policy.OPEN
+        return AnomalyPolicy.FORBIDDEN
+    return AnomalyPolicy.TOLERATED if anomaly in judgement.tolerated else AnomalyPolicy.OPEN
 
 
-def meaning(judgement: Judgement, anomaly: str) -> str | None:
+def find_meaning(judgement: Judgement, anomaly: str) -> str | None:
     """Returns the meaning of an anomaly's name from the judgement, or from its check for files of earlier versions."""
     return judgement.meanings.get(anomaly) or KNOWN.get(anomaly)
 
 
-def coverage(judgement: Judgement) -> tuple[CheckRow, ...]:
+def build_rows(judgement: Judgement) -> tuple[CheckRow, ...]:
     """Returns one row for each anomaly that was checked, found, forbidden or tolerated; those that need attention
     first.
     """
@@ -70,32 +70,32 @@ def coverage(judgement: Judgement) -> tuple[CheckRow, ...]:
         rows.append(
             CheckRow(
                 name=name,
-                meaning=meaning(judgement, name),
-                policy=policy(judgement, name),
-                state=_state(instances, one),
+                meaning=find_meaning(judgement, name),
+                policy=find_policy(judgement, name),
+                state=_find_state(instances, one),
                 instances=instances,
                 rows=0 if one is None else one.rows,
                 seconds=None if one is None else one.seconds,
-                note=_note(
+                note=_join_notes(
                     judgement.reasons.get(name), "no check of it applied to this history" if one is None else one.note
                 ),
             )
         )
-    care = (State.FOUND, State.NOT_JUDGED, State.NO_DATA, State.CLEAR, State.NOT_APPLICABLE)
+    care = (CheckState.FOUND, CheckState.NOT_JUDGED, CheckState.NO_DATA, CheckState.CLEAR, CheckState.NOT_APPLICABLE)
     return tuple(sorted(rows, key=lambda row: care.index(row.state)))
 
 
-def _state(instances: int, one: Examined | None) -> State:
+def _find_state(instances: int, one: CheckCoverage | None) -> CheckState:
     if instances:
-        return State.FOUND
+        return CheckState.FOUND
     if one is None:
-        return State.NOT_JUDGED
+        return CheckState.NOT_JUDGED
     if not one.applies:
-        return State.NOT_APPLICABLE
+        return CheckState.NOT_APPLICABLE
     if one.rows == 0:
-        return State.NO_DATA if one.note is None else State.NOT_JUDGED
-    return State.CLEAR
+        return CheckState.NO_DATA if one.note is None else CheckState.NOT_JUDGED
+    return CheckState.CLEAR
 
 
-def _note(*parts: str | None) -> str | None:
+def _join_notes(*parts: str | None) -> str | None:
     return "; ".join(part for part in parts if part) or None

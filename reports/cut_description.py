@@ -12,7 +12,7 @@ Way = tuple[str, str]
 """A direction of a link: (receiver that drops, sender). A link cut in both directions is two of them."""
 
 
-def what_it_cut(detail: Mapping[str, Any]) -> str | None:
+def describe_cut(detail: Mapping[str, Any]) -> str | None:
     """Returns ``cut n1 from n2 and zk1, ZooKeeper included, as partition-one does``; None for a fault that has cut no
     link.
 
@@ -23,7 +23,7 @@ def what_it_cut(detail: Mapping[str, Any]) -> str | None:
     links = evidence.get("cut") if isinstance(evidence, dict) else None
     if not isinstance(evidence, dict) or not isinstance(links, list) or not links:
         return None
-    said = list(_groups({way for link in links for way in _ways(str(link))}))
+    said = list(_iterate_groups({way for link in links for way in _split_link(str(link))}))
     more = f" and {len(said) - MOST_GROUPS} more groups of links" if len(said) > MOST_GROUPS else ""
     zookeeper = evidence.get("zookeeper")
     extent = "" if zookeeper is None else ", ZooKeeper included" if zookeeper else ", not ZooKeeper"
@@ -31,25 +31,25 @@ def what_it_cut(detail: Mapping[str, Any]) -> str | None:
     return f"cut {'; '.join(said[:MOST_GROUPS])}{more}{extent}{name}"
 
 
-def _ways(link: str) -> list[Way]:
+def _split_link(link: str) -> list[Way]:
     """Splits ``n1|n2`` into both directions, and ``n1<-n2`` into one."""
     near, sign, far = (*re.split(r"(\||<-)", link, maxsplit=1), "", "")[:3]
     return [(near, far), (far, near)] if sign == "|" else [(near, far)]
 
 
-def _groups(left: set[Way]) -> Iterable[str]:
+def _iterate_groups(left: set[Way]) -> Iterable[str]:
     while left:
         ends = Counter(near for near, _ in left)
         hub = min(ends, key=lambda node: (-ends[node], node))
         far = {other for near, other in left if near == hub}
         mutual = {other for other in far if (other, hub) in left}
         if mutual:
-            yield f"{hub} from {_listed(mutual)}"
+            yield f"{hub} from {_join_names(mutual)}"
         if far - mutual:
-            yield f"what {hub} gets from {_listed(far - mutual)}"
+            yield f"what {hub} gets from {_join_names(far - mutual)}"
         left = left - {(hub, other) for other in far} - {(other, hub) for other in mutual}
 
 
-def _listed(names: set[str]) -> str:
+def _join_names(names: set[str]) -> str:
     *most, last = sorted(names)
     return f"{', '.join(most)} and {last}" if most else last

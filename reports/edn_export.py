@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from assay.reports.history_db import Recording
+from assay.reports.history_db import HistoryDatabase
 
 MOST_OPERATIONS: Final = 200_000
 """Longer histories are not embedded in a page."""
@@ -33,42 +33,42 @@ _LINES: Final = """
 """Completions precede invocations of the same time, so that the real-time order is preserved."""
 
 
-def packed(recording: Recording) -> bytes | None:
+def compress_history(recording: HistoryDatabase) -> bytes | None:
     """Returns the export compressed with gzip, or None if the history is too long for a page."""
     if recording.operations > MOST_OPERATIONS:
         return None
-    data = gzip.compress("".join(lines(recording)).encode(errors="replace"), mtime=0)
+    data = gzip.compress("".join(iterate_lines(recording)).encode(errors="replace"), mtime=0)
     return data if len(data) <= MOST_BYTES else None
 
 
-def lines(recording: Recording) -> Iterator[str]:
+def iterate_lines(recording: HistoryDatabase) -> Iterator[str]:
     """Yields the lines, each with its line ending."""
     for number, row in enumerate(recording.rows(_LINES)):
         parts = [
             f":index {number}",
             f":type :{row['type']}",
             f":process {row['process']}",
-            f":f {_name(row['f'])}",
-            *([] if row["key"] is None else [f":key {_text(row['key'])}"]),
-            f":value {value(row['text'])}",
+            f":f {_to_keyword(row['f'])}",
+            *([] if row["key"] is None else [f":key {_to_string(row['key'])}"]),
+            f":value {convert_json(row['text'])}",
             f":time {row['time']}",
             f":op {row['index']}",
-            *([] if row["error"] is None else [f":error {_text(row['error'])}"]),
+            *([] if row["error"] is None else [f":error {_to_string(row['error'])}"]),
         ]
         yield "{" + ", ".join(parts) + "}\n"
 
 
-def value(text: str | None) -> str:
+def convert_json(text: str | None) -> str:
     """Converts JSON text to EDN; invalid JSON becomes a string."""
     if text is None:
         return "nil"
     try:
-        return _edn(json.loads(text))
+        return _to_edn(json.loads(text))
     except (ValueError, RecursionError):
-        return _text(text)
+        return _to_string(text)
 
 
-def _edn(plain: Any) -> str:
+def _to_edn(plain: Any) -> str:
     match plain:
         case None:
             return "nil"
@@ -77,21 +77,21 @@ def _edn(plain: Any) -> str:
         case int():
             return str(plain) if -(2**63) <= plain < 2**63 else f"{plain}N"
         case float():
-            return repr(plain) if math.isfinite(plain) else _text(repr(plain))
+            return repr(plain) if math.isfinite(plain) else _to_string(repr(plain))
         case str():
-            return _text(plain)
+            return _to_string(plain)
         case list():
-            return "[" + " ".join(map(_edn, plain)) + "]"
+            return "[" + " ".join(map(_to_edn, plain)) + "]"
         case dict():
-            return "{" + ", ".join(f"{_name(key)} {_edn(one)}" for key, one in plain.items()) + "}"
+            return "{" + ", ".join(f"{_to_keyword(key)} {_to_edn(one)}" for key, one in plain.items()) + "}"
     raise TypeError(f"JSON holds no {type(plain).__name__}")
 
 
-def _name(text: str) -> str:
+def _to_keyword(text: str) -> str:
     """Returns a keyword if the text can be one, otherwise a string."""
-    return f":{text}" if _NAME.fullmatch(text) else _text(text)
+    return f":{text}" if _NAME.fullmatch(text) else _to_string(text)
 
 
-def _text(text: str) -> str:
+def _to_string(text: str) -> str:
     """Returns a string literal; EDN has the same escapes as JSON."""
     return json.dumps(text, ensure_ascii=False)

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from assay.checkers.judging.finding_context import began
+from assay.checkers.judging.finding_context import read_begin
 from assay.checkers.judging.verdict import Judgement
-from assay.checkers.times import digits_of, in_seconds
+from assay.checkers.times import find_digits, in_seconds
 from assay.harness.core.history import HistoryReader
-from assay.reports.cut_description import what_it_cut
-from assay.reports.failure_text import EvidenceLines, forbidden_findings, operations_wanted
-from assay.reports.faults import detail_of, lasted
+from assay.reports.cut_description import describe_cut
+from assay.reports.failure_text import EvidenceLines, find_forbidden, find_operations
+from assay.reports.faults import decode_detail, format_duration
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
@@ -26,27 +26,29 @@ TEXT_WIDTH: Final = 100
 
 def look_up(history: HistoryReader, judgement: Judgement) -> EvidenceLines:
     """Returns the lines that :func:`assay.reports.failure_text.describe` needs; empty if nothing was found."""
-    first = forbidden_findings(judgement)[:1]
-    operations = operations_wanted(judgement)
+    first = find_forbidden(judgement)[:1]
+    operations = find_operations(judgement)
     faults = {number for finding in first for number in finding.faults}
     if not operations and not faults:
         return EvidenceLines()
-    rows, lives = _operations(history.dataset("ops"), operations), _faults(history, faults)
+    rows, lives = _read_operations(history.dataset("ops"), operations), _read_faults(history, faults)
     moments = [time for one in first for time in (one.since, one.until)]
-    digits = digits_of((*_times(rows), *(time for one in lives for time in (one.injected, one.healed)), *moments))
+    digits = find_digits(
+        (*_list_times(rows), *(time for one in lives for time in (one.injected, one.healed)), *moments)
+    )
     return EvidenceLines(
-        _operation_lines(rows, digits, history.through), {one.id: one.line(digits) for one in lives}, digits
+        _format_operations(rows, digits, history.through), {one.id: one.line(digits) for one in lives}, digits
     )
 
 
-def operations_of(ops: pa.Table | ds.Dataset, judgement: Judgement) -> EvidenceLines:
+def look_up_operations(ops: pa.Table | ds.Dataset, judgement: Judgement) -> EvidenceLines:
     """Returns the lines of operations alone, for a history without faults."""
-    rows = _operations(ops, operations_wanted(judgement))
-    digits = digits_of(_times(rows))
-    return EvidenceLines(_operation_lines(rows, digits, {}), digits=digits)
+    rows = _read_operations(ops, find_operations(judgement))
+    digits = find_digits(_list_times(rows))
+    return EvidenceLines(_format_operations(rows, digits, {}), digits=digits)
 
 
-def _operations(ops: pa.Table | ds.Dataset, indexes: Sequence[int]) -> list[dict[str, Any]]:
+def _read_operations(ops: pa.Table | ds.Dataset, indexes: Sequence[int]) -> list[dict[str, Any]]:
     if not indexes:
         return []
     wanted = pc.field("index").isin(list(indexes))
@@ -55,15 +57,15 @@ def _operations(ops: pa.Table | ds.Dataset, indexes: Sequence[int]) -> list[dict
     return rows
 
 
-def _times(rows: Sequence[dict[str, Any]]) -> list[int | None]:
+def _list_times(rows: Sequence[dict[str, Any]]) -> list[int | None]:
     return [time for row in rows for time in (row["call"], row["ret"])]
 
 
-def _operation_lines(rows: Sequence[dict[str, Any]], digits: int, through: Mapping[str, str]) -> dict[int, str]:
-    return {row["index"]: _line(row, digits, through.get(row["worker"])) for row in rows}
+def _format_operations(rows: Sequence[dict[str, Any]], digits: int, through: Mapping[str, str]) -> dict[int, str]:
+    return {row["index"]: _format_operation(row, digits, through.get(row["worker"])) for row in rows}
 
 
-def _line(row: dict[str, Any], digits: int, node: str | None) -> str:
+def _format_operation(row: dict[str, Any], digits: int, node: str | None) -> str:
     """Formats ``op 812: send [17] to orders-3 by process 12, 14.201 - 14.203 s: ok {"offset":4711}``.
 
     ``node``: the node through which the client reached the system, if known.
@@ -83,7 +85,7 @@ def _cut(text: str) -> str:
 
 
 @dataclass(frozen=True)
-class _Life:
+class _FaultLife:
     """Targets and times of one fault."""
 
     id: int
@@ -93,20 +95,20 @@ class _Life:
     healed: int | None
 
     def line(self, digits: int) -> str:
-        return f"{self.what} {lasted(self.began, self.injected, self.healed, digits)}"
+        return f"{self.what} {format_duration(self.began, self.injected, self.healed, digits)}"
 
 
-def _faults(reader: HistoryReader, ids: set[int]) -> list[_Life]:
+def _read_faults(reader: HistoryReader, ids: set[int]) -> list[_FaultLife]:
     """Returns the faults with these ids that were injected, in order of injection."""
     rows = [row for row in reader.table("faults").to_pylist() if row["id"] in ids]
     healed = {row["id"]: int(row["time"]) for row in rows if row["phase"] == "healed"}
     injections = sorted((row for row in rows if row["phase"] == "injected"), key=lambda row: int(row["time"]))
-    return [_life(row, healed.get(row["id"])) for row in injections]
+    return [_to_fault_life(row, healed.get(row["id"])) for row in injections]
 
 
-def _life(row: dict[str, Any], healed: int | None) -> _Life:
-    detail = detail_of(row["detail"])
+def _to_fault_life(row: dict[str, Any], healed: int | None) -> _FaultLife:
+    detail = decode_detail(row["detail"])
     names = row["targets"].strip("[]").replace('"', "").replace(",", "+")
-    cut, process = what_it_cut(detail), detail.get("process")
+    cut, process = describe_cut(detail), detail.get("process")
     what = f"{row['fault']} {names}{f'@{process}' if process else ''}{f' ({cut})' if cut else ''}"
-    return _Life(row["id"], what, began(detail), int(row["time"]), healed)
+    return _FaultLife(row["id"], what, read_begin(detail), int(row["time"]), healed)

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
-from assay.checkers.judging.verdict import LONGEST_LIST, Finding, Judgement, Verdict, beneath_of
-from assay.checkers.times import MILLISECONDS, digits_of, in_seconds
-from assay.harness.core.printable import printable
-from assay.reports.reasons import joined
+from assay.checkers.judging.verdict import LONGEST_LIST, Finding, Judgement, Verdict, find_beneath
+from assay.checkers.times import MILLISECONDS, find_digits, in_seconds
+from assay.harness.core.printable import to_printable
+from assay.reports.reasons import join_reasons
 
 LINES: Final = 25
 WIDTH: Final = 300
@@ -37,7 +37,7 @@ class EvidenceLines:
 
 
 @dataclass(frozen=True)
-class Ending:
+class FailureFooter:
     """Command to repeat the run, path of its report, digest of its history; None is left out."""
 
     seed: int | None = None
@@ -47,24 +47,24 @@ class Ending:
     remarks: tuple[str, ...] = ()
 
 
-def describe(judgement: Judgement, evidence: EvidenceLines, ending: Ending) -> str:
+def describe(judgement: Judgement, evidence: EvidenceLines, ending: FailureFooter) -> str:
     """Returns at most 25 lines. The first begins with ``FAIL`` or ``UNKNOWN`` (``PASS`` for a run that passed).
 
     Lines are cut at ``WIDTH`` characters, except the command and the path, because part of a command would do something
     else.
     """
-    footer = list(_footer(ending))
-    body = list(islice(_body(judgement, evidence, ending), LINES - len(footer)))
+    footer = list(_iterate_footer(ending))
+    body = list(islice(_iterate_body(judgement, evidence, ending), LINES - len(footer)))
     return "\n".join([*map(_clip, body), *footer])
 
 
-def operations_wanted(judgement: Judgement) -> tuple[int, ...]:
+def find_operations(judgement: Judgement) -> tuple[int, ...]:
     """Returns the operations whose lines ``describe`` needs."""
-    first = next(iter(forbidden_findings(judgement)), None)
+    first = next(iter(find_forbidden(judgement)), None)
     return () if first is None else first.operations[:LONGEST_LIST]
 
 
-def forbidden_findings(judgement: Judgement) -> list[Finding]:
+def find_forbidden(judgement: Judgement) -> list[Finding]:
     """Returns the forbidden findings without those that are shown beneath another one of the same cause."""
     return [
         finding
@@ -73,31 +73,31 @@ def forbidden_findings(judgement: Judgement) -> list[Finding]:
     ]
 
 
-def _body(judgement: Judgement, evidence: EvidenceLines, ending: Ending) -> Iterator[str]:
+def _iterate_body(judgement: Judgement, evidence: EvidenceLines, ending: FailureFooter) -> Iterator[str]:
     if judgement.verdict is Verdict.UNKNOWN:
-        yield from _unknown(judgement)
-        yield from _tolerated(judgement)
+        yield from _iterate_unknown(judgement)
+        yield from _iterate_tolerated(judgement)
         return
     if judgement.verdict is Verdict.PASS:
         yield f"PASS: {judgement.operations} operations, {judgement.effects} effects"
-        yield from _tolerated(judgement)
+        yield from _iterate_tolerated(judgement)
         return
-    findings = forbidden_findings(judgement)
+    findings = find_forbidden(judgement)
     if findings:
-        yield from _first(findings[0], evidence)
-        yield from _beneath(findings[0], judgement)
+        yield from _iterate_first_finding(findings[0], evidence)
+        yield from _iterate_beneath(findings[0], judgement)
         yield from (f"FAIL {finding.anomaly}: {finding.claim}" for finding in findings[1:CLAIMS])
     else:
         yield "FAIL: the contract was broken, and no finding says where (see verdict.json)"
     counts = [f"{name} {count}" for name, count in sorted(judgement.anomalies.items()) if name in judgement.forbidden]
     if counts:
         yield f"forbidden: {', '.join(counts)}, in {judgement.operations} operations"
-    yield from _tolerated(judgement)
+    yield from _iterate_tolerated(judgement)
     if judgement.unknown:
-        yield f"speaks against a pass: {'; '.join(_first_lines(judgement)[0])}"
+        yield f"speaks against a pass: {'; '.join(_find_first_lines(judgement)[0])}"
 
 
-def _first(finding: Finding, evidence: EvidenceLines) -> Iterator[str]:
+def _iterate_first_finding(finding: Finding, evidence: EvidenceLines) -> Iterator[str]:
     yield f"FAIL {finding.anomaly}: {finding.claim}"
     for index in finding.operations[:LONGEST_LIST]:
         yield f"  {evidence.operations.get(index, f'operation {index}')}"
@@ -109,7 +109,7 @@ def _first(finding: Finding, evidence: EvidenceLines) -> Iterator[str]:
         yield f"  leader then: {finding.leader}" + (f", epoch {finding.epoch}" if finding.epoch is not None else "")
     between = ""
     if finding.since is not None and finding.until is not None:
-        digits = max(evidence.digits, digits_of((finding.since, finding.until)))
+        digits = max(evidence.digits, find_digits((finding.since, finding.until)))
         between = f" between {in_seconds(finding.since, digits)} and {in_seconds(finding.until, digits)} s"
     yield f"  faults in force{between}:{'' if finding.faults else ' none'}"
     yield from (f"    {evidence.faults.get(number, f'fault {number}')}" for number in finding.faults[:FAULTS])
@@ -117,16 +117,16 @@ def _first(finding: Finding, evidence: EvidenceLines) -> Iterator[str]:
         yield f"    and {len(finding.faults) - FAULTS} more (the report has them)"
 
 
-def _beneath(head: Finding, judgement: Judgement) -> Iterator[str]:
+def _iterate_beneath(head: Finding, judgement: Judgement) -> Iterator[str]:
     """Other findings of the same cause."""
-    others = beneath_of(judgement, head)
+    others = find_beneath(judgement, head)
     yield from (f"  also seen as {finding.anomaly}: {finding.claim}" for finding in others[:ALSO])
     if more := max(len(others) - ALSO, 0):
         yield f"  and as {more} more finding{'s' * (more > 1)} (verdict.json)"
 
 
-def _unknown(judgement: Judgement) -> Iterator[str]:
-    reasons, more = _first_lines(judgement)
+def _iterate_unknown(judgement: Judgement) -> Iterator[str]:
+    reasons, more = _find_first_lines(judgement)
     yield f"UNKNOWN: {reasons[0] if reasons else 'no reason was given'}"
     yield from (f"  {reason}" for reason in reasons[1:])
     if more:
@@ -134,29 +134,29 @@ def _unknown(judgement: Judgement) -> Iterator[str]:
     yield f"operations: {judgement.operations}, effects: {judgement.effects}"
 
 
-def _first_lines(judgement: Judgement) -> tuple[list[str], int]:
+def _find_first_lines(judgement: Judgement) -> tuple[list[str], int]:
     """Returns the first lines of the first reasons, and the number of others; tracebacks are only in verdict.json."""
-    lines = joined([reason.strip().partition("\n")[0].removesuffix(":") for reason in judgement.unknown])
+    lines = join_reasons([reason.strip().partition("\n")[0].removesuffix(":") for reason in judgement.unknown])
     return lines[:REASONS], max(len(lines) - REASONS, 0)
 
 
-def _tolerated(judgement: Judgement) -> Iterator[str]:
+def _iterate_tolerated(judgement: Judgement) -> Iterator[str]:
     counts = [f"{name} {count}" for name, count in sorted(judgement.anomalies.items()) if name in judgement.tolerated]
     if counts:
         yield f"tolerated: {', '.join(counts)}"
         yield from (f"  {name}: {why}" for name, why in judgement.reasons.items() if name in judgement.anomalies)
 
 
-def _footer(ending: Ending) -> Iterator[str]:
+def _iterate_footer(ending: FailureFooter) -> Iterator[str]:
     yield from (_clip(f"remark: {remark}") for remark in ending.remarks[:REMARKS])
     if ending.seed is not None:
         yield f"seed: {ending.seed}" + (f", history {ending.digest[:16]}" if ending.digest else "")
     if ending.command is not None:
-        yield printable(f"repeat: {ending.command}")
+        yield to_printable(f"repeat: {ending.command}")
     if ending.report is not None:
-        yield printable(f"report: {ending.report}")
+        yield to_printable(f"report: {ending.report}")
 
 
 def _clip(line: str) -> str:
-    flat = printable(" ".join(line.splitlines()))
+    flat = to_printable(" ".join(line.splitlines()))
     return flat if len(flat) <= WIDTH else flat[: WIDTH - 1] + "…"

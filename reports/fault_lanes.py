@@ -7,31 +7,31 @@ from bokeh.core.properties import value
 from bokeh.models import ColumnDataSource, HoverTool, LegendItem
 
 from assay.checkers.times import NANOSECONDS
-from assay.reports.model import FindingView, Recorded
-from assay.reports.panel import FONT, Desk, add_legend, add_panel, label_lanes, plain, short, to_seconds
+from assay.reports.model import FindingView, RecordedRun
+from assay.reports.panel import FONT, PlotContext, add_legend, add_panel, label_lanes, shorten, to_label, to_seconds
 from assay.reports.roles import Roles
 
 _PROVED: Final = {True: "yes", False: "no", None: "unknown"}
 
 
-def fault_lanes(desk: Desk, recorded: Recorded, findings: Sequence[FindingView], roles: Roles) -> None:
+def draw_fault_lanes(desk: PlotContext, recorded: RecordedRun, findings: Sequence[FindingView], roles: Roles) -> None:
     kinds = sorted({band.fault for band in recorded.faults})
     placed = [finding for finding in findings if finding.time is not None]
     labels = (["findings"] if placed else []) + kinds or ["no faults"]
-    hit_roles = _roles_hit(recorded, roles)
+    hit_roles = _find_roles_hit(recorded, roles)
     panel = add_panel(desk, "Faults and findings" if placed else "Faults", (50 if hit_roles else 34) + 24 * len(labels))
     label_lanes(panel, labels)
     lane = {label: -number for number, label in enumerate(kinds, start=1 if placed else 0)}
-    _fault_bars(desk, panel, recorded, lane)
+    _draw_fault_bars(desk, panel, recorded, lane)
     if hit_roles:
-        _role_marks(desk, panel, recorded, lane, roles, hit_roles)
+        _draw_role_marks(desk, panel, recorded, lane, roles, hit_roles)
     if placed:
         source = ColumnDataSource(
             {
                 "x": to_seconds([finding.time or 0 for finding in placed]),
                 "number": [finding.number for finding in placed],
                 "anomaly": [finding.anomaly for finding in placed],
-                "claim": [short(finding.claim) for finding in placed],
+                "claim": [shorten(finding.claim) for finding in placed],
             }
         )
         marks = panel.scatter(x="x", y=0, source=source, marker="inverted_triangle", size=11, line_width=1)
@@ -39,14 +39,19 @@ def fault_lanes(desk: Desk, recorded: Recorded, findings: Sequence[FindingView],
         panel.add_tools(HoverTool(renderers=[marks], tooltips=[("finding", "@number: @anomaly"), ("claim", "@claim")]))
 
 
-def _roles_hit(recorded: Recorded, roles: Roles) -> list[str]:
+def _find_roles_hit(recorded: RecordedRun, roles: Roles) -> list[str]:
     """Returns the roles whose nodes were hit by faults, in order; empty if the cluster has one role only."""
     hit = {roles.common(band.targets) for band in recorded.faults if band.injected is not None}
     return [role for role in roles.names if role in hit]
 
 
-def _role_marks(
-    desk: Desk, panel: Any, recorded: Recorded, lane: Mapping[str, int], roles: Roles, hit_roles: Sequence[str]
+def _draw_role_marks(
+    desk: PlotContext,
+    panel: Any,
+    recorded: RecordedRun,
+    lane: Mapping[str, int],
+    roles: Roles,
+    hit_roles: Sequence[str],
 ) -> None:
     """Marks the begin of each fault with a square in the colour of its targets' role, if they share one."""
     items = []
@@ -57,11 +62,11 @@ def _role_marks(
             marker="square", size=9, line_width=1,
         )  # fmt: skip
         desk.painter.paint(marks.glyph, fill_color=roles.tone_of(role), line_color="card")
-        items.append(LegendItem(label=plain(f"on {role}"), renderers=[marks]))
+        items.append(LegendItem(label=to_label(f"on {role}"), renderers=[marks]))
     add_legend(desk, panel, items)
 
 
-def _fault_bars(desk: Desk, panel: Any, recorded: Recorded, lane: dict[str, int]) -> None:
+def _draw_fault_bars(desk: PlotContext, panel: Any, recorded: RecordedRun, lane: dict[str, int]) -> None:
     shown = [band for band in recorded.faults if band.injected is not None]
     source = ColumnDataSource(
         {
@@ -69,7 +74,7 @@ def _fault_bars(desk: Desk, panel: Any, recorded: Recorded, lane: dict[str, int]
             "left": to_seconds([band.start or 0 for band in shown]),
             "confirmed": to_seconds([band.injected or 0 for band in shown]),
             "right": to_seconds([recorded.end if band.healed is None else band.healed for band in shown]),
-            "who": [plain(band.who, 40) for band in shown],
+            "who": [to_label(band.who, 40) for band in shown],
             "what": [band.what for band in shown],
             "meant": ["—" if band.intended is None else f"{band.intended / NANOSECONDS:.3f} s" for band in shown],
             "until": ["never" if band.healed is None else f"{band.healed / NANOSECONDS:.3f} s" for band in shown],

@@ -6,11 +6,11 @@ from typing import Any, Final
 
 import msgspec
 
-from assay.checkers.judging.coverage import successes
-from assay.checkers.judging.finding_context import began
+from assay.checkers.judging.coverage import make_successes
+from assay.checkers.judging.finding_context import read_begin
 from assay.checkers.times import in_seconds
-from assay.reports.cut_description import what_it_cut
-from assay.reports.history_db import Recording, Row
+from assay.reports.cut_description import describe_cut
+from assay.reports.history_db import HistoryDatabase, Row
 
 MOST_FAULTS: Final = 400
 """Maximum number of faults drawn and listed; further faults are counted."""
@@ -60,7 +60,7 @@ class FaultBand:
         return self.start is not None and self.start <= stop and (self.healed is None or self.healed >= start)
 
 
-def lasted(began: int | None, injected: int, healed: int | None, digits: int) -> str:
+def format_duration(began: int | None, injected: int, healed: int | None, digits: int) -> str:
     """Formats ``from 1.480 s (confirmed at 1.512 s) to 3.006 s``: begin and completion of the injection, then the heal.
 
     If the begin is unknown: ``from 1.512 s at the latest``. Times in nanoseconds since the run began.
@@ -75,7 +75,7 @@ def lasted(began: int | None, injected: int, healed: int | None, digits: int) ->
     return f"from {since}" + (", and was never healed" if healed is None else f" to {in_seconds(healed, digits)} s")
 
 
-def fault_bands(recording: Recording) -> tuple[tuple[FaultBand, ...], int]:
+def read_fault_bands(recording: HistoryDatabase) -> tuple[tuple[FaultBand, ...], int]:
     """Returns the first faults by id, and the number of further faults."""
     total = int(recording.rows("select count(distinct id) as total from faults")[0]["total"])
     if total == 0:
@@ -89,12 +89,12 @@ def fault_bands(recording: Recording) -> tuple[tuple[FaultBand, ...], int]:
     by_id: dict[int, list[Row]] = {}
     for row in rows:
         by_id.setdefault(row["id"], []).append(row)
-    succeeded = _succeeded(recording)
-    return tuple(_band(id, steps, succeeded.get(id, 0)) for id, steps in by_id.items()), total - len(by_id)
+    succeeded = _count_successes(recording)
+    return tuple(_to_band(id, steps, succeeded.get(id, 0)) for id, steps in by_id.items()), total - len(by_id)
 
 
-def _succeeded(recording: Recording) -> dict[int, int]:
-    successes(recording.engine)
+def _count_successes(recording: HistoryDatabase) -> dict[int, int]:
+    make_successes(recording.engine)
     rows = recording.rows(
         "with band as (select id, min(time) filter (phase = 'injected') as injected, "
         "coalesce(max(time) filter (phase = 'healed'), 9223372036854775807) as healed from faults group by id "
@@ -105,14 +105,14 @@ def _succeeded(recording: Recording) -> dict[int, int]:
     return {row["id"]: int(row["total"]) for row in rows}
 
 
-def _band(id: int, steps: Sequence[Row], succeeded: int) -> FaultBand:
+def _to_band(id: int, steps: Sequence[Row], succeeded: int) -> FaultBand:
     def when(phase: str) -> int | None:
         return next((int(step["time"]) for step in steps if step["phase"] == phase), None)
 
-    details = [detail_of(step["detail"]) for step in steps]
+    details = [decode_detail(step["detail"]) for step in steps]
     failed = [(step, detail) for step, detail in zip(steps, details, strict=True) if step["phase"] == "failed"]
     fault = str(steps[0]["fault"])
-    targets = max((_names(step["targets"]) for step in steps), key=len)
+    targets = max((_decode_names(step["targets"]) for step in steps), key=len)
     process = next((str(detail["process"]) for detail in details if detail.get("process")), None)
     return FaultBand(
         id=id,
@@ -120,26 +120,26 @@ def _band(id: int, steps: Sequence[Row], succeeded: int) -> FaultBand:
         what=next((str(detail["what"]) for detail in details if detail.get("what")), fault),
         targets=targets,
         intended=when("intended"),
-        began=next((known for detail in details if (known := began(detail)) is not None), None),
+        began=next((known for detail in details if (known := read_begin(detail)) is not None), None),
         injected=when("injected"),
         healed=when("healed"),
         recovered=when("recovered"),
-        cut=next((words for detail in details if (words := what_it_cut(detail))), None),
+        cut=next((words for detail in details if (words := describe_cut(detail))), None),
         took_effect=next((step["took_effect"] for step in steps if step["phase"] == "healed"), None),
         ended_at_once=process in (None, "main") and any(step["ended_at_once"] for step in steps),
-        failures=tuple(_failure(detail) for _, detail in failed),
+        failures=tuple(_format_failure(detail) for _, detail in failed),
         failed_at=int(failed[0][0]["time"]) if failed else None,
         process=process,
         succeeded=succeeded,
     )
 
 
-def _failure(detail: dict[str, Any]) -> str:
+def _format_failure(detail: dict[str, Any]) -> str:
     stage, reason = detail.get("stage"), str(detail.get("reason", "no reason was given"))
     return f"{stage}: {reason}" if stage else reason
 
 
-def detail_of(text: str) -> dict[str, Any]:
+def decode_detail(text: str) -> dict[str, Any]:
     """Decodes a fault's detail; empty if it is invalid, because the times alone make a band."""
     try:
         return msgspec.json.decode(text, type=dict[str, Any])
@@ -147,7 +147,7 @@ def detail_of(text: str) -> dict[str, Any]:
         return {}
 
 
-def _names(text: str) -> tuple[str, ...]:
+def _decode_names(text: str) -> tuple[str, ...]:
     try:
         found = msgspec.json.decode(text)
     except msgspec.DecodeError:

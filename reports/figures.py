@@ -25,7 +25,7 @@ class RunFigures(msgspec.Struct, frozen=True, kw_only=True):
     recovery_seconds: float | None = None
 
 
-def figures(history: HistoryReader) -> RunFigures:
+def measure_run(history: HistoryReader) -> RunFigures:
     """Computes the figures. Latency counts from when an operation was due, as in ``assay.reports.series``."""
     parts = [np.empty(0, dtype=np.int64)]
     calls, answers = [], []

@@ -81,9 +81,9 @@ def read_files(run_dir: Path) -> RunFiles:
         run=run or RunSummary(),
         settings=settings or {},
         judgement=_read(run_dir / "verdict.json", Judgement, problems),
-        omitted=_omitted(schedule or {}),
+        omitted=_find_omitted(schedule or {}),
         shrinking=_read(run_dir / SHRINKING, Shrinking, problems),
-        logs=_logs(run_dir),
+        logs=_list_logs(run_dir),
         problems=tuple(problems),
     )
 
@@ -98,7 +98,7 @@ def _read(path: Path, kind: type[T], problems: list[str]) -> T | None:
         return None
 
 
-def _omitted(schedule: dict[str, Any]) -> tuple[str, ...]:
+def _find_omitted(schedule: dict[str, Any]) -> tuple[str, ...]:
     inner = schedule.get("schedule", schedule)
     found = inner.get("omitted") if isinstance(inner, dict) else None
     if not isinstance(found, list):
@@ -106,6 +106,6 @@ def _omitted(schedule: dict[str, Any]) -> tuple[str, ...]:
     return tuple(one if isinstance(one, str) else msgspec.json.encode(one).decode() for one in found)
 
 
-def _logs(run_dir: Path) -> tuple[LogFile, ...]:
+def _list_logs(run_dir: Path) -> tuple[LogFile, ...]:
     files = sorted(path for path in (run_dir / "logs").rglob("*") if path.is_file())
     return tuple(LogFile(path.relative_to(run_dir).as_posix(), path.stat().st_size) for path in files)

@@ -33,7 +33,7 @@ def fold(items: Sequence[T], text: Callable[[T], str]) -> tuple[Fold[T], ...]:
     return tuple(folds)
 
 
-def keys_of(keys: Sequence[str | None], most: int = 3) -> str:
+def join_keys(keys: Sequence[str | None], most: int = 3) -> str:
     """Lists some of the keys and the number of others; empty if no item has a key."""
     known = list(dict.fromkeys(key for key in keys if key is not None))
     more = f" and {len(known) - most:,} more" if len(known) > most else ""

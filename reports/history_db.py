@@ -10,14 +10,14 @@ from assay.checkers.engine import DuckDB, Row
 from assay.checkers.judging.history_views import register_parts
 from assay.harness.core.history import HistoryReader
 
-__all__ = ["Recording", "Row"]
+__all__ = ["HistoryDatabase", "Row"]
 
 MEMORY: Final = "2GB"
 KEPT_CELLS: Final = 20_000_000
 """A page reads few columns, so larger parts stay in their files."""
 
 
-class Recording:
+class HistoryDatabase:
     """The views ``ops``, ``effects``, ``faults``, ``events`` and ``replicas`` of one history; close it after use.
 
     Raises ``HistoryError`` for a part that cannot be read, ``EngineError`` for a query that fails.

@@ -15,8 +15,8 @@ import msgspec
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from assay.harness.core.printable import printable
-from assay.reports.palette import DARK, LIGHT, variables
+from assay.harness.core.printable import to_printable
+from assay.reports.palette import DARK, LIGHT, iterate_css_variables
 
 FOLDER: Final = Path(__file__).parent
 NAME: Final = 26
@@ -27,66 +27,66 @@ LONGEST: Final = 4_000
 TURNING: Final = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
-def environment(folder: Path = FOLDER) -> Environment:
+def build_environment(folder: Path = FOLDER) -> Environment:
     return Environment(
         loader=FileSystemLoader(folder), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
-        lstrip_blocks=True, finalize=harmless,
+        lstrip_blocks=True, finalize=sanitize,
     )  # fmt: skip
 
 
-def harmless(value: Any) -> Any:
+def sanitize(value: Any) -> Any:
     """Sanitizes a value for a template: cuts text in its middle, and escapes invisible and bidirectional control
     characters.
     """
     if type(value) is not str:
         return value
-    text = middle(value, LONGEST)
+    text = shorten_middle(value, LONGEST)
     if text.isprintable():
         return text
-    return "".join(one if one in "\n\t" else printable(one) for one in text)
+    return "".join(one if one in "\n\t" else to_printable(one) for one in text)
 
 
-def source(name: str) -> str:
+def read_source(name: str) -> str:
     """Returns one of the package's styles or scripts."""
     return (FOLDER / name).read_text(encoding="utf-8")
 
 
-def shell(scripts: Sequence[str], style: str, connect: str = "") -> dict[str, Any]:
+def build_shell(scripts: Sequence[str], style: str, connect: str = "") -> dict[str, Any]:
     """Returns the values that every template needs. ``connect``: the origin that the page may contact."""
     return {
         "scripts": [Markup(script) for script in scripts],
-        "policy": policy(scripts) + (f"; connect-src {connect}" if connect else ""),
+        "policy": build_policy(scripts) + (f"; connect-src {connect}" if connect else ""),
         "style": Markup(style),
-        "light": Markup(" ".join(variables(LIGHT))),
-        "dark": Markup(" ".join(variables(DARK))),
+        "light": Markup(" ".join(iterate_css_variables(LIGHT))),
+        "dark": Markup(" ".join(iterate_css_variables(DARK))),
     }
 
 
-def middle(text: str, most: int = NAME) -> str:
+def shorten_middle(text: str, most: int = NAME) -> str:
     """Shortens a name in its middle to ``most`` characters, because its end distinguishes it from its neighbours."""
     tail = (most - 1) // 2
     return text if len(text) <= most else f"{text[: most - 1 - tail]}…{text[len(text) - tail :]}"
 
 
-def inline(value: Any) -> Markup:
+def to_inline_json(value: Any) -> Markup:
     """Returns JSON for a script element: without ``<``, neither an end tag nor a comment can begin.
 
     Invisible and bidirectional control characters are shown as escapes.
     """
     text = TURNING.sub(
-        lambda found: f"\\\\u{ord(found[0]):04x}", msgspec.json.encode(value, enc_hook=_builtin).decode()
+        lambda found: f"\\\\u{ord(found[0]):04x}", msgspec.json.encode(value, enc_hook=_to_builtin).decode()
     )
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
 
 
-def _builtin(value: Any) -> Any:
+def _to_builtin(value: Any) -> Any:
     """Converts the numpy scalars in Bokeh's JSON."""
     if hasattr(value, "item"):
         return value.item()
     raise TypeError(f"a plot holds {type(value).__name__}, which has no JSON form")
 
 
-def policy(scripts: Sequence[str]) -> str:
+def build_policy(scripts: Sequence[str]) -> str:
     hashes = " ".join(
         f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'" for script in scripts
     )

@@ -15,25 +15,25 @@ from assay.checkers.engine import EngineError
 from assay.checkers.judging.verdict import Verdict
 from assay.checkers.times import NANOSECONDS
 from assay.harness.core.history import SCHEMAS, HistoryError, HistoryReader
-from assay.reports.faults import FaultBand, fault_bands
+from assay.reports.faults import FaultBand, read_fault_bands
 from assay.reports.files import RunFiles, read_files
-from assay.reports.history_db import Recording
-from assay.reports.series import Verb, verbs
+from assay.reports.history_db import HistoryDatabase
+from assay.reports.series import OperationCounts, count_operations
 
 MOST_BEFORE: Final = 200
 """Maximum number of earlier runs to scan."""
 
 
 @dataclass(frozen=True)
-class Pace:
+class OperationRate:
     """Operations of one kind in one run; ``rate``: successes per second of the run."""
 
-    verb: Verb
+    verb: OperationCounts
     rate: float
 
 
 @dataclass(frozen=True)
-class Struck:
+class FaultSummary:
     """Faults of one kind in one run; ``recovery``: maximum seconds from a heal until all targets served."""
 
     count: int = 0
@@ -42,11 +42,11 @@ class Struck:
 
 
 @dataclass(frozen=True)
-class Summary:
+class RunSummaryRates:
     """The compared values of a run, by kind of operation and by fault."""
 
-    paces: dict[str, Pace]
-    struck: dict[str, Struck]
+    paces: dict[str, OperationRate]
+    struck: dict[str, FaultSummary]
 
 
 @dataclass(frozen=True)
@@ -56,16 +56,16 @@ class Comparison:
     name: str
     started: str | None
     defect: str | None
-    paces: tuple[tuple[str, Pace | None, Pace | None], ...]
-    struck: tuple[tuple[str, Struck, Struck], ...]
+    paces: tuple[tuple[str, OperationRate | None, OperationRate | None], ...]
+    struck: tuple[tuple[str, FaultSummary, FaultSummary], ...]
 
 
-def compared(run_dir: Path, files: RunFiles, here: Summary) -> Comparison | None:
+def compare_with_last_pass(run_dir: Path, files: RunFiles, here: RunSummaryRates) -> Comparison | None:
     """Compares with the last passing run before this one; None if there is none that can be read."""
-    for path, other in _before(run_dir, files):
+    for path, other in _iterate_earlier_passes(run_dir, files):
         try:
-            with Recording(HistoryReader(path / "history", optional=tuple(SCHEMAS))) as recording:
-                there = summary(recording.end(), verbs(recording), fault_bands(recording)[0])
+            with HistoryDatabase(HistoryReader(path / "history", optional=tuple(SCHEMAS))) as recording:
+                there = summarize(recording.end(), count_operations(recording), read_fault_bands(recording)[0])
         except (HistoryError, EngineError, pa.ArrowException, OSError):
             continue
         settings = other.settings.get("settings") or {}
@@ -75,30 +75,30 @@ def compared(run_dir: Path, files: RunFiles, here: Summary) -> Comparison | None
             defect=settings.get("defect") if isinstance(settings, dict) else None,
             paces=tuple((f, here.paces.get(f), there.paces.get(f)) for f in {**here.paces, **there.paces}),
             struck=tuple(
-                (fault, here.struck.get(fault, Struck()), there.struck.get(fault, Struck()))
+                (fault, here.struck.get(fault, FaultSummary()), there.struck.get(fault, FaultSummary()))
                 for fault in sorted({*here.struck, *there.struck})
             ),
         )
     return None
 
 
-def summary(end: int, counted: Sequence[Verb], bands: Sequence[FaultBand]) -> Summary:
+def summarize(end: int, counted: Sequence[OperationCounts], bands: Sequence[FaultBand]) -> RunSummaryRates:
     """Summarizes a run; ``end`` in nanoseconds."""
     seconds = max(end, 1) / NANOSECONDS
-    struck: dict[str, Struck] = {}
+    struck: dict[str, FaultSummary] = {}
     for band in bands:
         if band.injected is None:
             continue
-        known = struck.get(band.fault, Struck())
+        known = struck.get(band.fault, FaultSummary())
         took = None if band.recovered is None or band.healed is None else (band.recovered - band.healed) / NANOSECONDS
         times = [time for time in (known.recovery, took) if time is not None]
-        struck[band.fault] = Struck(
+        struck[band.fault] = FaultSummary(
             known.count + 1, known.effective + (band.took_effect is True), max(times, default=None)
         )
-    return Summary({verb.f: Pace(verb, verb.ok / seconds) for verb in counted}, struck)
+    return RunSummaryRates({verb.f: OperationRate(verb, verb.ok / seconds) for verb in counted}, struck)
 
 
-def _before(run_dir: Path, files: RunFiles) -> Iterator[tuple[Path, RunFiles]]:
+def _iterate_earlier_passes(run_dir: Path, files: RunFiles) -> Iterator[tuple[Path, RunFiles]]:
     """Yields earlier passing runs of the cell, the latest first. Folder names are start times."""
     try:
         names = sorted((path.name for path in run_dir.parent.iterdir() if path.name < run_dir.name), reverse=True)

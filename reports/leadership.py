@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from assay.reports.faults import FaultBand
-from assay.reports.history_db import Recording, Row
+from assay.reports.history_db import HistoryDatabase, Row
 
 MOST_LANES: Final = 12
 MOST_KEYS: Final = 120
@@ -28,7 +28,7 @@ _LIVES: Final = ("registered",)
 
 
 @dataclass(frozen=True)
-class Reign:
+class LeadershipTerm:
     """``node`` led ``lane`` from ``start`` to ``stop``, and believed so until ``believed`` (>= ``stop``); ns."""
 
     lane: str
@@ -48,7 +48,7 @@ class Leadership:
     lanes: tuple[str, ...] = ()
     folded: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     nodes: tuple[str, ...] = ()
-    reigns: tuple[Reign, ...] = ()
+    reigns: tuple[LeadershipTerm, ...] = ()
     omitted: int = 0
     cut: bool = False
     asked: bool = False
@@ -59,7 +59,9 @@ class Leadership:
         return f"{lane} +{len(self.folded[lane])}" if lane in self.folded else lane
 
 
-def leadership(recording: Recording, faults: Sequence[FaultBand], wanted: Sequence[str], end: int) -> Leadership:
+def read_leadership(
+    recording: HistoryDatabase, faults: Sequence[FaultBand], wanted: Sequence[str], end: int
+) -> Leadership:
     """Computes the lanes. ``wanted``: the keys of the findings, which come first; keys that clients used follow. Each
     of these has a lane; other keys with equal leadership share one.
     """
@@ -67,21 +69,21 @@ def leadership(recording: Recording, faults: Sequence[FaultBand], wanted: Sequen
     leaders = "select distinct key from events where event in ('became-leader', 'seen-leading') and key is not null"
     used = {row["key"] for row in recording.rows("select distinct key from effects where key is not null")}
     keys = [row["key"] for row in recording.rows(leaders)]
-    ordered = sorted(keys, key=lambda key: (key not in wanted, key not in used, natural(key)))
+    ordered = sorted(keys, key=lambda key: (key not in wanted, key not in used, natural_sort_key(key)))
     rows = recording.rows(
         "select time, node, incarnation, event, key, epoch, controller_epoch from events "
         "where list_contains(?, event) "
         "and (key is null or list_contains(?, key)) order by time, node, incarnation, seq limit ?",
         [[*_BEGINS, *_ENDS, *_LIVES], ordered[:MOST_KEYS], MOST_EVENTS],
     )
-    reigns = reigns_of(rows, deaths(faults), end)
-    folded = alike(ordered[:MOST_KEYS], [key for key in ordered if key in wanted or key in used], reigns)
+    reigns = compute_terms(rows, find_deaths(faults), end)
+    folded = group_alike(ordered[:MOST_KEYS], [key for key in ordered if key in wanted or key in used], reigns)
     drawn = [key for key in folded if any(reign.lane == key for reign in reigns)][:MOST_LANES]
-    lanes = sorted(drawn, key=lambda key: (key not in wanted and key not in used, natural(key)))
+    lanes = sorted(drawn, key=lambda key: (key not in wanted and key not in used, natural_sort_key(key)))
     if any(reign.lane == CONTROLLER for reign in reigns):
         lanes.insert(0, CONTROLLER)
     shown = [reign for reign in reigns if reign.lane in lanes]
-    nodes = sorted({reign.node for reign in shown}, key=natural)
+    nodes = sorted({reign.node for reign in shown}, key=natural_sort_key)
     covered = sum(1 + len(folded[key]) for key in drawn)
     return Leadership(
         tuple(lanes), {key: folded[key] for key in drawn if folded[key]}, tuple(nodes), tuple(shown),
@@ -89,11 +91,13 @@ def leadership(recording: Recording, faults: Sequence[FaultBand], wanted: Sequen
     )  # fmt: skip
 
 
-def alike(keys: Sequence[str], alone: Collection[str], reigns: Sequence[Reign]) -> dict[str, tuple[str, ...]]:
+def group_alike(
+    keys: Sequence[str], alone: Collection[str], reigns: Sequence[LeadershipTerm]
+) -> dict[str, tuple[str, ...]]:
     """Groups keys whose partitions of one topic had the same leaders at about the same times. Returns for each first
     key the others that it represents. A key in ``alone`` is never grouped.
     """
-    of: dict[str, list[Reign]] = {key: [] for key in keys}
+    of: dict[str, list[LeadershipTerm]] = {key: [] for key in keys}
     for reign in reigns:
         if reign.lane in of:
             of[reign.lane].append(reign)
@@ -103,7 +107,7 @@ def alike(keys: Sequence[str], alone: Collection[str], reigns: Sequence[Reign]) 
             (
                 other
                 for other in folded
-                if other not in alone and _topic(other) == _topic(key) and _same(of[other], of[key])
+                if other not in alone and _get_topic(other) == _get_topic(key) and _are_alike(of[other], of[key])
             ),
             None,
         )  # fmt: skip
@@ -114,18 +118,18 @@ def alike(keys: Sequence[str], alone: Collection[str], reigns: Sequence[Reign]) 
     return {key: tuple(others) for key, others in folded.items()}
 
 
-def _topic(key: str) -> str:
+def _get_topic(key: str) -> str:
     return key.rpartition("-")[0]
 
 
-def _same(these: Sequence[Reign], those: Sequence[Reign]) -> bool:
+def _are_alike(these: Sequence[LeadershipTerm], those: Sequence[LeadershipTerm]) -> bool:
     return len(these) == len(those) and all(
         this.node == that.node and abs(this.start - that.start) < ABOUT and abs(this.stop - that.stop) < ABOUT
         for this, that in zip(these, those, strict=True)
     )
 
 
-def reigns_of(rows: Iterable[Row], deaths: Sequence[tuple[int, str]], end: int) -> list[Reign]:
+def compute_terms(rows: Iterable[Row], deaths: Sequence[tuple[int, str]], end: int) -> list[LeadershipTerm]:
     """Computes reigns from events in the order of their times; ``deaths``: when a node's process was killed."""
     begins: dict[str, list[Row]] = defaultdict(list)
     doubts: dict[tuple[str, str], list[int]] = defaultdict(list)
@@ -139,9 +143,9 @@ def reigns_of(rows: Iterable[Row], deaths: Sequence[tuple[int, str]], end: int) 
             seen[node] = row["incarnation"]
             lives[node].append(row["time"])
         if event in _BEGINS:
-            begins[_lane(row, _BEGINS[event])].append(row)
+            begins[_find_lane(row, _BEGINS[event])].append(row)
         elif event in _ENDS:
-            doubts[node, _lane(row, _ENDS[event])].append(row["time"])
+            doubts[node, _find_lane(row, _ENDS[event])].append(row["time"])
     reigns = []
     for lane, changes in begins.items():
         for position, row in enumerate(changes):
@@ -151,20 +155,20 @@ def reigns_of(rows: Iterable[Row], deaths: Sequence[tuple[int, str]], end: int) 
             ends = [time for time in (*doubts[node, lane], *lives[node], *again) if time > start]
             believed = min([*ends, max(end, start)])
             epoch = row["controller_epoch"] if lane == CONTROLLER and row["key"] is None else row["epoch"]
-            reigns.append(Reign(lane, node, epoch, start, max(start, min(following, believed)), believed))
+            reigns.append(LeadershipTerm(lane, node, epoch, start, max(start, min(following, believed)), believed))
     return reigns
 
 
-def natural(text: str) -> list[tuple[int, str]]:
+def natural_sort_key(text: str) -> list[tuple[int, str]]:
     """Returns a sort key that puts ``orders-2`` before ``orders-10``."""
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", text)]
 
 
-def _lane(row: Row, controller: bool) -> str:
+def _find_lane(row: Row, controller: bool) -> str:
     return CONTROLLER if controller else str(row["key"])
 
 
-def deaths(faults: Sequence[FaultBand]) -> list[tuple[int, str]]:
+def find_deaths(faults: Sequence[FaultBand]) -> list[tuple[int, str]]:
     """Returns the time and node of each process that a fault ended."""
     return [(band.injected, node) for band in faults if band.injected is not None and band.ended_at_once
             for node in band.targets]  # fmt: skip

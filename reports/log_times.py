@@ -45,21 +45,21 @@ _STEPS: Final = {10: 1, 13: 1_000, 16: 1_000_000, 19: 1_000_000_000}
 """Digits of a time since 1970 in this century, and the number of its units per second."""
 
 
-def written(line: str, about: float) -> tuple[float | None, str]:
+def parse_line(line: str, about: float) -> tuple[float | None, str]:
     """Returns the time of ``line`` in seconds since 1970 (None if it has none), and the rest of the line.
 
     ``about``: a time of the run, for formats without a year.
     """
-    if line.startswith("{") and (found := _of_json(line, about)) is not None:
+    if line.startswith("{") and (found := _parse_json_line(line, about)) is not None:
         return found
     for form in _FORMS:
-        if (match := form.fullmatch(line)) is not None and (time := _time(match.groupdict(), about)) is not None:
+        if (match := form.fullmatch(line)) is not None and (time := _to_time(match.groupdict(), about)) is not None:
             parts = (match["process"], match.groupdict().get("level"), match["after"].lstrip(" \"'])").lstrip(":, "))
             return time, " ".join(part for part in parts if part)
     return None, line
 
 
-def _time(parts: Mapping[str, str | None], about: float) -> float | None:
+def _to_time(parts: Mapping[str, str | None], about: float) -> float | None:
     if (epoch := parts.get("epoch")) is not None:
         whole = epoch.partition(".")[0]
         return float(epoch) / _STEPS[len(whole)]
@@ -70,7 +70,12 @@ def _time(parts: Mapping[str, str | None], about: float) -> float | None:
     micros = int(((fraction or "") + "000000")[:6])
     try:
         found = datetime(
-            int(parts.get("year") or nearest.year), month, int(parts["day"] or 0), *clock, micros, tzinfo=_zone(zone)
+            int(parts.get("year") or nearest.year),
+            month,
+            int(parts["day"] or 0),
+            *clock,
+            micros,
+            tzinfo=_parse_zone(zone),
         )
         if parts.get("year") is None and abs(found - nearest) > _HALF_A_YEAR:
             found = found.replace(year=found.year + (1 if found < nearest else -1))
@@ -79,14 +84,14 @@ def _time(parts: Mapping[str, str | None], about: float) -> float | None:
     return found.timestamp()
 
 
-def _zone(text: str | None) -> timezone:
+def _parse_zone(text: str | None) -> timezone:
     if text is None or text[0] not in "+-":
         return UTC
     shift = timedelta(hours=int(text[1:3]), minutes=int(text[-2:]))
     return timezone(shift if text[0] == "+" else -shift)
 
 
-def _of_json(line: str, about: float) -> tuple[float, str] | None:
+def _parse_json_line(line: str, about: float) -> tuple[float, str] | None:
     """Parses a JSON object with a time; the text is its level and message, followed by all other fields."""
     try:
         fields = msgspec.json.decode(line, type=dict[str, Any])
@@ -96,24 +101,24 @@ def _of_json(line: str, about: float) -> tuple[float, str] | None:
         value = fields.get(name)
         if isinstance(value, dict):
             value = value.get("$date")  # MongoDB's format
-        text = value if isinstance(value, str) else _plain(value)
-        time = None if text is None else written(text, about)[0]
+        text = value if isinstance(value, str) else _format_value(value)
+        time = None if text is None else parse_line(text, about)[0]
         if time is not None:
             del fields[name]
-            level, message = _taken(fields, _LEVELS, str.upper), _taken(fields, _MESSAGES, str)
-            rest = [f"{key}={_plain(field)}" for key, field in fields.items()]
+            level, message = _take_field(fields, _LEVELS, str.upper), _take_field(fields, _MESSAGES, str)
+            rest = [f"{key}={_format_value(field)}" for key, field in fields.items()]
             return time, " ".join(part for part in (level, message, *rest) if part)
     return None
 
 
-def _taken(fields: dict[str, Any], names: tuple[str, ...], shown: Callable[[str], str]) -> str | None:
+def _take_field(fields: dict[str, Any], names: tuple[str, ...], shown: Callable[[str], str]) -> str | None:
     for name in names:
         if isinstance(fields.get(name), str):
             return shown(fields.pop(name))
     return None
 
 
-def _plain(value: Any) -> str | None:
+def _format_value(value: Any) -> str | None:
     """Formats a value as JSON, and a number without an exponent."""
     if value is None or isinstance(value, bool):
         return None

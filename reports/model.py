@@ -14,21 +14,30 @@ from typing import Final
 import pyarrow as pa
 
 from assay.checkers.engine import EngineError
-from assay.checkers.judging.verdict import Finding, Judgement, Verdict, beneath_of
+from assay.checkers.judging.verdict import Finding, Judgement, Verdict, find_beneath
 from assay.harness.core.history import SCHEMAS, HistoryError, HistoryReader
-from assay.reports.coverage import CheckRow, Policy, coverage, meaning, policy
-from assay.reports.edn_export import packed
-from assay.reports.faults import FaultBand, fault_bands
+from assay.reports.coverage import AnomalyPolicy, CheckRow, build_rows, find_meaning, find_policy
+from assay.reports.edn_export import compress_history
+from assay.reports.faults import FaultBand, read_fault_bands
 from assay.reports.files import RunFiles, read_files
 from assay.reports.folding import Fold, fold
-from assay.reports.history_db import Recording
-from assay.reports.last_pass import Comparison, Summary, compared, summary
-from assay.reports.leadership import CONTROLLER, Leadership, leadership
-from assay.reports.node_logs import LogLines, node_logs
-from assay.reports.operations import Lanes, OperationRow, find, lanes
-from assay.reports.roles import Roles, roles_of
-from assay.reports.series import Complaint, Series, Sharing, Verb, complaints, series, sharings, verbs
-from assay.reports.zookeeper import Agreement, agreement
+from assay.reports.history_db import HistoryDatabase
+from assay.reports.last_pass import Comparison, RunSummaryRates, compare_with_last_pass, summarize
+from assay.reports.leadership import CONTROLLER, Leadership, read_leadership
+from assay.reports.node_logs import LogLines, read_node_logs
+from assay.reports.operations import OperationLanes, OperationRow, choose_lanes, find_operations
+from assay.reports.roles import Roles, read_roles
+from assay.reports.series import (
+    ErrorCount,
+    GroupOwnership,
+    OperationCounts,
+    Series,
+    compute_series,
+    count_errors,
+    count_operations,
+    count_ownership,
+)
+from assay.reports.zookeeper import ZooKeeperActivity, read_activity
 
 MOST_FINDINGS: Final = 120
 """Maximum number of findings on a page, for all anomalies together."""
@@ -42,7 +51,7 @@ class FindingView:
 
     number: int
     anomaly: str
-    policy: Policy
+    policy: AnomalyPolicy
     key: str | None
     claim: str
     time: int | None
@@ -66,7 +75,7 @@ class AnomalyGroup:
 
     name: str
     meaning: str | None
-    policy: Policy
+    policy: AnomalyPolicy
     count: int
     findings: tuple[FindingView, ...]
     beneath: int = 0
@@ -83,7 +92,7 @@ class AnomalyGroup:
 
 
 @dataclass(frozen=True)
-class Recorded:
+class RecordedRun:
     """Data of the history; ``end`` in nanoseconds. ``phases``: begin of sentinel and drain."""
 
     end: int
@@ -91,17 +100,17 @@ class Recorded:
     operations: int
     effects: int
     series: Series
-    verbs: tuple[Verb, ...]
-    complaints: tuple[Complaint, ...]
-    sharings: tuple[Sharing, ...]
+    verbs: tuple[OperationCounts, ...]
+    complaints: tuple[ErrorCount, ...]
+    sharings: tuple[GroupOwnership, ...]
     faults: tuple[FaultBand, ...]
     more_faults: int
     leadership: Leadership
-    agreement: Agreement
+    agreement: ZooKeeperActivity
     log: LogLines
     moment: int | None
     """Initial time of the log view: the first finding, otherwise the first fault."""
-    lanes: Lanes
+    lanes: OperationLanes
     phases: Mapping[str, int]
     through: Mapping[str, str]
     """Node through which a worker's clients reached the system, by worker, if known."""
@@ -109,8 +118,8 @@ class Recorded:
     """All operations in the format of :mod:`assay.reports.edn_export`, compressed; None if there are too many."""
 
     @property
-    def summary(self) -> Summary:
-        return summary(self.end, self.verbs, self.faults)
+    def summary(self) -> RunSummaryRates:
+        return summarize(self.end, self.verbs, self.faults)
 
 
 @dataclass(frozen=True)
@@ -124,7 +133,7 @@ class Report:
     judgement: Judgement | None
     groups: tuple[AnomalyGroup, ...]
     checks: tuple[CheckRow, ...]
-    recorded: Recorded | None
+    recorded: RecordedRun | None
     roles: Roles
     earlier: Comparison | None
     problems: tuple[str, ...]
@@ -134,7 +143,7 @@ class Report:
         return tuple(finding for group in self.groups for finding in group.findings)
 
 
-def read(run_dir: Path, history: HistoryReader | None = None) -> Report:
+def read_report(run_dir: Path, history: HistoryReader | None = None) -> Report:
     """Reads a run's folder. Missing or damaged files never raise; a missing folder raises ``FileNotFoundError``.
 
     ``history``: that of the run, if the caller has it open.
@@ -144,14 +153,14 @@ def read(run_dir: Path, history: HistoryReader | None = None) -> Report:
     files = read_files(run_dir)
     problems = list(files.problems)
     judgement = files.judgement
-    shown = _shown(judgement)
+    shown = _choose_findings(judgement)
     recorded, rows = None, {}
     if (run_dir / "history").is_dir():
         try:
             history = history or HistoryReader(run_dir / "history", optional=tuple(SCHEMAS))
-            with Recording(history) as recording:
-                rows = find(recording, _named(shown))
-                recorded = _recorded(recording, run_dir, files, shown, rows, history.through)
+            with HistoryDatabase(history) as recording:
+                rows = find_operations(recording, _list_operations(shown))
+                recorded = _read_recorded(recording, run_dir, files, shown, rows, history.through)
         except (HistoryError, EngineError, pa.ArrowException, OSError) as error:
             problems.append(f"the history cannot be read: {error}")
     else:
@@ -162,31 +171,33 @@ def read(run_dir: Path, history: HistoryReader | None = None) -> Report:
         name=run_dir.name,
         files=files,
         judgement=judgement,
-        groups=() if judgement is None else groups(judgement, shown, rows, faults),
-        checks=() if judgement is None else coverage(judgement),
+        groups=() if judgement is None else group_findings(judgement, shown, rows, faults),
+        checks=() if judgement is None else build_rows(judgement),
         recorded=recorded,
-        roles=roles_of(files.settings),
-        earlier=None if recorded is None or passed else compared(run_dir.resolve(), files, recorded.summary),
+        roles=read_roles(files.settings),
+        earlier=None
+        if recorded is None or passed
+        else compare_with_last_pass(run_dir.resolve(), files, recorded.summary),
         problems=tuple(problems),
     )
 
 
-def groups(
+def group_findings(
     judgement: Judgement, shown: Sequence[Finding], rows: Mapping[int, OperationRow], faults: Sequence[FaultBand]
 ) -> tuple[AnomalyGroup, ...]:
     """Returns the anomalies in the order of their first finding; those without a finding on the page come last."""
     by_id = {band.id: band for band in faults}
     views: dict[str, list[FindingView]] = {finding.anomaly: [] for finding in shown}
-    listed: set[int] = set(_named(shown))
+    listed: set[int] = set(_list_operations(shown))
     for number, finding in enumerate(shown, start=1):
-        views[finding.anomaly].append(_view(number, finding, judgement, rows, by_id, listed))
+        views[finding.anomaly].append(_to_view(number, finding, judgement, rows, by_id, listed))
     beneath = Counter(finding.anomaly for finding in judgement.findings if finding.same_cause_as is not None)
     names = [*views, *(name for name in judgement.anomalies if name not in views)]
     return tuple(
         AnomalyGroup(
             name=name,
-            meaning=meaning(judgement, name),
-            policy=policy(judgement, name),
+            meaning=find_meaning(judgement, name),
+            policy=find_policy(judgement, name),
             count=judgement.anomalies.get(name, len(views.get(name, ()))),
             findings=tuple(views.get(name, ())),
             beneath=beneath[name],
@@ -195,7 +206,7 @@ def groups(
     )
 
 
-def _shown(judgement: Judgement | None) -> tuple[Finding, ...]:
+def _choose_findings(judgement: Judgement | None) -> tuple[Finding, ...]:
     """Returns at most ``MOST_FINDINGS``, the first of each anomaly before the second of any."""
     if judgement is None:
         return ()
@@ -210,12 +221,12 @@ def _shown(judgement: Judgement | None) -> tuple[Finding, ...]:
     return tuple(finding for _, _, finding in kept)
 
 
-def _named(shown: Sequence[Finding]) -> list[int]:
+def _list_operations(shown: Sequence[Finding]) -> list[int]:
     """Returns the operations that findings name, each once, in the order of findings, at most ``MOST_NAMED``."""
     return list(dict.fromkeys(index for finding in shown for index in finding.operations))[:MOST_NAMED]
 
 
-def _view(
+def _to_view(
     number: int,
     finding: Finding,
     judgement: Judgement,
@@ -229,7 +240,7 @@ def _view(
     return FindingView(
         number=number,
         anomaly=finding.anomaly,
-        policy=policy(judgement, finding.anomaly),
+        policy=find_policy(judgement, finding.anomaly),
         key=finding.key,
         claim=finding.claim,
         time=finding.time,
@@ -239,53 +250,53 @@ def _view(
         until=finding.until,
         faults=tuple(faults[id] for id in finding.faults if id in faults),
         operations=found,
-        also=beneath_of(judgement, finding),
+        also=find_beneath(judgement, finding),
         unlisted=finding.omitted + len(finding.operations) - len(found),
         start=min(times, default=None),
         stop=max(times, default=None),
     )
 
 
-def _recorded(
-    recording: Recording,
+def _read_recorded(
+    recording: HistoryDatabase,
     run_dir: Path,
     files: RunFiles,
     shown: Sequence[Finding],
     rows: Mapping[int, OperationRow],
     through: Mapping[str, str],
-) -> Recorded | None:
+) -> RecordedRun | None:
     if recording.operations == 0:
         return None
     end = recording.end()
-    faults, more = fault_bands(recording)
+    faults, more = read_fault_bands(recording)
     suspects = list(dict.fromkeys(finding.key for finding in shown if finding.key is not None))
-    led = leadership(recording, faults, suspects, end)
+    led = read_leadership(recording, faults, suspects, end)
     keys = [lane for lane in led.lanes if lane != CONTROLLER]
-    moments = _moments(shown, rows, faults)
+    moments = _list_moments(shown, rows, faults)
     phases = recording.rows("select phase, min(call) as start from ops where phase <> 'main' group by phase")
-    return Recorded(
+    return RecordedRun(
         end=end,
         closed=recording.closed,
         operations=recording.operations,
         effects=recording.effects,
-        series=series(recording, end),
-        verbs=verbs(recording),
-        complaints=complaints(recording),
-        sharings=sharings(recording),
+        series=compute_series(recording, end),
+        verbs=count_operations(recording),
+        complaints=count_errors(recording),
+        sharings=count_ownership(recording),
         faults=faults,
         more_faults=more,
         leadership=led,
-        agreement=agreement(recording, faults, keys, end),
-        log=node_logs(recording, run_dir / "logs", files.run.origin, moments),
+        agreement=read_activity(recording, faults, keys, end),
+        log=read_node_logs(recording, run_dir / "logs", files.run.origin, moments),
         moment=moments[0] if moments else None,
-        lanes=lanes(recording, [rows[index] for index in _named(shown) if index in rows], end),
+        lanes=choose_lanes(recording, [rows[index] for index in _list_operations(shown) if index in rows], end),
         phases={row["phase"]: int(row["start"]) for row in phases},
         through=through,
-        edn=packed(recording),
+        edn=compress_history(recording),
     )
 
 
-def _moments(shown: Sequence[Finding], rows: Mapping[int, OperationRow], faults: Sequence[FaultBand]) -> list[int]:
+def _list_moments(shown: Sequence[Finding], rows: Mapping[int, OperationRow], faults: Sequence[FaultBand]) -> list[int]:
     """Returns times of findings and faults, findings first: at most a few hundred."""
     found = [finding.time for finding in shown if finding.time is not None]
     found += [rows[index].call for finding in shown for index in finding.operations[:2] if index in rows]

@@ -16,8 +16,8 @@ import msgspec
 
 from assay.checkers.times import NANOSECONDS
 from assay.harness.core.timestamps import Origin
-from assay.reports.history_db import Recording
-from assay.reports.log_times import written
+from assay.reports.history_db import HistoryDatabase
+from assay.reports.log_times import parse_line
 
 MOST_LINES: Final = 5_000
 MOST_EVENTS: Final = 50_000
@@ -33,7 +33,7 @@ GROWTH: Final = "growth.json"
 _GROWN: Final = msgspec.json.Decoder(dict[str, dict[str, list[tuple[float, int]]]])
 
 
-class Placed(enum.Enum):
+class TimeSource(enum.Enum):
     """Source of a line's time: its own text, its arrival, or a neighbouring line of its file."""
 
     OWN = 0
@@ -49,7 +49,7 @@ class LogLine:
     node: str
     event: bool
     text: str
-    placed: Placed = Placed.OWN
+    placed: TimeSource = TimeSource.OWN
 
 
 @dataclass(frozen=True)
@@ -65,25 +65,25 @@ class LogLines:
 
     def any(self, placed: str) -> bool:
         """Whether any line's time has this source, such as ``ARRIVAL``."""
-        return any(line.placed is Placed[placed] for line in self.lines)
+        return any(line.placed is TimeSource[placed] for line in self.lines)
 
 
-def node_logs(recording: Recording, logs: Path, origin: Origin | None, moments: Sequence[int]) -> LogLines:
+def read_node_logs(recording: HistoryDatabase, logs: Path, origin: Origin | None, moments: Sequence[int]) -> LogLines:
     """Reads events and log files. ``logs``: the run's ``logs/``; without ``origin`` only events have a time and are
     shown.
     """
-    found, timeless = [*_events(recording)], []
+    found, timeless = [*_iterate_events(recording)], []
     if origin is not None:
         for path in sorted(logs.glob("*/*.log")):
             lines = list(read_log(path, path.parent.name, origin))
             found += lines
-            if not lines and _tail(path)[1].strip():
+            if not lines and _read_tail(path)[1].strip():
                 timeless.append(f"{path.parent.name}/{path.name}")
     found.sort(key=lambda line: line.time)
     if len(found) <= MOST_LINES:
         return LogLines(tuple(found), timeless=tuple(timeless))
     near = sorted(moments) or [0]
-    nearest = sorted(range(len(found)), key=lambda at: _distance(near, found[at].time))[:MOST_LINES]
+    nearest = sorted(range(len(found)), key=lambda at: _find_distance(near, found[at].time))[:MOST_LINES]
     return LogLines(tuple(found[at] for at in sorted(nearest)), len(found) - len(nearest), tuple(timeless))
 
 
@@ -95,18 +95,18 @@ def read_log(path: Path, node: str, origin: Origin) -> Iterator[LogLine]:
     2. Otherwise it has the time of its arrival, if known.
     3. Otherwise it has the time of the first later line that has any, or of the last line.
     """
-    arrivals = _Arrivals.of(path, origin)
+    arrivals = _FileGrowth.of(path, origin)
     last: LogLine | None = None
     came: int | None = None
     early: list[str] = []
-    for line, end in _lines(path):
-        time, text = _placed(line, origin)
+    for line, end in _iterate_lines(path):
+        time, text = _parse_line(line, origin)
         arrived = arrivals.at(end)
-        if time is None and last is not None and last.placed is Placed.OWN and (arrived is None or arrived == came):
+        if time is None and last is not None and last.placed is TimeSource.OWN and (arrived is None or arrived == came):
             if line.strip() and len(last.text) < LONGEST:
                 last = replace(last, text=f"{last.text}\n{line}"[:LONGEST])
             continue
-        placed = Placed.OWN if time is not None else Placed.ARRIVAL
+        placed = TimeSource.OWN if time is not None else TimeSource.ARRIVAL
         moment = arrived if time is None else time
         if not line.strip():
             continue
@@ -115,16 +115,16 @@ def read_log(path: Path, node: str, origin: Origin) -> Iterator[LogLine]:
             continue
         if last is not None:
             yield last
-        yield from (LogLine(moment, node, False, one[:LONGEST], Placed.NEIGHBOUR) for one in early)
+        yield from (LogLine(moment, node, False, one[:LONGEST], TimeSource.NEIGHBOUR) for one in early)
         early = []
         last, came = LogLine(moment, node, False, text[:LONGEST], placed), arrived
     if last is not None:
         yield last
-        yield from (LogLine(last.time, node, False, one[:LONGEST], Placed.NEIGHBOUR) for one in early)
+        yield from (LogLine(last.time, node, False, one[:LONGEST], TimeSource.NEIGHBOUR) for one in early)
 
 
 @dataclass(frozen=True)
-class _Arrivals:
+class _FileGrowth:
     """Sizes of a file over time: times in nanoseconds since the run began, and sizes, both ascending."""
 
     times: Sequence[int] = ()
@@ -149,23 +149,23 @@ class _Arrivals:
         return self.times[place] if place < len(self.times) else None
 
 
-def _lines(path: Path) -> Iterator[tuple[str, int]]:
+def _iterate_lines(path: Path) -> Iterator[tuple[str, int]]:
     """Yields each line of the file's tail with the offset of its end."""
-    start, data = _tail(path)
+    start, data = _read_tail(path)
     whole = data.split(b"\n")
     for number, line in enumerate(whole):
         start += len(line) + (number + 1 < len(whole))
         yield line.decode(errors="replace").rstrip("\r"), start
 
 
-def _placed(line: str, origin: Origin) -> tuple[int | None, str]:
+def _parse_line(line: str, origin: Origin) -> tuple[int | None, str]:
     if (virtual := VIRTUAL.fullmatch(line)) is not None:
         return int((float(virtual[1]) - origin.loop) * NANOSECONDS), virtual[2]
-    time, text = written(line, origin.wall)
+    time, text = parse_line(line, origin.wall)
     return None if time is None else int((time - origin.wall) * NANOSECONDS), text
 
 
-def _events(recording: Recording) -> Iterator[LogLine]:
+def _iterate_events(recording: HistoryDatabase) -> Iterator[LogLine]:
     rows = recording.rows(
         "select time, node, event, key, epoch, controller_epoch, zxid, replica, from_state, to_state, isr, osr, "
         "left(detail, 240) as detail from events order by time limit ?",
@@ -191,7 +191,7 @@ COLUMNS: Final = (
 """Label and name of each column, shown if it has a value."""
 
 
-def _tail(path: Path) -> tuple[int, bytes]:
+def _read_tail(path: Path) -> tuple[int, bytes]:
     """Returns the file's tail in whole lines, and its offset in the file."""
     try:
         with path.open("rb") as file:
@@ -204,7 +204,7 @@ def _tail(path: Path) -> tuple[int, bytes]:
     return start + cut, data[cut:]
 
 
-def _distance(moments: Sequence[int], time: int) -> int:
+def _find_distance(moments: Sequence[int], time: int) -> int:
     """Returns the distance to the nearest of some sorted times."""
     place = bisect_left(moments, time)
     return min(abs(moments[index] - time) for index in (place - 1, place) if 0 <= index < len(moments))

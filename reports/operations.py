@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from assay.reports.history_db import Recording, Row
+from assay.reports.history_db import HistoryDatabase, Row
 
 MOST_LANES: Final = 24
 MOST_COMPLETE: Final = 7_000
@@ -44,7 +44,7 @@ class OperationRow:
 
 
 @dataclass(frozen=True)
-class Bar:
+class OperationBar:
     """An operation in the lane of its worker. ``stop`` (ns): its ``ret``, or the worker's next call without one."""
 
     row: OperationRow
@@ -55,11 +55,11 @@ class Bar:
 
 
 @dataclass(frozen=True)
-class Lanes:
+class OperationLanes:
     """``workers`` from top to bottom. ``operations`` and ``all_workers``: totals of the run."""
 
     workers: tuple[str, ...]
-    bars: tuple[Bar, ...]
+    bars: tuple[OperationBar, ...]
     operations: int
     all_workers: int
 
@@ -68,15 +68,17 @@ class Lanes:
         return len(self.bars) == self.operations
 
 
-def find(recording: Recording, indexes: Collection[int]) -> dict[int, OperationRow]:
+def find_operations(recording: HistoryDatabase, indexes: Collection[int]) -> dict[int, OperationRow]:
     """Returns the operations with these indexes that the history has, by index."""
     if not indexes:
         return {}
-    found = recording.rows(f"select {_columns(TEXT)} from ops where list_contains(?, index)", [sorted(set(indexes))])
-    return {row["index"]: operation(row) for row in found}
+    found = recording.rows(
+        f"select {_select_columns(TEXT)} from ops where list_contains(?, index)", [sorted(set(indexes))]
+    )
+    return {row["index"]: to_operation(row) for row in found}
 
 
-def lanes(recording: Recording, named: Sequence[OperationRow], end: int) -> Lanes:
+def choose_lanes(recording: HistoryDatabase, named: Sequence[OperationRow], end: int) -> OperationLanes:
     """Returns the bars to draw; ``named``: the operations of the findings, the most important first."""
     known = recording.rows("select worker, count(*) as total from ops group by worker order by min(index), worker")
     suspects = dict.fromkeys(row.worker for row in named)
@@ -85,20 +87,23 @@ def lanes(recording: Recording, named: Sequence[OperationRow], end: int) -> Lane
     workers = tuple(sorted(chosen, key=order.__getitem__))
     total = sum(int(row["total"]) for row in known)
     if not workers:
-        return Lanes((), (), 0, 0)
+        return OperationLanes((), (), 0, 0)
     indexes = {row.index for row in named}
     _choose(recording, workers, named, total)
     rows = recording.rows(
-        f"with picked as (select {_columns(LABEL)} from ops where index in (select index from chosen)) "
+        f"with picked as (select {_select_columns(LABEL)} from ops where index in (select index from chosen)) "
         "select p.*, l.call as following from picked p "
         "asof left join (select worker, call from lane) l on p.worker = l.worker and p.call < l.call order by p.index"
     )
     place = {worker: number for number, worker in enumerate(workers)}
-    bars = tuple(Bar(operation(row), place[row["worker"]], _stop(row, end), row["index"] in indexes) for row in rows)
-    return Lanes(workers, bars, total, len(known))
+    bars = tuple(
+        OperationBar(to_operation(row), place[row["worker"]], _find_stop(row, end), row["index"] in indexes)
+        for row in rows
+    )
+    return OperationLanes(workers, bars, total, len(known))
 
 
-def merged(spans: Collection[tuple[int, int]]) -> list[tuple[int, int]]:
+def merge_spans(spans: Collection[tuple[int, int]]) -> list[tuple[int, int]]:
     """Returns disjoint closed intervals that cover the same moments, in order."""
     joined: list[tuple[int, int]] = []
     for start, stop in sorted(spans):
@@ -109,21 +114,21 @@ def merged(spans: Collection[tuple[int, int]]) -> list[tuple[int, int]]:
     return joined
 
 
-def operation(row: Row) -> OperationRow:
+def to_operation(row: Row) -> OperationRow:
     return OperationRow(
         row["index"], row["process"], row["worker"], row["f"], row["key"], row["argument"], row["result"],
         row["call"], row["ret"], row["outcome"], row["error"],
     )  # fmt: skip
 
 
-def _choose(recording: Recording, workers: Sequence[str], named: Sequence[OperationRow], total: int) -> None:
+def _choose(recording: HistoryDatabase, workers: Sequence[str], named: Sequence[OperationRow], total: int) -> None:
     """Creates the table ``chosen``: all operations, or the named ones and at most both limits."""
     # Only times and indexes are copied, because texts are needed for the chosen operations alone.
     recording.table("lane", "select index, worker, call, ret from ops where list_contains(?, worker)", [list(workers)])
     if total <= MOST_COMPLETE:
         recording.table("chosen", "select index from lane")
         return
-    around = merged({(row.call - MARGIN, (row.ret or row.call) + MARGIN) for row in named})
+    around = merge_spans({(row.call - MARGIN, (row.ret or row.call) + MARGIN) for row in named})
     recording.table(
         "spans",
         "select unnest(?::bigint[]) as start, unnest(?::bigint[]) as stop",
@@ -143,13 +148,13 @@ def _choose(recording: Recording, workers: Sequence[str], named: Sequence[Operat
     )
 
 
-def _stop(row: Row, end: int) -> int:
+def _find_stop(row: Row, end: int) -> int:
     if row["ret"] is not None:
         return int(row["ret"])
     return int(row["following"]) if row["following"] is not None else max(end, int(row["call"]))
 
 
-def _columns(limit: int) -> str:
+def _select_columns(limit: int) -> str:
     def cut(name: str) -> str:
         return f"case when length({name}) > {limit} then left({name}, {limit - 1}) || '…' else {name} end as {name}"
 

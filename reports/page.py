@@ -17,20 +17,20 @@ from jinja2 import Environment
 from markupsafe import Markup
 
 from assay.checkers.judging.verdict import LONGEST_LIST, Finding, Verdict
-from assay.checkers.times import MILLISECONDS, NANOSECONDS, digits_of, in_seconds
+from assay.checkers.times import MILLISECONDS, NANOSECONDS, find_digits, in_seconds
 from assay.harness.core.files import write_atomically
 from assay.harness.core.history import HistoryReader
 from assay.reports import html
-from assay.reports.faults import FaultBand, lasted
-from assay.reports.folding import fold, keys_of
-from assay.reports.last_pass import Pace
-from assay.reports.leadership import natural
-from assay.reports.model import FindingView, Recorded, Report, read
+from assay.reports.faults import FaultBand, format_duration
+from assay.reports.folding import fold, join_keys
+from assay.reports.last_pass import OperationRate
+from assay.reports.leadership import natural_sort_key
+from assay.reports.model import FindingView, RecordedRun, Report, read_report
 from assay.reports.operations import OperationRow
 from assay.reports.panel import LEFT, RIGHT
-from assay.reports.reasons import joined
+from assay.reports.reasons import join_reasons
 from assay.reports.roles import Roles
-from assay.reports.timeline import Timeline, timeline
+from assay.reports.timeline import Timeline, draw_timeline
 
 SHOWN: Final = 3
 """Number of findings of one anomaly that are visible; the others unfold."""
@@ -45,50 +45,52 @@ def render(run_dir: Path, history: HistoryReader | None = None) -> Path:
     Raises ``FileNotFoundError`` if there is no such folder, ``OSError`` if the page cannot be written.
     """
     target = run_dir / "report.html"
-    write_atomically(target, page(read(run_dir, history)).encode())
+    write_atomically(target, render_html(read_report(run_dir, history)).encode())
     return target
 
 
-def page(report: Report) -> str:
+def render_html(report: Report) -> str:
     """Returns the HTML text of a report."""
-    drawn = None if report.recorded is None else timeline(report, report.recorded)
-    scripts = _scripts() if drawn is not None else []
-    scripts.append(html.source("page.js"))
-    return _environment().get_template("template.html").render(
+    drawn = None if report.recorded is None else draw_timeline(report, report.recorded)
+    scripts = _read_scripts() if drawn is not None else []
+    scripts.append(html.read_source("page.js"))
+    return _build_environment().get_template("template.html").render(
         report=report,
         run=report.files.run,
         judgement=report.judgement,
         recorded=report.recorded,
         roles=report.roles,
         standing="none" if report.judgement is None else str(report.judgement.verdict),
-        lead=_lead(report),
-        took=_took(report),
-        described=_described(report),
-        plot=None if drawn is None else html.inline(_plot(drawn, report)),
-        edn=_edn(report.recorded),
-        **html.shell(scripts, html.source("style.css")),
+        lead=_write_lead(report),
+        took=_format_run_time(report),
+        described=_list_settings(report),
+        plot=None if drawn is None else html.to_inline_json(_build_plot_data(drawn, report)),
+        edn=_encode_edn(report.recorded),
+        **html.build_shell(scripts, html.read_source("style.css")),
     )  # fmt: skip
 
 
-def _environment() -> Environment:
-    environment = html.environment()
+def _build_environment() -> Environment:
+    environment = html.build_environment()
     environment.filters.update(
-        seconds=seconds, count="{:,}".format, size=_size, milliseconds=_milliseconds, moment=_moment, gantt=gantt,
-        sentence=_sentence, middle=html.middle, moment_link=_moment_link, pace=_pace, amiss=_amiss, duration=_duration,
-        fold=lambda texts: fold(texts, str), fold_claims=lambda findings: fold(findings, _said),
-        keys=lambda findings: keys_of([finding.key for finding in findings]), joined=joined,
-        several=lambda number: "s" * (number > 1), lasted=lasting, injection=injection,
+        seconds=format_seconds, count="{:,}".format, size=_format_size, milliseconds=_format_milliseconds,
+        moment=_format_moment, gantt=build_gantt,
+        sentence=_capitalize, middle=html.shorten_middle, moment_link=_format_moment_link, pace=_format_rate,
+        amiss=_format_unsuccessful, duration=_format_duration,
+        fold=lambda texts: fold(texts, str), fold_claims=lambda findings: fold(findings, _format_finding),
+        keys=lambda findings: join_keys([finding.key for finding in findings]), joined=join_reasons,
+        several=lambda number: "s" * (number > 1), lasted=format_lasting, injection=format_injection,
     )  # fmt: skip
-    environment.globals.update(long=LONG, longest=LONGEST_LIST, shown=SHOWN, decimals=_decimals)
+    environment.globals.update(long=LONG, longest=LONGEST_LIST, shown=SHOWN, decimals=_count_decimals)
     return environment
 
 
-def seconds(time: int | None, decimals: int = MILLISECONDS) -> str:
+def format_seconds(time: int | None, decimals: int = MILLISECONDS) -> str:
     """Formats nanoseconds since the run began as ``14.203 s``."""
     return "—" if time is None else f"{in_seconds(time, decimals)} s"
 
 
-def gantt(row: OperationRow, finding: FindingView) -> list[tuple[str, float, float]]:
+def build_gantt(row: OperationRow, finding: FindingView) -> list[tuple[str, float, float]]:
     """Returns marks in a finding's window: kind (``fault`` or an outcome), left and width in per cent."""
     assert finding.start is not None, "a finding with an operation has a window"
     assert finding.stop is not None, "a finding with an operation has a window"
@@ -108,26 +110,28 @@ def gantt(row: OperationRow, finding: FindingView) -> list[tuple[str, float, flo
     return [*bands, mark(row.outcome if row.outcome in ("ok", "fail") else "info", row.call, row.ret)]
 
 
-def _decimals(finding: FindingView) -> int:
+def _count_decimals(finding: FindingView) -> int:
     """Returns the number of digits that distinguish all times of this finding, its operations and its faults."""
     times = [finding.start, finding.stop, finding.since, finding.until]
     times += [time for row in finding.operations for time in (row.call, row.ret)]
     times += [time for band in finding.faults for time in (band.injected, band.healed)]
-    return digits_of(times)
+    return find_digits(times)
 
 
-def lasting(band: FaultBand, decimals: int) -> str:
-    return "never injected" if band.injected is None else lasted(band.began, band.injected, band.healed, decimals)
+def format_lasting(band: FaultBand, decimals: int) -> str:
+    return (
+        "never injected" if band.injected is None else format_duration(band.began, band.injected, band.healed, decimals)
+    )
 
 
-def injection(band: FaultBand) -> str:
+def format_injection(band: FaultBand) -> str:
     """Formats the injection: ``1.480 – 1.512 s`` from its begin to its completion, if these differ."""
-    if band.start is None or seconds(band.start) == seconds(band.injected):
-        return seconds(band.injected)
-    return f"{in_seconds(band.start)} – {seconds(band.injected)}"
+    if band.start is None or format_seconds(band.start) == format_seconds(band.injected):
+        return format_seconds(band.injected)
+    return f"{in_seconds(band.start)} – {format_seconds(band.injected)}"
 
 
-def _lead(report: Report) -> str:
+def _write_lead(report: Report) -> str:
     """Returns the first sentence of the page."""
     judgement = report.judgement
     if judgement is None:
@@ -148,13 +152,13 @@ def _lead(report: Report) -> str:
     return f"{found} in {judgement.operations:,} operations{under}; {clear} checks had data."
 
 
-def _sentence(text: str) -> str:
+def _capitalize(text: str) -> str:
     """Capitalizes a leading word; the name of a node or a key stays as it is."""
     first = text.split(" ", 1)[0]
     return text[:1].upper() + text[1:] if first.isalpha() and first.islower() else text
 
 
-def _took(report: Report) -> str | None:
+def _format_run_time(report: Report) -> str | None:
     run = report.files.run
     if run.started is None or run.ended is None:
         return None
@@ -165,16 +169,16 @@ def _took(report: Report) -> str | None:
     return f"{span.total_seconds():.1f} s"
 
 
-def _described(report: Report) -> list[tuple[str, list[tuple[str, str]]]]:
+def _list_settings(report: Report) -> list[tuple[str, list[tuple[str, str]]]]:
     """Returns the sections of ``settings.json``, each as lines."""
     return [
-        (name, [(str(key), _plain(inner)) for key, inner in value.items()])
+        (name, [(str(key), _format_setting(inner)) for key, inner in value.items()])
         for name, value in report.files.settings.items()
         if isinstance(value, dict) and value
     ]
 
 
-def _plain(value: Any) -> str:
+def _format_setting(value: Any) -> str:
     if value is None:
         return "—"
     if isinstance(value, str):
@@ -184,7 +188,7 @@ def _plain(value: Any) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def _moment(text: str | None) -> str:
+def _format_moment(text: str | None) -> str:
     """Formats an ISO 8601 time as ``2026-01-02 03:04:05 UTC``; other text stays as it is."""
     if text is None:
         return "—"
@@ -194,42 +198,42 @@ def _moment(text: str | None) -> str:
         return text
 
 
-def _size(octets: int) -> str:
+def _format_size(octets: int) -> str:
     return f"{octets} B" if octets < 1024 else f"{octets / 1024:,.1f} KiB"
 
 
-def _milliseconds(value: float | None) -> str:
+def _format_milliseconds(value: float | None) -> str:
     return "—" if value is None else f"{value:,.1f} ms" if value >= 10 else f"{value:.3f} ms"
 
 
-def _said(finding: Finding) -> str:
+def _format_finding(finding: Finding) -> str:
     return f"{finding.anomaly}: {finding.claim}"
 
 
-def _moment_link(row: OperationRow) -> str:
+def _format_moment_link(row: OperationRow) -> str:
     """Returns the address of a moment in this page, for sharing."""
     return f"#t={in_seconds(row.call, MILLISECONDS)}&op={row.index}"
 
 
-def _pace(pace: Pace | None) -> str:
+def _format_rate(pace: OperationRate | None) -> str:
     return "—" if pace is None else f"{pace.rate:,.1f}"
 
 
-def _amiss(pace: Pace | None) -> str:
+def _format_unsuccessful(pace: OperationRate | None) -> str:
     """Returns the share of operations that failed or are indeterminate."""
     return "—" if pace is None or not pace.verb.total else f"{(pace.verb.total - pace.verb.ok) / pace.verb.total:.1%}"
 
 
-def _duration(value: float | None) -> str:
+def _format_duration(value: float | None) -> str:
     return "—" if value is None else f"{value:.3f} s"
 
 
-def _edn(recorded: Recorded | None) -> Markup | None:
+def _encode_edn(recorded: RecordedRun | None) -> Markup | None:
     """Encodes in base64, which needs no escapes in HTML."""
     return None if recorded is None or recorded.edn is None else Markup(base64.b64encode(recorded.edn).decode())
 
 
-def _plot(drawn: Timeline, report: Report) -> dict[str, Any]:
+def _build_plot_data(drawn: Timeline, report: Report) -> dict[str, Any]:
     """Returns the data of the page's script: the plot, and the position of each finding in it."""
     row_of = {index: row for row, index in enumerate(drawn.order)}
     findings = {
@@ -251,16 +255,16 @@ def _plot(drawn: Timeline, report: Report) -> dict[str, Any]:
         "rows": {str(index): row for index, row in row_of.items()},
         "frame": [LEFT, RIGHT],
         "chosen": drawn.chosen,
-        "log": _log(report.recorded, report.roles) if report.recorded is not None else None,
+        "log": _build_log_data(report.recorded, report.roles) if report.recorded is not None else None,
     }
 
 
-def _log(recorded: Recorded, roles: Roles) -> dict[str, Any]:
+def _build_log_data(recorded: RecordedRun, roles: Roles) -> dict[str, Any]:
     """Returns the log lines for the script: seconds, node, whether an event, text, and source of the time.
 
     ``roles``: name and class of each node's role, if there are several roles.
     """
-    nodes = sorted({line.node for line in recorded.log.lines}, key=natural)
+    nodes = sorted({line.node for line in recorded.log.lines}, key=natural_sort_key)
     place = {node: number for number, node in enumerate(nodes)}
     return {
         "nodes": nodes,
@@ -273,6 +277,6 @@ def _log(recorded: Recorded, roles: Roles) -> dict[str, Any]:
     }
 
 
-def _scripts() -> list[str]:
+def _read_scripts() -> list[str]:
     """Bokeh's scripts without widgets, tables and typesetting."""
     return [script.replace("\r\n", "\n") for script in Resources(mode="inline", components=["bokeh"]).js_raw]

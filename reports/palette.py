@@ -43,17 +43,17 @@ NODE_TONES: Final = 8
 ROLE_TONES: Final = 6
 
 
-def node_role(position: int) -> str:
+def get_node_role(position: int) -> str:
     """Returns the role of the node at this position; after eight nodes the tones repeat."""
     return f"node{position % NODE_TONES}"
 
 
-def role_tone(position: int) -> str:
+def get_role_tone(position: int) -> str:
     """Returns the text colour of the node role at this position, dark enough for text; after six roles they repeat."""
     return f"role{position % ROLE_TONES}"
 
 
-def variables(palette: Mapping[str, str]) -> Iterator[str]:
+def iterate_css_variables(palette: Mapping[str, str]) -> Iterator[str]:
     """Yields CSS declarations: ``--c-ink: #1d2127;``."""
     for role, colour in palette.items():
         yield f"--c-{role}: {colour};"

@@ -19,7 +19,7 @@ from bokeh.models import (
 from bokeh.plotting import figure
 
 from assay.checkers.times import NANOSECONDS
-from assay.reports.html import middle
+from assay.reports.html import shorten_middle
 from assay.reports.palette import Painter
 
 LEFT: Final = 92
@@ -32,7 +32,7 @@ FONT: Final = "system-ui, sans-serif"
 
 
 @dataclass
-class Desk:
+class PlotContext:
     """Shared state of all panels while they are drawn."""
 
     axis: Range1d
@@ -44,18 +44,18 @@ class Desk:
     """A line per panel, at the moment that the reader chose."""
 
 
-def plain(text: str, limit: int = LABEL) -> str:
+def to_label(text: str, limit: int = LABEL) -> str:
     """Returns a short label of one line in which Bokeh sees no mathematics (``$$``, ``\\(``, ``\\[``)."""
     flat = " ".join(text.split()).replace("$$", "$\u2060$").replace("\\", "\u2216")
-    return middle(flat, limit)
+    return shorten_middle(flat, limit)
 
 
-def short(text: str, limit: int = 100) -> str:
+def shorten(text: str, limit: int = 100) -> str:
     """Cuts text for a hover label, which does not wrap."""
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
-def add_panel(desk: Desk, title: str, height: int, **options: Any) -> Any:
+def add_panel(desk: PlotContext, title: str, height: int, **options: Any) -> Any:
     """Adds the next figure below, ``height`` pixels high; ``options`` are those of ``bokeh.plotting.figure``."""
     panel = figure(
         height=height, sizing_mode="stretch_width", x_range=desk.axis, toolbar_location=None,
@@ -81,7 +81,7 @@ def add_panel(desk: Desk, title: str, height: int, **options: Any) -> Any:
         desk.painter.paint(axis, major_label_text_color="muted", axis_label_text_color="muted")
     desk.painter.paint(panel.title, text_color="muted")
     desk.painter.paint(panel.ygrid[0], grid_line_color="grid")
-    _shade(desk, panel)
+    _shade_faults(desk, panel)
     chosen = Span(dimension="height", location=None, line_width=1.5, line_dash="dashed")
     desk.painter.paint(chosen, line_color="accent")
     panel.add_layout(chosen)
@@ -90,7 +90,7 @@ def add_panel(desk: Desk, title: str, height: int, **options: Any) -> Any:
     return panel
 
 
-def _shade(desk: Desk, panel: Any) -> None:
+def _shade_faults(desk: PlotContext, panel: Any) -> None:
     force = panel.vstrip(x0="injected", x1="healed", source=desk.bands, line_color=None, fill_alpha=0.5)
     after = panel.vstrip(x0="healed", x1="recovered", source=desk.bands, line_color=None, fill_alpha=0.7)
     force.level = after.level = "underlay"
@@ -102,12 +102,12 @@ def label_lanes(panel: Any, labels: Sequence[str]) -> None:
     """Makes one lane per label, the first on top, at the heights 0, -1, -2, ..."""
     heights = [-number for number in range(len(labels))]
     panel.yaxis.ticker = FixedTicker(ticks=heights)
-    panel.yaxis.major_label_overrides = dict(zip(heights, map(plain, labels), strict=True))
+    panel.yaxis.major_label_overrides = dict(zip(heights, map(to_label, labels), strict=True))
     panel.y_range = Range1d(-len(labels) + 0.4, 0.6)
     panel.ygrid.grid_line_color = None
 
 
-def add_legend(desk: Desk, panel: Any, items: Sequence[LegendItem]) -> None:
+def add_legend(desk: PlotContext, panel: Any, items: Sequence[LegendItem]) -> None:
     """Adds a legend in one line above the frame, at its right end."""
     legend = Legend(
         items=list(items), orientation="horizontal", location="top_right", border_line_color=None,

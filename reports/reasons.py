@@ -9,7 +9,7 @@ OF_SEVERAL: Final = (("its check had", "their checks had"), ("to which it applie
 """Wording after the separator in the singular and in the plural."""
 
 
-def joined(reasons: Sequence[str]) -> list[str]:
+def join_reasons(reasons: Sequence[str]) -> list[str]:
     """Returns the reasons in order of first occurrence: ``a, b and c are forbidden, but their checks had no data``."""
     subjects: dict[tuple[bool, str], list[str]] = {}
     for reason in reasons:
@@ -17,10 +17,10 @@ def joined(reasons: Sequence[str]) -> list[str]:
         # Only a line about one anomaly counts, because a traceback may contain the same words.
         about = "" if "\n" in reason else about
         subjects.setdefault((bool(about), rest if about else reason), []).append(subject)
-    return [_said(names, rest) if forbidden else rest for (forbidden, rest), names in subjects.items()]
+    return [_format_reason(names, rest) if forbidden else rest for (forbidden, rest), names in subjects.items()]
 
 
-def _said(names: Sequence[str], rest: str) -> str:
+def _format_reason(names: Sequence[str], rest: str) -> str:
     if len(names) == 1:
         return f"{names[0]}{FORBIDDEN}{rest}"
     for one, several in OF_SEVERAL:

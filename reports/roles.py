@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from assay.reports.palette import role_tone
+from assay.reports.palette import get_role_tone
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Roles:
 
     def tone_of(self, role: str) -> str:
         """Returns the palette's name for a role's colour, which is also its CSS class: ``role0``."""
-        return role_tone(self.names.index(role))
+        return get_role_tone(self.names.index(role))
 
     def tone(self, node: str) -> str | None:
         """Returns the colour of a node's role; None if there is only one role, or the node is unknown."""
@@ -40,7 +40,7 @@ class Roles:
         return next(iter(found)) if self.several and len(found) == 1 else None
 
 
-def roles_of(settings: Mapping[str, Any]) -> Roles:
+def read_roles(settings: Mapping[str, Any]) -> Roles:
     """Reads the roles from ``settings.json``."""
     known = settings.get("nodes")
     if not isinstance(known, dict):

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from assay.checkers.times import NANOSECONDS
-from assay.reports.history_db import Recording, Row
+from assay.reports.history_db import HistoryDatabase, Row
 
 MOST_POINTS: Final = 240
 LEAST_WIDTH: Final = 1_000_000
@@ -43,7 +43,7 @@ class Series:
 
 
 @dataclass(frozen=True)
-class Verb:
+class OperationCounts:
     """Counts of all operations of one kind; latencies in milliseconds, None if none succeeded."""
 
     f: str
@@ -57,7 +57,7 @@ class Verb:
 
 
 @dataclass(frozen=True)
-class Complaint:
+class ErrorCount:
     """Frequency of an error; ``error`` without the detail after its colon."""
 
     f: str
@@ -67,7 +67,7 @@ class Complaint:
 
 
 @dataclass(frozen=True)
-class Sharing:
+class GroupOwnership:
     """Ownership changes of a consumer group. ``generations``: 0 in a design without generations; ``partings``: members
     that left, died or fell silent.
 
@@ -94,7 +94,7 @@ _LATENCY: Final = "greatest(ret - coalesce(scheduled, call), 1000)"
 """At least a microsecond: a logarithmic axis has no zero."""
 
 
-def interval(span: int, most: int = MOST_POINTS) -> int:
+def choose_interval(span: int, most: int = MOST_POINTS) -> int:
     """Returns the smallest width of 1, 2 or 5 times a power of ten (ns), at least 1 ms.
 
     It divides ``span`` into at most ``most`` intervals.
@@ -107,27 +107,27 @@ def interval(span: int, most: int = MOST_POINTS) -> int:
         width *= 10
 
 
-def series(recording: Recording, end: int) -> Series:
+def compute_series(recording: HistoryDatabase, end: int) -> Series:
     """Computes the series from the begin of the run to ``end`` (ns)."""
-    width = interval(end + 1)
+    width = choose_interval(end + 1)
     count = end // width + 1
     rates = recording.columns(
-        f"select {_bucket('coalesce(ret, call)', width, count)} as bucket, "
+        f"select {_select_bucket('coalesce(ret, call)', width, count)} as bucket, "
         "count(*) filter (outcome = 'ok') as ok, count(*) filter (outcome = 'fail') as fail, "
         "count(*) filter (outcome not in ('ok', 'fail')) as info from ops group by 1 order by 1"
     )
     latencies = recording.columns(
-        f"select {_bucket('coalesce(scheduled, call)', width, count)} as bucket, "
+        f"select {_select_bucket('coalesce(scheduled, call)', width, count)} as bucket, "
         f"approx_quantile({_LATENCY}, 0.5) as median, approx_quantile({_LATENCY}, 0.99) as p99, "
         f"max({_LATENCY}) as longest from ops where outcome = 'ok' and ret is not null group by 1 order by 1"
     )
     seconds = width / NANOSECONDS
 
     def rate(name: str) -> Floats:
-        return _dense(rates["bucket"], rates[name] / seconds, count, 0.0)
+        return _fill_gaps(rates["bucket"], rates[name] / seconds, count, 0.0)
 
     def latency(name: str) -> Floats:
-        return _dense(latencies["bucket"], latencies[name] / MILLISECOND, count, np.nan)
+        return _fill_gaps(latencies["bucket"], latencies[name] / MILLISECOND, count, np.nan)
 
     return Series(
         width=seconds,
@@ -141,7 +141,7 @@ def series(recording: Recording, end: int) -> Series:
     )
 
 
-def verbs(recording: Recording, most: int = 20) -> tuple[Verb, ...]:
+def count_operations(recording: HistoryDatabase, most: int = 20) -> tuple[OperationCounts, ...]:
     """Returns the most frequent kinds of operation."""
     found = recording.rows(
         "select f, count(*) as total, count(*) filter (outcome = 'ok') as ok, "
@@ -152,20 +152,20 @@ def verbs(recording: Recording, most: int = 20) -> tuple[Verb, ...]:
         "from ops group by f order by total desc, f limit ?",
         [most],
     )
-    return tuple(_verb(row) for row in found)
+    return tuple(_to_counts(row) for row in found)
 
 
-def complaints(recording: Recording, most: int = 12) -> tuple[Complaint, ...]:
+def count_errors(recording: HistoryDatabase, most: int = 12) -> tuple[ErrorCount, ...]:
     """Returns the most frequent errors."""
     found = recording.rows(
         "select f, outcome, left(split_part(error, ':', 1), 80) as error, count(*) as count from ops "
         "where error is not null group by all order by count desc, f, outcome, error limit ?",
         [most],
     )
-    return tuple(Complaint(**row) for row in found)
+    return tuple(ErrorCount(**row) for row in found)
 
 
-def sharings(recording: Recording, most: int = 20) -> tuple[Sharing, ...]:
+def count_ownership(recording: HistoryDatabase, most: int = 20) -> tuple[GroupOwnership, ...]:
     """Returns the ownership changes of each group, by name."""
     efforts = ", ".join(
         f"coalesce(sum(try_cast(json_extract(result, '$.effort.{name}') as bigint)), 0)::bigint as {name}"
@@ -183,23 +183,23 @@ def sharings(recording: Recording, most: int = 20) -> tuple[Sharing, ...]:
         'group by e."group" having count(*) filter (e.kind <> \'claim\') > 0 order by e."group" limit ?',
         [most],
     )
-    return tuple(Sharing(**row) for row in found)
+    return tuple(GroupOwnership(**row) for row in found)
 
 
-def _verb(row: Row) -> Verb:
+def _to_counts(row: Row) -> OperationCounts:
     def milliseconds(name: str) -> float | None:
         return None if row[name] is None else row[name] / MILLISECOND
 
     counts = {name: int(row[name]) for name in ("total", "ok", "fail", "info")}
-    return Verb(row["f"], **counts, median=milliseconds("median"), p99=milliseconds("p99"),
+    return OperationCounts(row["f"], **counts, median=milliseconds("median"), p99=milliseconds("p99"),
                 longest=milliseconds("longest"))  # fmt: skip
 
 
-def _bucket(time: str, width: int, count: int) -> str:
+def _select_bucket(time: str, width: int, count: int) -> str:
     return f"least(greatest({time} // {width}, 0), {count - 1})"
 
 
-def _dense(buckets: np.ndarray[Any, Any], values: np.ndarray[Any, Any], count: int, empty: float) -> Floats:
+def _fill_gaps(buckets: np.ndarray[Any, Any], values: np.ndarray[Any, Any], count: int, empty: float) -> Floats:
     filled = np.full(count, empty, dtype=np.float64)
     filled[buckets.astype(np.int64)] = values
     return filled

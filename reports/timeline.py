@@ -2,8 +2,8 @@
 
 The panels share the axis and the fault bands behind them, so that simultaneous events are above each other. They
 contain no JavaScript of their own; the page's script zooms and recolours them. Text from the system under test appears
-in hover labels, which Bokeh escapes, and in lane labels, where mathematics is disabled (``plain``), because Bokeh would
-download a typesetter.
+in hover labels, which Bokeh escapes, and in lane labels, where mathematics is disabled (``to_label``), because Bokeh
+would download a typesetter.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,15 +16,15 @@ from bokeh.layouts import column
 from bokeh.models import ColumnDataSource, HoverTool, LegendItem, Model, PrintfTickFormatter, Range1d, Span
 
 from assay.checkers.times import NANOSECONDS
-from assay.reports.fault_lanes import fault_lanes
+from assay.reports.fault_lanes import draw_fault_lanes
 from assay.reports.faults import FaultBand
-from assay.reports.html import middle
-from assay.reports.leadership import Reign
-from assay.reports.model import Recorded, Report
-from assay.reports.operations import Bar
-from assay.reports.palette import node_role
-from assay.reports.panel import FONT, Desk, add_legend, add_panel, label_lanes, plain, short, to_seconds
-from assay.reports.zookeeper import InSync
+from assay.reports.html import shorten_middle
+from assay.reports.leadership import LeadershipTerm
+from assay.reports.model import RecordedRun, Report
+from assay.reports.operations import OperationBar
+from assay.reports.palette import get_node_role
+from assay.reports.panel import FONT, PlotContext, add_legend, add_panel, label_lanes, shorten, to_label, to_seconds
+from assay.reports.zookeeper import InSyncInterval
 
 
 @dataclass(frozen=True)
@@ -43,23 +43,25 @@ class Timeline:
     """Ids of the lines that mark the chosen moment."""
 
 
-def timeline(report: Report, recorded: Recorded) -> Timeline:
+def draw_timeline(report: Report, recorded: RecordedRun) -> Timeline:
     """Draws the panels for which there is data."""
     span = (-0.005 * recorded.end / NANOSECONDS, 1.005 * max(recorded.end, 1_000_000) / NANOSECONDS)
-    desk = Desk(
-        Range1d(*span, bounds=span, min_interval=1e-6), _bands(recorded.faults, recorded.end), Span(dimension="height")
+    desk = PlotContext(
+        Range1d(*span, bounds=span, min_interval=1e-6),
+        _build_bands(recorded.faults, recorded.end),
+        Span(dimension="height"),
     )
     desk.painter.paint(desk.cursor, line_color="muted")
-    fault_lanes(desk, recorded, report.findings, report.roles)
-    _rates(desk, recorded)
-    _latencies(desk, recorded)
+    draw_fault_lanes(desk, recorded, report.findings, report.roles)
+    _draw_rates(desk, recorded)
+    _draw_latencies(desk, recorded)
     if recorded.leadership.lanes:
-        _leaders(desk, recorded)
+        _draw_leaders(desk, recorded)
     if recorded.agreement.in_sync:
-        _in_sync(desk, recorded)
+        _draw_in_sync(desk, recorded)
     if recorded.agreement.sessions or recorded.agreement.writes:
-        _sessions(desk, recorded)
-    named, order = _operations(desk, recorded)
+        _draw_sessions(desk, recorded)
+    named, order = _draw_operations(desk, recorded)
     last = desk.panels[-1]
     last.xaxis.visible = True
     last.xaxis.axis_label = "seconds since the run began"
@@ -76,7 +78,7 @@ def timeline(report: Report, recorded: Recorded) -> Timeline:
     )
 
 
-def _bands(faults: Sequence[FaultBand], end: int) -> ColumnDataSource:
+def _build_bands(faults: Sequence[FaultBand], end: int) -> ColumnDataSource:
     shown = [band for band in faults if band.injected is not None]
     healed = [end if band.healed is None else band.healed for band in shown]
     return ColumnDataSource(
@@ -88,7 +90,7 @@ def _bands(faults: Sequence[FaultBand], end: int) -> ColumnDataSource:
     )
 
 
-def _rates(desk: Desk, recorded: Recorded) -> None:
+def _draw_rates(desk: PlotContext, recorded: RecordedRun) -> None:
     data = recorded.series
     source = ColumnDataSource({"time": data.time, "ok": data.ok, "fail": data.fail, "info": data.info})
     panel = add_panel(desk, f"Operations per second (every {data.width:g} s)", 128)
@@ -108,7 +110,7 @@ def _rates(desk: Desk, recorded: Recorded) -> None:
     panel.add_tools(HoverTool(renderers=[items[0].renderers[0]], mode="vline", tooltips=tips))
 
 
-def _latencies(desk: Desk, recorded: Recorded) -> None:
+def _draw_latencies(desk: PlotContext, recorded: RecordedRun) -> None:
     data = recorded.series
     source = ColumnDataSource(
         {"time": data.time + data.width / 2, "median": data.median, "p99": data.p99, "longest": data.longest}
@@ -133,7 +135,7 @@ def _latencies(desk: Desk, recorded: Recorded) -> None:
     panel.add_tools(HoverTool(renderers=[items[0].renderers[0]], mode="vline", tooltips=tips))
 
 
-def _leaders(desk: Desk, recorded: Recorded) -> None:
+def _draw_leaders(desk: PlotContext, recorded: RecordedRun) -> None:
     led = recorded.leadership
     title = "Who led, asked once a second" if led.asked else "Who led (thin: still believed so after being superseded)"
     panel = add_panel(desk, title, 40 + 20 * len(led.lanes))
@@ -144,23 +146,23 @@ def _leaders(desk: Desk, recorded: Recorded) -> None:
         own = [reign for reign in led.reigns if reign.node == node and reign.lane in lane]
         stale = [reign for reign in own if reign.believed > reign.stop]
         bars = panel.hbar(
-            y="y", left="left", right="stop", height=0.66, source=_reigns(own, lane), line_color=None, fill_alpha=0.8
+            y="y", left="left", right="stop", height=0.66, source=_to_source(own, lane), line_color=None, fill_alpha=0.8
         )
         tails = panel.hbar(
-            y="y", left="stop", right="believed", height=0.24, source=_reigns(stale, lane), line_width=0.8
+            y="y", left="stop", right="believed", height=0.24, source=_to_source(stale, lane), line_width=0.8
         )
         tails.level = "overlay"
-        desk.painter.paint(bars.glyph, fill_color=node_role(position))
-        desk.painter.paint(tails.glyph, fill_color=node_role(position), line_color="card")
+        desk.painter.paint(bars.glyph, fill_color=get_node_role(position))
+        desk.painter.paint(tails.glyph, fill_color=get_node_role(position), line_color="card")
         solid += [bars, tails]
-        items.append(LegendItem(label=plain(node), renderers=[bars]))
+        items.append(LegendItem(label=to_label(node), renderers=[bars]))
     add_legend(desk, panel, items)
     tips = [("led", "@lane by @node, epoch @epoch"), ("from", "@left{0.000} s to @stop{0.000} s"),
             ("believed so until", "@believed{0.000} s")]  # fmt: skip
     panel.add_tools(HoverTool(renderers=solid, tooltips=tips))
 
 
-def _in_sync(desk: Desk, recorded: Recorded) -> None:
+def _draw_in_sync(desk: PlotContext, recorded: RecordedRun) -> None:
     """Draws a bar per interval: strong if replicas are missing, with the number of remaining ones."""
     known = recorded.agreement.in_sync
     lanes = [lane for lane in recorded.leadership.lanes if any(spell.key == lane for spell in known)]
@@ -170,7 +172,7 @@ def _in_sync(desk: Desk, recorded: Recorded) -> None:
     shown = [spell for spell in known if spell.key in most]
     items, hovered = [], []
     for role, label, alpha in (("ok", "all", 0.22), ("failed", "some missing", 0.6), ("unknown", "one left", 0.9)):
-        spells = [spell for spell in shown if _standing(spell, most[spell.key]) == label]
+        spells = [spell for spell in shown if _classify_in_sync(spell, most[spell.key]) == label]
         if not spells:
             continue
         source = ColumnDataSource(
@@ -180,7 +182,7 @@ def _in_sync(desk: Desk, recorded: Recorded) -> None:
                 "right": to_seconds([spell.stop for spell in spells]),
                 "size": [str(len(spell.members)) for spell in spells],
                 "members": [", ".join(map(str, spell.members)) for spell in spells],
-                "out": [_out_of_sync(spell) for spell in spells],
+                "out": [_format_out_of_sync(spell) for spell in spells],
                 "lane": [spell.key for spell in spells],
                 "said": [f"{spell.node}, epoch {'—' if spell.epoch is None else spell.epoch}" for spell in spells],
             }
@@ -203,13 +205,13 @@ def _in_sync(desk: Desk, recorded: Recorded) -> None:
     panel.add_tools(HoverTool(renderers=hovered, tooltips=tips))
 
 
-def _out_of_sync(spell: InSync) -> str:
+def _format_out_of_sync(spell: InSyncInterval) -> str:
     if spell.out is None:
         return "not said"
     return f"{', '.join(map(str, spell.out))} (under-replicated)" if spell.out else "none"
 
 
-def _standing(spell: InSync, most: int) -> str:
+def _classify_in_sync(spell: InSyncInterval, most: int) -> str:
     """``most``: maximum in-sync replicas ever, for nodes that do not report out-of-sync replicas."""
     members = len(spell.members)
     replicas = most if spell.out is None else members + len(spell.out)
@@ -219,7 +221,7 @@ def _standing(spell: InSync, most: int) -> str:
 WRITES = "writes"
 
 
-def _sessions(desk: Desk, recorded: Recorded) -> None:
+def _draw_sessions(desk: PlotContext, recorded: RecordedRun) -> None:
     agreed = recorded.agreement
     nodes = list(dict.fromkeys(session.node for session in agreed.sessions))
     labels = ([WRITES] if agreed.writes else []) + nodes
@@ -231,7 +233,7 @@ def _sessions(desk: Desk, recorded: Recorded) -> None:
             "y": [lane[session.node] for session in agreed.sessions],
             "left": to_seconds([session.start for session in agreed.sessions]),
             "right": to_seconds([session.stop for session in agreed.sessions]),
-            "node": [plain(session.node) for session in agreed.sessions],
+            "node": [to_label(session.node) for session in agreed.sessions],
             "end": ["it lost the session" if session.lost else "its process or the run ended"
                     for session in agreed.sessions],
         }
@@ -249,8 +251,8 @@ def _sessions(desk: Desk, recorded: Recorded) -> None:
             {
                 "x": to_seconds([write.time for write in agreed.writes]),
                 "y": [lane[WRITES]] * len(agreed.writes),
-                "node": [plain(write.node) for write in agreed.writes],
-                "what": [short(write.what, 60) for write in agreed.writes],
+                "node": [to_label(write.node) for write in agreed.writes],
+                "what": [shorten(write.what, 60) for write in agreed.writes],
                 "zxid": [str(write.zxid) for write in agreed.writes],
             }
         )
@@ -263,7 +265,7 @@ def _sessions(desk: Desk, recorded: Recorded) -> None:
         )
 
 
-def _reigns(reigns: Sequence[Reign], lane: Mapping[str, int]) -> ColumnDataSource:
+def _to_source(reigns: Sequence[LeadershipTerm], lane: Mapping[str, int]) -> ColumnDataSource:
     return ColumnDataSource(
         {
             "y": [lane[reign.lane] for reign in reigns],
@@ -277,7 +279,7 @@ def _reigns(reigns: Sequence[Reign], lane: Mapping[str, int]) -> ColumnDataSourc
     )
 
 
-def _operations(desk: Desk, recorded: Recorded) -> tuple[ColumnDataSource, tuple[int, ...]]:
+def _draw_operations(desk: PlotContext, recorded: RecordedRun) -> tuple[ColumnDataSource, tuple[int, ...]]:
     drawn = recorded.lanes
     panel = add_panel(desk, "Operations, by worker", 44 + 22 * len(drawn.workers))
     label_lanes(panel, drawn.workers)
@@ -285,12 +287,12 @@ def _operations(desk: Desk, recorded: Recorded) -> tuple[ColumnDataSource, tuple
     for outcome, role, label in (("ok", "ok", "ok"), ("fail", "failed", "failed"), ("info", "info", "unknown")):
         bars = [bar for bar in drawn.bars if not bar.named and bar.row.outcome == outcome]
         if bars:
-            glyphs = _bars(panel, bars, 0.56, fill_alpha=0.2 if outcome == "info" else 0.65, line_alpha=0.9)
+            glyphs = _draw_bars(panel, bars, 0.56, fill_alpha=0.2 if outcome == "info" else 0.65, line_alpha=0.9)
             desk.painter.paint(glyphs.glyph, fill_color=role, line_color=role)
             items.append(LegendItem(label=label, renderers=[glyphs]))
             hovered.append(glyphs)
     named = sorted((bar for bar in drawn.bars if bar.named), key=lambda bar: bar.row.index)
-    glyphs = _bars(panel, named, 0.86, fill_alpha=0.75, line_alpha=1.0)
+    glyphs = _draw_bars(panel, named, 0.86, fill_alpha=0.75, line_alpha=1.0)
     glyphs.selection_glyph, glyphs.nonselection_glyph = glyphs.glyph.clone(), glyphs.glyph.clone()
     glyphs.nonselection_glyph.fill_alpha = glyphs.nonselection_glyph.line_alpha = 0.25
     for glyph in (glyphs.glyph, glyphs.selection_glyph, glyphs.nonselection_glyph):
@@ -305,7 +307,7 @@ def _operations(desk: Desk, recorded: Recorded) -> tuple[ColumnDataSource, tuple
     return glyphs.data_source, tuple(bar.row.index for bar in named)
 
 
-def _bars(panel: Any, bars: Sequence[Bar], height: float, **look: Any) -> Any:
+def _draw_bars(panel: Any, bars: Sequence[OperationBar], height: float, **look: Any) -> Any:
     rows = [bar.row for bar in bars]
     source = ColumnDataSource(
         {
@@ -314,8 +316,8 @@ def _bars(panel: Any, bars: Sequence[Bar], height: float, **look: Any) -> Any:
             "right": to_seconds([bar.stop for bar in bars]),
             "index": [row.index for row in rows],
             "process": np.array([row.process for row in rows], dtype=np.int32),
-            "f": [short(row.f, 30) for row in rows],
-            "key": [middle(row.key or "", 40) for row in rows],
+            "f": [shorten(row.f, 30) for row in rows],
+            "key": [shorten_middle(row.key or "", 40) for row in rows],
             "argument": ["—" if row.argument == "null" else row.argument for row in rows],
             "ended": [" ".join(filter(None, (row.outcome, row.result, row.error))) for row in rows],
             "until": ["?" if row.ret is None else f"{row.ret / NANOSECONDS:.6f} s" for row in rows],

@@ -11,14 +11,14 @@ from typing import Final
 import msgspec
 
 from assay.reports.faults import FaultBand
-from assay.reports.history_db import Recording, Row
-from assay.reports.leadership import deaths, natural
+from assay.reports.history_db import HistoryDatabase, Row
+from assay.reports.leadership import find_deaths, natural_sort_key
 
 MOST_EVENTS: Final = 5_000
 
 
 @dataclass(frozen=True)
-class Session:
+class ZooKeeperSession:
     """A node was registered from ``start`` to ``stop`` (ns), as far as it knew. ``lost``: it noticed the end."""
 
     node: str
@@ -28,7 +28,7 @@ class Session:
 
 
 @dataclass(frozen=True)
-class Write:
+class ZooKeeperWrite:
     """A change that went through ZooKeeper."""
 
     time: int
@@ -38,7 +38,7 @@ class Write:
 
 
 @dataclass(frozen=True)
-class InSync:
+class InSyncInterval:
     """In-sync replicas of ``key`` from ``start`` to ``stop`` (ns), according to ``node``, its leader or the controller.
 
     ``out``: the other assigned replicas; None if the node does not report them.
@@ -54,15 +54,17 @@ class InSync:
 
 
 @dataclass(frozen=True)
-class Agreement:
+class ZooKeeperActivity:
     """All of the above; empty for a system without such events."""
 
-    sessions: tuple[Session, ...] = ()
-    writes: tuple[Write, ...] = ()
-    in_sync: tuple[InSync, ...] = ()
+    sessions: tuple[ZooKeeperSession, ...] = ()
+    writes: tuple[ZooKeeperWrite, ...] = ()
+    in_sync: tuple[InSyncInterval, ...] = ()
 
 
-def agreement(recording: Recording, faults: Sequence[FaultBand], keys: Collection[str], end: int) -> Agreement:
+def read_activity(
+    recording: HistoryDatabase, faults: Sequence[FaultBand], keys: Collection[str], end: int
+) -> ZooKeeperActivity:
     """Reads the events; ``keys``: the partitions whose in-sync replicas are needed."""
     registered = recording.rows(
         "select time, node, incarnation, event from events where event in ('registered', 'session-lost') "
@@ -79,13 +81,17 @@ def agreement(recording: Recording, faults: Sequence[FaultBand], keys: Collectio
         [sorted(keys), MOST_EVENTS],
     )
     writes = (
-        Write(row["time"], row["node"], " ".join(filter(None, (row["event"], row["key"]))), row["zxid"])
+        ZooKeeperWrite(row["time"], row["node"], " ".join(filter(None, (row["event"], row["key"]))), row["zxid"])
         for row in written
     )
-    return Agreement(tuple(sessions(registered, deaths(faults), end)), tuple(writes), tuple(in_sync(synced, end)))
+    return ZooKeeperActivity(
+        tuple(compute_sessions(registered, find_deaths(faults), end)),
+        tuple(writes),
+        tuple(compute_in_sync(synced, end)),
+    )
 
 
-def sessions(rows: Iterable[Row], killed: Sequence[tuple[int, str]], end: int) -> list[Session]:
+def compute_sessions(rows: Iterable[Row], killed: Sequence[tuple[int, str]], end: int) -> list[ZooKeeperSession]:
     """Computes sessions from ``registered`` and ``session-lost`` in order of time; a kill ends a session without an
     event.
     """
@@ -96,29 +102,29 @@ def sessions(rows: Iterable[Row], killed: Sequence[tuple[int, str]], end: int) -
         if node in by_node:
             by_node[node].append((time, "killed"))
     found = []
-    for node in sorted(by_node, key=natural):
+    for node in sorted(by_node, key=natural_sort_key):
         changes = sorted(by_node[node])
         for position, (start, event) in enumerate(changes):
             if event == "registered":
                 stop, how = changes[position + 1] if position + 1 < len(changes) else (max(end, start), "")
-                found.append(Session(node, start, stop, how == "session-lost"))
+                found.append(ZooKeeperSession(node, start, stop, how == "session-lost"))
     return found
 
 
-def in_sync(rows: Iterable[Row], end: int) -> list[InSync]:
+def compute_in_sync(rows: Iterable[Row], end: int) -> list[InSyncInterval]:
     """Computes consecutive intervals per key, without reports of leaders with an older epoch."""
     last: dict[str, tuple[Row, tuple[int, ...], tuple[int, ...] | None]] = {}
-    found: list[InSync] = []
+    found: list[InSyncInterval] = []
 
     def ended(key: str, stop: int) -> None:
         row, members, out = last[key]
-        found.append(InSync(key, members, row["epoch"], row["node"], row["time"], max(stop, row["time"]), out))
+        found.append(InSyncInterval(key, members, row["epoch"], row["node"], row["time"], max(stop, row["time"]), out))
 
     for row in rows:
-        members = _members(row["detail"]) if row["isr"] is None else _numbers(row["isr"])
+        members = _decode_members(row["detail"]) if row["isr"] is None else _parse_numbers(row["isr"])
         if members is None:
             continue
-        out = None if row["osr"] is None else _numbers(row["osr"])
+        out = None if row["osr"] is None else _parse_numbers(row["osr"])
         key = row["key"]
         if key in last:
             before, same, known = last[key]
@@ -132,11 +138,11 @@ def in_sync(rows: Iterable[Row], end: int) -> list[InSync]:
     return found
 
 
-def _numbers(text: str) -> tuple[int, ...]:
+def _parse_numbers(text: str) -> tuple[int, ...]:
     return tuple(sorted(int(word) for word in text.split(",") if word))
 
 
-def _members(detail: str) -> tuple[int, ...] | None:
+def _decode_members(detail: str) -> tuple[int, ...] | None:
     """Decodes the member list of older event logs, which had no column for it."""
     try:
         decoded = msgspec.json.decode(detail)

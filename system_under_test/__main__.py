@@ -2,14 +2,14 @@
 
 import sys
 
-from assay.system_under_test.broker import arguments, entry
-from assay.system_under_test.process import ProcessRuntime, run
+from assay.system_under_test.broker import parse_arguments, run_broker
+from assay.system_under_test.process import ProcessRuntime, run_process
 
 
 def main() -> int:
     """Returns the exit code of the process; prints one line if it cannot start."""
-    runtime = ProcessRuntime(arguments(sys.argv[1:]).event_log)
-    return run(entry(runtime, sys.argv[1:], runtime.open_event_log))
+    runtime = ProcessRuntime(parse_arguments(sys.argv[1:]).event_log)
+    return run_process(run_broker(runtime, sys.argv[1:], runtime.open_event_log))
 
 
 if __name__ == "__main__":

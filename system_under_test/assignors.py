@@ -11,7 +11,7 @@ Assignor = Callable[[Mapping[str, Sequence[str]], Mapping[str, int]], dict[str, 
 """Maps each member's topics and each topic's number of partitions to each member's partitions."""
 
 
-def by_topic(partitions: Iterable[Partition]) -> dict[str, list[int]]:
+def group_by_topic(partitions: Iterable[Partition]) -> dict[str, list[int]]:
     """Groups partition numbers by topic, in their order."""
     found: dict[str, list[int]] = {}
     for topic, index in partitions:

@@ -20,30 +20,30 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from kazoo.exceptions import KazooException
 
-from assay.system_under_test.config import BrokerConfig, ConfigError, parse
+from assay.system_under_test.config import BrokerConfig, ConfigError, parse_config
 from assay.system_under_test.controller.controller import Controller
 from assay.system_under_test.controller.metadata import MetadataCache
 from assay.system_under_test.controller.public_control import PublicControl
-from assay.system_under_test.controller.registration import IdTaken
-from assay.system_under_test.controller.topic_settings import ConfigChanges, SettingsRead
-from assay.system_under_test.controller.traits import controller_traits
+from assay.system_under_test.controller.registration import BrokerIdTaken
+from assay.system_under_test.controller.topic_settings import ConfigChanges, VersionedSettings
+from assay.system_under_test.controller.traits import select_controller_traits
 from assay.system_under_test.events import EventLog
 from assay.system_under_test.groups.coordinator import Coordinator
-from assay.system_under_test.groups.traits import group_traits
-from assay.system_under_test.handlers import MetadataRequests, handlers
-from assay.system_under_test.identity import BACK_OFF, HICCUPS, BrokerError, with_id
+from assay.system_under_test.groups.traits import select_group_traits
+from assay.system_under_test.handlers import MetadataHandler, make_handlers
+from assay.system_under_test.identity import BACK_OFF, HICCUPS, BrokerError, fill_in_id
 from assay.system_under_test.log.directory import DirectoryError
-from assay.system_under_test.log.traits import log_traits
+from assay.system_under_test.log.traits import select_log_traits
 from assay.system_under_test.network.limits import Limits
 from assay.system_under_test.network.server import Server
 from assay.system_under_test.protocol.api import APIS
 from assay.system_under_test.protocol.internal import INTERNAL_APIS
 from assay.system_under_test.registrar import Registrar
 from assay.system_under_test.replication.manager import ReplicaManager
-from assay.system_under_test.replication.traits import replication_traits
+from assay.system_under_test.replication.traits import select_replication_traits
 from assay.system_under_test.runtime import Runtime
-from assay.system_under_test.shutdown import Departure
-from assay.system_under_test.tasks import Background
+from assay.system_under_test.shutdown import BrokerShutdown
+from assay.system_under_test.tasks import BackgroundTasks
 
 _log = logging.getLogger("assay.broker")
 
@@ -59,7 +59,7 @@ class BrokerProcess:
         self.config = config
         self._runtime = runtime
         self._failed: asyncio.Future[BaseException] = loop.create_future()
-        self._background = background = Background(self._fail)
+        self._background = background = BackgroundTasks(self._fail)
         events = EventLog(
             runtime.event_log,
             runtime.hold,
@@ -80,12 +80,12 @@ class BrokerProcess:
             cache.learn,
             cache.controller,
             lambda partition, term: self._coordinator.lead(partition, term),
-            replication_traits(config.defects),
-            log_traits(config.defects),
+            select_replication_traits(config.defects),
+            select_log_traits(config.defects),
         )
-        traits = controller_traits(config.defects)
+        traits = select_controller_traits(config.defects)
         self._controller = Controller(config, runtime, zookeeper, events, background, cache, traits)
-        metadata = MetadataRequests(config, runtime, zookeeper, manager, cache)
+        metadata = MetadataHandler(config, runtime, zookeeper, manager, cache)
         self._coordinator = Coordinator(
             config,
             runtime,
@@ -95,7 +95,7 @@ class BrokerProcess:
             events,
             background,
             metadata.make_offsets_topic,
-            group_traits(config.defects),
+            select_group_traits(config.defects),
         )
         self._registrar = Registrar(
             config,
@@ -109,14 +109,14 @@ class BrokerProcess:
             traits.recognises,
             traits.stays_registered,
         )
-        self._departure = Departure(config, cache, manager, events)
+        self._departure = BrokerShutdown(config, cache, manager, events)
         self._config_changes = ConfigChanges(zookeeper, self._configure, config.broker_id, manager.throttles.configure)
-        answers = handlers(
+        answers = make_handlers(
             zookeeper, manager, self._controller, self._coordinator, metadata, PublicControl(manager, zookeeper, cache)
         )
         self._server = Server(answers, {**APIS, **INTERNAL_APIS}, Limits.configured(config))
 
-    async def _configure(self, topic: str, settings: SettingsRead) -> None:
+    async def _configure(self, topic: str, settings: VersionedSettings) -> None:
         await self._manager.replicas.configure(topic, settings.values, settings.zxid)
         self._controller.configure(topic, settings)
 
@@ -164,7 +164,7 @@ class BrokerProcess:
             await self._in_spite_of_hiccups(self._config_changes.read_all)
             await self._manager.replicas.open(clean=clean)
             await self._in_spite_of_hiccups(self._registrar.register)
-        except (ConnectionError, IdTaken, DirectoryError) as error:
+        except (ConnectionError, BrokerIdTaken, DirectoryError) as error:
             raise BrokerError(str(error)) from error
         except KazooException as error:
             raise BrokerError(f"ZooKeeper at {config.zookeeper}: {error!r}") from error
@@ -228,14 +228,14 @@ class BrokerProcess:
 def reserve_directory(config: BrokerConfig, runtime: Runtime) -> None:
     """Locks the data directory until this process has ended. Raises ``BrokerError``."""
     try:
-        log_traits(config.defects).reserve(runtime.storage, config.data_dir)
+        select_log_traits(config.defects).reserve(runtime.storage, config.data_dir)
     except DirectoryError as error:
         raise BrokerError(str(error)) from error
     except OSError as error:
         raise BrokerError(f"the data in {config.data_dir} cannot be locked: {error}") from error
 
 
-def arguments(argv: Sequence[str]) -> argparse.Namespace:
+def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     """Parses ``broker --config FILE [--event-log FILE]``; exits with 2 and a usage line if that fails."""
     parser = argparse.ArgumentParser(prog="python -m assay.system_under_test", description=__doc__)
     roles = parser.add_subparsers(dest="role", required=True)
@@ -249,25 +249,25 @@ def _is_ready() -> None:
     """Opens nothing, in a world without an event log to open."""
 
 
-async def entry(runtime: Runtime, argv: Sequence[str], reserved: Callable[[], None] = _is_ready) -> int:
+async def run_broker(runtime: Runtime, argv: Sequence[str], reserved: Callable[[], None] = _is_ready) -> int:
     """Runs the process in any world. Returns its exit code: 0 after a clean stop, 1 after one clear line.
 
     ``reserved`` opens the event log. It is called once this process holds the data directory, because a second process
     must leave the log of the first one as it is, wherever the log lies. It may raise ``OSError``.
     """
-    options = arguments(argv)
+    options = parse_arguments(argv)
     try:
         try:
             data = runtime.read_file(options.config)
         except OSError as error:
             raise ConfigError(f"configuration {options.config}: {error.strerror or error}") from error
-        config = parse(data, options.config)
+        config = parse_config(data, options.config)
         reserve_directory(config, runtime)
         try:
             reserved()
         except OSError as error:
             raise BrokerError(f"event log {options.event_log}: {error.strerror or error}") from error
-        config = await with_id(config, runtime)
+        config = await fill_in_id(config, runtime)
         await BrokerProcess(config, runtime).run()
     except (BrokerError, ConfigError) as error:
         print(f"broker: {error}", file=sys.stderr)

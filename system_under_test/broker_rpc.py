@@ -41,7 +41,7 @@ async def ask(
         await connection.close()
 
 
-async def answered(host: str, port: int, request: Request[R], version: int, timeout: float) -> R | None:
+async def try_ask(host: str, port: int, request: Request[R], version: int, timeout: float) -> R | None:
     """Returns the answer as :func:`ask` does, or None if there is none."""
     try:
         return await ask(host, port, request, version, timeout)
@@ -49,16 +49,16 @@ async def answered(host: str, port: int, request: Request[R], version: int, time
         return None
 
 
-async def replicas(host: str, port: int, topic: str, index: int) -> list[int] | None:
+async def ask_replicas(host: str, port: int, topic: str, index: int) -> list[int] | None:
     """Returns the brokers of a partition; None during a reassignment, or if this controller does not answer."""
     named = [control.PartitionName(topic=topic, partition=index)]
     request = topics.DescribeReassignmentsRequest(partitions=named, timeout_ms=int(PATIENCE * 1000))
-    answer = await answered(host, port, request, VERSION, PATIENCE)
+    answer = await try_ask(host, port, request, VERSION, PATIENCE)
     settled = () if answer is None else answer.settled
     return next((entry.replicas for entry in settled if (entry.topic, entry.partition) == (topic, index)), None)
 
 
-async def move(host: str, port: int, topic: str, index: int, brokers: Sequence[int]) -> str | None:
+async def request_reassignment(host: str, port: int, topic: str, index: int, brokers: Sequence[int]) -> str | None:
     """Requests a reassignment; returns the problem, or None once the request is stored."""
     wanted = [topics.NewAssignment(topic=topic, partition=index, replicas=list(brokers))]
     request = topics.ReassignRequest(partitions=wanted, timeout_ms=int(PATIENCE * 1000))
@@ -73,7 +73,7 @@ async def move(host: str, port: int, topic: str, index: int, brokers: Sequence[i
 
 
 @dataclass(frozen=True)
-class Standing:
+class ReplicaPlacement:
     """The registered brokers, and which of them have, get or give up replicas."""
 
     members: Collection[int]
@@ -81,39 +81,39 @@ class Standing:
     moving: Mapping[str, Collection[int]]
 
 
-async def standing(host: str, port: int) -> Standing | None:
+async def ask_placement(host: str, port: int) -> ReplicaPlacement | None:
     """Returns this controller's answer; None if it has none."""
-    known = await metadata(host, port)
+    known = await ask_metadata(host, port)
     if known is None or known.controller_id not in {broker.node_id for broker in known.brokers}:
         return None
     named = [
         control.PartitionName(topic=t.topic, partition=one.partition) for t in known.topics for one in t.partitions
     ]
     request = topics.DescribeReassignmentsRequest(partitions=named, timeout_ms=int(PATIENCE * 1000))
-    answer = await answered(host, port, request, VERSION, PATIENCE)
+    answer = await try_ask(host, port, request, VERSION, PATIENCE)
     if answer is None or answer.error_code != ErrorCode.NONE:
         return None
-    return Standing(
+    return ReplicaPlacement(
         {broker.node_id for broker in known.brokers},
         {f"{one.topic}-{one.partition}": one.replicas for one in answer.settled},
         {f"{one.topic}-{one.partition}": {*one.replicas, *one.target, *one.removing} for one in answer.moving},
     )
 
 
-async def metadata(host: str, port: int) -> MetadataResponse | None:
+async def ask_metadata(host: str, port: int) -> MetadataResponse | None:
     """Returns this broker's metadata of the cluster; None if it does not answer."""
-    return await answered(host, port, MetadataRequest(topics=None), METADATA_VERSION, ASK_TIMEOUT)
+    return await try_ask(host, port, MetadataRequest(topics=None), METADATA_VERSION, ASK_TIMEOUT)
 
 
-async def controller(host: str, port: int) -> int:
+async def ask_controller(host: str, port: int) -> int:
     """Returns the controller known to this broker; -1 if it does not answer."""
-    answer = await metadata(host, port)
+    answer = await ask_metadata(host, port)
     return -1 if answer is None else answer.controller_id
 
 
-async def leader(host: str, port: int, key: str) -> int:
+async def ask_leader(host: str, port: int, key: str) -> int:
     """Returns the leader of the partition ``key`` known to this broker; -1 if there is none or no answer."""
-    answer = await metadata(host, port)
+    answer = await ask_metadata(host, port)
     if answer is None:
         return -1
     topic, _, index = key.rpartition("-")
@@ -124,13 +124,13 @@ async def leader(host: str, port: int, key: str) -> int:
     return -1
 
 
-async def coordinator(host: str, port: int, group: str) -> int:
+async def ask_coordinator(host: str, port: int, group: str) -> int:
     """Returns the group's coordinator known to this broker; -1 if it does not answer."""
-    answer = await answered(host, port, GroupCoordinatorRequest(group_id=group), VERSION, ASK_TIMEOUT)
+    answer = await try_ask(host, port, GroupCoordinatorRequest(group_id=group), VERSION, ASK_TIMEOUT)
     return -1 if answer is None else answer.coordinator_id
 
 
-async def most(answers: Sequence[Coroutine[Any, Any, int]]) -> int | None:
+async def find_majority(answers: Sequence[Coroutine[Any, Any, int]]) -> int | None:
     """Returns the most common answer, ignoring -1; None if there is none or a tie.
 
     Waits until more than half agree, and for ``VOTE_SECONDS`` at most: a paused broker never answers, and the caller
@@ -155,7 +155,7 @@ async def most(answers: Sequence[Coroutine[Any, Any, int]]) -> int | None:
     return ranked[0][0]
 
 
-async def high_watermarks(host: str, port: int, wanted: Sequence[tuple[str, int]]) -> dict[tuple[str, int], int]:
+async def ask_high_watermarks(host: str, port: int, wanted: Sequence[tuple[str, int]]) -> dict[tuple[str, int], int]:
     """Returns the end of what consumers may read in each partition, or -1 if this broker does not know.
 
     The result is empty if the broker does not answer.
@@ -167,6 +167,6 @@ async def high_watermarks(host: str, port: int, wanted: Sequence[tuple[str, int]
     if not named:
         return {}
     request = ListOffsetsRequest(replica_id=-1, topics=named)
-    answer = await answered(host, port, request, LIST_OFFSETS_VERSION, ASK_TIMEOUT)
+    answer = await try_ask(host, port, request, LIST_OFFSETS_VERSION, ASK_TIMEOUT)
     said = () if answer is None else answer.topics
     return {(topic.topic, one.partition): one.offset for topic in said for one in topic.partitions}

@@ -12,12 +12,12 @@ from typing import Any, Final
 
 from kazoo.exceptions import KazooException, NoNodeError
 
-from assay.system_under_test.broker_rpc import answered, ask
-from assay.system_under_test.config import BrokerConfig, parse
+from assay.system_under_test.broker_rpc import ask, try_ask
+from assay.system_under_test.config import BrokerConfig, parse_config
 from assay.system_under_test.controller import cluster_state
 from assay.system_under_test.controller.cluster_state import Topic
 from assay.system_under_test.log import directory
-from assay.system_under_test.log.preallocation import PREALLOCATED, written
+from assay.system_under_test.log.preallocation import PREALLOCATED, strip_preallocated
 from assay.system_under_test.network.connection import CallError
 from assay.system_under_test.protocol.internal import RolesRequest
 from assay.system_under_test.protocol.metadata import MetadataRequest
@@ -25,7 +25,7 @@ from assay.system_under_test.records import message_set
 from assay.system_under_test.records.message import NO_TIMESTAMP
 from assay.system_under_test.runtime import ZooKeeper
 from assay.system_under_test.zookeeper import paths, znodes
-from assay.system_under_test.zookeeper.znodes import Moves, PartitionState
+from assay.system_under_test.zookeeper.znodes import PartitionState, ReassignmentList
 
 PATIENCE: Final = 2.0
 """Seconds to wait for an answer."""
@@ -37,12 +37,12 @@ UNLIMITED: Final = -1
 STATELESS: Final = PartitionState(controller_epoch=-1, leader=znodes.NO_LEADER, leader_epoch=-1, isr=[])
 
 
-class NotSeen(OSError):
+class SnapshotFailed(OSError):
     """The snapshot failed; the message says where."""
 
 
 @dataclass(frozen=True)
-class Seen:
+class SnapshotRow:
     """A row of a snapshot. ``what`` is its kind, which determines the other columns:
 
     - ``broker`` (registered): ``node``, ``broker`` id, ``zxid`` of its registration
@@ -92,7 +92,7 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Place:
+class SnapshotSource:
     """The parts of a cluster to read. ``nodes`` are those of brokers; ``data`` is the folder of their logs."""
 
     nodes: Sequence[Any]
@@ -102,70 +102,70 @@ class Place:
     data: str
 
 
-async def look(place: Place, runtime: Any) -> list[Seen]:
-    """Takes a snapshot. Raises ``NotSeen``."""
+async def take_snapshot(place: SnapshotSource, runtime: Any) -> list[SnapshotRow]:
+    """Takes a snapshot. Raises ``SnapshotFailed``."""
     try:
-        configs = {node.name: parse(await node.read_file(place.config_file), node.name) for node in place.nodes}
+        configs = {node.name: parse_config(await node.read_file(place.config_file), node.name) for node in place.nodes}
         zookeeper: ZooKeeper = runtime.zookeeper(place.zookeepers, SESSION)
         await zookeeper.connect(PATIENCE)
         try:
-            found = await _in_zookeeper(zookeeper, place, configs[place.nodes[0].name])
+            found = await _read_zookeeper(zookeeper, place, configs[place.nodes[0].name])
         finally:
             await zookeeper.close()
         registered = {one.node for one in found if one.what == "broker"}
         aged = {one.key for one in found if one.what == "topic" and _is_short(one)}
         for node in place.nodes:
             if node.name in registered:
-                found += await _by_its_account(node, place.port, await _unsynced(node, place.data))
-                found += await _on_disk(node, place.data, aged)
-            elif await answered(node.address, place.port, RolesRequest(), 0, PATIENCE) is not None:
-                found.append(Seen("answer", node=node.name))
+                found += await _ask_node(node, place.port, await _read_unsynced(node, place.data))
+                found += await _read_disk(node, place.data, aged)
+            elif await try_ask(node.address, place.port, RolesRequest(), 0, PATIENCE) is not None:
+                found.append(SnapshotRow("answer", node=node.name))
     except (KazooException, znodes.ZnodeError, OSError) as error:
-        raise NotSeen(f"no snapshot of the cluster: {error!r}") from error
+        raise SnapshotFailed(f"no snapshot of the cluster: {error!r}") from error
     return found
 
 
-def _is_short(topic: Seen) -> bool:
+def _is_short(topic: SnapshotRow) -> bool:
     """Returns whether the topic's retention may expire within a run."""
-    return topic.retention_bytes != UNLIMITED or 0 <= _number(topic.retention_ms) < LONG_MS
+    return topic.retention_bytes != UNLIMITED or 0 <= _or_unlimited(topic.retention_ms) < LONG_MS
 
 
-async def _in_zookeeper(zookeeper: ZooKeeper, place: Place, config: BrokerConfig) -> list[Seen]:
+async def _read_zookeeper(zookeeper: ZooKeeper, place: SnapshotSource, config: BrokerConfig) -> list[SnapshotRow]:
     names = {node.index: node.name for node in place.nodes}
     lives = await cluster_state.read_brokers(zookeeper)
-    found = [Seen("broker", node=names[b], broker=b, zxid=life.czxid) for b, life in lives.items() if b in names]
+    found = [SnapshotRow("broker", node=names[b], broker=b, zxid=life.czxid) for b, life in lives.items() if b in names]
     for name in await zookeeper.get_children(paths.TOPICS):
         try:
             topic = await cluster_state.read_topic(zookeeper, name)
         except NoNodeError:
             continue  # deleted meanwhile
-        found.append(_topic(name, topic, config))
+        found.append(_make_topic_row(name, topic, config))
         for index, replicas in topic.assignment.items():
-            key = directory.directory_name(name, index)
+            key = directory.format_directory_name(name, index)
             read = await znodes.read(zookeeper, PartitionState, paths.state(name, index))
             state = STATELESS if read is None else read[0]
             found.append(
-                Seen(
+                SnapshotRow(
                     "partition",
                     key=key,
                     zxid=topic.czxid,
                     epoch=state.leader_epoch,
                     leader=state.leader,
-                    replicas=_text(replicas),
-                    members=_text(state.isr),
+                    replicas=_join_ids(replicas),
+                    members=_join_ids(state.isr),
                 )
             )
-    moves = await znodes.read(zookeeper, Moves, paths.REASSIGNMENTS)
+    moves = await znodes.read(zookeeper, ReassignmentList, paths.REASSIGNMENTS)
     for move in () if moves is None else moves[0].partitions:
-        key = directory.directory_name(move.topic, move.partition)
-        found.append(Seen("move", key=key, replicas=_text(move.replicas), removing=_text(move.removing)))
-    found += [Seen("settings", key=name) for name in await zookeeper.get_children(paths.TOPIC_CONFIGS)]
-    return found + [Seen("deletion", key=name) for name in await zookeeper.get_children(paths.DELETE_TOPICS)]
+        key = directory.format_directory_name(move.topic, move.partition)
+        found.append(SnapshotRow("move", key=key, replicas=_join_ids(move.replicas), removing=_join_ids(move.removing)))
+    found += [SnapshotRow("settings", key=name) for name in await zookeeper.get_children(paths.TOPIC_CONFIGS)]
+    return found + [SnapshotRow("deletion", key=name) for name in await zookeeper.get_children(paths.DELETE_TOPICS)]
 
 
-def _topic(name: str, topic: Topic, config: BrokerConfig) -> Seen:
+def _make_topic_row(name: str, topic: Topic, config: BrokerConfig) -> SnapshotRow:
     settings = config.topic.override(topic.settings.values)
-    return Seen(
+    return SnapshotRow(
         "topic",
         key=name,
         zxid=topic.czxid,
@@ -176,7 +176,7 @@ def _topic(name: str, topic: Topic, config: BrokerConfig) -> Seen:
     )
 
 
-async def _unsynced(node: Any, data: str) -> Mapping[str, int] | None:
+async def _read_unsynced(node: Any, data: str) -> Mapping[str, int] | None:
     """Returns the bytes of the segments in each folder that are not on disk; None if that cannot be known."""
     if not hasattr(node, "unsynced"):
         return None
@@ -186,39 +186,41 @@ async def _unsynced(node: Any, data: str) -> Mapping[str, int] | None:
     return found
 
 
-async def _by_its_account(node: Any, port: int, unsynced: Mapping[str, int] | None) -> list[Seen]:
+async def _ask_node(node: Any, port: int, unsynced: Mapping[str, int] | None) -> list[SnapshotRow]:
     """Returns the rows of a node's own answers; none if it does not answer. ``unsynced``: by folder, from its disk."""
     try:
         roles = await ask(node.address, port, RolesRequest(), 0, PATIENCE)
         metadata = await ask(node.address, port, MetadataRequest(topics=None), 1, PATIENCE)
     except CallError:
         return []
-    found = [Seen("answer", node=node.name)]
-    found += [Seen("known", key=topic.topic, node=node.name) for topic in metadata.topics]
+    found = [SnapshotRow("answer", node=node.name)]
+    found += [SnapshotRow("known", key=topic.topic, node=node.name) for topic in metadata.topics]
     found += [
-        Seen(
+        SnapshotRow(
             "routed",
-            key=directory.directory_name(topic.topic, one.partition),
+            key=directory.format_directory_name(topic.topic, one.partition),
             node=node.name,
             leader=one.leader,
-            replicas=_text(one.replicas),
-            members=_text(one.isr),
+            replicas=_join_ids(one.replicas),
+            members=_join_ids(one.isr),
         )
         for topic in metadata.topics
         for one in topic.partitions
     ]
     for role in roles.partitions:
-        key = directory.directory_name(role.topic, role.partition)
+        key = directory.format_directory_name(role.topic, role.partition)
         common: dict[str, Any] = {"key": key, "node": node.name, "log_end": role.log_end}
         mark = role.high_watermark
-        found.append(Seen("role", **common, epoch=role.leader_epoch, high_watermark=mark, settings=role.settings))
+        found.append(
+            SnapshotRow("role", **common, epoch=role.leader_epoch, high_watermark=mark, settings=role.settings)
+        )
         if mark >= 0:
             size = None if unsynced is None else unsynced.get(key, 0)
-            found.append(Seen("flushed", **common, flushed=role.flushed, flush_ms=role.flush_ms, unsynced=size))
+            found.append(SnapshotRow("flushed", **common, flushed=role.flushed, flush_ms=role.flush_ms, unsynced=size))
     return found
 
 
-async def _on_disk(node: Any, data: str, aged: Collection[str | None]) -> list[Seen]:
+async def _read_disk(node: Any, data: str, aged: Collection[str | None]) -> list[SnapshotRow]:
     """Returns the rows of folders with a partition's name; segments only of the ``aged`` topics."""
     found = []
     for path in await node.find_files(f"{data}/*/{directory.INCARNATION}"):
@@ -228,14 +230,14 @@ async def _on_disk(node: Any, data: str, aged: Collection[str | None]) -> list[S
             continue
         try:
             made_for = directory.parse_incarnation(path, await node.read_file(path))
-            segments = await _segments(node, f"{data}/{key}", key) if named[0] in aged else []
+            segments = await _read_segment_rows(node, f"{data}/{key}", key) if named[0] in aged else []
         except FileNotFoundError:
             continue  # deleted meanwhile
-        found += [Seen("folder", key=key, node=node.name, zxid=made_for), *segments]
+        found += [SnapshotRow("folder", key=key, node=node.name, zxid=made_for), *segments]
     return found
 
 
-async def _segments(node: Any, folder: str, key: str) -> list[Seen]:
+async def _read_segment_rows(node: Any, folder: str, key: str) -> list[SnapshotRow]:
     """Returns the segments of a log.
 
     The last one may be preallocated, so only its entries count. An empty file before the end of another is ignored: a
@@ -246,16 +248,16 @@ async def _segments(node: Any, folder: str, key: str) -> list[Seen]:
     paths_by_base = {int(path.rpartition("/")[2].removesuffix(LOG_SUFFIX)): path for path in sizes}
     bases = sorted(paths_by_base)
     if len(filled := [base for base in bases if sizes[paths_by_base[base]]]) not in (0, len(bases)):
-        ends = [offset + 1 for _, offset, _ in await _entries(node, paths_by_base[filled[-1]])]
+        ends = [offset + 1 for _, offset, _ in await _read_entries(node, paths_by_base[filled[-1]])]
         bases = [base for base in bases if base in filled or base >= max(ends, default=filled[-1])]
     if bases and f"{folder}/{PREALLOCATED}" in files:
         last = paths_by_base[bases[-1]]
-        sizes[last] = len(written(await node.read_file(last)))
+        sizes[last] = len(strip_preallocated(await node.read_file(last)))
     found = []
     for base, following in itertools.pairwise(bases):
-        times = [time for time, _, _ in await _entries(node, paths_by_base[base])]
+        times = [time for time, _, _ in await _read_entries(node, paths_by_base[base])]
         found.append(
-            Seen(
+            SnapshotRow(
                 "segment",
                 key=key,
                 node=node.name,
@@ -266,25 +268,25 @@ async def _segments(node: Any, folder: str, key: str) -> list[Seen]:
             )
         )
     return found + [
-        Seen("segment", key=key, node=node.name, base_offset=base, size=sizes[paths_by_base[base]])
+        SnapshotRow("segment", key=key, node=node.name, base_offset=base, size=sizes[paths_by_base[base]])
         for base in bases[-1:]
     ]
 
 
-async def _entries(node: Any, path: str) -> list[tuple[int, int, int]]:
+async def _read_entries(node: Any, path: str) -> list[tuple[int, int, int]]:
     """Returns, for each entry, its newest timestamp, its last offset, and its end position in the file."""
-    return list(message_set.timestamps(written(await node.read_file(path))))
+    return list(message_set.iterate_timestamps(strip_preallocated(await node.read_file(path))))
 
 
-def unsettled(seen: Sequence[Seen], wall_ms: int) -> int:
+def count_unsettled(seen: Sequence[SnapshotRow], wall_ms: int) -> int:
     """Counts the things that have not settled, as far as one snapshot shows."""
-    by: dict[str, list[Seen]] = defaultdict(list)
+    by: dict[str, list[SnapshotRow]] = defaultdict(list)
     for one in seen:
         by[one.what].append(one)
     ids = {one.node: one.broker for one in by["broker"]}
     topics = {one.key: one for one in by["topic"]}
     roles = {(one.node, one.key): one.epoch for one in by["role"]}
-    assigned = {one.key: _ids(one.replicas) for one in by["partition"]}
+    assigned = {one.key: _parse_ids(one.replicas) for one in by["partition"]}
     count = len(by["move"]) + len(by["deletion"])
     count += sum(one.key not in topics for one in [*by["known"], *by["settings"]])
     states = {one.key: (one.leader, one.replicas, one.members) for one in by["partition"]}
@@ -296,28 +298,31 @@ def unsettled(seen: Sequence[Seen], wall_ms: int) -> int:
         count += sum(routed.get((answer.node, key)) != state for key, state in states.items())
     for partition in by["partition"]:
         replicas = assigned[partition.key]
-        count += set(replicas) != set(_ids(partition.members))
+        count += set(replicas) != set(_parse_ids(partition.members))
         count += sum(roles.get((name, partition.key)) != partition.epoch for name in ids if ids[name] in replicas)
     led = {(one.leader, one.key) for one in by["partition"]}
     for role in by["role"]:
-        late = 0 <= _number(role.high_watermark) < _number(role.log_end) and (ids.get(role.node), role.key) in led
+        late = (
+            0 <= _or_unlimited(role.high_watermark) < _or_unlimited(role.log_end)
+            and (ids.get(role.node), role.key) in led
+        )
         count += late
         topic = topics.get(_topic_of(role.key))
         count += topic is not None and topic.settings != role.settings
-    count += sum(_is_unflushed(one) for one in by["flushed"] if _number(one.flush_ms) < LONG_MS)
+    count += sum(_is_unflushed(one) for one in by["flushed"] if _or_unlimited(one.flush_ms) < LONG_MS)
     for folder in by["folder"]:
         topic = topics.get(_topic_of(folder.key))
         count += topic is None or topic.zxid != folder.zxid or ids[folder.node] not in assigned.get(folder.key, ())
-    return count + _due(by["segment"], topics, wall_ms)
+    return count + _count_expired(by["segment"], topics, wall_ms)
 
 
-def _is_unflushed(replica: Seen) -> bool:
-    return _number(replica.flushed) < _number(replica.log_end) or _number(replica.unsynced) > 0
+def _is_unflushed(replica: SnapshotRow) -> bool:
+    return _or_unlimited(replica.flushed) < _or_unlimited(replica.log_end) or _or_unlimited(replica.unsynced) > 0
 
 
-def _due(segments: Sequence[Seen], topics: Mapping[str | None, Seen], wall_ms: int) -> int:
+def _count_expired(segments: Sequence[SnapshotRow], topics: Mapping[str | None, SnapshotRow], wall_ms: int) -> int:
     """Counts the logs whose oldest segment has outlived its retention."""
-    logs: dict[tuple[str | None, str | None], list[Seen]] = defaultdict(list)
+    logs: dict[tuple[str | None, str | None], list[SnapshotRow]] = defaultdict(list)
     for segment in segments:
         logs[segment.node, segment.key].append(segment)
     count = 0
@@ -325,15 +330,15 @@ def _due(segments: Sequence[Seen], topics: Mapping[str | None, Seen], wall_ms: i
         topic = topics.get(_topic_of(key))
         if topic is None or not others:
             continue
-        kept, time = _number(topic.retention_ms), _number(oldest.timestamp)
-        by_size = _number(topic.retention_bytes)
-        count += (kept >= 0 and 0 <= time < wall_ms - kept - _number(topic.retention_check_ms)) or (
-            0 <= by_size <= sum(_number(one.size) for one in others)
+        kept, time = _or_unlimited(topic.retention_ms), _or_unlimited(oldest.timestamp)
+        by_size = _or_unlimited(topic.retention_bytes)
+        count += (kept >= 0 and 0 <= time < wall_ms - kept - _or_unlimited(topic.retention_check_ms)) or (
+            0 <= by_size <= sum(_or_unlimited(one.size) for one in others)
         )
     return count
 
 
-def _number(value: int | None) -> int:
+def _or_unlimited(value: int | None) -> int:
     return UNLIMITED if value is None else value
 
 
@@ -341,9 +346,9 @@ def _topic_of(key: str | None) -> str:
     return (key or "").rpartition("-")[0]
 
 
-def _ids(text: str | None) -> list[int]:
+def _parse_ids(text: str | None) -> list[int]:
     return [int(word) for word in text.split(",")] if text else []
 
 
-def _text(brokers: Sequence[int]) -> str:
+def _join_ids(brokers: Sequence[int]) -> str:
     return ",".join(map(str, brokers))

@@ -125,11 +125,11 @@ class TopicConfig(msgspec.Struct, frozen=True):
     @property
     def deletes(self) -> bool:
         """Whether retention applies."""
-        return DELETE in _words(self.cleanup_policy)
+        return DELETE in _split_list(self.cleanup_policy)
 
     @property
     def compacts(self) -> bool:
-        return COMPACT in _words(self.cleanup_policy)
+        return COMPACT in _split_list(self.cleanup_policy)
 
     @property
     def fingerprint(self) -> int:
@@ -143,7 +143,7 @@ class TopicConfig(msgspec.Struct, frozen=True):
         for name, value in settings.items():
             if name not in known:
                 raise ConfigError(f"unknown topic setting {name!r}; known are {', '.join(sorted(known))}")
-            changes[known[name]] = _parsed(value, getattr(self, known[name]))
+            changes[known[name]] = _parse_value(value, getattr(self, known[name]))
         try:
             config = msgspec.convert(msgspec.to_builtins(self) | changes, TopicConfig)
         except msgspec.ValidationError as error:
@@ -153,7 +153,7 @@ class TopicConfig(msgspec.Struct, frozen=True):
         return config
 
     def _problems(self) -> Iterator[str]:
-        if not {*_words(self.cleanup_policy)} <= {*POLICIES}:
+        if not {*_split_list(self.cleanup_policy)} <= {*POLICIES}:
             yield f"cleanup.policy is a list of {' '.join(POLICIES)}"
         if self.compression_type not in CODECS:
             yield f"compression.type is one of {' '.join(CODECS)}"
@@ -169,7 +169,7 @@ class TopicConfig(msgspec.Struct, frozen=True):
                 yield f"{name.replace('_', '.')} may be {least} to {most}"
 
 
-def _parsed(text: str, present: object) -> object:
+def _parse_value(text: str, present: object) -> object:
     """Parses a value to the type of ``present``, as Kafka's ``ConfigDef`` does; returns the text if that fails."""
     text = text.strip()
     match present:
@@ -183,7 +183,7 @@ def _parsed(text: str, present: object) -> object:
     return text
 
 
-def _words(text: str) -> list[str]:
+def _split_list(text: str) -> list[str]:
     """Splits a list; an empty text has no words."""
     return re.split(r"\s*,\s*", text) if text else []
 
@@ -319,18 +319,18 @@ _ONE_OR_MORE = (
 )
 
 
-def parse(data: bytes, source: str) -> BrokerConfig:
+def parse_config(data: bytes, source: str) -> BrokerConfig:
     """Parses a configuration. Raises ``ConfigError`` naming ``source`` and the field."""
     try:
         config = msgspec.json.decode(data, type=BrokerConfig)
     except msgspec.MsgspecError as error:
         raise ConfigError(f"configuration {source}: {error}") from error
-    for problem in _problems(config):
+    for problem in _find_problems(config):
         raise ConfigError(f"configuration {source}: {problem}")
     return msgspec.structs.replace(config, data_dir=config.data_dir.lstrip("/"))  # relative to the storage's root
 
 
-def _problems(config: BrokerConfig) -> Iterator[str]:
+def _find_problems(config: BrokerConfig) -> Iterator[str]:
     if config.reserved_broker_max_id < 0:
         yield "reserved_broker_max_id must not be negative"
     if not -1 <= config.broker_id <= config.reserved_broker_max_id:

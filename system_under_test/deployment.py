@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from assay.system_under_test import broker_rpc, cluster_snapshot, disk_inspection
-from assay.system_under_test.broker import entry
+from assay.system_under_test.broker import run_broker
 from assay.system_under_test.config import (
     MAX_BUFFERED_REQUEST_BYTES,
     OFFSETS_TOPIC,
@@ -25,16 +25,24 @@ from assay.system_under_test.config import (
 )
 from assay.system_under_test.defects import DEFECTS, Defect
 from assay.system_under_test.disk_inspection import DATA
-from assay.system_under_test.first_topics import FirstTopic, create, led
+from assay.system_under_test.first_topics import FirstTopic, create_first_topics, has_leaders
 from assay.system_under_test.groups.kill_points import DRAFT_FAILOVER_POINTS, FAILOVER_POINTS
-from assay.system_under_test.groups.terms import partition_of
-from assay.system_under_test.inspection import Inspection
-from assay.system_under_test.invariants.asserted import Asserted
+from assay.system_under_test.groups.terms import find_partition
+from assay.system_under_test.inspection import AcknowledgementInspection
+from assay.system_under_test.invariants.asserted import InvariantSet
 from assay.system_under_test.log.directory import LOCK
 from assay.system_under_test.protocol.metadata import MetadataResponse
-from assay.system_under_test.topology import BROKER, ZOOKEEPER, Cluster, Node, members, possible_brokers, zookeepers
+from assay.system_under_test.topology import (
+    BROKER,
+    ZOOKEEPER,
+    Cluster,
+    Node,
+    format_zookeepers,
+    list_brokers,
+    list_possible_brokers,
+)
 
-__all__ = ["Broker", "FirstTopic", "SetUpError"]
+__all__ = ["Broker", "BrokerSetUpError", "FirstTopic"]
 
 PORT = 9092
 CONFIG_FILE = "/etc/assay/broker.json"
@@ -67,7 +75,7 @@ BROKER_SETTINGS: Mapping[str, str] = MappingProxyType(
 _TOPIC_DEFAULTS = TopicConfig()
 
 
-class SetUpError(Exception):
+class BrokerSetUpError(Exception):
     """The topic could not be created; the message has the last broker's answer."""
 
 
@@ -207,7 +215,7 @@ class Broker:
     def files(self, node: Node, cluster: Cluster) -> Mapping[str, bytes]:
         config = BrokerConfig(
             broker_id=node.index,
-            zookeeper=zookeepers(cluster),
+            zookeeper=format_zookeepers(cluster),
             host=node.address,
             port=PORT,
             topic=self.topic_config,
@@ -216,7 +224,7 @@ class Broker:
             defects=list(self.active_defects),
             auto_create_topics_enable=self.auto_create_topics,
             default_partitions=self.auto_create_partitions,
-            offsets_topic_replication_factor=min(3, len(members(cluster))),
+            offsets_topic_replication_factor=min(3, len(list_brokers(cluster))),
             **{field: getattr(self, field) for field in BROKER_SETTINGS.values()},
         )
         return {CONFIG_FILE: msgspec.json.format(msgspec.json.encode(config), indent=2)}
@@ -229,7 +237,7 @@ class Broker:
         return []
 
     async def entry(self, runtime: Any, argv: Sequence[str]) -> int:
-        return await entry(runtime, argv[3:])
+        return await run_broker(runtime, argv[3:])
 
     zookeeper_client = "assay.system_under_test.zookeeper.adapter:KazooZooKeeper"
 
@@ -261,50 +269,56 @@ class Broker:
         The last file by name in a partition's folder is the active segment.
         """
         topic = [f"{self.topic}-{index}" for index in range(self.partitions)]
-        groups = {f"{OFFSETS_TOPIC}-{partition_of(group, OFFSETS_TOPIC_PARTITIONS)}" for group in self.groups}
+        groups = {f"{OFFSETS_TOPIC}-{find_partition(group, OFFSETS_TOPIC_PARTITIONS)}" for group in self.groups}
         return [f"{DATA}/{partition}/*.log" for partition in (*topic, *sorted(groups))]
 
     async def durable_size(self, node: Any, path: str) -> int:
         """Records fsynced but not checkpointed count as not durable: an unclean start scans and may truncate them."""
-        return await disk_inspection.durable_size(node, path)
+        return await disk_inspection.compute_durable_size(node, path)
 
     async def alone_with(self, cluster: Cluster, node: Node, away: Collection[Node]) -> str | None:
         """Returns a partition whose in-sync members are all on ``node`` or ``away``, if any.
 
         The leaders report who is in sync; a partition without an answering leader is unknown.
         """
-        led = await disk_inspection.led(possible_brokers(cluster), PORT, marks=False)
+        led = await disk_inspection.read_led_partitions(list_possible_brokers(cluster), PORT, marks=False)
         mine = {key: one for key, one in sorted(led.items()) if node.index in one.assigned}
         lost = {node.index, *(one.index for one in away)}
         return next((key for key, one in mine.items() if not {*one.in_sync} - lost), None)
 
     async def replicas(self, cluster: Cluster) -> Sequence[Mapping[str, Any]]:
-        return [vars(record) for record in await disk_inspection.replicas(possible_brokers(cluster), PORT)]
+        return [
+            vars(record) for record in await disk_inspection.read_stored_records(list_possible_brokers(cluster), PORT)
+        ]
 
     async def look(self, cluster: Cluster, runtime: Any) -> Sequence[Mapping[str, Any]]:
-        place = cluster_snapshot.Place(members(cluster), zookeepers(cluster), PORT, CONFIG_FILE, DATA)
-        return [vars(one) for one in await cluster_snapshot.look(place, runtime)]
+        place = cluster_snapshot.SnapshotSource(
+            list_brokers(cluster), format_zookeepers(cluster), PORT, CONFIG_FILE, DATA
+        )
+        return [vars(one) for one in await cluster_snapshot.take_snapshot(place, runtime)]
 
-    def inspector(self, cluster: Any) -> Inspection | None:
+    def inspector(self, cluster: Any) -> AcknowledgementInspection | None:
         if cluster.kind != "sim":
             return None
-        brokers = {node.index: node for node in possible_brokers(cluster)}
+        brokers = {node.index: node for node in list_possible_brokers(cluster)}
         flushes = self.topic_config.flush_messages <= 1
-        return Inspection(brokers, cluster.zookeeper.tree, DATA, cluster.epoch, flushes)
+        return AcknowledgementInspection(brokers, cluster.zookeeper.tree, DATA, cluster.epoch, flushes)
 
-    def invariants(self, cluster: Any) -> Asserted | None:
+    def invariants(self, cluster: Any) -> InvariantSet | None:
         inspection = self.inspector(cluster)
-        return None if inspection is None else Asserted(inspection)
+        return None if inspection is None else InvariantSet(inspection)
 
     def unsettled(self, seen: Sequence[Mapping[str, Any]], wall_ms: int) -> int:
-        return cluster_snapshot.unsettled([cluster_snapshot.Seen(**one) for one in seen], wall_ms)
+        return cluster_snapshot.count_unsettled([cluster_snapshot.SnapshotRow(**one) for one in seen], wall_ms)
 
     async def replicas_of(self, cluster: Cluster, key: str) -> Sequence[Any] | None:
         """Returns the controller's answer; None during a reassignment, or if no controller answers."""
         controller = await self.find(cluster, "controller")
         topic, _, index = key.rpartition("-")
-        found = None if controller is None else await broker_rpc.replicas(controller.address, PORT, topic, int(index))
-        nodes = {node.index: node for node in possible_brokers(cluster)}
+        found = (
+            None if controller is None else await broker_rpc.ask_replicas(controller.address, PORT, topic, int(index))
+        )
+        nodes = {node.index: node for node in list_possible_brokers(cluster)}
         return None if found is None else [nodes[broker] for broker in found]
 
     async def move(self, cluster: Cluster, key: str, nodes: Sequence[Node]) -> str | None:
@@ -313,15 +327,17 @@ class Broker:
         if controller is None:
             return "no controller is known"
         topic, _, index = key.rpartition("-")
-        return await broker_rpc.move(controller.address, PORT, topic, int(index), [node.index for node in nodes])
+        return await broker_rpc.request_reassignment(
+            controller.address, PORT, topic, int(index), [node.index for node in nodes]
+        )
 
     def moved(self, line: Mapping[str, Any]) -> tuple[str, Sequence[int]] | None:
         """Recognizes the event of the controller that has done the last step of a reassignment."""
         return (line["key"], line["replicas"]) if line.get("event") == "reassignment-ended" else None
 
-    async def standing(self, cluster: Cluster) -> broker_rpc.Standing | None:
+    async def standing(self, cluster: Cluster) -> broker_rpc.ReplicaPlacement | None:
         controller = await self.find(cluster, "controller")
-        return None if controller is None else await broker_rpc.standing(controller.address, PORT)
+        return None if controller is None else await broker_rpc.ask_placement(controller.address, PORT)
 
     def handed_over(self, line: Mapping[str, Any]) -> tuple[int, Mapping[str, str]] | None:
         """Recognizes the event that a broker emits before it closes its sockets."""
@@ -333,27 +349,29 @@ class Broker:
 
     async def ready(self, node: Node) -> bool:
         """Returns whether the broker answers, and knows a controller."""
-        metadata = await broker_rpc.metadata(node.address, PORT)
+        metadata = await broker_rpc.ask_metadata(node.address, PORT)
         return metadata is not None and metadata.controller_id >= 0 and bool(metadata.brokers)
 
     async def set_up(self, cluster: Cluster) -> None:
         """Creates the topics, and waits until every broker knows a leader for each partition."""
-        brokers = members(cluster)
+        brokers = list_brokers(cluster)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + SET_UP_TIMEOUT
         said = "nothing yet"
         made = not self._topics
         while True:
-            answers = [await broker_rpc.metadata(node.address, PORT) for node in brokers]
+            answers = [await broker_rpc.ask_metadata(node.address, PORT) for node in brokers]
             if all(
-                answer is not None and len(answer.brokers) == len(brokers) and (not made or led(answer, self._topics))
+                answer is not None
+                and len(answer.brokers) == len(brokers)
+                and (not made or has_leaders(answer, self._topics))
                 for answer in answers
             ):
                 if made:
                     return
                 made, said = await self._create(brokers, answers)
             if loop.time() > deadline:
-                raise SetUpError(
+                raise BrokerSetUpError(
                     f"topic {self.topic} was not ready on all of {', '.join(n.name for n in brokers)} within "
                     f"{SET_UP_TIMEOUT:.0f} s; the controller said: {said}"
                 )
@@ -369,21 +387,23 @@ class Broker:
         chosen = [node for node in brokers if controllers == {node.index}]
         if not chosen:
             return False, f"the brokers name controllers {sorted(controllers)}"
-        return await create(chosen[0].address, PORT, self._topics, self.replication, broker_rpc.ASK_TIMEOUT)
+        return await create_first_topics(
+            chosen[0].address, PORT, self._topics, self.replication, broker_rpc.ASK_TIMEOUT
+        )
 
     async def find(self, cluster: Cluster, what: str, key: str | None = None) -> Any | None:
         """Returns the majority's answer; None if there is none or a tie."""
-        brokers = members(cluster)
+        brokers = list_brokers(cluster)
         match what:
             case "coordinator":
                 group = key or self.groups[0]
-                asked = [broker_rpc.coordinator(node.address, PORT, group) for node in brokers]
+                asked = [broker_rpc.ask_coordinator(node.address, PORT, group) for node in brokers]
             case "leader":
                 led = key or self.keys()[0]
-                asked = [broker_rpc.leader(node.address, PORT, led) for node in brokers]
+                asked = [broker_rpc.ask_leader(node.address, PORT, led) for node in brokers]
             case "controller":
-                asked = [broker_rpc.controller(node.address, PORT) for node in brokers]
+                asked = [broker_rpc.ask_controller(node.address, PORT) for node in brokers]
             case _:
                 return None
-        found = await broker_rpc.most(asked)
-        return next((node for node in possible_brokers(cluster) if node.index == found), None)
+        found = await broker_rpc.find_majority(asked)
+        return next((node for node in list_possible_brokers(cluster) if node.index == found), None)

@@ -12,7 +12,7 @@ from zlib import crc32
 
 from assay.system_under_test import broker_rpc
 from assay.system_under_test.log.checkpoints import HIGH_WATERMARKS, RECOVERY_POINTS, parse_lines
-from assay.system_under_test.log.directory import directory_name
+from assay.system_under_test.log.directory import format_directory_name
 from assay.system_under_test.log.epochs import EPOCHS
 from assay.system_under_test.log.index import MAXIMUM
 from assay.system_under_test.log.tombstones import TOMBSTONES
@@ -53,7 +53,7 @@ class StoredRecord:
 
 
 @dataclass(frozen=True)
-class Led:
+class LedPartition:
     """A partition as its leader reports it; an empty in-sync set and -1 if no leader answers."""
 
     assigned: Sequence[int]
@@ -61,7 +61,7 @@ class Led:
     high_watermark: int = -1
 
 
-async def replicas(nodes: Sequence[Any], port: int) -> list[StoredRecord]:
+async def read_stored_records(nodes: Sequence[Any], port: int) -> list[StoredRecord]:
     """Returns all records of all replicas of every topic that any of these brokers knows.
 
     Waits for full in-sync sets, but not forever: a replica that stays out of sync is compared as such. The offsets
@@ -72,47 +72,47 @@ async def replicas(nodes: Sequence[Any], port: int) -> list[StoredRecord]:
     loop = asyncio.get_running_loop()
     deadline = loop.time() + REJOIN_TIMEOUT
     while True:
-        partitions = await led(nodes, port)
+        partitions = await read_led_partitions(nodes, port)
         whole = all(len(one.in_sync) == len(one.assigned) for one in partitions.values())
         if loop.time() > deadline or (partitions and whole):
             break
         await asyncio.sleep(0.2)
-    held = await asyncio.gather(*(_of_node(node, partitions) for node in nodes))
+    held = await asyncio.gather(*(_read_node(node, partitions) for node in nodes))
     return [record for records in held for record in records]
 
 
-async def led(nodes: Sequence[Any], port: int, *, marks: bool = True) -> dict[str, Led]:
+async def read_led_partitions(nodes: Sequence[Any], port: int, *, marks: bool = True) -> dict[str, LedPartition]:
     """Returns each partition that any of these brokers knows.
 
     ``marks``: includes its high watermark, for which a leader may need ZooKeeper.
     """
-    known: dict[str, Led] = {}
+    known: dict[str, LedPartition] = {}
     for node in nodes:
-        answer = await broker_rpc.metadata(node.address, port)
+        answer = await broker_rpc.ask_metadata(node.address, port)
         found = {
             (topic.topic, one.partition): one for topic in (answer.topics if answer else ()) for one in topic.partitions
         }
         mine = [name for name, one in found.items() if one.leader == node.index]
-        known_marks = await broker_rpc.high_watermarks(node.address, port, mine) if marks else {}
+        known_marks = await broker_rpc.ask_high_watermarks(node.address, port, mine) if marks else {}
         for name, one in found.items():
-            key = directory_name(*name)
+            key = format_directory_name(*name)
             if one.leader == node.index:
-                known[key] = Led(one.replicas, one.isr, known_marks.get(name, -1))
+                known[key] = LedPartition(one.replicas, one.isr, known_marks.get(name, -1))
             else:
-                known.setdefault(key, Led(one.replicas))
+                known.setdefault(key, LedPartition(one.replicas))
     return known
 
 
-async def _of_node(node: Any, partitions: Mapping[str, Led]) -> list[StoredRecord]:
-    noted = await _checkpoint(node, HIGH_WATERMARKS)
+async def _read_node(node: Any, partitions: Mapping[str, LedPartition]) -> list[StoredRecord]:
+    noted = await _read_checkpoint(node, HIGH_WATERMARKS)
     held = {key: one for key, one in partitions.items() if node.index in one.assigned}
-    return [record for key, one in held.items() for record in await replica(node, key, one, noted.get(key, 0))]
+    return [record for key, one in held.items() for record in await read_replica(node, key, one, noted.get(key, 0))]
 
 
-async def durable_size(node: Any, path: str) -> int:
+async def compute_durable_size(node: Any, path: str) -> int:
     """Returns the bytes of this log file below the recovery point that the broker has stored for its partition."""
     folder, _, name = path.rpartition("/")
-    points = await _checkpoint(node, RECOVERY_POINTS)
+    points = await _read_checkpoint(node, RECOVERY_POINTS)
     point = points.get(folder.rpartition("/")[2], 0)
     offset = int(name.removesuffix(LOG_SUFFIX))
     data = await node.read_file(path)
@@ -125,7 +125,7 @@ async def durable_size(node: Any, path: str) -> int:
     return min(position, len(data))
 
 
-async def replica(node: Any, key: str, partition: Led, noted: int) -> list[StoredRecord]:
+async def read_replica(node: Any, key: str, partition: LedPartition, noted: int) -> list[StoredRecord]:
     """Returns a replica's records, and the end of its log. Raises what reading the node's files raises.
 
     Records count as committed below a high watermark: the leader's for a member of the in-sync set, the replica's own
@@ -134,9 +134,9 @@ async def replica(node: Any, key: str, partition: Led, noted: int) -> list[Store
     in_isr = node.index in partition.in_sync
     mark = partition.high_watermark if in_isr else noted
     folder = f"{DATA}/{key}"
-    epochs = [(int(words[1]), int(words[0])) for words in await _rows(node, f"{folder}/{EPOCHS}")]
+    epochs = [(int(words[1]), int(words[0])) for words in await _read_rows(node, f"{folder}/{EPOCHS}")]
     compacted = bool(await node.find_files(f"{folder}/{TOMBSTONES}"))
-    segments = await _segments(node, folder)
+    segments = await _read_segments(node, folder)
     records: list[StoredRecord] = []
     for base, data in segments:
         following = records[-1].position + 1 if records else base
@@ -144,7 +144,7 @@ async def replica(node: Any, key: str, partition: Led, noted: int) -> list[Store
             continue  # left by a failed roll, after which the segment before continued
         if base < following or (base > following and not compacted):
             break
-        for position, value, crc in _records(data, base, compacted):
+        for position, value, crc in _parse_records(data, base, compacted):
             begun = ((start, epoch) for start, epoch in epochs if start <= position)
             start, epoch = max(begun, default=(None, None))
             records.append(StoredRecord(node.name, key, position, value, crc, epoch, position < mark, in_isr, start))
@@ -154,7 +154,7 @@ async def replica(node: Any, key: str, partition: Led, noted: int) -> list[Store
     return [*records, StoredRecord(node.name, key, end, None, None, None, False, in_isr, None, noted, log_start)]
 
 
-async def _segments(node: Any, folder: str) -> list[tuple[int, bytes]]:
+async def _read_segments(node: Any, folder: str) -> list[tuple[int, bytes]]:
     """Returns base offset and content of each segment.
 
     Reads again if a running broker has merged some meanwhile.
@@ -169,27 +169,27 @@ async def _segments(node: Any, folder: str) -> list[tuple[int, bytes]]:
             continue
 
 
-def _records(data: bytes, base: int, compacted: bool) -> Iterator[tuple[int, int | None, int]]:
+def _parse_records(data: bytes, base: int, compacted: bool) -> Iterator[tuple[int, int | None, int]]:
     """Yields offset, value and CRC of each record in the good prefix of a segment."""
     good = data[: message_set.check(data, base, gaps=compacted, highest=base + MAXIMUM).size]
-    for message in message_set.messages(good):
+    for message in message_set.iterate_messages(good):
         crc = crc32(memoryview(encode(message._replace(attributes=message.attributes & ~CODEC_MASK)))[CRC_START:])
-        yield message.offset, _number(message.value), crc
+        yield message.offset, _parse_number(message.value), crc
 
 
-def _number(value: bytes | None) -> int | None:
+def _parse_number(value: bytes | None) -> int | None:
     try:
         return None if value is None else int(value)
     except ValueError:
         return None
 
 
-async def _checkpoint(node: Any, name: str) -> Mapping[str, int]:
+async def _read_checkpoint(node: Any, name: str) -> Mapping[str, int]:
     """Returns ``topic-partition`` to offset; empty if the broker has written no checkpoint yet."""
-    return {f"{topic}-{index}": int(offset) for topic, index, offset in await _rows(node, f"{DATA}/{name}")}
+    return {f"{topic}-{index}": int(offset) for topic, index, offset in await _read_rows(node, f"{DATA}/{name}")}
 
 
-async def _rows(node: Any, path: str) -> list[list[str]]:
+async def _read_rows(node: Any, path: str) -> list[list[str]]:
     try:
         data = await node.read_file(path)
     except FileNotFoundError:

@@ -27,13 +27,13 @@ class FirstTopic:
         return [f"{self.name}-{index}" for index in range(self.partitions)]
 
 
-def led(answer: MetadataResponse, topics: Sequence[FirstTopic]) -> bool:
+def has_leaders(answer: MetadataResponse, topics: Sequence[FirstTopic]) -> bool:
     """Returns whether this broker knows a leader for each partition of the topics."""
     known = {topic.topic: [partition.error_code for partition in topic.partitions] for topic in answer.topics}
     return all(known.get(topic.name) == [ErrorCode.NONE] * topic.partitions for topic in topics)
 
 
-async def create(
+async def create_first_topics(
     host: str, port: int, topics: Sequence[FirstTopic], replication: int, connect_timeout: float
 ) -> tuple[bool, str]:
     """Asks this broker, the controller, to create the topics; returns whether they exist, and its errors."""

@@ -9,12 +9,15 @@ from typing import Any
 
 from assay.system_under_test.config import OFFSETS_TOPIC, BrokerConfig
 from assay.system_under_test.controller import admin
-from assay.system_under_test.controller.controlled_shutdown import controlled_shutdown, shutdown_of_a_life
+from assay.system_under_test.controller.controlled_shutdown import (
+    handle_controlled_shutdown,
+    handle_registered_shutdown,
+)
 from assay.system_under_test.controller.controller import Controller
-from assay.system_under_test.controller.damage import damaged_replicas
+from assay.system_under_test.controller.damage import handle_damaged_replicas
 from assay.system_under_test.controller.metadata import MetadataCache
 from assay.system_under_test.controller.public_control import PublicControl
-from assay.system_under_test.controller.topics import auto_create, offsets_topic, with_defaults
+from assay.system_under_test.controller.topics import auto_create, plan_default_topic, plan_offsets_topic
 from assay.system_under_test.groups.coordinator import Coordinator
 from assay.system_under_test.network.handler import Context, Handler
 from assay.system_under_test.protocol import control, internal, topics
@@ -23,18 +26,18 @@ from assay.system_under_test.protocol.fetch import FetchRequest
 from assay.system_under_test.protocol.metadata import MetadataRequest, MetadataResponse
 from assay.system_under_test.protocol.offsets import ListOffsetsRequest
 from assay.system_under_test.protocol.produce import ProduceRequest
-from assay.system_under_test.protocol.schema import Request, request_info
+from assay.system_under_test.protocol.schema import Request, get_request_info
 from assay.system_under_test.replication import fetch, offsets, produce, roles
 from assay.system_under_test.replication.manager import ReplicaManager
 from assay.system_under_test.runtime import Runtime, ZooKeeper
 
 
-def handlers(
+def make_handlers(
     zookeeper: ZooKeeper,
     manager: ReplicaManager,
     controller: Controller,
     coordinator: Coordinator,
-    metadata: MetadataRequests,
+    metadata: MetadataHandler,
     public_control: PublicControl,
 ) -> Mapping[int, Handler]:
     """Returns the handlers by the request's key."""
@@ -43,12 +46,12 @@ def handlers(
         internal.StopReplicaRequest: lambda request, _: manager.stop_replica(request),
         internal.UpdateMetadataRequest: metadata.update,
         internal.ReplicaFetchRequest: partial(fetch.replica_fetch, manager),
-        internal.EpochEndRequest: partial(offsets.epoch_end, manager),
-        internal.EndOffsetsRequest: partial(offsets.end_offsets, manager, zookeeper),
-        internal.LogEndRequest: partial(offsets.log_end, manager),
-        internal.RolesRequest: partial(roles.roles, manager),
-        internal.DamagedReplicasRequest: partial(damaged_replicas, controller),
-        internal.ShutdownRequest: partial(shutdown_of_a_life, controller),
+        internal.EpochEndRequest: partial(offsets.answer_epoch_end, manager),
+        internal.EndOffsetsRequest: partial(offsets.answer_end_offsets, manager, zookeeper),
+        internal.LogEndRequest: partial(offsets.answer_log_end, manager),
+        internal.RolesRequest: partial(roles.list_roles, manager),
+        internal.DamagedReplicasRequest: partial(handle_damaged_replicas, controller),
+        internal.ShutdownRequest: partial(handle_registered_shutdown, controller),
         ProduceRequest: partial(produce.produce, manager),
         FetchRequest: partial(fetch.fetch, manager, zookeeper),
         ListOffsetsRequest: partial(offsets.list_offsets, manager, zookeeper),
@@ -56,7 +59,7 @@ def handlers(
         control.LeaderAndIsrRequest: public_control.leader_and_isr,
         control.StopReplicaRequest: public_control.stop_replica,
         control.UpdateMetadataRequest: public_control.update_metadata,
-        control.ControlledShutdownRequest: partial(controlled_shutdown, controller),
+        control.ControlledShutdownRequest: partial(handle_controlled_shutdown, controller),
         topics.CreatePartitionsRequest: partial(admin.create_partitions, controller),
         topics.AlterConfigsRequest: partial(admin.alter_configs, controller),
         topics.DescribeConfigsRequest: partial(admin.describe_configs, controller),
@@ -67,11 +70,11 @@ def handlers(
         topics.DeleteTopicsRequest: partial(admin.delete_topics, controller),
         **coordinator.handlers(),
     }
-    return {request_info(request).key: handler for request, handler in found.items()}
+    return {get_request_info(request).key: handler for request, handler in found.items()}
 
 
 @dataclass(eq=False)
-class MetadataRequests:
+class MetadataHandler:
     """Answers metadata requests, and creates missing topics if that is configured."""
 
     config: BrokerConfig
@@ -90,7 +93,7 @@ class MetadataRequests:
                         await self.make_offsets_topic()
                         topic.error_code = ErrorCode.LEADER_NOT_AVAILABLE
                         continue
-                    wanted = with_defaults(topic.topic, self.config, brokers)
+                    wanted = plan_default_topic(topic.topic, self.config, brokers)
                     topic.error_code = await auto_create(
                         self.zookeeper, self.config, wanted, brokers, self.runtime.random
                     )
@@ -100,7 +103,7 @@ class MetadataRequests:
         """Creates the offsets topic once enough brokers live; until then there are no groups."""
         brokers = [broker.broker_id for broker in self.cache.brokers()]
         if len(brokers) >= self.config.offsets_topic_replication_factor:
-            wanted = offsets_topic(OFFSETS_TOPIC, self.config)
+            wanted = plan_offsets_topic(OFFSETS_TOPIC, self.config)
             await auto_create(self.zookeeper, self.config, wanted, brokers, self.runtime.random)
 
     async def update(self, request: internal.UpdateMetadataRequest, _: Context) -> control.UpdateMetadataResponse:

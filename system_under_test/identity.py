@@ -34,13 +34,13 @@ class BrokerError(Exception):
     """The broker cannot start or continue; the message is one line for the user who started it."""
 
 
-async def with_id(config: BrokerConfig, runtime: Runtime) -> BrokerConfig:
+async def fill_in_id(config: BrokerConfig, runtime: Runtime) -> BrokerConfig:
     """Returns the configuration with the broker's id filled in. Raises ``BrokerError``."""
     if config.broker_id >= 0:
         return config
     try:
         found = directory.read_meta_properties(runtime.storage, config.data_dir)
-        broker_id = await _generated(config, runtime) if found is None else found.broker_id
+        broker_id = await _generate_id(config, runtime) if found is None else found.broker_id
     except (ConnectionError, directory.DirectoryError) as error:
         raise BrokerError(str(error)) from error
     except KazooException as error:
@@ -48,13 +48,13 @@ async def with_id(config: BrokerConfig, runtime: Runtime) -> BrokerConfig:
     return msgspec.structs.replace(config, broker_id=broker_id)
 
 
-async def _generated(config: BrokerConfig, runtime: Runtime) -> int:
+async def _generate_id(config: BrokerConfig, runtime: Runtime) -> int:
     zookeeper = runtime.zookeeper(config.zookeeper, config.session_timeout_ms / 1000)
     try:
         await zookeeper.connect(config.connect_timeout_ms / 1000)
         while True:
             try:
-                broker_id = config.reserved_broker_max_id + await _next(zookeeper)
+                broker_id = config.reserved_broker_max_id + await _next_number(zookeeper)
                 break
             except HICCUPS as error:
                 _log.info("generating a broker id: %r; it is tried again", error)
@@ -65,7 +65,7 @@ async def _generated(config: BrokerConfig, runtime: Runtime) -> int:
     return broker_id
 
 
-async def _next(zookeeper: ZooKeeper) -> int:
+async def _next_number(zookeeper: ZooKeeper) -> int:
     while True:
         try:
             version: int = (await zookeeper.set(paths.BROKER_SEQUENCE, b"")).version

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from kazoo.exceptions import NoNodeError
 
-from assay.system_under_test.cluster_snapshot import LOG_SUFFIX, Seen
+from assay.system_under_test.cluster_snapshot import LOG_SUFFIX, SnapshotRow
 from assay.system_under_test.zookeeper import paths, znodes
 from assay.system_under_test.zookeeper.znodes import PartitionState, TopicSettings
 
@@ -30,7 +30,7 @@ FLUSH_MESSAGES: Final = "flush.messages"
 
 
 @dataclass
-class _Ends:
+class _WalkedFile:
     """The bytes of one log file that were walked so far, and the offset after the last entry in them."""
 
     life: object
@@ -39,7 +39,7 @@ class _Ends:
 
 
 @dataclass
-class Inspection:
+class AcknowledgementInspection:
     """A cluster's disks and its tree in ZooKeeper.
 
     ``epoch``: the wall clock, in seconds, when the loop's was 0; ``flushes``: whether brokers have ``flush.messages=1``
@@ -52,7 +52,7 @@ class Inspection:
     epoch: float
     flushes: bool
     looks: int = 0
-    _seen: dict[tuple[int, str, bool], _Ends] = field(default_factory=dict)
+    _seen: dict[tuple[int, str, bool], _WalkedFile] = field(default_factory=dict)
     _held: dict[tuple[int, str], object] = field(default_factory=dict)
 
     def acknowledged(self, key: str, position: int) -> Sequence[Mapping[str, Any]]:
@@ -79,14 +79,14 @@ class Inspection:
                 continue  # a durable record is also present
             end = self.end(node, f"{topic}-{index}", durably=False)
             if end <= position:
-                found.append(Seen("lacking", key, node.name, position=position, log_end=end))
+                found.append(SnapshotRow("lacking", key, node.name, position=position, log_end=end))
             else:
-                found.append(Seen("undurable", key, node.name, position=position, log_end=sure))
+                found.append(SnapshotRow("undurable", key, node.name, position=position, log_end=sure))
         return [vars(one) for one in found]
 
     def looked_at(self) -> Sequence[Mapping[str, Any]]:
         """Returns one row, ``inspected``: the number of ``acknowledgements``."""
-        return (vars(Seen("inspected", acknowledgements=self.looks)),)
+        return (vars(SnapshotRow("inspected", acknowledgements=self.looks)),)
 
     def read(self, kind: Any, path: str) -> tuple[Any, Any]:
         """Returns the znode's value and its stat."""
@@ -134,14 +134,14 @@ class Inspection:
                 continue
             known = self._seen.get((node.index, path, durably))
             if known is None or known.life != state.life or known.size > limit:
-                known = self._seen[node.index, path, durably] = _Ends(state.life, 0, base)
+                known = self._seen[node.index, path, durably] = _WalkedFile(state.life, 0, base)
                 self._held[node.index, path] = state.held
             _walk(known, node.disk.tail(path, known.size)[: limit - known.size])
             return known.end
         return end
 
 
-def _walk(known: _Ends, data: bytes) -> None:
+def _walk(known: _WalkedFile, data: bytes) -> None:
     """Walks over the whole entries at the beginning of ``data``."""
     position = 0
     while position + ENTRY_HEADER.size <= len(data):

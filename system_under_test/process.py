@@ -62,7 +62,7 @@ class ProcessRuntime:
             return file.read()
 
 
-def run(entry: Coroutine[Any, Any, int]) -> int:
+def run_process(entry: Coroutine[Any, Any, int]) -> int:
     """Runs the process to its end and returns its exit code; SIGTERM and SIGINT cancel it. Logs to stderr."""
     logging.Formatter.converter = time.gmtime
     logging.basicConfig(

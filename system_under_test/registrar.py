@@ -11,14 +11,19 @@ from kazoo.protocol.states import KazooState, WatchedEvent
 from assay.system_under_test.config import BrokerConfig
 from assay.system_under_test.controller.cluster_state import parse_assignment
 from assay.system_under_test.controller.metadata import MetadataCache
-from assay.system_under_test.controller.registration import IdTaken, Recognises, by_session, register
-from assay.system_under_test.controller.term import known_epoch
+from assay.system_under_test.controller.registration import (
+    BrokerIdTaken,
+    RegistrationMatcher,
+    matches_session,
+    register_broker,
+)
+from assay.system_under_test.controller.term import read_epoch
 from assay.system_under_test.events import EventLog
 from assay.system_under_test.identity import BACK_OFF, BrokerError
 from assay.system_under_test.log import directory
 from assay.system_under_test.replication.manager import ReplicaManager
 from assay.system_under_test.runtime import Runtime, ZooKeeper
-from assay.system_under_test.tasks import Background
+from assay.system_under_test.tasks import BackgroundTasks
 from assay.system_under_test.zookeeper import paths, znodes
 
 _log = logging.getLogger("assay.broker")
@@ -41,11 +46,11 @@ class Registrar:
     runtime: Runtime
     zookeeper: ZooKeeper
     events: EventLog
-    background: Background
+    background: BackgroundTasks
     manager: ReplicaManager
     cache: MetadataCache
     on_registered: Callable[[], None]
-    recognises: Recognises = by_session
+    recognises: RegistrationMatcher = matches_session
     stays_registered: bool = True
     """Whether it registers again after another process deleted its registration."""
     _registering: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -122,11 +127,11 @@ class Registrar:
         claimed = directory.read_meta_properties(storage, where)
         if claimed is None or claimed.cluster_id != self.cache.cluster_id:
             return
-        found = directory.partition_directories(storage, where)
+        found = directory.list_partition_directories(storage, where)
         if found:
             await self.zookeeper.sync(paths.TOPICS)  # a topic that this session's server does not know yet is no stray
         for topic, index in found:
-            path = f"{where}/{directory.directory_name(topic, index)}"
+            path = f"{where}/{directory.format_directory_name(topic, index)}"
             if await self._is_stray(path, topic, index):
                 aside = await directory.set_aside(storage, path)
                 _log.warning("%s-%d was deleted or moved to other brokers: set aside as %s", topic, index, aside)
@@ -151,7 +156,7 @@ class Registrar:
         """
         try:
             replicas = parse_assignment(paths.topic(topic), data).get(index)
-            moves = await znodes.read(self.zookeeper, znodes.Moves, paths.REASSIGNMENTS)
+            moves = await znodes.read(self.zookeeper, znodes.ReassignmentList, paths.REASSIGNMENTS)
         except znodes.ZnodeError:
             return False  # the assignment is unknown
         moving = () if moves is None else moves[0].partitions
@@ -172,7 +177,7 @@ class Registrar:
         if self.manager.replicas.take_lost():
             self._clean_lives = ()
         before = self._clean_lives
-        self.manager.broker_epoch = await register(
+        self.manager.broker_epoch = await register_broker(
             self.zookeeper, self.config, clean_lives=before, timestamp=timestamp, recognises=self.recognises
         )
         self._registered_in = self.zookeeper.session_id
@@ -192,7 +197,7 @@ class Registrar:
         said = ""
         while True:
             try:
-                return await known_epoch(self.zookeeper)
+                return await read_epoch(self.zookeeper)
             except znodes.ZnodeError as error:
                 if str(error) != said:
                     said = str(error)
@@ -206,7 +211,7 @@ class Registrar:
             self.background.spawn(self._stay_registered(), "registration that stays")
 
     def catch_up(self) -> None:
-        """Handles changes of the session between ``register`` and ``follow_sessions``."""
+        """Handles changes of the session between ``register_broker`` and ``follow_sessions``."""
         if self.zookeeper.session_id == self._registered_in:
             self.on_registered()
         else:
@@ -229,7 +234,7 @@ class Registrar:
                 try:
                     if self._registered_in != session or self.manager.broker_epoch == -1:
                         await self.register()
-                except IdTaken as error:
+                except BrokerIdTaken as error:
                     raise BrokerError(str(error)) from error
                 except KazooException as error:
                     _log.info("registering again: %r", error)

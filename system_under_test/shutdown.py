@@ -30,7 +30,7 @@ VERSION = 0
 
 
 @dataclass
-class Departure:
+class BrokerShutdown:
     """The controlled shutdown of one broker."""
 
     config: BrokerConfig

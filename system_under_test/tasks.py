@@ -8,7 +8,7 @@ BACK_OFF: Final = 0.2
 """Seconds before the controller retries a failed step."""
 
 
-class Background:
+class BackgroundTasks:
     """Starts tasks, reports the first unexpected exception of each, and cancels the remaining ones at ``close``."""
 
     def __init__(self, on_error: Callable[[BaseException], None]) -> None:

@@ -31,16 +31,16 @@ class Cluster(Protocol):
         """Machines that may become brokers."""
 
 
-def members(cluster: Cluster) -> list[Any]:
+def list_brokers(cluster: Cluster) -> list[Any]:
     """Returns the brokers that the cluster starts with."""
     return [node for node in cluster.nodes if node.role == BROKER]
 
 
-def possible_brokers(cluster: Cluster) -> list[Any]:
+def list_possible_brokers(cluster: Cluster) -> list[Any]:
     """Returns the initial brokers, and those that may have joined."""
-    return [*members(cluster), *cluster.spares]
+    return [*list_brokers(cluster), *cluster.spares]
 
 
-def zookeepers(cluster: Cluster) -> str:
+def format_zookeepers(cluster: Cluster) -> str:
     """Returns ZooKeeper's ``address:port,...``."""
     return ",".join(f"{node.address}:{ZOOKEEPER_PORT}" for node in cluster.nodes if node.role == ZOOKEEPER)

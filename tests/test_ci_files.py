@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.harness.cli.main import parser
+from assay.harness.cli.main import build_parser
 
 from helpers.npm import package
 
@@ -90,11 +90,11 @@ def test_each_command_is_one_that_assay_takes(path: Path) -> None:
     found = commands(path)
     assert {one[0] for one in found} >= {"nightly", "nights", "index", "summary", "carry"}
     for one in found:
-        parser().parse_args(one)
+        build_parser().parse_args(one)
 
 
 def test_all_commands_of_our_own_nights_are_taken() -> None:
     found = commands(ROOT / ".github" / "workflows" / "nightly.yml")
     assert ["nights", "trends", "nights", "--out=tables/trends.json"] in found
     for one in found:
-        parser().parse_args(one)
+        build_parser().parse_args(one)

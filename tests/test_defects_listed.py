@@ -9,8 +9,8 @@ import pytest
 
 from assay.checkers.families import FAMILIES
 from assay.checkers.judging.contract import NO_RECOVERY
-from assay.harness.run.faults import combinations, replayed
-from assay.nemesis.schedule.catalogue import Catalogue
+from assay.harness.run.faults import fault_combinations, read_replay
+from assay.nemesis.schedule.catalogue import FaultCatalogue
 from assay.system_under_test.defects import DEFECTS, Defect
 
 ROOT = Path(__file__).parent.parent
@@ -31,6 +31,6 @@ def test_its_run_has_a_workload_and_faults_that_exist(defect: Defect) -> None:
     for option in options:
         name, _, value = option.partition("=")
         if name == "--replay":
-            assert replayed(ROOT / value, Catalogue.standard()).steps
+            assert read_replay(ROOT / value, FaultCatalogue.standard()).steps
         elif name == "--nemesis":
-            assert combinations([value], Catalogue.standard())
+            assert fault_combinations([value], FaultCatalogue.standard())

@@ -41,7 +41,7 @@ def test_all_that_a_system_and_a_workload_are_made_of_is_there(module: ModuleTyp
     assert not {name for name in own if not name.startswith("_")} - set(assay.__all__) - INTERNAL
 
 
-INTERNAL = {"described", "split_phases", "step_random"}
+INTERNAL = {"describe_generator", "split_phases", "step_random"}
 """What the trial and the generators themselves use."""
 
 

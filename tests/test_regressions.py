@@ -16,11 +16,11 @@ import msgspec
 import pytest
 
 from assay.checkers.engine import Engines
-from assay.harness.run.experiment import Experiment, experiment_of
+from assay.harness.run.experiment import Experiment, find_experiment
 from assay.harness.run.settings import Settings
 from assay.harness.search.example import Example
 from assay.harness.search.player import Player, PlayOutcome
-from assay.nemesis.schedule.schedule import Schedule, decode
+from assay.nemesis.schedule.schedule import FaultSchedule, decode_schedule
 from assay.system_under_test.defects import DEFECTS
 
 FOLDER = Path(__file__).parent / "regressions"
@@ -40,7 +40,7 @@ class Regression(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def found(test: str) -> Experiment:
     module, _, name = test.partition(":")
-    experiment = experiment_of(getattr(importlib.import_module(module), name))
+    experiment = find_experiment(getattr(importlib.import_module(module), name))
     assert experiment is not None
     return experiment
 
@@ -133,8 +133,8 @@ def test_a_shrunk_schedule_finds_its_defect_by_the_command_that_does(defect: str
     finds(defect, found(f"assay.workloads.{run['test']}"), example, settings)
 
 
-def shrunk(defect: str) -> Schedule:
-    return decode((ROOT / "schedules" / "shrunk" / f"{defect}.json").read_bytes())
+def shrunk(defect: str) -> FaultSchedule:
+    return decode_schedule((ROOT / "schedules" / "shrunk" / f"{defect}.json").read_bytes())
 
 
 def finds(defect: str, experiment: Experiment, example: Example, settings: Settings) -> None:

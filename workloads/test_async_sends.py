@@ -13,7 +13,7 @@ from assay.harness.core.generator import Generator, mix
 from assay.harness.run.experiment import experiment
 from assay.harness.run.settings import Settings
 from assay.system_under_test.deployment import Broker
-from assay.workloads.broker.broker_contract import promised
+from assay.workloads.broker.broker_contract import build_contract
 from assay.workloads.broker.burst_client import bursts
 from assay.workloads.broker.log_client import LogClient
 from assay.workloads.broker.log_drain import drain
@@ -22,7 +22,7 @@ from assay.workloads.broker.mixes import LOG_MIXES
 
 SYSTEM = Broker(partitions=4, replication=3, min_insync=2)
 # Every set has one record, so its values are always consecutive (send-skip).
-CONTRACT = promised(*(anomaly for anomaly in LOG_ANOMALIES if anomaly != SEND_SKIP.anomaly))
+CONTRACT = build_contract(*(anomaly for anomaly in LOG_ANOMALIES if anomaly != SEND_SKIP.anomaly))
 
 
 @experiment(system=SYSTEM, client=LogClient, contract=CONTRACT, mixes=LOG_MIXES)

@@ -15,7 +15,7 @@ from assay.harness.core.generator import Generator, mix, stagger
 from assay.harness.run.experiment import experiment
 from assay.harness.run.settings import Settings
 from assay.system_under_test.deployment import Broker
-from assay.workloads.broker.broker_contract import promised
+from assay.workloads.broker.broker_contract import build_contract
 from assay.workloads.broker.controller_churn import churn, moves
 from assay.workloads.broker.controller_client import ControllerClient
 from assay.workloads.broker.log_drain import drain
@@ -24,7 +24,7 @@ from assay.workloads.broker.mixes import LOG_MIXES
 
 SYSTEM = Broker(partitions=4, replication=3, min_insync=2)
 # The short-lived topics need one copy of a record only, which may be on the broker that loses its power.
-CONTRACT = promised(*LOG_ANOMALIES, may_stall=("outage",))
+CONTRACT = build_contract(*LOG_ANOMALIES, may_stall=("outage",))
 CHANGES_EVERY = 0.15
 """Average seconds between changes: each change costs ZooKeeper about ten writes and every broker a request."""
 

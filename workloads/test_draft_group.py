@@ -15,7 +15,7 @@ from assay.harness.run.settings import Settings
 from assay.workloads.broker.draft_client import DraftClient
 from assay.workloads.broker.group_mixes import member_experiment
 from assay.workloads.test_group import CONTRACT as LATER_DESIGN
-from assay.workloads.test_group import MIXES, SYSTEM, at_work
+from assay.workloads.test_group import MIXES, SYSTEM, build_group_traffic
 
 # The draft keeps generations in ZooKeeper, not in the offsets topic, so no event says that one was stored there.
 CONTRACT = msgspec.structs.replace(
@@ -26,4 +26,4 @@ CONTRACT = msgspec.structs.replace(
 @member_experiment(system=SYSTEM, client=DraftClient, contract=CONTRACT, mixes=MIXES)
 def test_draft_group(settings: Settings) -> Generator:
     """Members share the acknowledged records as assigned, and no member of an old generation commits."""
-    return at_work(settings)
+    return build_group_traffic(settings)

@@ -18,8 +18,8 @@ from assay import SET_ANOMALIES, Endpoint, Generator, Settings, WorkloadMix, exp
 from assay.workloads.generic import sets
 from assay.workloads.generic.registers import Registers, few_values
 from assay.workloads.systems.etcd import Etcd
-from assay.workloads.systems.etcd_gateway import SECONDS, TROUBLE, ask, text
-from assay.workloads.systems.etcd_lock_client import FENCED, LockedSet
+from assay.workloads.systems.etcd_gateway import SECONDS, TROUBLE, ask, encode_text
+from assay.workloads.systems.etcd_lock_client import FENCED, EtcdLockedSet
 
 KEYS = tuple(f"r{number}" for number in range(5))
 
@@ -38,18 +38,18 @@ class EtcdRegisters(Registers):
 
     def open(self, endpoint: Endpoint, runtime: Any) -> None:
         self.address, self.how = endpoint.address, {"serializable": True} if STALE.name in endpoint.options else {}
-        ask(self.address, "kv/range", key=text("open"))
+        ask(self.address, "kv/range", key=encode_text("open"))
 
     def read(self, key: str) -> int | None:
-        found = ask(self.address, "kv/range", key=text(key), **self.how).get("kvs")
+        found = ask(self.address, "kv/range", key=encode_text(key), **self.how).get("kvs")
         return int(b64decode(found[0]["value"])) if found else None
 
     def write(self, key: str, value: int) -> None:
-        ask(self.address, "kv/put", key=text(key), value=text(value))
+        ask(self.address, "kv/put", key=encode_text(key), value=encode_text(value))
 
     def cas(self, key: str, expected: int, new: int) -> bool:
-        compare = [{"key": text(key), "target": "VALUE", "value": text(expected)}]
-        put = [{"requestPut": {"key": text(key), "value": text(new)}}]
+        compare = [{"key": encode_text(key), "target": "VALUE", "value": encode_text(expected)}]
+        put = [{"requestPut": {"key": encode_text(key), "value": encode_text(new)}}]
         return bool(ask(self.address, "kv/txn", compare=compare, success=put).get("succeeded", False))
 
     def close(self) -> None:
@@ -72,7 +72,7 @@ WITH_FENCE = WorkloadMix(
 )
 
 
-@experiment(system=Etcd(), client=LockedSet, contract=forbid(*SET_ANOMALIES), client_nodes=True, mixes=[WITH_FENCE])
+@experiment(system=Etcd(), client=EtcdLockedSet, contract=forbid(*SET_ANOMALIES), client_nodes=True, mixes=[WITH_FENCE])
 def test_lock(settings: Settings) -> Generator:
     """No client that changes a set under etcd's lock undoes the change of another."""
     return sets.traffic()

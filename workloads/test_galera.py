@@ -32,7 +32,7 @@ from assay import (
 )  # fmt: skip
 from assay.workloads.generic import bank, list_append, sets
 from assay.workloads.systems.galera import Galera
-from assay.workloads.systems.sql import unknown
+from assay.workloads.systems.sql import to_unknown
 from assay.workloads.test_mariadb import LOSES, RepeatableRead
 
 CLUSTER = Galera()
@@ -40,29 +40,31 @@ NOT_READY = ((1047,),)
 """Error codes of a server outside the majority: the transaction did not begin."""
 
 
-class Session(RepeatableRead):
+class GaleraSession(RepeatableRead):
     def broken_off(self, error: Exception) -> bool:
         refused = isinstance(error, pymysql.MySQLError) and error.args[:1] in NOT_READY
         return refused or super().broken_off(error)
 
 
-LISTS = list_append.promised("snapshot isolation").tolerate("G-single", "G-nonadjacent", because=LOSES)
+LISTS = list_append.build_contract("snapshot isolation").tolerate("G-single", "G-nonadjacent", because=LOSES)
 
 
-@experiment(system=CLUSTER, client=Session, contract=LISTS)
+@experiment(system=CLUSTER, client=GaleraSession, contract=LISTS)
 def test_lists(settings: Settings) -> Generator:
     """Lost updates are known and tolerated; all other anomalies that snapshot isolation forbids are absent."""
     return list_append.traffic()
 
 
 @experiment(
-    system=CLUSTER, client=Session, contract=bank.promised("serializable").tolerate(*BANK_ANOMALIES, because=LOSES)
+    system=CLUSTER,
+    client=GaleraSession,
+    contract=bank.build_contract("serializable").tolerate(*BANK_ANOMALIES, because=LOSES),
 )
 def test_bank(settings: Settings) -> Generator:
     return bank.traffic()
 
 
-class Elements(Session):
+class GaleraElements(GaleraSession):
     """Stores each element as a row."""
 
     def invoke(self, operation: Operation) -> Completion:
@@ -75,14 +77,14 @@ class Elements(Session):
             self.session.commit()
             return Completion(Outcome.OK, found)
         except self.errors as error:
-            return self._undone("broken-off") if self.broken_off(error) else unknown(error)
+            return self._undone("broken-off") if self.broken_off(error) else to_unknown(error)
 
     @staticmethod
     def effects(completed: Completed) -> Sequence[Effect]:
         return sets.effects(completed)
 
 
-@experiment(system=CLUSTER, client=Elements, contract=forbid(*SET_ANOMALIES))
+@experiment(system=CLUSTER, client=GaleraElements, contract=forbid(*SET_ANOMALIES))
 def test_elements(settings: Settings) -> Generator:
     """Each server shows the elements that any other has acknowledged, at once."""
     return mix(unfold(sets.step, 0), repeat(Operation(sets.READ, sets.KEY))) | sets.final_reads()

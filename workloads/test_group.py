@@ -18,17 +18,17 @@ from assay.checkers.register.family import REGISTER
 from assay.harness.core.generator import Generator
 from assay.harness.run.settings import Settings
 from assay.system_under_test.deployment import Broker
-from assay.workloads.broker.broker_contract import GROUPS_STALL, promised
+from assay.workloads.broker.broker_contract import GROUPS_STALL, build_contract
 from assay.workloads.broker.group_client import GroupClient
-from assay.workloads.broker.group_drain import catch_up, drain, steady
-from assay.workloads.broker.group_mixes import GROUP_MIXES, member_experiment, with_members
+from assay.workloads.broker.group_drain import catch_up, drain, stay_in_group
+from assay.workloads.broker.group_mixes import GROUP_MIXES, adapt_to_groups, member_experiment
 from assay.workloads.broker.group_operations import WORKERS, traffic
 from assay.workloads.broker.mixes import LOG_MIXES
-from assay.workloads.broker.topic_mixes import owned, subscribed
+from assay.workloads.broker.topic_mixes import list_owned, list_subscribed
 
 # There are fewer partitions than members, so some own nothing. Acknowledged data survives a power loss.
 SYSTEM = Broker(partitions=4, replication=3, min_insync=2, groups=(WORKERS,)).with_setting("flush.messages", "1")
-CONTRACT = promised(
+CONTRACT = build_contract(
     *LOG_ANOMALIES,
     *GROUP_ANOMALIES,
     *CONSUMER_ANOMALIES,
@@ -36,17 +36,17 @@ CONTRACT = promised(
     *REGISTER.anomalies,
     may_stall=GROUPS_STALL,
 )
-MIXES = (*with_members(LOG_MIXES, WORKERS), *GROUP_MIXES)
+MIXES = (*adapt_to_groups(LOG_MIXES, WORKERS), *GROUP_MIXES)
 
 
-def at_work(settings: Settings) -> Generator:
+def build_group_traffic(settings: Settings) -> Generator:
     """Traffic, then the drain, then the members catch up and stay; for any design with a coordinator."""
-    shared, seconds = subscribed(SYSTEM, settings), CONTRACT.recovery_deadline
-    main = traffic(SYSTEM.keys(), owned=owned(SYSTEM, settings))
-    return main | drain(shared, seconds=seconds) | catch_up(shared, seconds=seconds) | steady()
+    shared, seconds = list_subscribed(SYSTEM, settings), CONTRACT.recovery_deadline
+    main = traffic(SYSTEM.keys(), owned=list_owned(SYSTEM, settings))
+    return main | drain(shared, seconds=seconds) | catch_up(shared, seconds=seconds) | stay_in_group()
 
 
 @member_experiment(system=SYSTEM, client=GroupClient, contract=CONTRACT, mixes=MIXES)
 def test_group(settings: Settings) -> Generator:
     """Members share the records, each partition has one owner, and no member of an old generation commits."""
-    return at_work(settings)
+    return build_group_traffic(settings)

@@ -28,7 +28,7 @@ from assay import (
     forbid,
 )  # fmt: skip
 from assay.system_under_test.deployment import Broker
-from assay.workloads.broker.broker_contract import promised
+from assay.workloads.broker.broker_contract import build_contract
 from assay.workloads.systems.kafka_log import KafkaLog, traffic
 
 PORT, TOPIC, PARTITIONS = 9092, "orders", 2
@@ -41,7 +41,7 @@ BINARY = (
 AGAIN = "librdkafka sends again by itself when the leader changes"
 UNSAID = ("send-skip", "high-watermark-regression")
 """Needs sends of several records and leader epochs, which librdkafka does not expose."""
-CONTRACT = promised(*(name for name in LOG_ANOMALIES if name not in UNSAID)).tolerate("duplicate", because=AGAIN)
+CONTRACT = build_contract(*(name for name in LOG_ANOMALIES if name not in UNSAID)).tolerate("duplicate", because=AGAIN)
 
 
 @experiment(system=BROKER, client=KafkaLog, contract=CONTRACT)
@@ -71,13 +71,13 @@ class Tansu(System):
 
     async def ready(self, node: Node) -> bool:
         """Creates the topic if it is missing, because a killed process has lost it."""
-        return await asyncio.to_thread(_topic, node)
+        return await asyncio.to_thread(_ensure_topic, node)
 
     def keys(self) -> Sequence[str]:
         return [f"{TOPIC}-{number}" for number in range(PARTITIONS)]
 
 
-def _topic(node: Node) -> bool:
+def _ensure_topic(node: Node) -> bool:
     admin = AdminClient({"bootstrap.servers": f"{node.address}:{PORT}", "socket.timeout.ms": 2000, "log_level": 0})
     if TOPIC in admin.list_topics(timeout=2).topics:
         return True
@@ -87,7 +87,7 @@ def _topic(node: Node) -> bool:
     return False
 
 
-class OnFirst(KafkaLog):
+class FirstNodeKafkaLog(KafkaLog):
     first_alone = True
 
 
@@ -95,7 +95,7 @@ OF_THE_ONLY_NODE = ("kill", "stop", "freeze", "partition")
 MEMORY = forbid(*LOG_ANOMALIES, may_stall=OF_THE_ONLY_NODE).tolerate("duplicate", because=AGAIN)
 
 
-@experiment(system=Tansu(), client=OnFirst, contract=MEMORY)
+@experiment(system=Tansu(), client=FirstNodeKafkaLog, contract=MEMORY)
 def test_tansu(settings: Settings) -> Generator:
     """Acknowledged records are in memory; clients use the first node only, even if there are several."""
     return traffic(Tansu().keys(), seconds=30)

@@ -49,13 +49,13 @@ ALONE = ("kill", "stop", "freeze", "partition")
 """Faults that stall the only node."""
 
 
-@experiment(system=NODE, client=Serializable, contract=list_append.promised("serializable", may_stall=ALONE))
+@experiment(system=NODE, client=Serializable, contract=list_append.build_contract("serializable", may_stall=ALONE))
 def test_lists_serializable(settings: Settings) -> Generator:
     """Some order of all transactions explains what they read."""
     return list_append.traffic()
 
 
-LISTS = list_append.promised("snapshot isolation", may_stall=ALONE)
+LISTS = list_append.build_contract("snapshot isolation", may_stall=ALONE)
 
 
 @experiment(system=NODE, client=RepeatableRead, contract=LISTS.tolerate("G-single", "G-nonadjacent", because=LOSES))
@@ -63,13 +63,13 @@ def test_lists_repeatable_read(settings: Settings) -> Generator:
     return list_append.traffic()
 
 
-@experiment(system=NODE, client=Serializable, contract=bank.promised("serializable", may_stall=ALONE))
+@experiment(system=NODE, client=Serializable, contract=bank.build_contract("serializable", may_stall=ALONE))
 def test_bank_serializable(settings: Settings) -> Generator:
     """Money moves between accounts, and the total stays constant."""
     return bank.traffic()
 
 
-MONEY = bank.promised("serializable", may_stall=ALONE)
+MONEY = bank.build_contract("serializable", may_stall=ALONE)
 
 
 @experiment(system=NODE, client=RepeatableRead, contract=MONEY.tolerate(*BANK_ANOMALIES, because=LOSES))

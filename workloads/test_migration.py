@@ -13,11 +13,11 @@ from assay.harness.core.generator import Generator, mix
 from assay.harness.run.settings import Settings
 from assay.workloads.broker.connector_client import ConnectorClient
 from assay.workloads.broker.group_drain import drain
-from assay.workloads.broker.group_mixes import member_experiment, with_members
+from assay.workloads.broker.group_mixes import adapt_to_groups, member_experiment
 from assay.workloads.broker.log_operations import end, send
 from assay.workloads.broker.migration import GROUP, farewell, migration
 from assay.workloads.broker.mixes import OLD_GROUP_MIXES
-from assay.workloads.broker.topic_mixes import subscribed
+from assay.workloads.broker.topic_mixes import list_subscribed
 from assay.workloads.test_zookeeper_group import CONTRACT
 from assay.workloads.test_zookeeper_group import SYSTEM as OLD_DESIGN
 
@@ -27,9 +27,9 @@ ZooKeeper.
 """
 
 
-@member_experiment(system=SYSTEM, client=ConnectorClient, contract=CONTRACT, mixes=with_members(OLD_GROUP_MIXES))
+@member_experiment(system=SYSTEM, client=ConnectorClient, contract=CONTRACT, mixes=adapt_to_groups(OLD_GROUP_MIXES))
 def test_migration(settings: Settings) -> Generator:
     """No offset is lost or goes back on the way from one storage to the other and back again."""
-    keys, shared = SYSTEM.keys(), subscribed(SYSTEM, settings)
+    keys, shared = SYSTEM.keys(), list_subscribed(SYSTEM, settings)
     traffic = mix(send(keys), migration(shared), end(keys), weights=(6, 18, 1))
     return traffic | farewell() | drain(shared, seconds=CONTRACT.recovery_deadline)

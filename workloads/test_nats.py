@@ -16,7 +16,7 @@ from assay.workloads.generic import sets
 from assay.workloads.systems.nats import TROUBLE, JetStream, connect
 
 
-class Elements(sets.SetClient):
+class NatsElements(sets.SetClient):
     """Publishes to the server on its endpoint, and reads the stream from its first message to its last."""
 
     async def open(self, endpoint: Endpoint, runtime: object) -> None:
@@ -54,7 +54,7 @@ LAGS = "a reader is served by one replica, which may lag behind the others, and 
 PROMISED = forbid(*SET_ANOMALIES).tolerate("set-stale", "set-vanished", because=LAGS)
 
 
-@experiment(system=JetStream(), client=Elements, contract=PROMISED)
+@experiment(system=JetStream(), client=NatsElements, contract=PROMISED)
 def test_nats(settings: Settings) -> Generator:
     """No acknowledged message is missing from the stream in the end."""
     return sets.traffic()

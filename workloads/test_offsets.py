@@ -14,7 +14,7 @@ from assay.harness.core.generator import Context, Generator, unfold
 from assay.harness.core.operation import Operation, Phase
 from assay.harness.run.settings import Settings
 from assay.system_under_test.deployment import Broker
-from assay.workloads.broker.broker_contract import GROUPS_STALL, promised
+from assay.workloads.broker.broker_contract import GROUPS_STALL, build_contract
 from assay.workloads.broker.group_mixes import OFFSETS_MIXES, member_experiment
 from assay.workloads.broker.offsets_client import COMMIT, FETCH, LEAVE, MEMBERS, TOOLS, ZOMBIE, OffsetsClient
 
@@ -23,7 +23,7 @@ PARTITIONS = list(SYSTEM.keys())
 KEYS = [f"{MEMBERS}/{partition}" for partition in PARTITIONS] + [f"{TOOLS}/{PARTITIONS[0]}"]
 BUSY = KEYS[1:]
 """The first key is left out, so that its offset grows old like that of a group whose members have nothing to read."""
-CONTRACT = promised(*REGISTER.anomalies, *GROUP_ANOMALIES, may_stall=GROUPS_STALL)
+CONTRACT = build_contract(*REGISTER.anomalies, *GROUP_ANOMALIES, may_stall=GROUPS_STALL)
 WEIGHTS = (COMMIT,) * 10 + (FETCH,) * 8 + (ZOMBIE,) * 2 + (LEAVE,)
 
 

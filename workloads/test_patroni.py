@@ -18,7 +18,7 @@ from assay.workloads.systems.patroni import Patroni
 from assay.workloads.systems.postgresql_primary import connect
 
 
-class Elements(sets.SetClient):
+class PatroniElements(sets.SetClient):
     """Stores each element as a row, on the server that accepts writes."""
 
     blocking = True
@@ -48,7 +48,7 @@ STALLING = ("partition", "partition-leader-and-follower", "kill", "stop")
 CONTRACT = forbid(*SET_ANOMALIES, recovery_deadline=60, may_stall=STALLING)
 
 
-@experiment(system=Patroni(), client=Elements, contract=CONTRACT)
+@experiment(system=Patroni(), client=PatroniElements, contract=CONTRACT)
 def test_patroni(settings: Settings) -> Generator:
     """No element whose commit was acknowledged is missing in the end."""
     return sets.traffic()

@@ -52,28 +52,30 @@ ALONE = (
 """Faults that stall the only node."""
 
 
-@experiment(system=NODE, client=Serializable, contract=list_append.promised("serializable", may_stall=ALONE))
+@experiment(system=NODE, client=Serializable, contract=list_append.build_contract("serializable", may_stall=ALONE))
 def test_lists_serializable(settings: Settings) -> Generator:
     """Some order of all transactions explains what they read."""
     return list_append.traffic()
 
 
-@experiment(system=NODE, client=RepeatableRead, contract=list_append.promised("snapshot isolation", may_stall=ALONE))
+@experiment(
+    system=NODE, client=RepeatableRead, contract=list_append.build_contract("snapshot isolation", may_stall=ALONE)
+)
 def test_lists_repeatable_read(settings: Settings) -> Generator:
     return list_append.traffic()
 
 
-@experiment(system=NODE, client=ReadCommitted, contract=list_append.promised("read committed", may_stall=ALONE))
+@experiment(system=NODE, client=ReadCommitted, contract=list_append.build_contract("read committed", may_stall=ALONE))
 def test_lists_read_committed(settings: Settings) -> Generator:
     return list_append.traffic()
 
 
-@experiment(system=NODE, client=Serializable, contract=bank.promised("serializable", may_stall=ALONE))
+@experiment(system=NODE, client=Serializable, contract=bank.build_contract("serializable", may_stall=ALONE))
 def test_bank_serializable(settings: Settings) -> Generator:
     """Money moves between accounts, and the total stays constant."""
     return bank.traffic()
 
 
-@experiment(system=NODE, client=ReadCommitted, contract=bank.promised("read committed", may_stall=ALONE))
+@experiment(system=NODE, client=ReadCommitted, contract=bank.build_contract("read committed", may_stall=ALONE))
 def test_bank_read_committed(settings: Settings) -> Generator:
     return bank.traffic()

@@ -19,7 +19,7 @@ from assay.workloads.generic import queues
 from assay.workloads.systems.rabbitmq import MIRRORED, QUORUM, SECONDS, TROUBLE, RabbitMQ, connect
 
 
-class Elements(queues.QueueClient):
+class RabbitElements(queues.QueueClient):
     """Client of the server on its endpoint. Acknowledges each element at once; lost deliveries are redelivered."""
 
     async def open(self, endpoint: Endpoint, runtime: object) -> None:
@@ -51,13 +51,13 @@ class Elements(queues.QueueClient):
                 await self.connection.close()
 
 
-@experiment(system=RabbitMQ(), client=Elements, contract=queues.at_least_once())
+@experiment(system=RabbitMQ(), client=RabbitElements, contract=queues.build_contract())
 def test_quorum(settings: Settings) -> Generator:
     """Each confirmed element is taken by some client, from a queue that a majority replicates."""
     return queues.traffic(QUORUM)
 
 
-@experiment(system=RabbitMQ(), client=Elements, contract=queues.at_least_once())
+@experiment(system=RabbitMQ(), client=RabbitElements, contract=queues.build_contract())
 def test_mirrored(settings: Settings) -> Generator:
     """Each confirmed element is taken by some client, from a queue with a mirror on each node."""
     return queues.traffic(MIRRORED)

@@ -14,17 +14,17 @@ from typing import Any
 
 from assay import SET_ANOMALIES, Completion, Endpoint, Generator, Operation, Outcome, Settings, experiment, forbid
 from assay.workloads.generic import sets
-from assay.workloads.systems.redis import Redis, leader
+from assay.workloads.systems.redis import Redis, find_primary
 from assay.workloads.systems.resp import ask, converse
 
 
-class Elements(sets.SetClient):
+class RedisElements(sets.SetClient):
     """Client of the server on its endpoint if that is the primary; otherwise of the primary that the sentinels name."""
 
     async def open(self, endpoint: Endpoint, runtime: Any) -> None:
         self.sentinels = endpoint.roles["sentinel"]
         role = await ask(endpoint.address, "ROLE")
-        self.primary = endpoint.address if role[0] == "master" else await leader(self.sentinels)
+        self.primary = endpoint.address if role[0] == "master" else await find_primary(self.sentinels)
 
     async def invoke(self, operation: Operation) -> Completion:
         try:
@@ -34,7 +34,7 @@ class Elements(sets.SetClient):
         except ValueError as error:  # READONLY, NOREPLICAS, LOADING: not executed
             if str(error).startswith("READONLY"):
                 with suppress(OSError):  # no sentinel answers: the next operation tries again
-                    self.primary = await leader(self.sentinels)
+                    self.primary = await find_primary(self.sentinels)
             return Completion(Outcome.FAIL, error=str(error).split()[0])
         except (OSError, EOFError) as error:
             return Completion(Outcome.INFO, error=type(error).__name__)
@@ -56,7 +56,7 @@ class Elements(sets.SetClient):
         """Does nothing: each command has a connection of its own."""
 
 
-@experiment(system=Redis(), client=Elements, contract=forbid(*SET_ANOMALIES))
+@experiment(system=Redis(), client=RedisElements, contract=forbid(*SET_ANOMALIES))
 def test_redis(settings: Settings) -> Generator:
     """No acknowledged element is missing from the set in the end."""
     return sets.traffic()

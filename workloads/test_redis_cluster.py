@@ -36,7 +36,7 @@ WAIT = WorkloadMix(
 )
 
 
-class Elements(sets.SetClient):
+class RedisClusterElements(sets.SetClient):
     """Asks the last known owner of a key, or the node on its endpoint if no owner is known."""
 
     async def open(self, endpoint: Endpoint, runtime: Any) -> None:
@@ -86,7 +86,7 @@ CONTRACT = forbid(*SET_ANOMALIES, patience=SECONDS, may_stall=["power-loss", "ou
 """A power loss on all nodes or an outage leaves no server."""
 
 
-@experiment(system=RedisCluster(), client=Elements, contract=CONTRACT, mixes=[WAIT])
+@experiment(system=RedisCluster(), client=RedisClusterElements, contract=CONTRACT, mixes=[WAIT])
 def test_redis_cluster(settings: Settings) -> Generator:
     """No acknowledged element is missing from its set in the end."""
     return sets.traffic(KEYS)

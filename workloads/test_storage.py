@@ -18,7 +18,7 @@ from assay.harness.core.generator import Generator, mix
 from assay.harness.run.experiment import experiment
 from assay.harness.run.settings import Settings
 from assay.system_under_test.deployment import Broker
-from assay.workloads.broker.broker_contract import OUTAGES, promised
+from assay.workloads.broker.broker_contract import OUTAGES, build_contract
 from assay.workloads.broker.log_client import LogClient
 from assay.workloads.broker.log_drain import drain
 from assay.workloads.broker.log_messages import Record
@@ -33,7 +33,7 @@ SYSTEM = (
     .with_setting("index.interval.bytes", "128")
 )
 # If all brokers lose power, no one serves until they are back, which is the purpose of these faults.
-CONTRACT = promised(*LOG_ANOMALIES, may_stall=(*OUTAGES, "power-loss", "power-loss-in-fsync"))
+CONTRACT = build_contract(*LOG_ANOMALIES, may_stall=(*OUTAGES, "power-loss", "power-loss-in-fsync"))
 UNIT = 48
 """Size in bytes of the smallest record on disk; other records are twice or three times as large."""
 OVERHEAD = 34
@@ -48,10 +48,10 @@ class StorageClient(LogClient):
 
     @staticmethod
     def records(values: Sequence[int]) -> Sequence[Record]:
-        return [(_key(value), str(value).encode()) for value in values]
+        return [(_make_key(value), str(value).encode()) for value in values]
 
 
-def _key(value: int) -> bytes:
+def _make_key(value: int) -> bytes:
     """Returns a key that makes the record one, two or three units large, unless the value is too long."""
     return b"k" * (UNIT * (1 + value * 7919 % 3) - OVERHEAD - len(str(value)))
 
@@ -59,7 +59,7 @@ def _key(value: int) -> bytes:
 @experiment(system=SYSTEM, client=StorageClient, contract=CONTRACT, mixes=LOG_MIXES)
 def test_storage(settings: Settings) -> Generator:
     """Acknowledged records survive damage to the disks of a minority, and a loss of power of all."""
-    return _body()
+    return _build_operations()
 
 
 @experiment(
@@ -72,10 +72,10 @@ def test_storage(settings: Settings) -> Generator:
 )
 def test_unflushed(settings: Settings) -> Generator:
     """A power loss everywhere may take the last unflushed records of a partition, and no others."""
-    return _body()
+    return _build_operations()
 
 
-def _body() -> Generator:
+def _build_operations() -> Generator:
     keys = SYSTEM.keys()
     return (
         mix(traffic(keys), glance(keys), weights=(9, 1))

@@ -39,19 +39,19 @@ class Ensemble(System):
         return ZOOKEEPER_PORT
 
     def argv(self, node: Node) -> list[str]:
-        return zookeeper.argv()
+        return zookeeper.server_command()
 
     def files(self, node: Node, cluster: Cluster) -> dict[str, bytes]:
-        return zookeeper.files(node, cluster)
+        return zookeeper.server_files(node, cluster)
 
     def data_folder(self, node: Node) -> str:
         return zookeeper.DATA
 
     async def ready(self, node: Node) -> bool:
-        return await zookeeper.ready(node)
+        return await zookeeper.is_ready(node)
 
     async def find(self, cluster: Cluster, what: str, key: str | None = None) -> Node | None:
-        return await zookeeper.leader(cluster.nodes)
+        return await zookeeper.find_leader(cluster.nodes)
 
     def keys(self) -> list[str]:
         return KEYS

@@ -17,19 +17,19 @@ from assay.harness.core.generator import Generator, each_process, mix, stagger
 from assay.harness.core.operation import Operation, Phase
 from assay.harness.run.settings import Settings
 from assay.system_under_test.deployment import Broker
-from assay.workloads.broker.broker_contract import GROUPS_STALL, promised
+from assay.workloads.broker.broker_contract import GROUPS_STALL, build_contract
 from assay.workloads.broker.connector_client import ConnectorClient
 from assay.workloads.broker.group_drain import drain
-from assay.workloads.broker.group_mixes import ZOOKEEPER_MIXES, member_experiment, with_members
+from assay.workloads.broker.group_mixes import ZOOKEEPER_MIXES, adapt_to_groups, member_experiment
 from assay.workloads.broker.group_operations import LEAVE, WORKERS, commit, poll
 from assay.workloads.broker.log_operations import end, send
 from assay.workloads.broker.mixes import OLD_GROUP_MIXES
-from assay.workloads.broker.topic_mixes import subscribed
+from assay.workloads.broker.topic_mixes import list_subscribed
 
 SYSTEM = Broker(partitions=4, replication=3, min_insync=2).with_setting("flush.messages", "1")
 LEAVE_SECONDS = 2.0
 """Average time between two members that leave."""
-CONTRACT = promised(
+CONTRACT = build_contract(
     *LOG_ANOMALIES,
     *OFFSETS.anomalies,
     *CONSUMER_ANOMALIES,
@@ -55,7 +55,7 @@ CONTRACT = promised(
     system=SYSTEM,
     client=ConnectorClient,
     contract=CONTRACT,
-    mixes=(*with_members(OLD_GROUP_MIXES, WORKERS), *ZOOKEEPER_MIXES),
+    mixes=(*adapt_to_groups(OLD_GROUP_MIXES, WORKERS), *ZOOKEEPER_MIXES),
 )
 def test_zookeeper_group(settings: Settings) -> Generator:
     """Members share the acknowledged records, each partition has one owner at a time, and no offset goes back."""
@@ -66,4 +66,4 @@ def test_zookeeper_group(settings: Settings) -> Generator:
         weights=(8, 8, 4, 1, 2),
     )  # fmt: skip
     parting = each_process(Operation(LEAVE, argument={"group": WORKERS}, phase=Phase.DRAIN))
-    return traffic | parting | drain(subscribed(SYSTEM, settings), seconds=CONTRACT.recovery_deadline)
+    return traffic | parting | drain(list_subscribed(SYSTEM, settings), seconds=CONTRACT.recovery_deadline)

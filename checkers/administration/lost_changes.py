@@ -21,11 +21,11 @@ Incarnations of a topic are not distinguished here, because the cluster knows th
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Family, Table, View, capital
+from assay.checkers.check import Check, Evidence, Explanation, Family, Table, View, capitalize_first
 from assay.checkers.engine import Row
-from assay.checkers.liveness.snapshots import REST_VIEWS, lasting
-from assay.checkers.log.incarnations import first_name, topic_of
-from assay.checkers.sql_idioms import RETURNED, first_of, previous, row_number
+from assay.checkers.liveness.snapshots import REST_VIEWS, lasting_states
+from assay.checkers.log.incarnations import extract_topic, strip_incarnation
+from assay.checkers.sql_idioms import RETURNED, previous, row_number, select_first
 from assay.checkers.times import seconds
 
 _STATE: Final = "coalesce(cast(e.value as string), 'default')"
@@ -38,12 +38,12 @@ SETTING_LOOKS: Final = Table(
     select l.op, l.call, l.ret, c.topic, c.name,
         case when s.op is null and l.complete = 1 then 'default' else s.state end as state
     from (
-        select e.op, {first_name("e.key")} as topic, e.call, e.ret,
+        select e.op, {strip_incarnation("e.key")} as topic, e.call, e.ret,
             max(case when e.name is null then 1 else 0 end) as complete
         from effects e cross join rest_quiet q
         where e.kind = 'setting-seen' and e.outcome = 'ok' and e.phase = 'drain' and e.ret is not null
             and e.call >= q.since
-        group by e.op, {first_name("e.key")}, e.call, e.ret) l
+        group by e.op, {strip_incarnation("e.key")}, e.call, e.ret) l
         join lost_settings_named c on c.topic = l.topic
         left join (
             select e.op, e.name, max(cast(e.value as string)) as state from effects e
@@ -55,7 +55,7 @@ SETTING_LOOKS: Final = Table(
 """Looks at each setting that was ever changed, one row each; ``state`` is null if it is no number."""
 
 
-def _lost(row: Row, evidence: Evidence) -> Explanation:
+def _explain_done_but_lost(row: Row, evidence: Evidence) -> Explanation:
     asked, look = row["asked_op"], row["look_op"]
     if row["name"]:
         state = "at its default" if row["seen"] == "default" else row["seen"]
@@ -69,7 +69,7 @@ def _lost(row: Row, evidence: Evidence) -> Explanation:
         f"{done} ({evidence.who(asked)}, acknowledged at {evidence.returned(asked)}), but {found} by {by} from "
         f"{seconds(row['since'])} to {seconds(row['until'])}, and no one had asked for that since."
     )
-    return Explanation(capital(claim), (asked, look), 0, row["until"])
+    return Explanation(capitalize_first(claim), (asked, look), 0, row["until"])
 
 
 DONE_BUT_LOST: Final = Check(
@@ -79,14 +79,15 @@ DONE_BUT_LOST: Final = Check(
         View(
             "lost_deletions",
             f"""
-            select {first_name("e.key")} as topic, max({RETURNED}) as ended from effects e
-            where e.kind = 'topic-delete' and e.outcome <> 'fail' group by {first_name("e.key")}
+            select {strip_incarnation("e.key")} as topic, max({RETURNED}) as ended from effects e
+            where e.kind = 'topic-delete' and e.outcome <> 'fail' group by {strip_incarnation("e.key")}
             """,
         ),
         Table(
             "lost_settings",
             f"""
-            select e.op, {first_name("e.key")} as topic, e.name, e.value, {_STATE} as state, e.call, {RETURNED} as ended
+            select e.op, {strip_incarnation("e.key")} as topic, e.name, e.value, {_STATE} as state, e.call,
+                {RETURNED} as ended
             from effects e where e.kind = 'setting' and e.outcome <> 'fail' and e.name is not null
             """,
         ),
@@ -115,7 +116,7 @@ DONE_BUT_LOST: Final = Check(
         View(
             "lost_made",
             f"""
-            select e.op, {first_name("e.key")} as topic, e.value, e.call, e.ret from effects e
+            select e.op, {strip_incarnation("e.key")} as topic, e.value, e.call, e.ret from effects e
             where e.kind in ('topic-create', 'partitions-add') and e.outcome = 'ok' and e.value is not null
                 and e.ret is not null
             """,
@@ -125,7 +126,7 @@ DONE_BUT_LOST: Final = Check(
             f"""
             select l.topic, l.op, l.call, l.ret, l.partitions, max(case when {_LESS} then w.op end) as asked
             from (
-                select e.op, {first_name("e.key")} as topic, e.call, e.ret, coalesce(e.value, 0) as partitions
+                select e.op, {strip_incarnation("e.key")} as topic, e.call, e.ret, coalesce(e.value, 0) as partitions
                 from effects e where e.kind = 'topic-seen' and e.outcome = 'ok' and e.phase = 'drain'
                     and e.ret is not null) l
                 cross join rest_quiet q cross join deadlines_declared o
@@ -142,14 +143,15 @@ DONE_BUT_LOST: Final = Check(
                 join (
                     select r.look, r.time, m.topic, count(p.key) as partitions
                     from rest_looks r cross join (select topic from lost_made group by topic) m
-                        left join looks p on p.look = r.look and p.what = 'partition' and {topic_of("p.key")} = m.topic
+                        left join looks p on p.look = r.look and p.what = 'partition'
+                            and {extract_topic("p.key")} = m.topic
                     group by r.look, r.time, m.topic) l
                 on l.topic = w.topic and l.time > w.ret
                 left join lost_deletions d on d.topic = w.topic
             where {_LESS}
             """,
         ),
-        lasting("lost_for_good", "lost_at_rest", "topic, op, value, partitions", "obedience_deadline", over="0"),
+        lasting_states("lost_for_good", "lost_at_rest", "topic, op, value, partitions", "obedience_deadline", over="0"),
         Table(
             "found_done_but_lost",
             f"""
@@ -182,12 +184,12 @@ DONE_BUT_LOST: Final = Check(
             """,
         ),
     ),
-    evidence=first_of("found_done_but_lost", "key, name, look_op, asked_op"),
+    evidence=select_first("found_done_but_lost", "key, name, look_op, asked_op"),
     examined="""
         select (select count(*) from lost_setting_looks) + (select count(*) from lost_topics_judged)
             + (select count(*) from lost_made cross join rest_looks) as examined
         """,
-    explain=_lost,
+    explain=_explain_done_but_lost,
     needs_close=True,
     optional=True,  # an administrator may change nothing, or never look
 )

@@ -25,12 +25,12 @@ from typing import Final
 from assay.checkers.check import Check, Evidence, Explanation, Family, Table, View, value_of
 from assay.checkers.engine import Row
 from assay.checkers.objects.kinds import among
-from assay.checkers.sql_idioms import MAY_BEGIN, MAY_HAVE_BEGUN, first_rows, order_by, total_of
+from assay.checkers.sql_idioms import MAY_BEGIN, MAY_HAVE_BEGUN, first_rows_subquery, order_by, total_of
 
 SAME: Final = " and ".join(f"a.{name} = b.{name}" for name in ("what", "key", "name", "value", "replicas"))
 
 
-def _rows(kinds: str) -> str:
+def _select_rows(kinds: str) -> str:
     """Returns SQL: rows of these kinds that name something, each with all columns that identify it."""
     return f"""
         select e.op, e.kind, e.key, coalesce(e.name, '') as name, coalesce(e.value, -1) as value,
@@ -42,7 +42,7 @@ def _rows(kinds: str) -> str:
         """
 
 
-def _done(row: Row, evidence: Evidence) -> Explanation:
+def _explain_refused_but_done(row: Row, evidence: Evidence) -> Explanation:
     asked, look = row["asked_op"], row["look_op"]
     change = {
         "commit": f"for the commit with the number {row['value']} to {row['key']}",
@@ -62,11 +62,11 @@ REFUSED_BUT_DONE: Final = Check(
     anomaly="refused-but-done",
     meaning="a change that was certainly rejected has taken effect",
     views=(
-        Table("refusal_changes", _rows(among(("commit", "setting", "move", "topic-create", "partitions-add")))),
+        Table("refusal_changes", _select_rows(among(("commit", "setting", "move", "topic-create", "partitions-add")))),
         Table(
             "refusal_looks",
             f"""
-            select * from ({_rows(among(("fetched", "setting-seen", "replicas-seen", "topic-seen")))}) as looks
+            select * from ({_select_rows(among(("fetched", "setting-seen", "replicas-seen", "topic-seen")))}) as looks
             where outcome = 'ok' and ret is not null
             """,
         ),
@@ -143,13 +143,13 @@ REFUSED_BUT_DONE: Final = Check(
     ),
     evidence=f"""
         select a.what, a.key, a.name, a.value, a.replicas, a.asked_op, a.seen, min(b.op) as look_op
-        from {first_rows("found_refused_but_done", "key, name, value, asked_op")} a
+        from {first_rows_subquery("found_refused_but_done", "key, name, value, asked_op")} a
             join refusal_looks b on {SAME} and a.seen = b.ret
         group by a.what, a.key, a.name, a.value, a.replicas, a.asked_op, a.seen
         {order_by("a.key, a.name, a.value, a.asked_op")}
         """,
     examined="select count(*) as examined from refusal_looks",
-    explain=_done,
+    explain=_explain_refused_but_done,
     needs_close=True,
 )
 

@@ -101,23 +101,23 @@ class Engine(Protocol):
         """Releases everything. Idempotent."""
 
 
-def sql_type(kind: pa.DataType | str) -> str:
+def to_sql_type(kind: pa.DataType | str) -> str:
     """Returns the name of a type of the format in DuckDB and Spark."""
     return _TYPES.get(str(kind), "string")
 
 
-def quoted(name: str) -> str:
+def quote(name: str) -> str:
     """Returns a column's name as all engines accept it, whatever words they reserve."""
     return f'"{name}"'
 
 
-def empty(schema: pa.Schema | DataSet) -> str:
+def select_nothing(schema: pa.Schema | DataSet) -> str:
     """Returns SQL of a relation with these columns and no rows."""
-    columns = ", ".join(f"cast(null as {sql_type(field.type)}) as {quoted(field.name)}" for field in schema)
+    columns = ", ".join(f"cast(null as {to_sql_type(field.type)}) as {quote(field.name)}" for field in schema)
     return f"select {columns} where 1 = 0"
 
 
-def conformed(
+def conform(
     source: str, present: Sequence[str], schema: pa.Schema, types: Mapping[str, str] = MappingProxyType({})
 ) -> str:
     """Returns SQL that gives ``source``, which has the columns ``present``, the columns and types of ``schema``.
@@ -125,15 +125,15 @@ def conformed(
     ``types`` overrides the types of some columns, by name.
     """
     columns = ", ".join(
-        f"cast({quoted(field.name) if field.name in present else 'null'} as "
-        f"{types.get(field.name) or sql_type(field.type)}) "
-        f"as {quoted(field.name)}"
+        f"cast({quote(field.name) if field.name in present else 'null'} as "
+        f"{types.get(field.name) or to_sql_type(field.type)}) "
+        f"as {quote(field.name)}"
         for field in schema
     )
     return f"select {columns} from {source}"
 
 
-def shortened(sql: str) -> str:
+def shorten(sql: str) -> str:
     """Returns the beginning of a text, for an error."""
     text = " ".join(sql.split())
     return text if len(text) <= 200 else f"{text[:200]} ..."

@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING, Final
 
 from assay.checkers.engine.base import Engine, EngineError, Row
 from assay.checkers.engine.duck import SMALL_ROWS, DuckDB
-from assay.checkers.engine.empty_relations import rowless, words
-from assay.harness.core.lazy_import import Late
+from assay.checkers.engine.empty_relations import find_rowless_condition, find_words
+from assay.harness.core.lazy_import import LazyModule
 
 if TYPE_CHECKING:
     import pyarrow as pa
 else:
-    pa = Late("pyarrow")
+    pa = LazyModule("pyarrow")
 
 KEPT_TEXTS: Final = 4_000
 _ORDERED: Final = re.compile(r"\border\s+by\b", re.IGNORECASE)
@@ -57,7 +57,7 @@ class Node:
         return f"together_{self.number}"
 
 
-class Together:
+class HistoryBatch:
     """The histories of a batch, by number from 0. Load their tables first, and close the object.
 
     ``effects`` is the total number. With few of them DuckDB plans quickly, with many it plans well.
@@ -82,9 +82,9 @@ class Together:
         ]
         self._base[name] = self._loaded(pa.concat_tables(numbered), None)
 
-    def engine(self, run: int) -> OfRun:
+    def engine(self, run: int) -> RunEngine:
         """Returns the engine for the judgement of one run."""
-        return OfRun(self, run, dict(self._base))
+        return RunEngine(self, run, dict(self._base))
 
     def close(self) -> None:
         self._duck.close()
@@ -122,7 +122,7 @@ class Together:
 
     @staticmethod
     def _none(sql: str, reads: Mapping[str, Node], lacks: Callable[[Node], bool]) -> bool:
-        return rowless(sql)(lambda name: name in reads and lacks(reads[name]))
+        return find_rowless_condition(sql)(lambda name: name in reads and lacks(reads[name]))
 
     def no_rows(self, sql: str, reads: Mapping[str, Node], run: int) -> bool:
         """Returns whether a query certainly has no rows for this run."""
@@ -208,12 +208,12 @@ class Together:
         return self._made
 
 
-class OfRun:
+class RunEngine:
     """Engine for one history of a batch."""
 
     name = "duckdb"
 
-    def __init__(self, together: Together, run: int, names: dict[str, Node]) -> None:
+    def __init__(self, together: HistoryBatch, run: int, names: dict[str, Node]) -> None:
         self._together = together
         self._run = run
         self._names = names
@@ -253,4 +253,4 @@ class OfRun:
         """The others of the batch continue."""
 
     def _reads(self, sql: str) -> dict[str, Node]:
-        return {word: self._names[word] for word in words(sql) if word in self._names}
+        return {word: self._names[word] for word in find_words(sql) if word in self._names}

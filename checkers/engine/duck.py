@@ -16,22 +16,22 @@ from assay.checkers.engine.base import (
     EngineError,
     EngineExhausted,
     Row,
-    conformed,
-    empty,
-    quoted,
-    shortened,
-    sql_type,
+    conform,
+    quote,
+    select_nothing,
+    shorten,
+    to_sql_type,
 )  # fmt: skip
-from assay.checkers.engine.lazy_relations import Deferred, Relation
+from assay.checkers.engine.lazy_relations import LazyRelation, LazyRelations
 from assay.checkers.engine.parquet_stats import has_values
-from assay.harness.core.lazy_import import Late
+from assay.harness.core.lazy_import import LazyModule
 
 if TYPE_CHECKING:
     import duckdb
     import numpy as np
     import pyarrow as pa
 else:
-    duckdb = Late("duckdb")
+    duckdb = LazyModule("duckdb")
 
 DEFAULT_MEMORY: Final = "4GB"
 NO_SPACE: Final = "No space left on device"
@@ -97,10 +97,10 @@ class DuckDB:
         self._kept_cells = kept_cells
         self._small = small
         self._expected: dict[str, pa.Table] = {}
-        self._deferred = Deferred(self._make)
+        self._deferred = LazyRelations(self._make)
         self._spill: tempfile.TemporaryDirectory[str] | None = None
         if small:
-            self._connection = _small()
+            self._connection = _connect_small()
             return
         # DuckDB's own choice for a database in memory is the working directory.
         self._spill = tempfile.TemporaryDirectory(prefix="assay-duckdb-")
@@ -109,7 +109,7 @@ class DuckDB:
             config["threads"] = threads
         self._connection = duckdb.connect(":memory:", config=config)
         if lateral:
-            _spare(self._connection, lambda name: name in _WRONG_LATERALLY)
+            _disable_optimizers(self._connection, lambda name: name in _WRONG_LATERALLY)
 
     def __enter__(self) -> Self:
         return self
@@ -119,23 +119,23 @@ class DuckDB:
 
     def register(self, name: str, parts: Sequence[Path], schema: pa.Schema) -> None:
         if not parts:
-            self.view(name, empty(schema))
+            self.view(name, select_nothing(schema))
             return
-        files = ", ".join(f"'{_literally(part)}'" for part in parts)
+        files = ", ".join(f"'{_escape_path(part)}'" for part in parts)
         source = f"read_parquet([{files}], union_by_name = true)"
         rows = self.rows(f"select count(*) as total from {source}")[0]["total"]
         if rows == 0:
-            self._table(name, empty(schema))
+            self._table(name, select_nothing(schema))
             return
         present = [row["column_name"] for row in self.rows(f"describe select * from {source}")]
         if self._small:
-            self._table(name, conformed(source, present, schema))
+            self._table(name, conform(source, present, schema))
             return
         columns = [field.name for field in schema if field.name in present and has_values(parts, field.name)]
         if rows * len(columns) <= self._kept_cells:
             self._store(name, source, columns, schema)
         else:
-            self.view(name, conformed(source, present, schema))
+            self.view(name, conform(source, present, schema))
 
     def _coded(self, source: str, present: Sequence[str]) -> dict[str, str]:
         """Returns enum types for columns of repeated texts, by column. The codes are in the order of the texts.
@@ -146,7 +146,7 @@ class DuckDB:
         types = {}
         for column in CODED:
             if column in present:
-                texts = f"select distinct {quoted(column)} as text from {source} where {quoted(column)} is not null"
+                texts = f"select distinct {quote(column)} as text from {source} where {quote(column)} is not null"
                 name = f"code_{next(_numbers)}"
                 if 0 < self._filled(f"texts_of_{name}", texts) <= MOST_CODES:
                     self.run(f"create type {name} as enum (select text from texts_of_{name} order by text)")
@@ -165,10 +165,10 @@ class DuckDB:
     def _store(self, name: str, source: str, columns: Sequence[str], schema: pa.Schema) -> None:
         """Creates a table of these columns alone, and a view of it."""
         types = self._coded(source, columns)
-        kinds = {field.name: types.get(field.name) or sql_type(field.type) for field in schema}
-        stored = ", ".join(f"cast({quoted(column)} as {kinds[column]}) as {quoted(column)}" for column in columns)
+        kinds = {field.name: types.get(field.name) or to_sql_type(field.type) for field in schema}
+        stored = ", ".join(f"cast({quote(column)} as {kinds[column]}) as {quote(column)}" for column in columns)
         self._table(f"{STORED}{name}", f"select {stored or 'null as nothing'} from {source}")
-        self.view(name, conformed(f"{STORED}{name}", columns, schema, types))
+        self.view(name, conform(f"{STORED}{name}", columns, schema, types))
 
     def view(self, name: str, sql: str) -> None:
         self._deferred.declare(name, sql, kept=False)
@@ -202,9 +202,9 @@ class DuckDB:
     def arrow(self, sql: str) -> pa.Table:
         self._deferred.ensure(sql)
         try:
-            return _as_texts(self._connection.sql(sql).to_arrow_table())
+            return _decode_texts(self._connection.sql(sql).to_arrow_table())
         except (duckdb.Error, RuntimeError) as error:
-            raise _error(error, sql) from error
+            raise _to_error(error, sql) from error
 
     def load(self, name: str, rows: pa.Table, *, coded: bool = False) -> None:
         """Creates a table. ``coded``: there are so many rows that repeated texts are better kept as numbers."""
@@ -213,7 +213,7 @@ class DuckDB:
             texts = [field.name for field in rows.schema if field.type == "string"]
             types = self._coded("loaded", texts) if coded else {}
             columns = [
-                f"cast({quoted(column)} as {types[column]}) as {quoted(column)}" if column in types else quoted(column)
+                f"cast({quote(column)} as {types[column]}) as {quote(column)}" if column in types else quote(column)
                 for column in rows.column_names
             ]
             self._table(name, f"select {', '.join(columns)} from loaded")
@@ -229,7 +229,7 @@ class DuckDB:
         try:
             found: dict[str, np.ndarray[Any, Any]] = cursor.fetchnumpy()
         except (duckdb.Error, RuntimeError) as error:
-            raise _error(error, sql) from error
+            raise _to_error(error, sql) from error
         return found
 
     def close(self) -> None:
@@ -242,7 +242,7 @@ class DuckDB:
         self._deferred.redefine(name)
         self._deferred.given(name, self._filled(name, sql, parameters))
 
-    def _make(self, relation: Relation) -> int | None:
+    def _make(self, relation: LazyRelation) -> int | None:
         if not relation.kept:
             self.run(f"create or replace temporary view {relation.name} as {relation.sql}")
             return None
@@ -265,14 +265,14 @@ class DuckDB:
         try:
             return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
         except (duckdb.Error, RuntimeError) as error:
-            raise _error(error, sql) from error
+            raise _to_error(error, sql) from error
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> Any:
         """Returns the cursor of a statement on existing relations."""
         try:
             return self._connection.execute(self._statement(sql), list(parameters) or None)
         except (duckdb.Error, RuntimeError) as error:
-            raise _error(error, sql) from error
+            raise _to_error(error, sql) from error
 
     def _statement(self, sql: str) -> Any:
         if sql not in _read:
@@ -283,31 +283,31 @@ class DuckDB:
         return _read[sql]
 
 
-def _small() -> Any:
+def _connect_small() -> Any:
     """Returns a connection, with its own temporary tables, to this process's database for small histories."""
     process = os.getpid()  # a forked process must not use its parent's
     shared, left = _shared.get(process, (None, 0))
     if left == 0:
-        shared, left = _database(process), MOST_SESSIONS
+        shared, left = _create_database(process), MOST_SESSIONS
     _shared[process] = (shared, left - 1)
     return shared.cursor()
 
 
-def _database(process: int) -> Any:
+def _create_database(process: int) -> Any:
     made = duckdb.connect(":memory:", config={"threads": 1, "memory_limit": DEFAULT_MEMORY, **_CONFIG})
-    _spare(made, lambda name: name not in _NEEDED_OPTIMIZERS)
+    _disable_optimizers(made, lambda name: name not in _NEEDED_OPTIMIZERS)
     # DuckDB creates the folder when it needs one, and removes it.
     made.execute("set temp_directory = ?", [f"{tempfile.gettempdir()}/assay-duckdb-small-{process}"])
     return made
 
 
-def _spare(connection: Any, spared: Callable[[str], bool]) -> None:
+def _disable_optimizers(connection: Any, spared: Callable[[str], bool]) -> None:
     """Disables these optimizers."""
     known = [name for (name,) in connection.execute("select name from duckdb_optimizers()").fetchall()]
     connection.execute(f"set disabled_optimizers = '{','.join(filter(spared, known))}'")
 
 
-def _as_texts(rows: pa.Table) -> pa.Table:
+def _decode_texts(rows: pa.Table) -> pa.Table:
     """Converts enum codes back to texts."""
     for place, field in enumerate(rows.schema):
         if hasattr(field.type, "value_type"):
@@ -315,11 +315,11 @@ def _as_texts(rows: pa.Table) -> pa.Table:
     return rows
 
 
-def _error(error: Exception, sql: str) -> BaseException:
+def _to_error(error: Exception, sql: str) -> BaseException:
     """Returns the exception to raise. A Ctrl-C during a query arrives as a plain ``RuntimeError``."""
     if "Query interrupted" in str(error):
-        return KeyboardInterrupt(f"DuckDB was interrupted at {shortened(sql)}")
-    said = f"DuckDB could not run {shortened(sql)}: {error}"
+        return KeyboardInterrupt(f"DuckDB was interrupted at {shorten(sql)}")
+    said = f"DuckDB could not run {shorten(sql)}: {error}"
     if isinstance(error, duckdb.OutOfMemoryException) or NO_SPACE in str(error):
         return EngineExhausted(
             f"{said.splitlines()[0]}; free memory, and room in {tempfile.gettempdir()} (or set TMPDIR to a folder that "
@@ -328,6 +328,6 @@ def _error(error: Exception, sql: str) -> BaseException:
     return EngineError(said)
 
 
-def _literally(part: Path) -> str:
+def _escape_path(part: Path) -> str:
     """Escapes a path so that no character of it is a pattern."""
     return re.sub(r"([*?\[])", r"[\1]", str(part)).replace("'", "''")

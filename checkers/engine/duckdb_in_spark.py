@@ -20,7 +20,7 @@ MEMORY: Final = "1GB"
 """Memory that DuckDB may take here, next to the driver and the tasks, before it spills."""
 
 
-class BesideSpark(DuckDB):
+class DuckDBInSpark(DuckDB):
     """DuckDB engine that owns the session ``spark`` and partitions histories with it."""
 
     name = "spark"

@@ -56,12 +56,12 @@ def _always(lacks: Lacks) -> bool:
     return True
 
 
-def all_words(texts: Iterable[str], sql: Mapping[str, str]) -> set[str]:
+def find_all_words(texts: Iterable[str], sql: Mapping[str, str]) -> set[str]:
     """Returns the words of the texts, of the relations that they name, and so on. ``sql`` has relations by name."""
     found: set[str] = set()
     left = list(texts)
     while left:
-        for word in words(left.pop()):
+        for word in find_words(left.pop()):
             if word not in found:
                 found.add(word)
                 if word in sql:
@@ -70,74 +70,74 @@ def all_words(texts: Iterable[str], sql: Mapping[str, str]) -> set[str]:
 
 
 @lru_cache(KEPT_TEXTS)
-def words(sql: str) -> tuple[str, ...]:
+def find_words(sql: str) -> tuple[str, ...]:
     """Returns all words, in lower case, that may be the name of a relation."""
     text = sql.lower()
     return tuple(dict.fromkeys(filter(None, (_ANY if _APOSTROPHE.search(text) else _WORD).findall(text))))
 
 
 @lru_cache(KEPT_TEXTS)
-def rowless(sql: str) -> Rowless:
+def find_rowless_condition(sql: str) -> Rowless:
     """Returns the condition under which ``sql`` has no rows, as far as its text shows it."""
     text = sql.lower()
     tokens = _TOKEN.findall(text)
-    return _never if _ESCAPE.search(text) or not _ODD.isdisjoint(tokens) else _query(_nested(iter(tokens)), {})
+    return _never if _ESCAPE.search(text) or not _ODD.isdisjoint(tokens) else _analyse_query(_nest(iter(tokens)), {})
 
 
-def _nested(tokens: Iterator[str]) -> list[Any]:
+def _nest(tokens: Iterator[str]) -> list[Any]:
     """Returns the tokens, with a list for each pair of parentheses."""
     found: list[Any] = []
     for token in tokens:
         if token == ")":
             break
-        found.append(_nested(tokens) if token == "(" else token)
+        found.append(_nest(tokens) if token == "(" else token)
     return found
 
 
-def _query(tokens: list[Any], named: Mapping[str, Rowless]) -> Rowless:
+def _analyse_query(tokens: list[Any], named: Mapping[str, Rowless]) -> Rowless:
     if not tokens or not _UNKNOWN.isdisjoint(token for token in tokens if isinstance(token, str)):
         return _never
     if tokens[0] == "with":
-        return _with(tokens[1:], named)
+        return _analyse_with(tokens[1:], named)
     parts: list[list[Any]] = [[]]
     for token in tokens:
         if token == "union":
             parts.append([])
         elif token != "all" or parts[-1]:
             parts[-1].append(token)
-    each = [_select(part, named) for part in parts]
+    each = [_analyse_select(part, named) for part in parts]
     return each[0] if len(each) == 1 else lambda lacks: all(part(lacks) for part in each)
 
 
-def _with(tokens: list[Any], named: Mapping[str, Rowless]) -> Rowless:
+def _analyse_with(tokens: list[Any], named: Mapping[str, Rowless]) -> Rowless:
     """Parses the part after ``with``: ``name as (query), ...`` and the query that reads them."""
     match tokens:
         case [str(name), "as", list(inner), ",", *rest]:
-            return _with(rest, {**named, _plain(name): _query(inner, named)})
+            return _analyse_with(rest, {**named, _strip_quotes(name): _analyse_query(inner, named)})
         case [str(name), "as", list(inner), *rest]:
-            return _query(rest, {**named, _plain(name): _query(inner, named)})
+            return _analyse_query(rest, {**named, _strip_quotes(name): _analyse_query(inner, named)})
     return _never
 
 
-def _select(tokens: list[Any], named: Mapping[str, Rowless]) -> Rowless:
+def _analyse_select(tokens: list[Any], named: Mapping[str, Rowless]) -> Rowless:
     if len(tokens) == 1 and isinstance(tokens[0], list):
-        return _query(tokens[0], named)
+        return _analyse_query(tokens[0], named)
     if not tokens or tokens[0] != "select":
         return _never
     start = next((at for at, one in enumerate(tokens) if one == "from" and tokens[at - 1] != "distinct"), None)
     if start is None:
-        return _always if tokens[-4:] == ["where", "1", "=", "0"] and not _aggregates(tokens[1:-4]) else _never
+        return _always if tokens[-4:] == ["where", "1", "=", "0"] and not _has_aggregate(tokens[1:-4]) else _never
     stop = next((at for at in range(start, len(tokens)) if tokens[at] in _ENDS), len(tokens))
     rest = tokens[stop:]
     late = next((at for at, one in enumerate(rest) if one in _AFTER_ROWS), len(rest))
-    whole = "group" in rest or "having" in rest or _aggregates(tokens[1:start]) or _aggregates(rest[late:])
-    if whole and not _grouped(rest):
+    whole = "group" in rest or "having" in rest or _has_aggregate(tokens[1:start]) or _has_aggregate(rest[late:])
+    if whole and not _is_grouped(rest):
         return _never
-    needed = list(_needed(tokens[start + 1 : stop], named))
+    needed = list(_find_needed(tokens[start + 1 : stop], named))
     return lambda lacks: any(one(lacks) for one in needed)
 
 
-def _grouped(tokens: list[Any]) -> bool:
+def _is_grouped(tokens: list[Any]) -> bool:
     """Returns whether rows are grouped by columns, so that without rows there is no group."""
     for at, token in enumerate(tokens[:-2]):
         if token == "group" and tokens[at + 1] == "by":
@@ -145,7 +145,7 @@ def _grouped(tokens: list[Any]) -> bool:
     return False
 
 
-def _aggregates(tokens: list[Any]) -> bool:
+def _has_aggregate(tokens: list[Any]) -> bool:
     """Returns whether there may be an aggregate; a window is none. An aggregate in a subquery may be over the outer
     rows."""
     for at, token in enumerate(tokens):
@@ -153,24 +153,24 @@ def _aggregates(tokens: list[Any]) -> bool:
             continue
         before, after = tokens[at - 1] if at else ",", tokens[at + 1] if at + 1 < len(tokens) else ","
         called = isinstance(before, str) and before[-1] not in _SIGNS and before not in _NO_CALLS
-        if (called and after != "over") or _aggregates(token):
+        if (called and after != "over") or _has_aggregate(token):
             return True
     return False
 
 
-def _needed(tokens: list[Any], named: Mapping[str, Rowless]) -> Iterator[Rowless]:
+def _find_needed(tokens: list[Any], named: Mapping[str, Rowless]) -> Iterator[Rowless]:
     """Yields each relation after ``from`` without which there is no row."""
     at, optional = 0, False
     while at < len(tokens):
         item, after = tokens[at], tokens[at + 1] if at + 1 < len(tokens) else None
         if not optional:
             if isinstance(item, list):
-                yield _query(item, named)
+                yield _analyse_query(item, named)
             elif not isinstance(after, list):  # otherwise it is a function
-                yield _relation(_plain(item), named)
+                yield _analyse_relation(_strip_quotes(item), named)
         at += 1
         behind = at
-        while at < len(tokens) and not _joins(tokens, at):
+        while at < len(tokens) and not _is_join(tokens, at):
             at += 1
         if optional and "on" not in tokens[behind:at] and "using" not in tokens[behind:at]:
             return  # the next join is inside an optional part
@@ -179,15 +179,15 @@ def _needed(tokens: list[Any], named: Mapping[str, Rowless]) -> Iterator[Rowless
             at += 1
 
 
-def _joins(tokens: list[Any], at: int) -> bool:
+def _is_join(tokens: list[Any], at: int) -> bool:
     """Returns whether another relation is joined here; ``left`` may also be a function."""
     called = at + 1 < len(tokens) and isinstance(tokens[at + 1], list)
     return tokens[at] in _JOINS and not (tokens[at] == "left" and called)
 
 
-def _plain(name: str) -> str:
+def _strip_quotes(name: str) -> str:
     return name.strip('"')
 
 
-def _relation(name: str, named: Mapping[str, Rowless]) -> Rowless:
+def _analyse_relation(name: str, named: Mapping[str, Rowless]) -> Rowless:
     return named[name] if name in named else lambda lacks: lacks(name)

@@ -1,6 +1,6 @@
 """Chooses the engine for a history, and owns the Spark application that a session shares.
 
-- ``auto`` uses SQLite for some thousand rows (``small``).
+- ``auto`` uses SQLite for some thousand rows (``is_small``).
 - It uses DuckDB up to ``FITS_ROWS`` effects and ``FITS_BYTES`` of Parquet. A single machine judges them with some
   gigabytes of memory and its disk.
 - It uses Spark beyond that, if Spark is installed, and whenever a master is named.
@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Final, Self
 from assay.checkers.engine.base import Engine, EngineUnavailable
 from assay.checkers.engine.duck import DEFAULT_MEMORY, DuckDB
 from assay.checkers.engine.duck import SMALL_ROWS as FEW_EFFECTS
-from assay.checkers.engine.parquet_stats import sizes
+from assay.checkers.engine.parquet_stats import read_sizes
 from assay.checkers.engine.spark_master import require_reachable
-from assay.checkers.engine.sqlite import SQLite, available, require
+from assay.checkers.engine.sqlite import SQLite, is_available, require_sqlite
 from assay.harness.core.history.data_sets import DATA_SETS
 
 if TYPE_CHECKING:
@@ -95,9 +95,9 @@ class Engines:
     def check(self) -> None:
         """Raises ``EngineUnavailable`` if the requested engine lacks what it needs."""
         if self._engine == SQLITE:
-            require()
+            require_sqlite()
         if self._engine == SPARK or self._master is not None:
-            _require()
+            _require_spark()
         require_reachable(self._master)
 
     def pick(self, reader: HistoryReader) -> str:
@@ -106,9 +106,9 @@ class Engines:
             return self._engine
         if self._master is not None:
             return SPARK
-        if small(reader):
+        if is_small(reader):
             return SQLITE
-        return DUCKDB if not self._may_be_spark or fits(reader) or not _available() else SPARK
+        return DUCKDB if not self._may_be_spark or fits_in_duckdb(reader) or not _is_spark_available() else SPARK
 
     def spark(self, rows: int) -> Spark | None:
         """Returns a session for non-SQL work on that many rows if Spark was requested, else None.
@@ -126,7 +126,7 @@ class Engines:
         effects = reader.rows("effects")
         match self.pick(reader):
             case "spark":
-                with self._application_for(effects).judging(effects=effects, here=fits(reader)) as engine:
+                with self._application_for(effects).judging(effects=effects, here=fits_in_duckdb(reader)) as engine:
                     yield engine
             case "sqlite" if shared:
                 with SQLite() as lite:
@@ -147,7 +147,7 @@ class Engines:
         return self._application_for(effects).engine(effects=effects)
 
     def _application_for(self, effects: int) -> SparkApplication:
-        _require()
+        _require_spark()
         from assay.checkers.engine.spark_application import SparkApplication
         from assay.checkers.engine.spark_settings import SMALL_ROWS as SMALL_TO_SPARK
 
@@ -160,15 +160,15 @@ class Engines:
         return self._application
 
 
-def _available() -> bool:
+def _is_spark_available() -> bool:
     try:
-        _require()
+        _require_spark()
     except EngineUnavailable:
         return False
     return True
 
 
-def _require() -> None:
+def _require_spark() -> None:
     if find_spec("pyspark") is None:
         raise EngineUnavailable("Spark needs the package pyspark: pip install pyspark; or use --engine=duckdb")
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
@@ -178,24 +178,24 @@ def _require() -> None:
         )
 
 
-def small(reader: HistoryReader) -> bool:
+def is_small(reader: HistoryReader) -> bool:
     """Returns whether SQLite judges the history with equal results, and faster."""
     few = sum(map(reader.rows, SMALL)) <= SMALL_ROWS and sum(map(reader.rows, DATA_SETS)) <= SMALL_ROWS_IN_ALL
-    if not few or not available():
+    if not few or not is_available():
         return False
     return all(
         size <= (MOST_SUMMED if column in SUMMED else MOST)
         for name in DATA_SETS
-        for found in _sizes(reader, name)
+        for found in _read_sizes(reader, name)
         for column, size in found.items()
     )
 
 
-def _sizes(reader: HistoryReader, name: str) -> Iterator[Mapping[str, float]]:
+def _read_sizes(reader: HistoryReader, name: str) -> Iterator[Mapping[str, float]]:
     """Yields, for each part of a table, the largest absolute value of each whole-number column."""
     table = reader.in_memory(name)
     if table is None:
-        yield from map(sizes, reader.paths(name))
+        yield from map(read_sizes, reader.paths(name))
         return
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -206,7 +206,7 @@ def _sizes(reader: HistoryReader, name: str) -> Iterator[Mapping[str, float]]:
             yield {field.name: max(abs(end or 0) for end in ends)}
 
 
-def fits(reader: HistoryReader) -> bool:
+def fits_in_duckdb(reader: HistoryReader) -> bool:
     """Returns whether DuckDB on this machine is expected to judge it."""
     size = sum(path.stat().st_size for name in ("ops", "effects") for path in reader.paths(name))
     return reader.rows("effects") <= FITS_ROWS and size <= FITS_BYTES

@@ -7,11 +7,11 @@ because the reading query has no rows anyway (``empty_relations``).
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from assay.checkers.engine.empty_relations import Lacks, rowless, words
+from assay.checkers.engine.empty_relations import Lacks, find_rowless_condition, find_words
 
 
 @dataclass
-class Relation:
+class LazyRelation:
     """Declared relation. ``kept``: a table, made from the present meaning of its names. ``sql`` None: made by other
     means."""
 
@@ -27,14 +27,14 @@ class Relation:
     """Whether the relations that it reads are still those of its declaration."""
 
 
-class Deferred:
+class LazyRelations:
     """The relations of a session, by name. A redefined name stands for the new relation from then on."""
 
-    def __init__(self, make: Callable[[Relation], int | None]) -> None:
+    def __init__(self, make: Callable[[LazyRelation], int | None]) -> None:
         """``make`` makes a relation whose inputs exist, and returns the number of rows of a table, or None for a
         view."""
         self._make = make
-        self._relations: dict[str, Relation] = {}
+        self._relations: dict[str, LazyRelation] = {}
         self._readers: dict[str, set[str]] = {}
 
     def declare(self, name: str, sql: str, *, kept: bool) -> None:
@@ -43,8 +43,8 @@ class Deferred:
         former = self._relations.get(name)
         if former is not None and former.current and (former.sql, former.kept) == (sql, kept):
             return
-        reads = tuple(word for word in words(sql) if word != name and word in self._relations)
-        self._define(Relation(name, sql, kept, reads))
+        reads = tuple(word for word in find_words(sql) if word != name and word in self._relations)
+        self._define(LazyRelation(name, sql, kept, reads))
 
     def redefine(self, name: str) -> None:
         """Prepares a table made by other means: makes everything that must still read the former relation of that
@@ -53,24 +53,24 @@ class Deferred:
 
     def given(self, name: str, rows: int) -> None:
         """Registers a table that was made by other means."""
-        self._define(Relation(name.lower(), None, kept=True, made=True, lacks=rows == 0))
+        self._define(LazyRelation(name.lower(), None, kept=True, made=True, lacks=rows == 0))
 
     def ensure(self, sql: str) -> None:
         """Makes the relations that ``sql`` reads."""
-        for word in words(sql):
+        for word in find_words(sql):
             if word in self._relations:
                 self._ensure(self._relations[word])
 
     def no_rows(self, sql: str) -> bool:
         """Returns whether ``sql`` certainly has no rows; may make some of the relations that it reads."""
-        return rowless(sql)(self.known) or rowless(sql)(self.lacks)
+        return find_rowless_condition(sql)(self.known) or find_rowless_condition(sql)(self.lacks)
 
     def known(self, name: str) -> bool:
         """Returns whether a relation is known to have no rows, without making any."""
         relation = self._relations.get(name)
         if relation is None:
             return False
-        if relation.lacks is None and _made_of_none(relation, self.known):
+        if relation.lacks is None and _is_made_of_empty(relation, self.known):
             relation.lacks = True
         return relation.lacks is True
 
@@ -86,10 +86,10 @@ class Deferred:
                 self._ensure(relation)
         return relation.lacks is True
 
-    def _none(self, relation: Relation) -> bool:
-        return _made_of_none(relation, self.known) or _made_of_none(relation, self.lacks)
+    def _none(self, relation: LazyRelation) -> bool:
+        return _is_made_of_empty(relation, self.known) or _is_made_of_empty(relation, self.lacks)
 
-    def _ensure(self, relation: Relation) -> None:
+    def _ensure(self, relation: LazyRelation) -> None:
         if relation.made or relation.sql is None:
             return
         if relation.kept and relation.lacks is None:
@@ -112,7 +112,7 @@ class Deferred:
             if not reader.kept:
                 reader.made, reader.lacks = False, None
 
-    def _define(self, new: Relation) -> None:
+    def _define(self, new: LazyRelation) -> None:
         former = self._relations.get(new.name)
         if former is not None:
             self._release(new.name)
@@ -122,7 +122,7 @@ class Deferred:
         for name in new.reads:
             self._readers.setdefault(name, set()).add(new.name)
 
-    def _reading(self, name: str) -> Iterator[Relation]:
+    def _reading(self, name: str) -> Iterator[LazyRelation]:
         """Yields the relations that read a relation, directly or through views."""
         for reader in self._readers.get(name, ()):
             relation = self._relations[reader]
@@ -131,9 +131,11 @@ class Deferred:
                 yield from self._reading(reader)
 
 
-def _made_of_none(relation: Relation, lacks: Lacks) -> bool:
+def _is_made_of_empty(relation: LazyRelation, lacks: Lacks) -> bool:
     """Returns whether a relation has no rows because relations that it reads have none.
 
     Relations declared later do not count: if they changed, this one would not be evaluated again.
     """
-    return relation.sql is not None and rowless(relation.sql)(lambda name: name in relation.reads and lacks(name))
+    return relation.sql is not None and find_rowless_condition(relation.sql)(
+        lambda name: name in relation.reads and lacks(name)
+    )

@@ -19,12 +19,12 @@ def has_values(parts: Sequence[Path], name: str) -> bool:
     for part in parts:
         metadata = pq.read_metadata(part)
         place = metadata.schema.to_arrow_schema().get_field_index(name)
-        if place >= 0 and any(map(_some, _groups(metadata, place))):
+        if place >= 0 and any(map(_has_value, _read_groups(metadata, place))):
             return True
     return False
 
 
-def sizes(part: Path) -> Mapping[str, float]:
+def read_sizes(part: Path) -> Mapping[str, float]:
     """Returns the largest possible absolute value of each whole-number column; 0 without values."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -35,21 +35,21 @@ def sizes(part: Path) -> Mapping[str, float]:
         for place, field in enumerate(metadata.schema.to_arrow_schema())
         if pa.types.is_integer(field.type)
     ]
-    return {name: max(map(_size, _groups(metadata, place)), default=0) for place, name in columns}
+    return {name: max(map(_read_size, _read_groups(metadata, place)), default=0) for place, name in columns}
 
 
-def _groups(metadata: pq.FileMetaData, place: int) -> Iterator[Any]:
+def _read_groups(metadata: pq.FileMetaData, place: int) -> Iterator[Any]:
     """Returns the metadata of the column in each row group."""
     return (metadata.row_group(number).column(place) for number in range(metadata.num_row_groups))
 
 
-def _some(group: Any) -> bool:
+def _has_value(group: Any) -> bool:
     known = group.statistics
     return group.num_values > 0 and (known is None or not known.has_null_count or known.null_count < group.num_values)
 
 
-def _size(group: Any) -> float:
-    if not _some(group):
+def _read_size(group: Any) -> float:
+    if not _has_value(group):
         return 0
     known = group.statistics
     return max(abs(known.min), abs(known.max)) if known is not None and known.has_min_max else UNBOUNDED

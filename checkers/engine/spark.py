@@ -23,12 +23,19 @@ from pyspark.sql.functions import broadcast, col
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.storagelevel import StorageLevel
 
-from assay.checkers.engine.base import Engine, EngineError, Row, T, conformed, empty
+from assay.checkers.engine.base import Engine, EngineError, Row, T, conform, select_nothing
 from assay.checkers.engine.duck import DuckDB
-from assay.checkers.engine.lazy_relations import Deferred, Relation
+from assay.checkers.engine.lazy_relations import LazyRelation, LazyRelations
 from assay.checkers.engine.parquet_stats import has_values
-from assay.checkers.engine.spark_errors import CONTEXT_STOPPED, failures
-from assay.checkers.engine.spark_parts import Asking, Sorting, lacking, packed, places, ranges
+from assay.checkers.engine.spark_errors import CONTEXT_STOPPED, raising_engine_errors
+from assay.checkers.engine.spark_parts import (
+    AskTask,
+    SortTask,
+    assign_places,
+    divide_into_ranges,
+    find_missing_package,
+    pack,
+)
 from assay.harness.core.history.data_sets import EFFECTS
 
 if TYPE_CHECKING:
@@ -50,7 +57,7 @@ class Spark:
         """``large``: it is worth checking each table, to skip tables that no query reads or that have no rows."""
         self._session = session
         self._large = large
-        self._deferred = Deferred(self._make)
+        self._deferred = LazyRelations(self._make)
         self._fine: set[str] = set()
         self._expected: dict[str, pa.Table] = {}
         self._views: dict[str, None] = {}
@@ -64,18 +71,18 @@ class Spark:
     def register(self, name: str, parts: Sequence[Path], schema: pa.Schema) -> None:
         alike: dict[tuple[tuple[str, str], ...], list[Path]] = {}
         for part in parts:
-            alike.setdefault(_columns(part, schema), []).append(part)
+            alike.setdefault(_read_columns(part, schema), []).append(part)
         sources = []
         for number, (columns, paths) in enumerate(alike.items()):
             source = f"{name}_{number}"
             self._deferred.redefine(source)
-            with failures(f"read {paths[0]}"):
+            with raising_engine_errors(f"read {paths[0]}"):
                 reader = self._session.read.option("__globPaths__", "false")
                 reader = reader.schema(", ".join(f"`{column}` {kind}" for column, kind in columns))
                 self._known(source, reader.parquet(*(f"file://{path.resolve()}" for path in paths)))
             self._deferred.given(source, 1)
-            sources.append(conformed(source, [column for column, _ in columns], schema))
-        self.view(name, " union all ".join(sources) or empty(schema))
+            sources.append(conform(source, [column for column, _ in columns], schema))
+        self.view(name, " union all ".join(sources) or select_nothing(schema))
 
     def view(self, name: str, sql: str) -> None:
         self._deferred.declare(name, sql, kept=False)
@@ -99,27 +106,27 @@ class Spark:
     def rows(self, sql: str) -> list[Row]:
         if self._large and self._deferred.no_rows(sql):
             return []
-        with failures(sql):
+        with raising_engine_errors(sql):
             return [row.asDict() for row in self._asked(sql).collect()]
 
     def arrow(self, sql: str) -> pa.Table:
-        with failures(sql):
+        with raising_engine_errors(sql):
             return self._asked(sql).toArrow()
 
     def load(self, name: str, rows: pa.Table) -> None:
         self._deferred.redefine(name)
-        with failures(f"load {name}"):
+        with raising_engine_errors(f"load {name}"):
             self._known(name, self._session.createDataFrame(rows).localCheckpoint(eager=True))
         self._deferred.given(name, rows.num_rows)
 
-    def _make(self, relation: Relation) -> int | None:
+    def _make(self, relation: LazyRelation) -> int | None:
         sql = str(relation.sql)
         if not relation.kept:
-            with failures(sql):
+            with raising_engine_errors(sql):
                 self._session.sql(f"create or replace temporary view {relation.name} as {sql}")
             self._views[relation.name] = None
             return None
-        with failures(sql):
+        with raising_engine_errors(sql):
             # The disk takes what memory does not, as DuckDB's tables spill.
             made = self._planned(sql, fine=relation.name in self._fine).localCheckpoint(
                 eager=True, storageLevel=StorageLevel.MEMORY_AND_DISK
@@ -147,7 +154,7 @@ class Spark:
 
     def require_running(self) -> None:
         """Raises ``EngineError`` if Spark itself has ended: its JVM, or its context, ended by its cluster."""
-        with failures("find out whether it is there"):
+        with raising_engine_errors("find out whether it is there"):
             stopped = self._session.sparkContext._jsc.sc().isStopped()
         if stopped:
             raise EngineError(CONTEXT_STOPPED)
@@ -155,7 +162,7 @@ class Spark:
     def everywhere(self, function: Callable[[bytes], str], argument: bytes) -> list[str]:
         """Returns the results of a module's function on executors, called by as many tasks as run at once."""
         tasks = self.parallelism
-        with failures(f"run {function.__module__}.{function.__name__}"):
+        with raising_engine_errors(f"run {function.__module__}.{function.__name__}"):
             found: list[str] = self._session.sparkContext.parallelize([argument] * tasks, tasks).map(function).collect()
         return found
 
@@ -166,7 +173,7 @@ class Spark:
         function: Callable[[pa.Table], pa.Table],
         schema: pa.Schema,
         parts: Sequence[Sequence[str | None]],
-    ) -> Grouped:
+    ) -> GroupedRows:
         """Returns what ``function`` makes of all rows that ``sql`` has of one key: rows of ``schema``. Keys are texts.
 
         ``parts``: the wanted keys, each in one part. Other keys are skipped. Needs pandas, here and on the executors.
@@ -174,7 +181,7 @@ class Spark:
         keys = [one for part in parts for one in part]
         numbers = [number for number, part in enumerate(parts) for _ in part]
         divided = pa.table({"wanted": pa.array(keys, pa.string()), "part": pa.array(numbers, pa.int32())})
-        with failures(sql):
+        with raising_engine_errors(sql):
             # An adaptive plan would run the whole shuffle here, in ``rdd``, instead of with the first part.
             self._session.conf.set("spark.sql.adaptive.enabled", "false")
             rows, placed = self._asked(sql), broadcast(self._session.createDataFrame(divided))
@@ -183,7 +190,7 @@ class Spark:
                 .drop("wanted")
                 .repartitionById(len(parts), col("part"))
             )
-            return Grouped(sorted_out.groupBy("part", key).applyInArrow(function, from_arrow_schema(schema)).rdd)
+            return GroupedRows(sorted_out.groupBy("part", key).applyInArrow(function, from_arrow_schema(schema)).rdd)
 
     def each(
         self, function: Callable[[bytes], bytes], arguments: Sequence[bytes], progress: Callable[[int], None]
@@ -205,7 +212,7 @@ class Spark:
     def shares(self) -> bool:
         """Returns whether its tasks can load what they need to judge a part; a cluster's nodes may lack Python
         packages."""
-        return self._local or not any(self.everywhere(lacking, b""))
+        return self._local or not any(self.everywhere(find_missing_package, b""))
 
     def expect(self, tables: Mapping[str, pa.Table]) -> None:
         self._expected.update(tables)
@@ -221,19 +228,19 @@ class Spark:
         if history.translation("effects") or history.in_memory("effects") is not None:
             return None  # the files do not have these rows
         sizes = here.rows("select key, cast(sum(many) as bigint) as many from effect_kinds group by key")
-        of_bucket, loads = places([(row["key"], row["many"]) for row in sizes], self.parallelism)
+        of_bucket, loads = assign_places([(row["key"], row["many"]) for row in sizes], self.parallelism)
         # If one part has most of the rows, the other cores would idle during its task, so that task gets more threads.
         share = max(loads) / max(1, sum(loads))
         threads = max(1, round(self.parallelism * share + 0.2)) if self._local else 1
         paths = history.paths("effects")
-        found = ranges(paths)
+        found = divide_into_ranges(paths)
         parts = len(loads)
         total = len(found) + parts
         wanted = (
             self._session.sparkContext.parallelize(found, len(found))
-            .flatMap(Sorting(tuple(name for name in EFFECTS.names if has_values(paths, name)), of_bucket))
+            .flatMap(SortTask(tuple(name for name in EFFECTS.names if has_values(paths, name)), of_bucket))
             .partitionBy(parts, int)
-            .mapPartitions(Asking(question, packed(here.arrow("select * from faults")), threads))
+            .mapPartitions(AskTask(question, pack(here.arrow("select * from faults")), threads))
         )
         return [pickle.loads(one) for one in self._ran("judge by key", wanted, lambda done: progress(done, total))]
 
@@ -245,7 +252,7 @@ class Spark:
             context.setJobGroup(group, what, interruptOnCancel=True)
             return wanted.collect()
 
-        with failures(what), ThreadPoolExecutor(1) as pool:
+        with raising_engine_errors(what), ThreadPoolExecutor(1) as pool:
             done = pool.submit(run)
             try:
                 while wait([done], timeout=PATIENCE).not_done:
@@ -263,7 +270,7 @@ class Spark:
 
     def cancel(self) -> None:
         """Cancels the jobs of all threads."""
-        with failures("cancel jobs"):
+        with raising_engine_errors("cancel jobs"):
             self._session.sparkContext.cancelAllJobs()
 
     def validator(self) -> AbstractContextManager[Engine]:
@@ -276,13 +283,13 @@ class Spark:
 
     def close(self) -> None:
         """Drops the views. The context's cleaner frees the tables once nothing refers to them."""
-        with suppress(EngineError), failures("drop views"):  # a JVM that has ended has none
+        with suppress(EngineError), raising_engine_errors("drop views"):  # a JVM that has ended has none
             for name in self._views:
                 self._session.catalog.dropTempView(name)
         self._views.clear()
 
 
-class Grouped:
+class GroupedRows:
     """Rows that a function makes from those of each key, in parts: all rows of one key are in one part.
 
     The first part that is requested shuffles the rows for all.
@@ -293,22 +300,22 @@ class Grouped:
 
     def part(self, number: int) -> list[Any]:
         """Returns the rows of a part, by a job of its own. Thread-safe."""
-        with failures(f"make part {number} of what is made by key"):
+        with raising_engine_errors(f"make part {number} of what is made by key"):
             return self._rows.context.runJob(self._rows, list, [number])
 
 
-def _columns(part: Path, schema: pa.Schema) -> tuple[tuple[str, str], ...]:
+def _read_columns(part: Path, schema: pa.Schema) -> tuple[tuple[str, str], ...]:
     """Returns the wanted columns that a part has, with the type that Spark reads them as."""
     found = pq.read_schema(part)
     columns = []
     for field in schema:
         position = found.get_field_index(field.name)
         if position >= 0 and not pa.types.is_null(found.field(position).type):
-            columns.append((field.name, _stored(found.field(position).type)))
+            columns.append((field.name, _to_spark_type(found.field(position).type)))
     return tuple(columns)
 
 
-def _stored(kind: pa.DataType) -> str:
+def _to_spark_type(kind: pa.DataType) -> str:
     if pa.types.is_boolean(kind):
         return "boolean"
     if pa.types.is_uint64(kind):

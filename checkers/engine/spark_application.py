@@ -22,10 +22,17 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from assay.checkers.engine.base import EngineUnavailable
-from assay.checkers.engine.duckdb_in_spark import BesideSpark
+from assay.checkers.engine.duckdb_in_spark import DuckDBInSpark
 from assay.checkers.engine.spark import Spark
-from assay.checkers.engine.spark_errors import LOST, reason
-from assay.checkers.engine.spark_settings import LOCAL, LOG4J, SHARED, SMALL_ROWS, session_settings, settings
+from assay.checkers.engine.spark_errors import LOST, find_reason
+from assay.checkers.engine.spark_settings import (
+    LOCAL,
+    LOG4J,
+    SHARED,
+    SMALL_ROWS,
+    build_session_settings,
+    build_settings,
+)
 
 DRIVER_MEMORY: Final = "4g"
 
@@ -51,7 +58,7 @@ class SparkApplication:
         try:
             self._start(memory)
         except (PySparkException, Py4JError, OSError) as error:
-            why, lines = reason(error), self._last_lines()
+            why, lines = find_reason(error), self._last_lines()
             self.close()
             raise EngineUnavailable(f"Spark did not start with master {self.master}: {why}{lines}") from error
         except BaseException:
@@ -69,17 +76,17 @@ class SparkApplication:
         differently."""
         return Spark(self.session(effects=effects), large=effects is None or effects >= SMALL_ROWS)
 
-    def judging(self, *, effects: int, here: bool) -> Spark | BesideSpark:
+    def judging(self, *, effects: int, here: bool) -> Spark | DuckDBInSpark:
         """Returns the engine for a history. ``here``: this machine can read it, so DuckDB runs the remaining
         queries."""
         spark = self.engine(effects=effects)
-        return BesideSpark(spark) if here and effects >= SMALL_ROWS and spark.shares() else spark
+        return DuckDBInSpark(spark) if here and effects >= SMALL_ROWS and spark.shares() else spark
 
     def session(self, *, effects: int | None = None) -> SparkSession:
         """Returns a plain pyspark session, for work other than a history."""
         assert self._session is not None, "closed"
         session = self._session.newSession()
-        for name, value in session_settings(self.master, effects).items():
+        for name, value in build_session_settings(self.master, effects).items():
             session.conf.set(name, value)
         return session
 
@@ -91,16 +98,16 @@ class SparkApplication:
                 self._context.stop()
             self._context = None
         if self._gateway is not None:
-            _end(self._gateway)
+            _end_gateway(self._gateway)
             self._gateway = None
-        logging.getLogger().removeFilter(_not_of_py4j)
+        logging.getLogger().removeFilter(_is_not_of_py4j)
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _start(self, memory: str) -> None:
         (self._folder / "log4j2.properties").write_text(LOG4J)
-        logging.getLogger().addFilter(_not_of_py4j)
+        logging.getLogger().addFilter(_is_not_of_py4j)
         conf = SparkConf(loadDefaults=False)
-        for name, value in (*SHARED.items(), *settings(self.master, memory, self._folder, self.quick).items()):
+        for name, value in (*SHARED.items(), *build_settings(self.master, memory, self._folder, self.quick).items()):
             conf.set(name, value)
         with self._log.open("wb") as log, _without_resolution():
             self._gateway = launch_gateway(  # type: ignore[no-untyped-call]
@@ -121,7 +128,7 @@ class SparkApplication:
         return "" if not lines else "\n  " + "\n  ".join(lines[-10:])
 
 
-def _not_of_py4j(record: logging.LogRecord) -> bool:
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
     """Drops py4j's log records: it logs each failed call with a traceback before it raises an equal error."""
     return Path(record.pathname).parent.name != "py4j"
 
@@ -137,7 +144,7 @@ def _without_resolution() -> Iterator[None]:
             os.environ["PYSPARK_SUBMIT_ARGS"] = before
 
 
-def _end(gateway: Any) -> None:
+def _end_gateway(gateway: Any) -> None:
     """Ends the JVM by closing its standard input; pyspark would keep it for the next context."""
     with suppress(*LOST):
         gateway.shutdown()

@@ -17,17 +17,17 @@ LOST: Final = (Py4JError, ConnectionError, EOFError)
 
 
 @contextmanager
-def failures(what: str) -> Iterator[None]:
+def raising_engine_errors(what: str) -> Iterator[None]:
     """Raises ``EngineError`` for failures inside the block; ``what`` is the query, or the action."""
     try:
         yield
     except (PySparkException, *LOST) as error:
         text = " ".join(what.split())
         text = text if len(text) <= 200 else f"{text[:200]} ..."
-        raise EngineError(f"Spark could not run {text}: {reason(error)}") from error
+        raise EngineError(f"Spark could not run {text}: {find_reason(error)}") from error
 
 
-def reason(error: Exception) -> str:
+def find_reason(error: Exception) -> str:
     """Returns the reason in one line.
 
     It is the JVM exception's, because py4j's own names only the method that was called. If a Python task failed, it is

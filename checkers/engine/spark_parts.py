@@ -25,12 +25,12 @@ import pyarrow.parquet as pq
 
 from assay.checkers.engine.base import Engine
 from assay.checkers.engine.duck import DuckDB
-from assay.harness.core.lazy_import import Late
+from assay.harness.core.lazy_import import LazyModule
 
 if TYPE_CHECKING:
     import duckdb
 else:
-    duckdb = Late("duckdb")
+    duckdb = LazyModule("duckdb")
 
 BUCKETS: Final = 4096
 """Keys are placed by bucket, so that a task need not know the place of each of many keys."""
@@ -44,7 +44,7 @@ EFFECTS: Final = "effects"
 
 
 @dataclass(frozen=True)
-class Range:
+class RowGroupRange:
     """Some row groups of a file."""
 
     path: str
@@ -52,13 +52,13 @@ class Range:
 
 
 @dataclass(frozen=True)
-class Sorting:
+class SortTask:
     """Divides a range by part. ``columns``: those of the files to send. ``places``: the part of each bucket."""
 
     columns: tuple[str, ...]
     places: Sequence[int]
 
-    def __call__(self, given: Range) -> Iterator[tuple[int, bytes]]:
+    def __call__(self, given: RowGroupRange) -> Iterator[tuple[int, bytes]]:
         file = pq.ParquetFile(given.path, read_dictionary=["key"])
         present = [name for name in self.columns if name in file.schema_arrow.names]
         rows = file.read_row_groups(list(given.groups), columns=present).unify_dictionaries().combine_chunks()
@@ -71,17 +71,17 @@ class Sorting:
         begin = 0
         for number, size in enumerate(sizes.tolist()):
             if size:
-                yield number, packed(rows.slice(begin, size))
+                yield number, pack(rows.slice(begin, size))
             begin += size
 
     def _parts(self, keys: pa.DictionaryArray) -> np.ndarray[Any, Any]:
-        places = np.array([self.places[bucket(key)] for key in keys.dictionary.to_pylist()], dtype=np.int32)
+        places = np.array([self.places[find_bucket(key)] for key in keys.dictionary.to_pylist()], dtype=np.int32)
         found: np.ndarray[Any, Any] = places[keys.indices.to_numpy(zero_copy_only=False)]
         return found
 
 
 @dataclass(frozen=True)
-class Asking:
+class AskTask:
     """Asks ``question`` of one part. ``faults`` is the table of faults, packed."""
 
     question: Callable[[Engine], Any]
@@ -91,7 +91,7 @@ class Asking:
     def __call__(self, given: Iterable[tuple[int, bytes]]) -> Iterator[bytes]:
         from assay.harness.core.history.schema import SCHEMAS
 
-        tables = [_unpacked(blob) for _, blob in given]
+        tables = [_unpack(blob) for _, blob in given]
         if not tables:
             return
         with DuckDB(memory=PART_MEMORY, threads=self.threads) as duck:
@@ -99,11 +99,11 @@ class Asking:
             tables.clear()
             duck.take(EFFECTS, rows, SCHEMAS[EFFECTS])
             del rows
-            duck.load("faults", _unpacked(self.faults))
+            duck.load("faults", _unpack(self.faults))
             yield pickle.dumps(self.question(duck))
 
 
-def lacking(argument: bytes) -> str:
+def find_missing_package(argument: bytes) -> str:
     """Runs on an executor. Returns what it cannot load, or an empty string."""
     try:
         duckdb.connect(":memory:").close()
@@ -112,12 +112,12 @@ def lacking(argument: bytes) -> str:
     return ""
 
 
-def bucket(key: str | None) -> int:
+def find_bucket(key: str | None) -> int:
     """Returns the bucket of a key, which is equal on every machine."""
     return zlib.crc32((key or "").encode()) % BUCKETS
 
 
-def ranges(paths: Sequence[Path]) -> list[Range]:
+def divide_into_ranges(paths: Sequence[Path]) -> list[RowGroupRange]:
     """Divides all rows of these files into ranges."""
     found = []
     for path in paths:
@@ -128,12 +128,12 @@ def ranges(paths: Sequence[Path]) -> list[Range]:
             groups.append(number)
             rows += metadata.row_group(number).num_rows
             if rows >= RANGE_ROWS or number == metadata.num_row_groups - 1:
-                found.append(Range(str(path.resolve()), tuple(groups)))
+                found.append(RowGroupRange(str(path.resolve()), tuple(groups)))
                 groups, rows = [], 0
     return found
 
 
-def places(rows: Iterable[tuple[str, int]], tasks: int) -> tuple[list[int], list[int]]:
+def assign_places(rows: Iterable[tuple[str, int]], tasks: int) -> tuple[list[int], list[int]]:
     """Returns the part of each bucket, and the number of rows of each part.
 
     There are as many parts as tasks run at once, or a multiple. ``rows`` has the number of rows per key. The largest
@@ -141,7 +141,7 @@ def places(rows: Iterable[tuple[str, int]], tasks: int) -> tuple[list[int], list
     """
     sizes = [0] * BUCKETS
     for key, many in rows:
-        sizes[bucket(key)] += many
+        sizes[find_bucket(key)] += many
     parts = tasks * max(1, math.ceil(sum(sizes) / (tasks * PART_ROWS)))
     loads = [0] * parts
     found = [0] * BUCKETS
@@ -151,7 +151,7 @@ def places(rows: Iterable[tuple[str, int]], tasks: int) -> tuple[list[int], list
     return found, loads
 
 
-def packed(rows: pa.Table) -> bytes:
+def pack(rows: pa.Table) -> bytes:
     """Returns a table as bytes."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
@@ -160,6 +160,6 @@ def packed(rows: pa.Table) -> bytes:
     return found
 
 
-def _unpacked(blob: bytes) -> pa.Table:
+def _unpack(blob: bytes) -> pa.Table:
     with pa.ipc.open_stream(blob) as reader:
         return reader.read_all()

@@ -69,7 +69,7 @@ appender.console.layout.pattern = %p %c{1}: %m%n
 """
 
 
-def settings(master: str, memory: str, folder: Path, quick: bool) -> dict[str, str]:
+def build_settings(master: str, memory: str, folder: Path, quick: bool) -> dict[str, str]:
     """Returns the settings that the JVM starts with."""
     chosen = {
         "spark.master": master,
@@ -105,7 +105,7 @@ def settings(master: str, memory: str, folder: Path, quick: bool) -> dict[str, s
     return chosen | {"spark.driver.extraJavaOptions": " ".join(java)}
 
 
-def session_settings(master: str, effects: int | None) -> dict[str, str]:
+def build_session_settings(master: str, effects: int | None) -> dict[str, str]:
     """Returns how the work is divided: by the size of the history, and, on a cluster, by Spark itself."""
     if effects is not None and effects < SMALL_ROWS:
         return {

@@ -4,7 +4,7 @@ A judgement runs some three hundred queries. DuckDB needs a millisecond or two t
 few rows there are, and SQLite a tenth of that. SQLite runs a plan row by row and joins with one index at most, so it
 loses more with more rows (``engine_selection`` has the limit).
 
-The SQL is that of the other engines. ``in_its_words`` translates the words that SQLite spells otherwise; functions that
+The SQL is that of the other engines. ``translate`` translates the words that SQLite spells otherwise; functions that
 it lacks are written in Python.
 """
 
@@ -18,16 +18,16 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from assay.checkers.engine.base import Engine, EngineError, EngineUnavailable, Row, quoted, shortened, sql_type
-from assay.checkers.engine.lazy_relations import Deferred, Relation
-from assay.harness.core.lazy_import import Late
+from assay.checkers.engine.base import Engine, EngineError, EngineUnavailable, Row, quote, shorten, to_sql_type
+from assay.checkers.engine.lazy_relations import LazyRelation, LazyRelations
+from assay.harness.core.lazy_import import LazyModule
 
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 else:
-    pa = Late("pyarrow")
-    pq = Late("pyarrow.parquet")
+    pa = LazyModule("pyarrow")
+    pq = LazyModule("pyarrow.parquet")
 
 KEPT_TEXTS: Final = 2_000
 BETWEEN_LOOKS: Final = 1_000_000
@@ -50,9 +50,9 @@ class SQLite:
     name = "sqlite"
 
     def __init__(self) -> None:
-        require()
-        self._connection = _connected()
-        self._deferred = Deferred(self._make)
+        require_sqlite()
+        self._connection = _connect()
+        self._deferred = LazyRelations(self._make)
         self._made: dict[str, str] = {}
         """``table`` or ``view``, by name of a relation."""
 
@@ -65,7 +65,7 @@ class SQLite:
     def register(self, name: str, parts: Sequence[Path], schema: pa.Schema) -> None:
         wanted = set(schema.names)
         try:
-            tables = [_read(part, wanted) for part in parts]
+            tables = [_read_part(part, wanted) for part in parts]
         except (OSError, pa.ArrowException) as error:
             raise EngineError(f"SQLite could not load {name}: {error}") from error
         self._fill(name, tables, schema)
@@ -78,12 +78,12 @@ class SQLite:
         name = name.lower()
         self._deferred.redefine(name)
         self._drop(name)
-        columns = ", ".join(f"{quoted(field.name)} {_type(field.type)}" for field in schema)
+        columns = ", ".join(f"{quote(field.name)} {_to_sqlite_type(field.type)}" for field in schema)
         self._run(f"create table {name} ({columns})")
         places = ", ".join("?" * len(schema))
         for table in filter(len, tables):
             try:
-                values = [_values(table, field.name) for field in schema]
+                values = [_read_values(table, field.name) for field in schema]
             except UnicodeDecodeError as error:
                 raise EngineError(f"SQLite could not load {name}: {error}") from error
             self._connection.executemany(f"insert into {name} values ({places})", zip(*values, strict=True))
@@ -125,9 +125,9 @@ class SQLite:
         try:
             return [column[0] for column in cursor.description], cursor.fetchall()
         except sqlite3.Error as error:
-            raise _error(error, sql) from error
+            raise _to_error(error, sql) from error
 
-    def _make(self, relation: Relation) -> int | None:
+    def _make(self, relation: LazyRelation) -> int | None:
         self._drop(relation.name)
         kind = "table" if relation.kept else "view"
         none = relation.kept and relation.lacks
@@ -146,19 +146,19 @@ class SQLite:
 
     def _run(self, sql: str) -> sqlite3.Cursor:
         try:
-            return self._connection.execute(in_its_words(sql))
+            return self._connection.execute(translate(sql))
         except sqlite3.Error as error:
-            raise _error(error, sql) from error
+            raise _to_error(error, sql) from error
 
 
-def available() -> bool:
+def is_available() -> bool:
     """Returns whether this Python's SQLite understands the checks."""
     return sqlite3.sqlite_version_info >= OLDEST
 
 
-def require() -> None:
+def require_sqlite() -> None:
     """Raises ``EngineUnavailable`` if SQLite is too old for the checks."""
-    if not available():
+    if not is_available():
         needed = ".".join(map(str, OLDEST))
         raise EngineUnavailable(
             f"the checks need SQLite {needed} or later, this Python has {sqlite3.sqlite_version}; use --engine=duckdb"
@@ -166,21 +166,21 @@ def require() -> None:
 
 
 @lru_cache(KEPT_TEXTS)
-def in_its_words(sql: str) -> str:
+def translate(sql: str) -> str:
     """Translates a query for SQLite.
 
     In SQLite ``string`` names a numeric type, and a column named like a keyword needs quotes.
     """
-    return _OTHERWISE.sub(_otherwise, sql)
+    return _OTHERWISE.sub(_translate_match, sql)
 
 
-def _otherwise(found: re.Match[str]) -> str:
+def _translate_match(found: re.Match[str]) -> str:
     if found[1]:
         return "as text"
     return f'."{found[2]}"' if found[2] else found[0]
 
 
-def _connected() -> sqlite3.Connection:
+def _connect() -> sqlite3.Connection:
     # Several threads may judge one after the other, and nothing is ever stored.
     made = sqlite3.connect(":memory:", isolation_level=None, cached_statements=KEPT_TEXTS, check_same_thread=False)
     for setting in ("secure_delete = off", "case_sensitive_like = on"):
@@ -239,17 +239,17 @@ class _BitOr:
         return self._all
 
 
-def _type(kind: pa.DataType) -> str:
-    known = sql_type(kind)
+def _to_sqlite_type(kind: pa.DataType) -> str:
+    known = to_sql_type(kind)
     return _TYPES.get(known, known)
 
 
-def _read(part: Path, wanted: set[str]) -> pa.Table:
+def _read_part(part: Path, wanted: set[str]) -> pa.Table:
     with pq.ParquetFile(part) as file:
         return file.read([name for name in file.schema_arrow.names if name in wanted])
 
 
-def _values(table: pa.Table, name: str) -> Sequence[Any]:
+def _read_values(table: pa.Table, name: str) -> Sequence[Any]:
     place = table.schema.get_field_index(name)
     column = None if place < 0 else table.column(place)
     if column is None or column.null_count == len(column):
@@ -258,8 +258,8 @@ def _values(table: pa.Table, name: str) -> Sequence[Any]:
     return values
 
 
-def _error(error: sqlite3.Error, sql: str) -> BaseException:
+def _to_error(error: sqlite3.Error, sql: str) -> BaseException:
     """Returns the exception to raise. A Ctrl-C during a query ends that query."""
     if str(error) == "interrupted":
-        return KeyboardInterrupt(f"SQLite was interrupted at {shortened(sql)}")
-    return EngineError(f"SQLite could not run {shortened(sql)}: {error}")
+        return KeyboardInterrupt(f"SQLite was interrupted at {shorten(sql)}")
+    return EngineError(f"SQLite could not run {shorten(sql)}: {error}")

@@ -22,14 +22,14 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Family, Table, View, family_of
 from assay.checkers.engine import INFINITY, Row
-from assay.checkers.log.ends import end_in
-from assay.checkers.sql_idioms import first_of, greatest_before, total_of
+from assay.checkers.log.ends import end_subject
+from assay.checkers.sql_idioms import greatest_before, select_first, total_of
 
 _READER: Final = "group_name, log, process, assignment"
 _READ: Final = "case when is_commit = 0 then call end"
 
 
-def _mismatch(row: Row, evidence: Evidence) -> Explanation:
+def _explain_commit_mismatch(row: Row, evidence: Evidence) -> Explanation:
     fetch, commit = row["fetch_op"], row["commit_op"]
     claim = (
         f"{evidence.who(fetch)} fetched offset {row['position']} of {row['key']} with the number {row['value']}, "
@@ -67,15 +67,15 @@ COMMIT_MISMATCH: Final = Check(
             """,
         ),
     ),
-    evidence=first_of("found_commit_mismatch", "key, value, position"),
+    evidence=select_first("found_commit_mismatch", "key, value, position"),
     examined="""
         select count(*) as examined from effects where kind = 'fetched' and outcome = 'ok' and value is not null
         """,
-    explain=_mismatch,
+    explain=_explain_commit_mismatch,
 )
 
 
-def _beyond(row: Row, evidence: Evidence) -> Explanation:
+def _explain_commit_beyond_log(row: Row, evidence: Evidence) -> Explanation:
     commit, other = row["commit_op"], row["other_op"]
     made = f"{evidence.who(commit)} committed offset {row['position']} of {row['key']}"
     if row["why"] == "reads":
@@ -85,7 +85,7 @@ def _beyond(row: Row, evidence: Evidence) -> Explanation:
             f"{made} by {evidence.returned(commit)}, but {evidence.who(other)}, which called at "
             f"{evidence.called(other)}, found the log's end at offset {row['reached']}."
         )
-    about = () if row["why"] == "reads" else (end_in(row["log"], other),)
+    about = () if row["why"] == "reads" else (end_subject(row["log"], other),)
     return Explanation(claim, (commit, other), about=about)
 
 
@@ -191,9 +191,9 @@ COMMIT_BEYOND_LOG: Final = Check(
             """,
         ),
     ),
-    evidence=first_of("found_commit_beyond_log", "key, why, commit_op, other_op"),
+    evidence=select_first("found_commit_beyond_log", "key, why, commit_op, other_op"),
     examined="select count(*) as examined from commits_made",
-    explain=_beyond,
+    explain=_explain_commit_beyond_log,
     explained_by=("high-watermark-regression", "end-too-low", "real-time-order"),
 )
 

@@ -25,10 +25,10 @@ The coordinators' wall clocks count: a contract must tolerate the effects of a w
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Family, Table, capital
+from assay.checkers.check import Check, Evidence, Explanation, Family, Table, capitalize_first
 from assay.checkers.engine import Row
 from assay.checkers.liveness.snapshots import QUIET
-from assay.checkers.sql_idioms import RETURNED, first_of, first_rows, nanoseconds, order_by
+from assay.checkers.sql_idioms import RETURNED, first_rows_subquery, nanoseconds, order_by, select_first
 from assay.checkers.times import seconds
 
 SLACK: Final = 2_000_000
@@ -73,7 +73,7 @@ KNOWN: Final = Table(
 """When a commit was certainly in place: when it was acknowledged, or first seen."""
 
 
-def _early(row: Row, evidence: Evidence) -> Explanation:
+def _explain_early_expiry(row: Row, evidence: Evidence) -> Explanation:
     look, keep = row["look_op"], row["keep_op"]
     claim = (
         f"{evidence.who(look)} found nothing of {row['key']} by {evidence.returned(look)}, although "
@@ -106,16 +106,16 @@ EARLY_EXPIRY: Final = Check(
     ),
     evidence=f"""
         select f.key, f.look_op, f.stays, min(k.op) as keep_op
-        from {first_rows("found_early_expiry", "key, look_op")} f
+        from {first_rows_subquery("found_early_expiry", "key, look_op")} f
             join expiry_keeps k on k.key = f.key and k.call = f.since
         group by f.key, f.look_op, f.stays {order_by("f.key, f.look_op")}
         """,
     examined="select count(*) as examined from expiry_looks",
-    explain=_early,
+    explain=_explain_early_expiry,
 )
 
 
-def _revived(row: Row, evidence: Evidence) -> Explanation:
+def _explain_revived_offset(row: Row, evidence: Evidence) -> Explanation:
     look, other = row["look_op"], row["other_op"]
     what = "found nothing" if row["vanished"] == 1 else "committed something else"
     claim = (
@@ -150,23 +150,23 @@ REVIVED_OFFSET: Final = Check(
     ),
     evidence=f"""
         select f.key, f.look_op, f.value, f.keep_op, min(e.op) as other_op, min(e.vanished) as vanished
-        from {first_rows("found_revived_offset", "key, look_op")} f
+        from {first_rows_subquery("found_revived_offset", "key, look_op")} f
             join expiry_ends e on e.key = f.key and e.ret = f.gone
         group by f.key, f.look_op, f.value, f.keep_op {order_by("f.key, f.look_op")}
         """,
     examined=EARLY_EXPIRY.examined,
-    explain=_revived,
+    explain=_explain_revived_offset,
 )
 
 
-def _overdue(row: Row, evidence: Evidence) -> Explanation:
+def _explain_overdue_offset(row: Row, evidence: Evidence) -> Explanation:
     look = row["look_op"]
     claim = (
         f"{evidence.who(look)} found the commit {row['value']} of {row['key']}, called at {evidence.called(look)}, "
         f"although nothing had to stay there, and no fault was in force, since {seconds(row['since'])}; the contract's "
         f"deadline is {seconds(row['deadline'])}."
     )
-    return Explanation(capital(claim), (look,), 0, None, (row["since"],))
+    return Explanation(capitalize_first(claim), (look,), 0, None, (row["since"],))
 
 
 OVERDUE_OFFSET: Final = Check(
@@ -193,9 +193,9 @@ OVERDUE_OFFSET: Final = Check(
             """,
         ),
     ),
-    evidence=first_of("found_overdue_offset", "key, look_op"),
+    evidence=select_first("found_overdue_offset", "key, look_op"),
     examined="select count(*) as examined from expiry_looks where at_end = 1",
-    explain=_overdue,
+    explain=_explain_overdue_offset,
     optional=True,
     needs_end=True,
 )

@@ -24,7 +24,7 @@ Each check is a family of its own, so that a history is not reported as lacking 
 from typing import Final
 
 from assay.checkers.administration.rejected_changes import REFUSALS
-from assay.checkers.check import Prepared, family_of
+from assay.checkers.check import PreparedTables, family_of
 from assay.checkers.groups.commits import BEYOND, COMMITS, MISMATCHES
 from assay.checkers.groups.fencing import FENCING_VIOLATION
 from assay.checkers.groups.generations import GENERATION_REUSE, ZOMBIE_COMMIT
@@ -46,7 +46,7 @@ GENERATIONS: Final = (
         DOUBLE_OWNERSHIP,
         applies="effects e where e.kind = 'acquire' and e.owner is not null and (e.generation is not null "
         "or e.token is not null or e.assignment is not null)",
-        prepare=Prepared(HOLD_VIEWS),
+        prepare=PreparedTables(HOLD_VIEWS),
         kinds=("acquire",),
     ),
     family_of(GENERATION_REUSE, applies="events where event = 'group-generation'"),

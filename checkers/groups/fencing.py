@@ -21,7 +21,7 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Table, View
 from assay.checkers.engine import INFINITY, Row
-from assay.checkers.sql_idioms import first_rows, greatest_before, nearest_pairs, order_by, row_number
+from assay.checkers.sql_idioms import first_rows_subquery, greatest_before, order_by, row_number, select_nearest_pairs
 
 PLACEABLE: Final = 2**61
 """Tokens below this have a place that fits into 64 bits."""
@@ -52,7 +52,7 @@ STEPS: Final = Table(
 """An acquire that gives its owner a known token again counts as a renewal."""
 
 
-def _did(kind: str, place: int) -> str:
+def _describe_step(kind: str, place: int) -> str:
     token = f"token {place // 2}"
     return {
         "acquire": f"been given {token}",
@@ -61,21 +61,23 @@ def _did(kind: str, place: int) -> str:
     }[kind]
 
 
-def _fenced(row: Row, evidence: Evidence) -> Explanation:
+def _explain_fencing_violation(row: Row, evidence: Evidence) -> Explanation:
     late, first = row["late_op"], row["first_op"]
     known = (
         f"{evidence.who(first)} had learned by {evidence.returned(first)} that token {row['first_token']} is stale"
         if row["rejected"] == 1
-        else f"{evidence.who(first)} had {_did(row['first_kind'], row['first_place'])} by {evidence.returned(first)}"
+        else f"{evidence.who(first)} had {_describe_step(row['first_kind'], row['first_place'])} "
+        f"by {evidence.returned(first)}"
     )
     claim = (
-        f"{row['key']}: {evidence.who(late)} has {_did(row['late_kind'], row['late_place'])} in an operation called at "
+        f"{row['key']}: {evidence.who(late)} has {_describe_step(row['late_kind'], row['late_place'])} in an "
+        "operation called at "
         f"{evidence.called(late)}, although {known}."
     )
     return Explanation(claim, (late, first), moments=(row["onset"],))
 
 
-_FEW: Final = first_rows("found_fencing_violation", "group_name, key, place")
+_FEW: Final = first_rows_subquery("found_fencing_violation", "group_name, key, place")
 
 FENCING_VIOLATION: Final = Check(
     anomaly="fencing-violation",
@@ -107,7 +109,7 @@ FENCING_VIOLATION: Final = Check(
             former_rejected as rejected, former_token as first_token, op as late_op, kind as late_kind,
             spot as late_place, onset
         from ({
-        nearest_pairs(
+        select_nearest_pairs(
             f'''
             select f.group_name, f.key, f.place, 0 as side, a.ret as moment, a.op, a.kind, a.rejected, a.token,
                 a.place as spot
@@ -125,5 +127,5 @@ FENCING_VIOLATION: Final = Check(
     }) as pairs {order_by("group_name, key, place")}
         """,
     examined="select count(*) as examined from fencing_steps where kind = 'guarded'",
-    explain=_fenced,
+    explain=_explain_fencing_violation,
 )

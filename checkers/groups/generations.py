@@ -19,12 +19,12 @@ from assay.checkers.check import Check, Evidence, Explanation, Table, View
 from assay.checkers.engine import INFINITY, Row
 from assay.checkers.sql_idioms import (
     RETURNED,
-    first_of,
-    first_rows,
+    first_rows_subquery,
     greatest_before,
-    nearest_pairs,
     order_by,
     row_number,
+    select_first,
+    select_nearest_pairs,
 )
 
 FORGOTTEN: Final = Table(
@@ -63,7 +63,7 @@ number is fetched, in ``seen_op``, if that is earlier.
 """
 
 
-def _zombie(row: Row, evidence: Evidence) -> Explanation:
+def _explain_zombie_commit(row: Row, evidence: Evidence) -> Explanation:
     late, first, seen = row["late_op"], row["first_op"], row["seen_op"]
     had = f"had been in generation {row['first_place']} by {evidence.returned(first)}"
     if seen is not None:
@@ -81,7 +81,7 @@ def _zombie(row: Row, evidence: Evidence) -> Explanation:
     return Explanation(claim, operations, moments=(row["onset"],))
 
 
-_FEW: Final = first_rows("found_zombie_commit", "key, place")
+_FEW: Final = first_rows_subquery("found_zombie_commit", "key, place")
 
 ZOMBIE_COMMIT: Final = Check(
     anomaly="zombie-commit",
@@ -103,7 +103,7 @@ ZOMBIE_COMMIT: Final = Check(
         select key, place as first_place, former_op as first_op, former_seen_op as seen_op, spot as late_place,
             op as late_op, seen_op as late_seen_op, onset
         from ({
-        nearest_pairs(
+        select_nearest_pairs(
             f'''
             select f.key, f.place, 0 as side, a.ret as moment, a.op, a.place as spot, a.seen_op
             from {_FEW} f join group_steps a on a.key = f.key and a.place = f.place
@@ -120,23 +120,23 @@ ZOMBIE_COMMIT: Final = Check(
     }) as pairs {order_by("key, place")}
         """,
     examined="select count(*) as examined from group_steps where commits = 1",
-    explain=_zombie,
+    explain=_explain_zombie_commit,
 )
 
 
-def generation_of(group: str, generation: int) -> str:
+def generation_subject(group: str, generation: int) -> str:
     """Returns the subject of a finding: one generation of a group that never began again."""
     return f"generation {generation} of {group}"
 
 
-def _reused(row: Row, _: Evidence) -> Explanation:
+def _explain_generation_reuse(row: Row, _: Evidence) -> Explanation:
     claim = (
         f"Generation {row['epoch']} of {row['key']} was stored {row['stored']} times, by {row['low_node']} and by "
         f"{row['high_node']}"
     )
     if row["forgotten"]:
         claim += f", although the group began again no more than {row['forgotten']} times"
-    about = () if row["forgotten"] else (generation_of(row["key"], row["epoch"]),)
+    about = () if row["forgotten"] else (generation_subject(row["key"], row["epoch"]),)
     return Explanation(claim + ".", (), 0, row["moment"], (row["since"],), about=about)
 
 
@@ -156,7 +156,7 @@ GENERATION_REUSE: Final = Check(
             """,
         ),
     ),
-    evidence=first_of("found_generation_reuse", "key, epoch"),
+    evidence=select_first("found_generation_reuse", "key, epoch"),
     examined="select count(*) as examined from events where event = 'group-generation'",
-    explain=_reused,
+    explain=_explain_generation_reuse,
 )

@@ -17,17 +17,17 @@ give up after a number of retries tolerates this anomaly, and says why. The chec
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital, offset_of
+from assay.checkers.check import Check, Evidence, Explanation, Table, View, capitalize_first, offset_of
 from assay.checkers.engine import INFINITY, Row
 from assay.checkers.liveness.snapshots import QUIET
-from assay.checkers.log.incarnations import topic_of
-from assay.checkers.sql_idioms import first_rows, order_by, previous, sum_so_far
+from assay.checkers.log.incarnations import extract_topic
+from assay.checkers.sql_idioms import first_rows_subquery, order_by, previous, sum_so_far
 from assay.checkers.times import seconds
 
 SENTINELS: Final = Table(
     "settle_sentinels",
     f"""
-    select key, {topic_of("key")} as topic, position, op, min(ret) as ret from effects
+    select key, {extract_topic("key")} as topic, position, op, min(ret) as ret from effects
     where kind = 'append' and phase = 'sentinel' and outcome = 'ok' and position is not null and ret is not null
     group by key, position, op
     """,
@@ -45,8 +45,8 @@ POLLS: Final = Table(
 OWNED: Final = View(
     "settle_owned",
     f"""
-    select e.group as group_name, {topic_of("e.key")} as topic from effects e
-    where e.kind = 'acquire' and e.group is not null and e.key <> e.group group by e.group, {topic_of("e.key")}
+    select e.group as group_name, {extract_topic("e.key")} as topic from effects e
+    where e.kind = 'acquire' and e.group is not null and e.key <> e.group group by e.group, {extract_topic("e.key")}
     union
     select p.group_name, t.topic from (
         select p.group_name from settle_polls p
@@ -108,7 +108,7 @@ REACHED: Final = View(
 )
 
 
-def _unsettled(row: Row, evidence: Evidence) -> Explanation:
+def _explain_unsettled_group(row: Row, evidence: Evidence) -> Explanation:
     owner = f", last given to {evidence.who(row['owner_op'])}" if row["owner_op"] is not None else ", and had no owner"
     claim = (
         f"no member of {row['group_name']} read {row['key']} up to offset {row['position']}, acknowledged at "
@@ -117,7 +117,7 @@ def _unsettled(row: Row, evidence: Evidence) -> Explanation:
         f"{seconds(row['deadline'])}. {row['key']} was given out {row['given']} times in that time{owner}."
     )
     about = (offset_of(row["key"], row["position"]),)
-    return Explanation(capital(claim), (row["sentinel_op"], row["owner_op"]), 0, row["until"], about=about)
+    return Explanation(capitalize_first(claim), (row["sentinel_op"], row["owner_op"]), 0, row["until"], about=about)
 
 
 UNSETTLED_GROUP: Final = Check(
@@ -148,13 +148,14 @@ UNSETTLED_GROUP: Final = Check(
             f.since, f.until, min(d.group_deadline) as deadline,
             count(case when a.call >= f.since and a.call <= f.until then 1 end) as given,
             max(case when a.call <= f.until then a.op end) as owner_op
-        from {first_rows("found_unsettled_group", "group_name, key, position, op")} f cross join deadlines_declared d
+        from {first_rows_subquery("found_unsettled_group", "group_name, key, position, op")} f
+            cross join deadlines_declared d
             left join effects a on a.kind = 'acquire' and a.outcome = 'ok' and a.key = f.key and a.group = f.group_name
         group by f.group_name, f.key, f.position, f.op, f.since, f.until
         {order_by("f.group_name, f.key, f.position, f.op")}
         """,
     examined="select count(*) as examined from settle_expected",
-    explain=_unsettled,
+    explain=_explain_unsettled_group,
     explained_by=("stuck-reader",),
     needs_end=True,
 )

@@ -21,7 +21,14 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Family, Table, View
 from assay.checkers.engine import Row
-from assay.checkers.sql_idioms import BEFORE, first_rows, greatest_before, nearest_pairs, order_by, total_of
+from assay.checkers.sql_idioms import (
+    BEFORE,
+    first_rows_subquery,
+    greatest_before,
+    order_by,
+    select_nearest_pairs,
+    total_of,
+)
 
 DOUBTS: Final = Table(
     "offset_doubts",
@@ -68,7 +75,7 @@ STEPS: Final = Table(
 )
 
 
-def _went_back(row: Row, evidence: Evidence) -> Explanation:
+def _explain_offset_regression(row: Row, evidence: Evidence) -> Explanation:
     late, first = row["late_op"], row["first_op"]
     did = "had to begin" if row["late_kind"] == "resume" else "committed"
     claim = (
@@ -78,7 +85,7 @@ def _went_back(row: Row, evidence: Evidence) -> Explanation:
     return Explanation(claim, (first, late), moments=(row["onset"],))
 
 
-_FEW: Final = first_rows("found_offset_regression", "key, place, era")
+_FEW: Final = first_rows_subquery("found_offset_regression", "key, place, era")
 
 OFFSET_REGRESSION: Final = Check(
     anomaly="offset-regression",
@@ -129,7 +136,7 @@ OFFSET_REGRESSION: Final = Check(
     evidence=f"""
         select key, place, era, former_op as first_op, spot as late_place, op as late_op, kind as late_kind, onset
         from ({
-        nearest_pairs(
+        select_nearest_pairs(
             f'''
             select f.key, f.place, f.era, 0 as side, a.ret as moment, a.op, a.kind, a.place as spot
             from {_FEW} f join offset_eras a on a.key = f.key and a.floor_era = f.era and a.place = f.place
@@ -145,7 +152,7 @@ OFFSET_REGRESSION: Final = Check(
     }) as pairs {order_by("key, place, era")}
         """,
     examined="select count(*) as examined from offset_steps where judged = 1",
-    explain=_went_back,
+    explain=_explain_offset_regression,
 )
 
 OFFSETS: Final = Family(

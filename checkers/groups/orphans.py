@@ -28,12 +28,12 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Table, View
 from assay.checkers.engine import INFINITY, Row
-from assay.checkers.log.incarnations import topic_of
-from assay.checkers.sql_idioms import first_rows, greatest_before, order_by, previous, sum_so_far
+from assay.checkers.log.incarnations import extract_topic
+from assay.checkers.sql_idioms import first_rows_subquery, greatest_before, order_by, previous, sum_so_far
 from assay.checkers.times import seconds
 
 
-def _unowned(owned: str) -> str:
+def _select_unowned_times(owned: str) -> str:
     """Returns SQL: the times (``since``, ``until``) when a partition had no owner after it had one."""
     return f"""
         select group_name, key, reach as since, since as until from (
@@ -69,7 +69,7 @@ OWNED_FOR_SURE: Final = View(
 SUSPECTS: Final = Table(
     "orphan_suspects",
     f"""
-    select g.group_name from ({_unowned("orphan_owned_for_sure")}) g
+    select g.group_name from ({_select_unowned_times("orphan_owned_for_sure")}) g
         cross join group_declared d cross join (select max(call) as latest from ops) o
     where g.since + d.deadline < least(g.until, o.latest)
     group by g.group_name
@@ -146,8 +146,8 @@ OWNED: Final = Table(
 GAPS: Final = Table(
     "orphan_gaps",
     f"""
-    select g.group_name, {topic_of("g.key")} as topic, g.key, g.since, g.until
-    from ({_unowned("orphan_owned")}) g cross join group_declared d
+    select g.group_name, {extract_topic("g.key")} as topic, g.key, g.since, g.until
+    from ({_select_unowned_times("orphan_owned")}) g cross join group_declared d
     where g.since + d.deadline < g.until
     """,
 )
@@ -156,7 +156,7 @@ GAPS: Final = Table(
 LIVES: Final = Table(
     "orphan_lives",
     f"""
-    select l.group_name, {topic_of("l.key")} as topic, l.since, l.until from (
+    select l.group_name, {extract_topic("l.key")} as topic, l.since, l.until from (
         select group_name, key, greatest(begun, coalesce(former, begun)) as since, call as until from (
             select h.group_name, h.key, h.begun, e.call,
                 {previous("e.call", by="h.group_name, h.key, h.process, h.assignment", order="e.call, e.op")} as former
@@ -210,7 +210,7 @@ FOUND: Final = Table(
 )
 
 
-def _orphaned(row: Row, evidence: Evidence) -> Explanation:
+def _explain_orphaned_partition(row: Row, evidence: Evidence) -> Explanation:
     claim = (
         f"No one of {row['group_name']} owned {row['key']} from {seconds(row['since'])} to {seconds(row['until'])}, "
         f"{seconds(row['until'] - row['since'])}, while others of the group were there; the contract's deadline is "
@@ -258,7 +258,7 @@ ORPHANED_PARTITION: Final = Check(
     evidence=f"""
         select f.group_name, f.key, f.since, f.until,
             min(d.deadline) as deadline, min(b.op) as last_op, min(a.op) as next_op
-        from {first_rows("found_orphaned_partition", "group_name, key, since")} f
+        from {first_rows_subquery("found_orphaned_partition", "group_name, key, since")} f
             cross join group_declared d
             left join orphan_owned b on b.group_name = f.group_name and b.key = f.key and b.until = f.freed
             left join orphan_owned a on a.group_name = f.group_name and a.key = f.key and a.since = f.taken
@@ -266,6 +266,6 @@ ORPHANED_PARTITION: Final = Check(
         {order_by("f.group_name, f.key, f.since")}
         """,
     examined="select count(*) as examined from holds where key <> group_name and group_name <> ''",
-    explain=_orphaned,
+    explain=_explain_orphaned_partition,
     needs_end=True,
 )

@@ -18,18 +18,18 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Table, family_of
 from assay.checkers.engine import Row
-from assay.checkers.sql_idioms import first_of, first_rows, greatest_before, order_by
+from assay.checkers.sql_idioms import first_rows_subquery, greatest_before, order_by, select_first
 
 
-def _more(row: Row) -> str:
+def _describe_further_holders(row: Row) -> str:
     return f", {row['holders']} in all" if row["holders"] > 2 else ""
 
 
-def _leaders(row: Row, _: Evidence) -> Explanation:
+def _explain_two_leaders(row: Row, _: Evidence) -> Explanation:
     claim = (
         f"{row['low_node']} and {row['high_node']} both accepted appends to {row['key']} as its leader in "
         f"epoch {row['epoch']} ({row['low_node']} from offset {row['low_position']} on, "
-        f"{row['high_node']} from offset {row['high_position']} on){_more(row)}."
+        f"{row['high_node']} from offset {row['high_position']} on){_describe_further_holders(row)}."
     )
     return Explanation(claim, (), row["holders"] - 2, row["moment"], (row["since"],))
 
@@ -58,22 +58,23 @@ TWO_LEADERS: Final = Check(
     evidence=f"""
         select f.key, f.epoch, f.low_node, f.high_node, f.holders, f.since, f.moment, a.position as low_position,
             b.position as high_position
-        from {first_rows("found_two_leaders", "key, epoch")} f
+        from {first_rows_subquery("found_two_leaders", "key, epoch")} f
             join ownership_leaders a on f.key = a.key and f.epoch = a.epoch and f.low_node = a.node
             join ownership_leaders b on f.key = b.key and f.epoch = b.epoch and f.high_node = b.node
         {order_by("f.key, f.epoch")}
         """,
     examined="select count(*) as examined from ownership_leaders",
-    explain=_leaders,
+    explain=_explain_two_leaders,
 )
 
 
-def _controllers(row: Row, _: Evidence) -> Explanation:
+def _explain_two_controllers(row: Row, _: Evidence) -> Explanation:
     if row["low_node"] == row["high_node"]:
-        claim = f"{row['low_node']} became the controller of epoch {row['epoch']} in two of its lives{_more(row)}."
+        lives = f"in two of its lives{_describe_further_holders(row)}"
+        claim = f"{row['low_node']} became the controller of epoch {row['epoch']} {lives}."
     else:
         both = f"{row['low_node']} and {row['high_node']} both became the controller"
-        claim = f"{both} of epoch {row['epoch']}{_more(row)}."
+        claim = f"{both} of epoch {row['epoch']}{_describe_further_holders(row)}."
     return Explanation(claim, (), row["holders"] - 2, row["moment"], (row["since"],))
 
 
@@ -98,13 +99,13 @@ TWO_CONTROLLERS: Final = Check(
             """,
         ),
     ),
-    evidence=first_of("found_two_controllers", "epoch"),
+    evidence=select_first("found_two_controllers", "epoch"),
     examined="select count(*) as examined from ownership_controllers",
-    explain=_controllers,
+    explain=_explain_two_controllers,
 )
 
 
-def _obeyed(row: Row, _: Evidence) -> Explanation:
+def _explain_stale_epoch_obeyed(row: Row, _: Evidence) -> Explanation:
     if row["node"] is None:
         claim = (
             f"The write with zxid {row['place']} to ZooKeeper was made under controller epoch {row['epoch']}, "
@@ -146,9 +147,9 @@ STALE_EPOCH_OBEYED: Final = Check(
             """,
         ),
     ),
-    evidence=first_of("found_stale_epoch_obeyed", "node, incarnation, place"),
+    evidence=select_first("found_stale_epoch_obeyed", "node, incarnation, place"),
     examined="select count(*) as examined from ownership_commands",
-    explain=_obeyed,
+    explain=_explain_stale_epoch_obeyed,
 )
 
 

@@ -18,14 +18,14 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Table, View
 from assay.checkers.engine import INFINITY, Row
-from assay.checkers.groups.generations import FORGOTTEN, generation_of
+from assay.checkers.groups.generations import FORGOTTEN, generation_subject
 from assay.checkers.sql_idioms import (
     MAY_BEGIN,
     MAY_HAVE_BEGUN,
-    first_rows,
+    first_rows_subquery,
     greatest_before,
-    nearest_pairs,
     order_by,
+    select_nearest_pairs,
     sum_so_far,
 )
 from assay.checkers.times import seconds
@@ -118,7 +118,7 @@ CERTAIN: Final = Table(
 HOLD_VIEWS: Final = (ACQUIRED, USED, HOLDS, TIMES, KILLS, CERTAIN)
 
 
-def _owned(row: Row, evidence: Evidence) -> Explanation:
+def _explain_double_ownership(row: Row, evidence: Evidence) -> Explanation:
     low, high = row["low_op"], row["high_op"]
     what = f"{row['key']} of {row['group_name']}" if row["group_name"] else str(row["key"])
     if row["term"] is not None:
@@ -130,7 +130,7 @@ def _owned(row: Row, evidence: Evidence) -> Explanation:
         if row["forgotten"]:
             claim += f", although the group began again no more than {row['forgotten']} times"
         numbered = row["generation"] is not None and not row["forgotten"]
-        about = (generation_of(row["group_name"], row["generation"]),) if numbered else ()
+        about = (generation_subject(row["group_name"], row["generation"]),) if numbered else ()
         return Explanation(claim + ".", (low, high), about=about)
     claim = (
         f"{what} had two owners from {seconds(row['begun'])} to {seconds(min(row['before'], row['until']))}: "
@@ -142,7 +142,7 @@ def _owned(row: Row, evidence: Evidence) -> Explanation:
 
 
 _BEGINS: Final = "case when before >= begun then 0 else 1 end"
-_FEW: Final = first_rows("found_double_ownership", "group_name, key, term, begun")
+_FEW: Final = first_rows_subquery("found_double_ownership", "group_name, key, term, begun")
 
 DOUBLE_OWNERSHIP: Final = Check(
     anomaly="double-ownership",
@@ -208,7 +208,7 @@ DOUBLE_OWNERSHIP: Final = Check(
             min(c.begun) as low_begun, min(l.op) as last_op
         from {_FEW} f
             left join ({
-        nearest_pairs(
+        select_nearest_pairs(
             f'''
             select f.group_name, f.key, f.term, e.owner as side, coalesce(e.ret, e.call) as moment, e.op
             from {_FEW} f join effects e
@@ -227,7 +227,7 @@ DOUBLE_OWNERSHIP: Final = Check(
         {order_by("f.group_name, f.key, f.term, f.begun")}
         """,
     examined="select (select count(*) from generation_owners) + (select count(*) from hold_turns) as examined",
-    explain=_owned,
+    explain=_explain_double_ownership,
     explained_by=("generation-reuse",),
     seen_again=True,  # in each partition of a generation that was given out twice
     evidence_views=(

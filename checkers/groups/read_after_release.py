@@ -12,10 +12,10 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Table, family_of
 from assay.checkers.engine import Row
-from assay.checkers.sql_idioms import first_of
+from assay.checkers.sql_idioms import select_first
 
 
-def _late(row: Row, evidence: Evidence) -> Explanation:
+def _explain_read_after_release(row: Row, evidence: Evidence) -> Explanation:
     read, parting = row["read_op"], row["parting_op"]
     claim = (
         f"{evidence.who(read)} was shown {row['key']} up to offset {row['reached']}, by {evidence.returned(read)}, "
@@ -50,9 +50,9 @@ READ_AFTER_RELEASE: Final = Check(
             """,
         ),
     ),
-    evidence=first_of("found_read_after_release", "key, parting_op, read_op, reached"),
+    evidence=select_first("found_read_after_release", "key, parting_op, read_op, reached"),
     examined="select count(*) as examined from partings",
-    explain=_late,
+    explain=_explain_read_after_release,
 )
 
 PARTINGS: Final = family_of(

@@ -19,24 +19,24 @@ clocks. The old design has no generations.
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital, family_of
+from assay.checkers.check import Check, Evidence, Explanation, Table, View, capitalize_first, family_of
 from assay.checkers.engine import INFINITY, Row
 from assay.checkers.groups.group_convergence import POLLS, STRETCHES
 from assay.checkers.liveness.snapshots import QUIET
-from assay.checkers.sql_idioms import first_of, order_by
+from assay.checkers.sql_idioms import order_by, select_first
 from assay.checkers.times import seconds
 
 TIMES: Final = 2
 
 
-def _restless(row: Row, _: Evidence) -> Explanation:
+def _explain_restless_group(row: Row, _: Evidence) -> Explanation:
     claim = (
         f"members of {row['key']} were given {row['generations']} new generations, up to {row['highest']}, from "
         f"{seconds(row['since'])} to {seconds(row['until'])}, although no member had come or gone and no fault been in "
         f"force for {seconds(row['since'] - row['changed'])} before; the contract's deadline is "
         f"{seconds(row['deadline'])}."
     )
-    return Explanation(capital(claim), (row["first_op"], row["last_op"]), 0, row["until"])
+    return Explanation(capitalize_first(claim), (row["first_op"], row["last_op"]), 0, row["until"])
 
 
 RESTLESS_GROUP: Final = Check(
@@ -124,9 +124,9 @@ RESTLESS_GROUP: Final = Check(
             """,
         ),
     ),
-    evidence=first_of("found_restless_group", "key"),
+    evidence=select_first("found_restless_group", "key"),
     examined="select count(*) as examined from restless_judged",
-    explain=_restless,
+    explain=_explain_restless_group,
     needs_end=True,
     optional=True,  # a run may end before its members have been at rest for so long
 )

@@ -23,17 +23,17 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Table, View, family_of
 from assay.checkers.engine import Row
-from assay.checkers.log.incarnations import topic_of
-from assay.checkers.sql_idioms import first_of, previous
+from assay.checkers.log.incarnations import extract_topic
+from assay.checkers.sql_idioms import previous, select_first
 
 
-def _rows_before(*names: str, as_: str) -> str:
+def _previous_columns(*names: str, as_: str) -> str:
     """Returns SQL columns of the row before this one, of the same operation and partition."""
     order = {"by": "op, group_name, log", "order": "sub"}
     return ", ".join(f"{previous(name, **order)} as {as_}_{name.removeprefix('former_')}" for name in names)
 
 
-def _elsewhere(row: Row, evidence: Evidence) -> Explanation:
+def _explain_misplaced_start(row: Row, evidence: Evidence) -> Explanation:
     op = row["begun_op"]
     if row["why"] == "fetched":
         claim = (
@@ -66,8 +66,8 @@ MISPLACED_START: Final = Check(
             "start_begun",
             f"""
             select op, sub, group_name, log, position, former_position as committed from (
-                select *, {_rows_before("former_kind", "former_assignment", as_="first")} from (
-                    select *, {_rows_before("kind", "position", "assignment", as_="former")} from start_steps
+                select *, {_previous_columns("former_kind", "former_assignment", as_="first")} from (
+                    select *, {_previous_columns("kind", "position", "assignment", as_="former")} from start_steps
                     ) as two) as three
             where kind = 'seek' and former_kind = 'fetched' and first_kind = 'acquire' and outcome = 'ok'
                 and former_position is not null and position is not null and assignment = first_assignment
@@ -119,14 +119,14 @@ MISPLACED_START: Final = Check(
                 left join start_deleted d on d.key = s.log
                 left join start_doubts u on u.group_name = s.group_name and u.log = s.log and u.since < s.ret
                 left join (select key from effects where kind = 'topic-delete' group by key) t
-                on t.key = {topic_of("s.log")}
+                on t.key = {extract_topic("s.log")}
             where a.key is null and d.key is null and u.log is null and t.key is null
             """,
         ),
     ),
-    evidence=first_of("found_misplaced_start", "key, why, begun_op, sub"),
+    evidence=select_first("found_misplaced_start", "key, why, begun_op, sub"),
     examined="select (select count(*) from start_begun) + (select count(*) from start_resumed) as examined",
-    explain=_elsewhere,
+    explain=_explain_misplaced_start,
 )
 
 STARTS: Final = family_of(

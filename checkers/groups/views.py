@@ -18,10 +18,10 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Table, View, family_of
 from assay.checkers.engine import Row
-from assay.checkers.sql_idioms import first_of, greatest_before
+from assay.checkers.sql_idioms import greatest_before, select_first
 
 
-def _split(row: Row, evidence: Evidence) -> Explanation:
+def _explain_split_brain(row: Row, evidence: Evidence) -> Explanation:
     late, known = row["late_op"], row["known_op"]
     claim = (
         f"{row['owner']} claimed {row['key']} of {row['group_name']} (zxid {row['made']}, reported by "
@@ -66,9 +66,9 @@ SPLIT_BRAIN: Final = Check(
             """,
         ),
     ),
-    evidence=first_of("found_split_brain", "group_name, key, made, other"),
+    evidence=select_first("found_split_brain", "group_name, key, made, other"),
     examined="select count(*) as examined from viewed where kind = 'claim'",
-    explain=_split,
+    explain=_explain_split_brain,
     seen_again=True,  # for each partition of a claim
 )
 

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def attributed(where: str) -> Iterator[None]:
+def attributing_errors(where: str) -> Iterator[None]:
     """Adds ``where`` as a note to an error raised in the block."""
     try:
         yield
@@ -14,7 +14,7 @@ def attributed(where: str) -> Iterator[None]:
         raise
 
 
-def whose(error: BaseException) -> str | None:
+def find_attribution(error: BaseException) -> str | None:
     """Returns the first such note of an error, for example ``in the check 'early-send'``, or None."""
     notes: Sequence[str] = getattr(error, "__notes__", ())
     return next((note for note in notes if note.startswith("in the ")), None)

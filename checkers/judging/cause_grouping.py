@@ -18,7 +18,7 @@ import msgspec
 from assay.checkers.judging.verdict import Finding
 
 
-def with_causes(
+def group_by_cause(
     findings: Sequence[Finding],
     explained_by: Mapping[str, Sequence[str]],
     forbids: Callable[[str], bool],
@@ -45,12 +45,12 @@ def with_causes(
                 first = firsts.setdefault((finding.anomaly, finding.about[0]), place)
                 direct |= {} if first == place else {place: first}
     return tuple(
-        msgspec.structs.replace(finding, same_cause_as=_root(place, direct)) if place in direct else finding
+        msgspec.structs.replace(finding, same_cause_as=_find_root(place, direct)) if place in direct else finding
         for place, finding in enumerate(findings)
     )
 
 
-def _root(place: int, direct: Mapping[int, int]) -> int:
+def _find_root(place: int, direct: Mapping[int, int]) -> int:
     """Returns the top finding. The declarations have no cycles, so the loop ends."""
     while place in direct:
         place = direct[place]

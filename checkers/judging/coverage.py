@@ -25,10 +25,10 @@ from typing import Final
 
 from assay.checkers.engine import INFINITY, Engine, Row
 from assay.checkers.judging.contract import NO_RECOVERY, Contract
-from assay.checkers.judging.disturbance import FaultTimes, silences
+from assay.checkers.judging.disturbance import FaultTimes, find_silences
 from assay.checkers.judging.verdict import Finding
-from assay.checkers.log.incarnations import first_name, topic_of
-from assay.checkers.times import readable, seconds
+from assay.checkers.log.incarnations import extract_topic, strip_incarnation
+from assay.checkers.times import seconds, shorten_times
 
 NO_RECOVERY_MEANING: Final = "after a fault was healed, service did not come back within the deadline"
 
@@ -45,7 +45,7 @@ _AT_WORK: Final = """
 
 
 @dataclass(frozen=True)
-class Subject:
+class RecoverySubject:
     """Subject of recovery, a log or a register: the names of a change and of a look, in short and in a finding's
     sentence.
 
@@ -62,10 +62,10 @@ class Subject:
 
 
 @dataclass(frozen=True)
-class Recovery:
+class KeyRecovery:
     """Recovery of one key after one heal: nanoseconds to the first change and the first look that count."""
 
-    subject: Subject
+    subject: RecoverySubject
     fault: FaultTimes
     key: str
     changed: int | None
@@ -78,48 +78,52 @@ class Coverage:
 
     reasons: tuple[str, ...]
     slow: tuple[Finding, ...]
-    recoveries: tuple[Recovery, ...]
+    recoveries: tuple[KeyRecovery, ...]
 
 
-def slowest(recoveries: tuple[Recovery, ...]) -> str | None:
+def describe_slowest(recoveries: tuple[KeyRecovery, ...]) -> str | None:
     """Returns each fault's slowest key in words: ``fault 1 (partition): send 0.412 s, poll 1.020 s after the heal``."""
     lines = []
     for fault, subject in dict.fromkeys((recovery.fault, recovery.subject) for recovery in recoveries):
         mine = [recovery for recovery in recoveries if recovery.fault == fault and recovery.subject == subject]
-        changed, looked = _worst([one.changed for one in mine]), _worst([one.looked for one in mine])
+        changed, looked = _describe_worst([one.changed for one in mine]), _describe_worst([one.looked for one in mine])
         lines.append(
             f"fault {fault.id} ({fault.name}): {subject.change} {changed}, {subject.look} {looked} after the heal"
         )
-    return "; ".join(map(readable, lines)) or None
+    return "; ".join(map(shorten_times, lines)) or None
 
 
-def _worst(times: list[int | None]) -> str:
+def _describe_worst(times: list[int | None]) -> str:
     known = [time for time in times if time is not None]
     return "never" if len(known) < len(times) else seconds(max(known))
 
 
-def cover(engine: Engine, contract: Contract, known: list[FaultTimes], *, ended: bool) -> Coverage:
+def measure_coverage(engine: Engine, contract: Contract, known: list[FaultTimes], *, ended: bool) -> Coverage:
     """Returns the coverage. ``known`` has all faults of the history.
 
     ``ended``: the run came to its own end, so its deadlines count. Needs the views of the log and register families.
     """
-    reasons = [*_fault_reasons(known), *_operation_reasons(engine, contract, known), *_drain_reasons(engine)]
-    recoveries: list[Recovery] = []
+    reasons = [
+        *_find_fault_reasons(known),
+        *_find_operation_reasons(engine, contract, known),
+        *_find_drain_reasons(engine),
+    ]
+    recoveries: list[KeyRecovery] = []
     slow: list[Finding] = []
     if ended and any(fault.healed is not None for fault in known):
-        engine.table("heals", _heals(contract.deadline))
+        engine.table("heals", _select_heals(contract.deadline))
         engine.table("turns", _TURNS)
-        found = [(subject, _by_fault(engine.rows(subject.query))) for subject in SUBJECTS]
+        found = [(subject, _group_by_fault(engine.rows(subject.query))) for subject in SUBJECTS]
         for fault in known:
             if fault.healed is not None:
                 rows = [(subject, row) for subject, of_fault in found for row in of_fault.get(fault.id, ())]
-                some, late = _recovery(engine, contract, known, fault, fault.healed, rows)
+                some, late = _find_recoveries(engine, contract, known, fault, fault.healed, rows)
                 recoveries += some
                 slow += late
-    return Coverage(tuple(map(readable, reasons)), tuple(slow), tuple(recoveries))
+    return Coverage(tuple(map(shorten_times, reasons)), tuple(slow), tuple(recoveries))
 
 
-def _fault_reasons(known: list[FaultTimes]) -> list[str]:
+def _find_fault_reasons(known: list[FaultTimes]) -> list[str]:
     reasons = []
     struck = any(fault.took_effect for fault in known)
     for fault in known:
@@ -137,7 +141,7 @@ def _fault_reasons(known: list[FaultTimes]) -> list[str]:
     return reasons
 
 
-def successes(engine: Engine, *, kept: bool = True, by_outcome: bool = False) -> None:
+def make_successes(engine: Engine, *, kept: bool = True, by_outcome: bool = False) -> None:
     """Creates ``successes``: operations (``op``, ``call``, ``ret``) that achieved something; a table if it is read
     again.
 
@@ -154,9 +158,9 @@ def successes(engine: Engine, *, kept: bool = True, by_outcome: bool = False) ->
     )
 
 
-def _operation_reasons(engine: Engine, contract: Contract, known: list[FaultTimes]) -> list[str]:
+def _find_operation_reasons(engine: Engine, contract: Contract, known: list[FaultTimes]) -> list[str]:
     by_outcome = contract.model is not None and _count(engine, "select count(*) as examined from effect_kinds") == 0
-    successes(engine, kept=bool(known), by_outcome=by_outcome)
+    make_successes(engine, kept=bool(known), by_outcome=by_outcome)
     reasons = []
     # If the first ones are enough, the others need not be counted.
     total = _count(engine, f"select count(*) as examined from successes where op < {100 * contract.minimum_operations}")
@@ -164,7 +168,7 @@ def _operation_reasons(engine: Engine, contract: Contract, known: list[FaultTime
         total = _count(engine, "select count(*) as examined from successes")
     if total < contract.minimum_operations:
         reasons.append(f"only {total} operations succeeded, the contract asks for {contract.minimum_operations}")
-    reasons += silences(
+    reasons += find_silences(
         known,
         contract,
         lambda begin, end: _count(engine, _SUCCEEDED.format(begin=begin, end=end)),
@@ -181,7 +185,7 @@ def _operation_reasons(engine: Engine, contract: Contract, known: list[FaultTime
     return reasons
 
 
-def _drain_reasons(engine: Engine) -> list[str]:
+def _find_drain_reasons(engine: Engine) -> list[str]:
     """Returns a reason for each partition in which the drain did not reach the sentinel, at most ten of them.
 
     Topics created during the run may be gone by its end, and are not drained.
@@ -191,8 +195,8 @@ def _drain_reasons(engine: Engine) -> list[str]:
         select k.key, t.settled from (
             select key from effect_kinds where kind in ('append', 'observe', 'observe-begin') group by key) k
             left join log_settled t on k.key = t.key
-            left join (select {first_name("key")} as name from effect_kinds where kind = 'topic-create'
-                group by {first_name("key")}) c on {topic_of(first_name("k.key"))} = c.name
+            left join (select {strip_incarnation("key")} as name from effect_kinds where kind = 'topic-create'
+                group by {strip_incarnation("key")}) c on {extract_topic(strip_incarnation("k.key"))} = c.name
         where t.sentinel_call is null and c.name is null order by k.key nulls first
         """
     )
@@ -200,14 +204,14 @@ def _drain_reasons(engine: Engine) -> list[str]:
     return reasons if len(rows) <= 10 else [*reasons, f"nor in {len(rows) - 10} other partitions"]
 
 
-def _recovery(
+def _find_recoveries(
     engine: Engine,
     contract: Contract,
     known: list[FaultTimes],
     fault: FaultTimes,
     healed: int,
-    rows: Sequence[tuple[Subject, Row]],
-) -> tuple[list[Recovery], list[Finding]]:
+    rows: Sequence[tuple[RecoverySubject, Row]],
+) -> tuple[list[KeyRecovery], list[Finding]]:
     limit = healed + contract.deadline
     undisturbed = not any(other.disturbs(healed, limit) for other in known if other.id != fault.id)
     last = _count(engine, "select coalesce(max(coalesce(ret, call)), 0) as examined from effects")
@@ -215,10 +219,10 @@ def _recovery(
     for subject, row in rows:
         changed = None if row["changed"] is None else row["changed"] - healed
         looked = None if row["looked"] is None else row["looked"] - healed
-        recoveries.append(Recovery(subject, fault, row["key"], changed, looked))
+        recoveries.append(KeyRecovery(subject, fault, row["key"], changed, looked))
         if undisturbed and last >= limit:
             late += [
-                _late(contract, fault, healed, row, what, time, tries)
+                _to_finding(contract, fault, healed, row, what, time, tries)
                 for what, time, tries in (
                     (subject.changed, changed, row["changes"]),
                     (subject.looked, looked, row["looks"]),
@@ -228,7 +232,7 @@ def _recovery(
     return recoveries, late
 
 
-def _by_fault(rows: Sequence[Row]) -> dict[int, list[Row]]:
+def _group_by_fault(rows: Sequence[Row]) -> dict[int, list[Row]]:
     """Groups rows by fault and sorts them by key. Sorting here lets unordered queries run for many histories at
     once."""
     found: dict[int, list[Row]] = {}
@@ -237,7 +241,7 @@ def _by_fault(rows: Sequence[Row]) -> dict[int, list[Row]]:
     return found
 
 
-def _heals(deadline: int) -> str:
+def _select_heals(deadline: int) -> str:
     """Returns SQL: each fault's last heal, half the deadline after it, and the deadline (``until``)."""
     return f"""
         select id, healed, healed + {deadline // 2} as half, healed + {deadline} as until,
@@ -290,19 +294,19 @@ _REGISTERS: Final = f"""
 
 
 SUBJECTS: Final = (
-    Subject("send", "poll", "send to {} was acknowledged", "poll of {} reached the end", _LOGS),
-    Subject("write", "read", "write to {} was acknowledged", "read of {} was answered", _REGISTERS),
+    RecoverySubject("send", "poll", "send to {} was acknowledged", "poll of {} reached the end", _LOGS),
+    RecoverySubject("write", "read", "write to {} was acknowledged", "read of {} was answered", _REGISTERS),
 )
 
 
-def _late(
+def _to_finding(
     contract: Contract, fault: FaultTimes, healed: int, row: Row, what: str, time: int | None, tries: int
 ) -> Finding:
     when = "never again in this run" if time is None else f"only {seconds(time)} later, at {seconds(healed + time)}"
     return Finding(
         anomaly=NO_RECOVERY,
         key=row["key"],
-        claim=readable(
+        claim=shorten_times(
             f"after fault {fault.id} ({fault.name}) was healed at {seconds(healed)}, the first "
             f"{what.format(row['key'])} {when}; the contract's deadline is {contract.recovery_deadline:g} s."
         ),

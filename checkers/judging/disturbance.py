@@ -85,7 +85,7 @@ class FaultTimes:
         return since is not None and since <= end and (self.healed is None or self.healed >= start)
 
 
-def faults(engine: Engine) -> list[FaultTimes]:
+def read_faults(engine: Engine) -> list[FaultTimes]:
     """Returns every fault of the history, ordered by id."""
     alike = [f"max(case when {does} then 1 else 0 end) as alike_{at}, " for at, does in enumerate(ALIKE.values())]
     rows = engine.rows(
@@ -105,10 +105,10 @@ def faults(engine: Engine) -> list[FaultTimes]:
             row["fault"],
             row["injected"],
             row["healed"],
-            failed=_failed(row),
+            failed=_has_failed(row),
             took_effect=bool(row["took_effect"]),
             hindered=bool(row["hindered"]),
-            why=_why(row["failure"]),
+            why=_find_failure_reason(row["failure"]),
             since=row["since"],
             like=tuple(name for at, name in enumerate(ALIKE) if row[f"alike_{at}"] and name != row["fault"]),
         )
@@ -116,7 +116,7 @@ def faults(engine: Engine) -> list[FaultTimes]:
     ]
 
 
-def detail_of(text: str | None) -> Mapping[str, Any]:
+def parse_detail(text: str | None) -> Mapping[str, Any]:
     """Parses the detail of a row, which is meant for people and may be anything in a history from elsewhere."""
     try:
         found = json.loads(text or "{}")
@@ -125,13 +125,13 @@ def detail_of(text: str | None) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _why(failure: str | None) -> str | None:
+def _find_failure_reason(failure: str | None) -> str | None:
     """Returns the reason in a failure's detail; for a traceback its last line."""
-    reason = str(detail_of(failure).get("reason", ""))
+    reason = str(parse_detail(failure).get("reason", ""))
     return reason.strip().splitlines()[-1] if reason.strip() else None
 
 
-def _failed(row: Row) -> bool:
+def _has_failed(row: Row) -> bool:
     """A heal is retried until it succeeds, so a failed attempt alone does not count."""
     return bool(row["failed_otherwise"] or (row["failed"] and row["healed"] is None))
 
@@ -154,7 +154,7 @@ class Disturbance:
         )
 
 
-def disturbances(known: Sequence[FaultTimes], may_stall: Collection[str]) -> list[Disturbance]:
+def find_disturbances(known: Sequence[FaultTimes], may_stall: Collection[str]) -> list[Disturbance]:
     """Returns the disturbances by time, without unhealed faults and those that may stall everything."""
     found: list[Disturbance] = []
     for fault in sorted(known, key=lambda fault: fault.injected or 0):
@@ -168,7 +168,7 @@ def disturbances(known: Sequence[FaultTimes], may_stall: Collection[str]) -> lis
     return found
 
 
-def silences(
+def find_silences(
     known: Sequence[FaultTimes],
     contract: Contract,
     succeeded: Callable[[int, int], int],
@@ -198,7 +198,7 @@ def silences(
         and succeeded(fault.injected, fault.healed) >= wanted
         for fault in known
     )
-    found = disturbances(known, contract.may_stall)
+    found = find_disturbances(known, contract.may_stall)
     for place, one in enumerate(found):
         during = succeeded(one.begin, one.end)
         whole = one if unrecovered is None else unrecovered + one

@@ -14,9 +14,9 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
-from assay.checkers.check import Check, Family, Prepared, View
+from assay.checkers.check import Check, Family, PreparedTables, View
 from assay.checkers.engine import Engine
-from assay.checkers.engine.empty_relations import all_words
+from assay.checkers.engine.empty_relations import find_all_words
 from assay.checkers.families import FAMILIES
 from assay.checkers.judging.contract import Contract
 
@@ -26,7 +26,7 @@ COME_LATE: Final = frozenset({"events", "replicas", "looks"})
 LATE: Final = "it reads what servers report, which may come late, so it is judged when the run is over"
 
 
-def come_late(engine: Engine, contract: Contract) -> frozenset[str]:
+def find_late_tables(engine: Engine, contract: Contract) -> frozenset[str]:
     """Returns the tables that are incomplete before the end of this run: ``COME_LATE``, and relations made from them.
 
     The allowed loss of a log is known once events say which servers lost power. A power loss that is only intended has
@@ -43,28 +43,28 @@ def may_have_lost(engine: Engine, contract: Contract) -> bool:
     return bool(row["lost"])
 
 
-def judged_late(family: Family, check: Check, late: frozenset[str] = COME_LATE) -> bool:
+def is_judged_late(family: Family, check: Check, late: frozenset[str] = COME_LATE) -> bool:
     """Returns whether nothing can be said of this anomaly before the end of a run in which ``late`` comes late."""
-    return check.needs_end or check.anomaly in _late(family, late)
+    return check.needs_end or check.anomaly in _find_late_anomalies(family, late)
 
 
-def early(family: Family, late: frozenset[str] = COME_LATE) -> Family:
+def select_early_checks(family: Family, late: frozenset[str] = COME_LATE) -> Family:
     """Returns the family with only those checks that are valid while the run goes on."""
-    return replace(family, checks=tuple(check for check in family.checks if not judged_late(family, check, late)))
+    return replace(family, checks=tuple(check for check in family.checks if not is_judged_late(family, check, late)))
 
 
 @lru_cache(256)
-def _late(family: Family, late: frozenset[str]) -> frozenset[str]:
-    if family.prepare is not None and not isinstance(family.prepare, Prepared) and not family.prepares_early:
+def _find_late_anomalies(family: Family, late: frozenset[str]) -> frozenset[str]:
+    if family.prepare is not None and not isinstance(family.prepare, PreparedTables) and not family.prepares_early:
         return frozenset(family.anomalies)
-    views = {view.name: view.sql for other in (*FAMILIES, family) for view in _views(other)}
+    views = {view.name: view.sql for other in (*FAMILIES, family) for view in _list_views(other)}
     return frozenset(
         check.anomaly
         for check in family.checks
-        if late & all_words((family.applies, check.examined, *(view.sql for view in check.views)), views)
+        if late & find_all_words((family.applies, check.examined, *(view.sql for view in check.views)), views)
     )
 
 
-def _views(family: Family) -> Sequence[View]:
-    prepared = family.prepare.tables if isinstance(family.prepare, Prepared) else ()
+def _list_views(family: Family) -> Sequence[View]:
+    prepared = family.prepare.tables if isinstance(family.prepare, PreparedTables) else ()
     return [*family.views, *prepared, *(view for check in family.checks for view in check.views)]

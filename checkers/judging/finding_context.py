@@ -14,7 +14,7 @@ from assay.checkers.judging import disturbance
 from assay.checkers.judging.verdict import Finding
 
 
-class Surroundings:
+class FindingContext:
     """Contexts for one finished history in ``engine``; queries common to all findings run once."""
 
     def __init__(self, engine: Engine) -> None:
@@ -23,11 +23,11 @@ class Surroundings:
     @cached_property
     def faults(self) -> list[disturbance.FaultTimes]:
         """All faults, ordered by id."""
-        return disturbance.faults(self._engine)
+        return disturbance.read_faults(self._engine)
 
     @cached_property
     def _begun(self) -> dict[int, int]:
-        return _begun(self._engine)
+        return _read_begins(self._engine)
 
     @cached_property
     def _leaders(self) -> list[Row]:
@@ -40,31 +40,31 @@ class Surroundings:
         """Returns the findings with the time span of their cause, the faults in force in it, and the leader."""
         if not found:
             return []
-        spans = _spans(self._engine, found)
-        return [_in_context(finding, self.faults, self._begun, self._leaders, spans) for finding in found]
+        spans = _read_spans(self._engine, found)
+        return [_add_context(finding, self.faults, self._begun, self._leaders, spans) for finding in found]
 
 
-def began(detail: Mapping[str, Any]) -> int | None:
+def read_begin(detail: Mapping[str, Any]) -> int | None:
     """Returns when the injection began, from the detail of the row that reports its end; None in older histories."""
     known = detail.get("began")
     return known if isinstance(known, int) and not isinstance(known, bool) else None
 
 
-def _begun(engine: Engine) -> dict[int, int]:
+def _read_begins(engine: Engine) -> dict[int, int]:
     """Returns when each fault's injection began, if known: it may have done harm before it was confirmed."""
     rows = engine.rows("select id, time, detail from faults where phase = 'injected'")
-    known = {row["id"]: (began(disturbance.detail_of(row["detail"])), row["time"]) for row in rows}
+    known = {row["id"]: (read_begin(disturbance.parse_detail(row["detail"])), row["time"]) for row in rows}
     return {id: min(start, confirmed) for id, (start, confirmed) in known.items() if start is not None}
 
 
-def _spans(engine: Engine, found: Sequence[Finding]) -> dict[int, tuple[int, int]]:
+def _read_spans(engine: Engine, found: Sequence[Finding]) -> dict[int, tuple[int, int]]:
     """Returns call and return by operation. Histories that are judged by a model alone have no effects."""
     ops = {op for finding in found for op in finding.operations}
-    spans = _times(engine, "op", "effects", ops)
-    return spans | _times(engine, '"index"', "ops", ops - spans.keys())
+    spans = _read_times(engine, "op", "effects", ops)
+    return spans | _read_times(engine, '"index"', "ops", ops - spans.keys())
 
 
-def _times(engine: Engine, column: str, table: str, ops: Collection[int]) -> dict[int, tuple[int, int]]:
+def _read_times(engine: Engine, column: str, table: str, ops: Collection[int]) -> dict[int, tuple[int, int]]:
     if not ops:
         return {}
     rows = engine.rows(
@@ -74,7 +74,7 @@ def _times(engine: Engine, column: str, table: str, ops: Collection[int]) -> dic
     return {row["op"]: (row["call"], row["ret"]) for row in rows}
 
 
-def _in_context(
+def _add_context(
     finding: Finding,
     faults: Sequence[disturbance.FaultTimes],
     begun: Mapping[int, int],

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from assay.harness.core.history import CLOSED, DIGESTED, HistoryError
 from assay.harness.core.history.data_sets import DATA_SETS
-from assay.harness.core.lazy_import import Late
-from assay.harness.core.printable import plainly
+from assay.harness.core.lazy_import import LazyModule
+from assay.harness.core.printable import to_plain_line
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from assay.harness.core.history import HistoryReader
 else:
-    pa, pq = Late("pyarrow"), Late("pyarrow.parquet")
+    pa, pq = LazyModule("pyarrow"), LazyModule("pyarrow.parquet")
 
 
 Progress = Callable[[int, int], None]
@@ -57,7 +57,7 @@ def readable(reader: HistoryReader, progress: Callable[[int], None] = lambda row
                         progress(done)
             except (pa.ArrowException, OSError) as error:
                 raise HistoryError(
-                    f"{path}: row {first} or one soon after it cannot be read: {plainly(error)}"
+                    f"{path}: row {first} or one soon after it cannot be read: {to_plain_line(error)}"
                 ) from error
 
 
@@ -82,7 +82,7 @@ def _misfit(column: pa.ChunkedArray, kind: pa.DataType) -> str | None:
     try:
         column.cast(kind).validate(full=True)
     except pa.ArrowException as error:
-        return plainly(error)
+        return to_plain_line(error)
     return None
 
 

@@ -14,7 +14,7 @@ from assay.checkers.objects.kinds import KINDS, log_effects
 from assay.checkers.times import NANOSECONDS
 from assay.harness.core.history import HistoryError
 from assay.harness.core.history.data_sets import DATA_SETS
-from assay.harness.core.printable import plainly
+from assay.harness.core.printable import to_plain_line
 
 if TYPE_CHECKING:
     from assay.harness.core.history import HistoryReader
@@ -63,7 +63,7 @@ def register_parts(engine: Engine, reader: HistoryReader) -> None:
             raise
         except EngineError as error:
             readable(reader)  # names the file; but what one reader of Parquet puts up with, another may not
-            raise HistoryError(f"{reader.paths(name)[0].parent} cannot be read: {plainly(error)}") from error
+            raise HistoryError(f"{reader.paths(name)[0].parent} cannot be read: {to_plain_line(error)}") from error
 
 
 def count_kinds(engine: Engine, reading: Engine) -> None:

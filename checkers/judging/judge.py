@@ -13,23 +13,30 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from assay.checkers.check import LONG, MOST_FINDINGS, Check, Family, Rounds, ask, build, findings
+from assay.checkers.check import LONG, MOST_FINDINGS, Check, Family, PreparedInRounds, build, findings, run_check
 from assay.checkers.engine import Engine, EngineError
 from assay.checkers.engine.base import SupportsPartitioning
-from assay.checkers.families import FAMILIES, meanings
+from assay.checkers.families import FAMILIES, list_meanings
 from assay.checkers.judging import coverage
-from assay.checkers.judging.attribution import attributed
-from assay.checkers.judging.cause_grouping import with_causes
+from assay.checkers.judging.attribution import attributing_errors
+from assay.checkers.judging.cause_grouping import group_by_cause
 from assay.checkers.judging.contract import NO_RECOVERY, Contract
-from assay.checkers.judging.early_checks import COME_LATE, LATE, come_late, early, judged_late, may_have_lost
-from assay.checkers.judging.finding_context import Surroundings
+from assay.checkers.judging.early_checks import (
+    COME_LATE,
+    LATE,
+    find_late_tables,
+    is_judged_late,
+    may_have_lost,
+    select_early_checks,
+)
+from assay.checkers.judging.finding_context import FindingContext
 from assay.checkers.judging.history_integrity import readable
 from assay.checkers.judging.history_views import count_kinds, register_contract, register_parts
-from assay.checkers.judging.unknown_reasons import silent, too_busy, unheard_of
+from assay.checkers.judging.unknown_reasons import describe_standstill, describe_unrecorded, find_unknown_kinds
 from assay.checkers.judging.validate import validate
-from assay.checkers.judging.verdict import Examined, Finding, Judgement, Verdict
+from assay.checkers.judging.verdict import CheckCoverage, Finding, Judgement, Verdict
 from assay.checkers.objects import kinds as objects
-from assay.checkers.partitioned_by_key import Answers, Question, divisible, together
+from assay.checkers.partitioned_by_key import PartitionAnswers, PartitionQuestion, combine_answers, select_divisible
 from assay.checkers.servers.invariants import CUT
 from assay.harness.core.history.kinds import UNRECORDED
 
@@ -64,7 +71,7 @@ def judge(
     """Runs every check that applies over a history, in an engine that holds nothing else; it stays open.
 
     ``interrupted``: the run was stopped before its own end. ``complete``: the history was closed, or holds what is
-    under way. ``going_on``: the run is not over (``early`` says what of it is judged). ``notes``: reasons
+    under way. ``going_on``: the run is not over (``select_early_checks`` says what of it is judged). ``notes``: reasons
     not to pass that only the caller knows, such as unexpected client exceptions. ``stood_still``: seconds for which the
     tester's machine did not let it go on; from ``LONG`` on, or a check's own ``standstill``, no missed deadline fails
     the run. ``families``: at least those of the log and of registers, on which coverage rests. With a ``watch``,
@@ -113,19 +120,19 @@ class _Judging:
     judged: bool = False
     """Whether a family could judge anything that clients did."""
     findings: list[Finding] = field(default_factory=list)
-    examined: list[Examined] = field(default_factory=list)
+    examined: list[CheckCoverage] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
 
-    known: Answers = field(default_factory=Answers)
+    known: PartitionAnswers = field(default_factory=PartitionAnswers)
     """Answers that the engine found key by key before the other checks."""
 
     cut: bool = False
     """Whether a broken invariant ended the run at once."""
 
     @cached_property
-    def surroundings(self) -> Surroundings:
+    def surroundings(self) -> FindingContext:
         """To be asked once the history is loaded."""
-        return Surroundings(self.engine)
+        return FindingContext(self.engine)
 
     @property
     def ended(self) -> bool:
@@ -150,14 +157,14 @@ class _Judging:
         struck |= {fault.name: fault.name for fault in present}
         reasons, self.contract = self.contract.reasons(struck), self.contract.under(struck)
         if self.going_on:
-            self.late = come_late(self.engine, self.contract)
+            self.late = find_late_tables(self.engine, self.contract)
         self.unknown += self._circumstances()
         self.unknown += objects.doubts(self.engine)
         stopped = False
         try:
             self._divide()
             for family in self.families:
-                with attributed(f"in the family of checks {family.name!r}"):
+                with attributing_errors(f"in the family of checks {family.name!r}"):
                     self._try(family)
             if self.judged or self.contract.model is not None:
                 self._cover()
@@ -208,16 +215,16 @@ class _Judging:
             or may_have_lost(self.engine, self.contract)
         ):
             return  # what the log's checks read is made of all keys where power was lost
-        families = [family for family in divisible(self.families) if self._has(family)]
+        families = [family for family in select_divisible(self.families) if self._has(family)]
         if not families:
             return
         skipped = frozenset(check.anomaly for family in families for check in family.checks if self._why_not(check))
-        question = Question(self.contract, tuple(one.name for one in families), frozenset(self.kinds), skipped)
+        question = PartitionQuestion(self.contract, tuple(one.name for one in families), frozenset(self.kinds), skipped)
         parts = self.engine.divided(
             self.history, question, lambda done, total: self._step("checking key by key", done, total)
         )
         if parts:
-            self.known = together(parts)
+            self.known = combine_answers(parts)
             self.engine.expect({name: rows for name, rows in self.known.tables.items() if rows is not None})
 
     def _has(self, family: Family) -> bool:
@@ -238,7 +245,7 @@ class _Judging:
     def _prepare(self, family: Family) -> list[str]:
         """Makes a family's tables. Returns why the verdict cannot be pass."""
         made = family.prepare
-        if isinstance(made, Rounds) and (table := self.known.tables.get(made.doubts.table)) is not None:
+        if isinstance(made, PreparedInRounds) and (table := self.known.tables.get(made.doubts.table)) is not None:
             self.engine.load(made.doubts.table, table)
             return made.doubts(self.engine)
         return [] if made is None else made(self.engine)
@@ -246,9 +253,9 @@ class _Judging:
     def _try(self, family: Family) -> None:
         if self.going_on:
             for check in family.checks:
-                if judged_late(family, check, self.late):
+                if is_judged_late(family, check, self.late):
                     self._skip(check, LATE)
-            family = early(family, self.late)  # without checks, too, it makes what others read
+            family = select_early_checks(family, self.late)  # without checks, too, it makes what others read
         build(self.engine, family.views)
         if not self._has(family):
             for check in family.checks:
@@ -264,7 +271,7 @@ class _Judging:
             if why is not None:
                 self._skip(check, why)
             else:
-                with attributed(f"in the check {check.anomaly!r}"):
+                with attributing_errors(f"in the check {check.anomaly!r}"):
                     self._examine(check)
 
     def _announce(self, anomaly: str) -> None:
@@ -276,7 +283,7 @@ class _Judging:
             self.watch(what, done, total)
 
     def _skip(self, check: Check, why: str) -> None:
-        self.examined.append(Examined(check=check.anomaly, rows=0, seconds=0.0, note=why))
+        self.examined.append(CheckCoverage(check=check.anomaly, rows=0, seconds=0.0, note=why))
         if self.contract.forbids(check.anomaly):
             self.unknown.append(f"{check.anomaly} cannot be judged: {why}")
 
@@ -286,7 +293,7 @@ class _Judging:
         known = self.known.checks.get(check.anomaly) if id(check) in _BUILT_IN else None
         if not check.kinds or self.kinds.intersection(check.kinds):
             build(self.engine, check.views)
-            rows, instances = ask(self.engine, check, known, tried=id(check) in _BUILT_IN)
+            rows, instances = run_check(self.engine, check, known, tried=id(check) in _BUILT_IN)
         if instances:
             self.anomalies[check.anomaly] = instances
             first = None if known is None else known.first
@@ -303,23 +310,23 @@ class _Judging:
     def _add(self, check: Check, rows: int, taken: float, *, lacking: bool) -> None:
         applies = not (lacking and check.lacks)
         note = None if applies else check.lacks
-        self.examined.append(Examined(check=check.anomaly, rows=rows, seconds=taken, note=note, applies=applies))
+        self.examined.append(CheckCoverage(check=check.anomaly, rows=rows, seconds=taken, note=note, applies=applies))
 
     def _cover(self) -> None:
         """Of every history, no matter which families apply: did enough happen, and did the system come back?"""
         begun = time.perf_counter()
-        covered = coverage.cover(self.engine, self.contract, self.surroundings.faults, ended=self.ended)
+        covered = coverage.measure_coverage(self.engine, self.contract, self.surroundings.faults, ended=self.ended)
         self.unknown += covered.reasons
         self.applied.append(NO_RECOVERY)
         if covered.slow:
             self.anomalies[NO_RECOVERY] = len(covered.slow)
             self.findings += self.surroundings.around(covered.slow[:MOST_FINDINGS])
         self.examined.append(
-            Examined(
+            CheckCoverage(
                 check=NO_RECOVERY,
                 rows=len(covered.recoveries),
                 seconds=time.perf_counter() - begun,
-                note=coverage.slowest(covered.recoveries),
+                note=coverage.describe_slowest(covered.recoveries),
             )
         )
 
@@ -332,11 +339,11 @@ class _Judging:
             if anomaly not in (*self.applied, *excused, *self.missing) and self.contract.needs(anomaly)
         ]
         if idle:
-            self.unknown += unheard_of(self.kinds, self.families)
+            self.unknown += find_unknown_kinds(self.kinds, self.families)
         missed = [anomaly for anomaly in idle if not self._may_be_idle(anomaly)]
         self.unknown += [f"{name} is forbidden, but the history has nothing to which it applies" for name in missed]
         self.examined += [
-            Examined(check=name, rows=0, seconds=0.0, note=IDLE, applies=False)
+            CheckCoverage(check=name, rows=0, seconds=0.0, note=IDLE, applies=False)
             for name in idle
             if name not in missed and name not in {one.check for one in self.examined}
         ]
@@ -349,7 +356,7 @@ class _Judging:
     def _name_missing(self) -> None:
         """An anomaly that is tolerated changes no verdict, so its check need not be there."""
         for anomaly, why in self.missing.items():
-            self.examined.append(Examined(check=anomaly, rows=0, seconds=0.0, note=why))
+            self.examined.append(CheckCoverage(check=anomaly, rows=0, seconds=0.0, note=why))
             if not self.contract.tolerates(anomaly):
                 self.unknown.append(why)
 
@@ -365,7 +372,7 @@ class _Judging:
         judged = self.judged and any(self.contract.forbids(name) for name in self.applied if name in known)
         named = self.contract.needed is not None
         done = {check.anomaly for family in self.families if "effect" in family.applies for check in family.checks}
-        return judged and anomaly in done and not named and not unheard_of(self.kinds, self.families)
+        return judged and anomaly in done and not named and not find_unknown_kinds(self.kinds, self.families)
 
     def _overdue(self) -> set[str]:
         """Returns forbidden anomalies about deadlines that are in doubt because the tester stood still too long."""
@@ -381,9 +388,9 @@ class _Judging:
         against = [anomaly for anomaly in self.anomalies.keys() - overdue if contract.forbids(anomaly)]
         failed = bool(against) and UNRECORDED not in self.kinds
         if against and not failed:
-            self.unknown.insert(0, silent(self.engine, against))
+            self.unknown.insert(0, describe_unrecorded(self.engine, against))
         if overdue:
-            self.unknown.insert(0, too_busy(sorted(overdue), self.stood_still))
+            self.unknown.insert(0, describe_standstill(sorted(overdue), self.stood_still))
         unknown = tuple(dict.fromkeys(self.unknown))
         if contract.forbidden is None:
             forbidden = tuple(name for name in self.applied if contract.forbids(name))
@@ -395,7 +402,7 @@ class _Judging:
             forbidden=forbidden,
             tolerated=contract.tolerated,
             reasons=reasons,
-            findings=with_causes(
+            findings=group_by_cause(
                 sorted(self.findings, key=lambda finding: not contract.forbids(finding.anomaly)),
                 {check.anomaly: check.explained_by for family in self.families for check in family.checks},
                 contract.forbids,
@@ -413,6 +420,6 @@ class _Judging:
         )
 
     def _meanings(self, forbidden: Sequence[str]) -> dict[str, str]:
-        known = meanings(self.families)
+        known = list_meanings(self.families)
         named = dict.fromkeys((*(one.check for one in self.examined), *forbidden, *self.contract.tolerated))
         return {name: known[name] for name in named if name in known}

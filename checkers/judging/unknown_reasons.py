@@ -9,7 +9,7 @@ from assay.harness.core.history.kinds import KINDS as OF_FORMAT
 from assay.harness.core.history.kinds import UNRECORDED
 
 
-def unheard_of(kinds: Collection[str], families: Sequence[Family]) -> list[str]:
+def find_unknown_kinds(kinds: Collection[str], families: Sequence[Family]) -> list[str]:
     """Returns a reason for each kind of effect that the format does not have, such as a typo in a client's
     ``effects``."""
     checks = [check for family in families for check in family.checks]
@@ -21,7 +21,7 @@ def unheard_of(kinds: Collection[str], families: Sequence[Family]) -> list[str]:
     return found
 
 
-def silent(engine: Engine, against: Sequence[str]) -> str:
+def describe_unrecorded(engine: Engine, against: Sequence[str]) -> str:
     """Returns the reason if some operations have no effects, so that others may be accused wrongly by ``against``
     (anomalies)."""
     (row,) = engine.rows(f"select sum(many) as many from effect_kinds where kind = '{UNRECORDED}'")
@@ -31,7 +31,7 @@ def silent(engine: Engine, against: Sequence[str]) -> str:
     )
 
 
-def too_busy(overdue: Sequence[str], stood_still: float) -> str:
+def describe_standstill(overdue: Sequence[str], stood_still: float) -> str:
     """Returns the reason if the tester itself stood still for that many seconds."""
     return (
         f"{', '.join(overdue)}: deadlines were missed, but for {stood_still:.1f} s in all this machine did not let the "

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 from assay.checkers.check import Table, View, build
 from assay.checkers.engine import Engine, Row
-from assay.checkers.engine.base import quoted
+from assay.checkers.engine.base import quote
 from assay.checkers.judging.history_integrity import Progress, as_closed
 from assay.harness.core.history import HistoryError
 from assay.harness.core.history.data_sets import DATA_SETS
@@ -40,7 +40,7 @@ _WORDS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
 """Columns that take one of a few words."""
 
 
-class _When(Enum):
+class _HistoryState(Enum):
     """The histories to which a rule applies: those written to their end, the others, or all."""
 
     CLOSED = auto()
@@ -49,7 +49,7 @@ class _When(Enum):
 
 
 @dataclass(frozen=True)
-class Rule:
+class ValidationRule:
     """``sql`` returns at most one row: the first to break it. ``names``: the columns that find it in its file."""
 
     data: str
@@ -58,7 +58,7 @@ class Rule:
     reason: Callable[[Row], str]
     last: bool = False
     """Whether the last of several matching rows must be named."""
-    when: _When = _When.ALWAYS
+    when: _HistoryState = _HistoryState.ALWAYS
     views: tuple[View, ...] = ()
     """Relations that ``sql`` reads in addition to the history."""
 
@@ -70,7 +70,7 @@ def validate(
     as_closed(reader)
     for number, rule in enumerate(RULES):
         progress(number, len(RULES))
-        if rule.when is (_When.OPEN if complete else _When.CLOSED):
+        if rule.when is (_HistoryState.OPEN if complete else _HistoryState.CLOSED):
             continue
         build(engine, rule.views)
         for row in engine.rows(rule.sql):
@@ -78,10 +78,10 @@ def validate(
             raise HistoryError(f"{path}: row {number}: {rule.reason(row)}")
 
 
-def _locate(reader: HistoryReader, rule: Rule, row: Row) -> tuple[Path, int]:
+def _locate(reader: HistoryReader, rule: ValidationRule, row: Row) -> tuple[Path, int]:
     """Returns the file of the row, and its number there."""
     found: tuple[Path, int] | None = None
-    for path, number in _matches(reader, rule, row):
+    for path, number in _find_matches(reader, rule, row):
         found = (path, number)
         if not rule.last:
             break
@@ -90,18 +90,18 @@ def _locate(reader: HistoryReader, rule: Rule, row: Row) -> tuple[Path, int]:
     return found
 
 
-def _matches(reader: HistoryReader, rule: Rule, row: Row) -> Iterator[tuple[Path, int]]:
+def _find_matches(reader: HistoryReader, rule: ValidationRule, row: Row) -> Iterator[tuple[Path, int]]:
     for path in reader.paths(rule.data):
         before = 1
         with pq.ParquetFile(path) as file:
             for batch in file.iter_batches(columns=list(rule.names)):
-                mask = _equal(batch, {name: row[name] for name in rule.names})
+                mask = _find_equal(batch, {name: row[name] for name in rule.names})
                 for offset in pc.indices_nonzero(mask).to_pylist():
                     yield path, before + int(offset)
                 before += batch.num_rows
 
 
-def _equal(batch: pa.RecordBatch, wanted: Mapping[str, Any]) -> Any:
+def _find_equal(batch: pa.RecordBatch, wanted: Mapping[str, Any]) -> Any:
     mask = pa.array([True] * batch.num_rows)
     for name, value in wanted.items():
         column = batch.column(batch.schema.get_field_index(name))
@@ -110,24 +110,26 @@ def _equal(batch: pa.RecordBatch, wanted: Mapping[str, Any]) -> Any:
     return mask
 
 
-def _stamp(time: int) -> str:
+def _format_stamp(time: int) -> str:
     return f"{time} ns"
 
 
-def _among(words: tuple[str, ...]) -> str:
+def _quote_words(words: tuple[str, ...]) -> str:
     return ", ".join(f"'{word}'" for word in words)
 
 
-def _in_itself(data: str, names: tuple[str, ...], more: Mapping[str, str], explain: Callable[[Row], str]) -> Rule:
+def _row_rule(
+    data: str, names: tuple[str, ...], more: Mapping[str, str], explain: Callable[[Row], str]
+) -> ValidationRule:
     """Returns the rule for errors visible in one row: required values, words, and ``more``: (name of the case,
     condition)."""
     required = [field.name for field in DATA_SETS[data] if not field.nullable]
     words = _WORDS.get(data, {})
-    cases = {f"null {column}": f"{quoted(column)} is null" for column in required}
-    cases |= {f"word {column}": f"{column} not in ({_among(known)})" for column, known in words.items()}
+    cases = {f"null {column}": f"{quote(column)} is null" for column in required}
+    cases |= {f"word {column}": f"{column} not in ({_quote_words(known)})" for column, known in words.items()}
     cases |= more
     whens = " ".join(f"when {condition} then '{case}'" for case, condition in cases.items())
-    columns = ", ".join(quoted(name) for name in dict.fromkeys((*names, *words, *_extra(data))))
+    columns = ", ".join(quote(name) for name in dict.fromkeys((*names, *words, *_extra_columns(data))))
 
     def reason(row: Row) -> str:
         kind, _, column = str(row["broken"]).partition(" ")
@@ -137,8 +139,8 @@ def _in_itself(data: str, names: tuple[str, ...], more: Mapping[str, str], expla
             return f"{column} is {row[column]!r}, which is none of {', '.join(words[column])}"
         return explain(row)
 
-    order = ", ".join(f"{quoted(name)} nulls first" for name in names)
-    return Rule(
+    order = ", ".join(f"{quote(name)} nulls first" for name in names)
+    return ValidationRule(
         data=data,
         sql=f"select * from (select {columns}, case {whens} end as broken from {data}) as looked_at "
         f"where broken is not null order by {order} limit 1",
@@ -147,41 +149,42 @@ def _in_itself(data: str, names: tuple[str, ...], more: Mapping[str, str], expla
     )
 
 
-def _extra(data: str) -> tuple[str, ...]:
+def _extra_columns(data: str) -> tuple[str, ...]:
     return ("call", "ret") if data in ("ops", "effects") else ()
 
 
-def _operation(row: Row) -> str:
+def _explain_operation(row: Row) -> str:
     match row["broken"]:
         case "no ret":
             return f"operation {row['index']} ended {row['outcome']}, but has no ret; only info has none"
         case "ret":
             return (
-                f"operation {row['index']} ended info, but has the ret {_stamp(row['ret'])}; info means that "
+                f"operation {row['index']} ended info, but has the ret {_format_stamp(row['ret'])}; info means that "
                 "it is not known whether or when it took effect"
             )
         case _:
             return (
-                f"operation {row['index']} returned at {_stamp(row['ret'])}, not after its call at "
-                f"{_stamp(row['call'])}"
+                f"operation {row['index']} returned at {_format_stamp(row['ret'])}, not after its call at "
+                f"{_format_stamp(row['call'])}"
             )
 
 
-def _process(row: Row) -> str:
-    former = f"its operation {row['former']}, called at {_stamp(row['former_call'])}"
+def _explain_process(row: Row) -> str:
+    former = f"its operation {row['former']}, called at {_format_stamp(row['former_call'])}"
     if row["call"] <= row["former_call"]:
         return (
-            f"time goes backwards: process {row['process']} called operation {row['index']} at {_stamp(row['call'])}, "
+            f"time goes backwards: process {row['process']} called operation {row['index']} at "
+            f"{_format_stamp(row['call'])}, "
             f"not after {former}"
         )
-    until = "never returned" if row["former_ret"] is None else f"returned only at {_stamp(row['former_ret'])}"
+    until = "never returned" if row["former_ret"] is None else f"returned only at {_format_stamp(row['former_ret'])}"
     return (
-        f"process {row['process']} has two open calls: operation {row['index']} at {_stamp(row['call'])}, while "
+        f"process {row['process']} has two open calls: operation {row['index']} at {_format_stamp(row['call'])}, while "
         f"{former}, {until}"
     )
 
 
-def _belongs(row: Row) -> str:
+def _explain_mismatch(row: Row) -> str:
     if row["known"] is None:
         return f"this is an effect of operation {row['op']}, which is not in ops"
     for column in ("process", "call", "ret", "phase"):
@@ -193,7 +196,7 @@ def _belongs(row: Row) -> str:
     raise AssertionError(f"the rule found an effect that differs in nothing: {dict(row)}")
 
 
-def _mismatch(join: str, unknown: str) -> str:
+def _select_mismatch(join: str, unknown: str) -> str:
     return f"""
         select e.op, e.sub, o."index" as known, e.process, o.process as op_process,
             e.call, o.call as op_call, e.ret, o.ret as op_ret, e.phase, o.phase as op_phase
@@ -204,16 +207,16 @@ def _mismatch(join: str, unknown: str) -> str:
         """
 
 
-def _fault(row: Row) -> str:
+def _explain_fault(row: Row) -> str:
     if row["former_time"] is None:
         return f"fault {row['id']} is {row['phase']}, but was never {row['former']}"
     return (
-        f"fault {row['id']} was {row['phase']} at {_stamp(row['time'])}, before it was {row['former']} at "
-        f"{_stamp(row['former_time'])}"
+        f"fault {row['id']} was {row['phase']} at {_format_stamp(row['time'])}, before it was {row['former']} at "
+        f"{_format_stamp(row['former_time'])}"
     )
 
 
-def _fault_steps() -> str:
+def _select_fault_steps() -> str:
     """Returns SQL: each step of a fault with the one before it. A failed fault may be healed without having been
     injected."""
     steps = " union all ".join(
@@ -273,7 +276,7 @@ over everything shows that there are next to none.
 """
 
 RULES: Final = (
-    _in_itself(
+    _row_rule(
         "ops",
         ("index", "call"),
         {
@@ -281,9 +284,9 @@ RULES: Final = (
             "ret": "outcome = 'info' and ret is not null",
             "backwards": "ret <= call",
         },
-        _operation,
+        _explain_operation,
     ),
-    Rule(
+    ValidationRule(
         data="ops",
         views=(DOUBTFUL_SLOTS,),
         sql="""
@@ -294,7 +297,7 @@ RULES: Final = (
         reason=lambda row: f"operation {row['index']} is there {row['many']} times; each index is one operation's",
         last=True,
     ),
-    Rule(
+    ValidationRule(
         data="ops",
         sql="""
             select moment, min("index") as other, max("index") as "index" from (
@@ -304,11 +307,12 @@ RULES: Final = (
             """,
         names=("index",),
         reason=lambda row: (
-            f"operation {row['index']} has the stamp {_stamp(row['moment'])}, and so has operation {row['other']}; "
+            f"operation {row['index']} has the stamp {_format_stamp(row['moment'])}, and so has operation "
+            f"{row['other']}; "
             "calls and returns are all at different times"
         ),
     ),
-    Rule(
+    ValidationRule(
         data="ops",
         sql="""
             select "index", process, call, former, former_call, former_ret from (
@@ -321,10 +325,10 @@ RULES: Final = (
             order by "index" nulls first limit 1
             """,
         names=("index",),
-        reason=_process,
+        reason=_explain_process,
     ),
-    _in_itself("effects", ("op", "sub"), {}, lambda row: str(row["broken"])),
-    Rule(
+    _row_rule("effects", ("op", "sub"), {}, lambda row: str(row["broken"])),
+    ValidationRule(
         data="effects",
         views=(DOUBTFUL_OPERATIONS,),
         sql="""
@@ -336,23 +340,23 @@ RULES: Final = (
         reason=lambda row: f"effect {row['sub']} of operation {row['op']} is there {row['many']} times",
         last=True,
     ),
-    Rule(
+    ValidationRule(
         data="effects",
-        sql=_mismatch("left join", 'o."index" is null or'),
+        sql=_select_mismatch("left join", 'o."index" is null or'),
         names=("op", "sub"),
-        reason=_belongs,
-        when=_When.CLOSED,
+        reason=_explain_mismatch,
+        when=_HistoryState.CLOSED,
     ),
-    Rule(
+    ValidationRule(
         data="effects",
-        sql=_mismatch("join", ""),  # effects are sealed before their operations
+        sql=_select_mismatch("join", ""),  # effects are sealed before their operations
         names=("op", "sub"),
-        reason=_belongs,
-        when=_When.OPEN,
+        reason=_explain_mismatch,
+        when=_HistoryState.OPEN,
     ),
-    _in_itself("faults", ("id", "time"), {}, lambda row: str(row["broken"])),
-    Rule(data="faults", sql=_fault_steps(), names=("id", "phase"), reason=_fault),
-    _in_itself("events", ("node", "incarnation", "seq"), {}, lambda row: str(row["broken"])),
-    _in_itself("replicas", ("node", "key", "position"), {}, lambda row: str(row["broken"])),
+    _row_rule("faults", ("id", "time"), {}, lambda row: str(row["broken"])),
+    ValidationRule(data="faults", sql=_select_fault_steps(), names=("id", "phase"), reason=_explain_fault),
+    _row_rule("events", ("node", "incarnation", "seq"), {}, lambda row: str(row["broken"])),
+    _row_rule("replicas", ("node", "key", "position"), {}, lambda row: str(row["broken"])),
 )
 """In order: errors visible in one row come before those that need several rows."""

@@ -46,7 +46,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """Index in the judgement's findings of the one beneath which this one is shown."""
 
 
-class Examined(msgspec.Struct, frozen=True, kw_only=True):
+class CheckCoverage(msgspec.Struct, frozen=True, kw_only=True):
     """Amount of data that one check examined. ``rows`` 0 means that it had no data, and proves nothing."""
 
     check: str
@@ -69,7 +69,7 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     """Why an anomaly is tolerated in this run, if the contract says so: for its faults, or in any run."""
     findings: tuple[Finding, ...]
     """Forbidden ones first; at most 20 per anomaly."""
-    examined: tuple[Examined, ...]
+    examined: tuple[CheckCoverage, ...]
     unknown: tuple[str, ...]
     """Reasons why the verdict is unknown, or would be if nothing had failed."""
     operations: int
@@ -84,13 +84,13 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds of each part of the work in order, within ``seconds`` and before and after it."""
 
 
-def with_stage(judgement: Judgement, name: str, seconds: float, *, first: bool = False) -> Judgement:
+def add_stage(judgement: Judgement, name: str, seconds: float, *, first: bool = False) -> Judgement:
     """Returns the judgement with the seconds of a further stage. ``first``: before the other stages."""
     one = {name: round(seconds, 6)}
     return msgspec.structs.replace(judgement, stages=one | judgement.stages if first else judgement.stages | one)
 
 
-def beneath_of(judgement: Judgement, head: Finding) -> tuple[Finding, ...]:
+def find_beneath(judgement: Judgement, head: Finding) -> tuple[Finding, ...]:
     """Returns the other findings with the cause of ``head``, one of the judgement's findings."""
     place = next(place for place, finding in enumerate(judgement.findings) if finding is head)
     return tuple(finding for finding in judgement.findings if finding.same_cause_as == place)

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any, Final, ParamSpec, TypeVar
 
-from assay.checkers.linearizability.model import Model, ModelError, asking
+from assay.checkers.linearizability.model import Model, ModelError, calling_model
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -23,7 +23,7 @@ _plain: dict[int, Callable[..., Any]] = {}
 """Functions that are plain Python, by identity."""
 
 
-def compiled(function: Callable[P, R]) -> Callable[P, R]:
+def register_compiled(function: Callable[P, R]) -> Callable[P, R]:
     """Registers a function of this package. Its first call after ``compile_all`` compiles it and caches the machine
     code."""
     _plain[id(function)] = function
@@ -35,7 +35,7 @@ def can_compile() -> bool:
     return find_spec("numba") is not None
 
 
-def all_compiled() -> bool:
+def is_all_compiled() -> bool:
     return not _plain
 
 
@@ -46,7 +46,7 @@ def compile_all() -> None:
     """
     if not can_compile():
         return
-    made = {place: _made(function) for place, function in _plain.items()}
+    made = {place: _compile(function) for place, function in _plain.items()}
     for module in [module for name, module in sys.modules.items() if name.startswith(_PACKAGE)]:
         for name, value in list(vars(module).items()):
             if id(value) in made:
@@ -54,7 +54,7 @@ def compile_all() -> None:
     _plain.clear()
 
 
-def _made(function: Callable[..., Any]) -> Any:
+def _compile(function: Callable[..., Any]) -> Any:
     import numba
 
     try:
@@ -63,7 +63,7 @@ def _made(function: Callable[..., Any]) -> Any:
         return numba.njit(nogil=True)(function)
 
 
-def compiled_step(step: Callable[..., Any]) -> Any:
+def compile_step(step: Callable[..., Any]) -> Any:
     """Returns a model's step for the search, compiled if numba is there. Raises ``ModelError`` if it cannot be
     compiled."""
     if not can_compile():
@@ -108,7 +108,7 @@ def _require_integers(step: Callable[..., Any]) -> None:
 
 
 @contextmanager
-def noticing(model: Model) -> Iterator[None]:
+def catching_step_errors(model: Model) -> Iterator[None]:
     """Turns exceptions from a model's step into ``ModelError`` during the search, also from compiled code.
 
     Nothing is raised through numba's callbacks: numba reports to the interpreter that it ignores the error. The search
@@ -125,7 +125,7 @@ def noticing(model: Model) -> Iterator[None]:
 
     sys.unraisablehook = notice
     try:
-        with asking(model, "step"):
+        with calling_model(model, "step"):
             yield
             if ignored:
                 raise ignored[0]

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.checkers.linearizability.compiled import compiled
+from assay.checkers.linearizability.compiled import register_compiled
 from assay.checkers.linearizability.layout import WORD, Layout
 from assay.checkers.linearizability.prune import settle
 from assay.checkers.linearizability.tables import (
@@ -46,10 +46,10 @@ from assay.checkers.linearizability.tables import (
     STAMP,
     TRAIL,
     WIDEST,
-    Memory,
-    follow,
-    keep,
-    transition,
+    SearchMemory,
+    extend_trail,
+    find_next_state,
+    keep_row,
 )
 
 Ints = NDArray[np.int64]
@@ -68,8 +68,8 @@ PLACED, STUCK, FULL_ROWS, FULL_TRAIL, MISSING, SPENT, WRONG_READ, WRONG_BLIND, W
 """
 
 
-@compiled
-def observe(step: Any, interned: bool, layout: Layout, memory: Memory, row: Ints, trail: int) -> int:
+@register_compiled
+def apply_reads(step: Any, interned: bool, layout: Layout, memory: SearchMemory, row: Ints, trail: int) -> int:
     """Applies every pending read that the row's state allows (rule 1). Returns the trail.
 
     Returns -2 if a transition is missing, and -3 if an action that reads changed the state.
@@ -80,7 +80,7 @@ def observe(step: Any, interned: bool, layout: Layout, memory: Memory, row: Ints
         word, bit = 1 + layout.slot[op] // WORD, 1 << layout.slot[op] % WORD
         if row[word] & bit:
             continue
-        allowed, after = transition(step, interned, layout, memory, row[0], layout.kind[op])
+        allowed, after = find_next_state(step, interned, layout, memory, row[0], layout.kind[op])
         if allowed < 0:
             missing = True
         elif allowed:
@@ -88,22 +88,22 @@ def observe(step: Any, interned: bool, layout: Layout, memory: Memory, row: Ints
                 memory.counters[AT] = layout.kind[op]
                 return -3
             row[word] |= bit
-            trail = follow(memory, trail, op)
+            trail = extend_trail(memory, trail, op)
     return -2 if missing else trail
 
 
-@compiled
-def search_from(layout: Layout, memory: Memory, row: Ints, trail: int) -> None:
+@register_compiled
+def add_to_search(layout: Layout, memory: SearchMemory, row: Ints, trail: int) -> None:
     """Adds a row to those that lead to the next return."""
     counters = memory.counters
     generation, count = counters[GENERATION], counters[SEEN]
-    counters[SEEN] += keep(
+    counters[SEEN] += keep_row(
         memory.seen_table, generation, memory.seen, memory.seen_trail, count, row, trail, layout.width
     )
 
 
-@compiled
-def hand_over(layout: Layout, memory: Memory, row: Ints, trail: int, op: int) -> None:
+@register_compiled
+def hand_over(layout: Layout, memory: SearchMemory, row: Ints, trail: int, op: int) -> None:
     """Keeps a row for the next return, without the slot of the returning operation and without the mark."""
     counters = memory.counters
     word, bit = layout.slot[op] // WORD, 1 << layout.slot[op] % WORD
@@ -112,14 +112,14 @@ def hand_over(layout: Layout, memory: Memory, row: Ints, trail: int, op: int) ->
     row[1 + layout.words + word] = optional & ~bit
     row[layout.width - 1] = 0
     generation, count = counters[GENERATION], counters[NEXT]
-    counters[NEXT] += keep(
+    counters[NEXT] += keep_row(
         memory.next_table, generation, memory.next, memory.next_trail, count, row, trail, layout.width
     )
     row[1 + word], row[1 + layout.words + word], row[layout.width - 1] = done, optional, mark
 
 
-@compiled
-def take_events(layout: Layout, memory: Memory) -> bool:
+@register_compiled
+def take_events(layout: Layout, memory: SearchMemory) -> bool:
     """Makes the calls up to the next return pending and sets ``AT`` to the returning operation. Returns False without
     one."""
     counters = memory.counters
@@ -150,8 +150,8 @@ def take_events(layout: Layout, memory: Memory) -> bool:
     return False
 
 
-@compiled
-def begin(step: Any, interned: bool, layout: Layout, memory: Memory, op: int) -> int:
+@register_compiled
+def begin_return(step: Any, interned: bool, layout: Layout, memory: SearchMemory, op: int) -> int:
     """Divides the current rows: those that have placed the returning operation, and those to search from."""
     counters, row = memory.counters, memory.row
     word, bit = layout.slot[op] // WORD, 1 << layout.slot[op] % WORD
@@ -162,7 +162,7 @@ def begin(step: Any, interned: bool, layout: Layout, memory: Memory, op: int) ->
             return FULL_TRAIL
         for at in range(layout.width):
             row[at] = memory.current[counters[HEAD], at]
-        trail = observe(step, interned, layout, memory, row, memory.current_trail[counters[HEAD]])
+        trail = apply_reads(step, interned, layout, memory, row, memory.current_trail[counters[HEAD]])
         if trail == -3:
             return WRONG_READ
         if trail == -2:
@@ -170,23 +170,31 @@ def begin(step: Any, interned: bool, layout: Layout, memory: Memory, op: int) ->
         if (row[1 + word] | row[1 + layout.words + word]) & bit:
             hand_over(layout, memory, row, trail, op)
         if not row[1 + word] & bit:
-            search_from(layout, memory, row, trail)
+            add_to_search(layout, memory, row, trail)
         counters[HEAD] += 1
     counters[HEAD] = 0
     counters[PHASE] = 2
     return PLACED
 
 
-@compiled
-def apply(
-    step: Any, interned: bool, layout: Layout, memory: Memory, op: int, number: int, kind: int, slot: int, chosen: int
+@register_compiled
+def apply_action(
+    step: Any,
+    interned: bool,
+    layout: Layout,
+    memory: SearchMemory,
+    op: int,
+    number: int,
+    kind: int,
+    slot: int,
+    chosen: int,
 ) -> int:
     """Applies one action to the row ``number`` of ``seen``. Returns ``PLACED`` if it took effect or was rejected.
 
     ``chosen`` is the action's operation, or the complement of its group.
     """
     counters, row, words = memory.counters, memory.row, layout.words
-    allowed, after = transition(step, interned, layout, memory, memory.seen[number, 0], kind)
+    allowed, after = find_next_state(step, interned, layout, memory, memory.seen[number, 0], kind)
     if allowed < 0:
         return MISSING
     if layout.blind[kind]:
@@ -212,8 +220,8 @@ def apply(
         for word in range(words):
             row[1 + words + word] |= memory.total_mask[word] & ~row[1 + word]
     before = counters[TRAIL]
-    own = follow(memory, memory.seen_trail[number], chosen)
-    trail = observe(step, interned, layout, memory, row, own)
+    own = extend_trail(memory, memory.seen_trail[number], chosen)
+    trail = apply_reads(step, interned, layout, memory, row, own)
     if trail < 0:
         counters[TRAIL] = before
         return WRONG_READ if trail == -3 else MISSING
@@ -225,14 +233,14 @@ def apply(
     else:
         if row[1 + words + word] & bit and not memory.seen[number, 1 + words + word] & bit:
             hand_over(layout, memory, row, trail, op)
-        search_from(layout, memory, row, trail)
+        add_to_search(layout, memory, row, trail)
     if counters[NEXT] + counters[SEEN] == count:
         counters[TRAIL] = before
     return PLACED
 
 
-@compiled
-def expand(step: Any, interned: bool, layout: Layout, memory: Memory, op: int) -> int:
+@register_compiled
+def expand_rows(step: Any, interned: bool, layout: Layout, memory: SearchMemory, op: int) -> int:
     """Tries each pending action on each row of ``seen``, in order; new rows are appended."""
     counters, tried = memory.counters, memory.tried
     while counters[HEAD] < counters[SEEN]:
@@ -266,7 +274,7 @@ def expand(step: Any, interned: bool, layout: Layout, memory: Memory, op: int) -
                 return FULL_ROWS
             if counters[TRAIL] + counters[READS] + 1 >= len(memory.trail_op):
                 return FULL_TRAIL
-            status = apply(step, interned, layout, memory, op, number, kind, slot, chosen)
+            status = apply_action(step, interned, layout, memory, op, number, kind, slot, chosen)
             if status == MISSING:
                 missing = True
             elif status != PLACED:
@@ -277,8 +285,8 @@ def expand(step: Any, interned: bool, layout: Layout, memory: Memory, op: int) -
     return PLACED
 
 
-@compiled
-def advance(step: Any, interned: bool, layout: Layout, memory: Memory) -> int:
+@register_compiled
+def advance(step: Any, interned: bool, layout: Layout, memory: SearchMemory) -> int:
     """Runs until a status must be reported: see the statuses above."""
     counters = memory.counters
     while True:
@@ -290,10 +298,10 @@ def advance(step: Any, interned: bool, layout: Layout, memory: Memory) -> int:
             counters[PHASE] = 1
         op = ~layout.events[counters[EVENT]]
         if counters[PHASE] == 1:
-            status = begin(step, interned, layout, memory, op)
+            status = begin_return(step, interned, layout, memory, op)
             if status != PLACED:
                 return status
-        status = expand(step, interned, layout, memory, op)
+        status = expand_rows(step, interned, layout, memory, op)
         if status != PLACED:
             return status
         if counters[NEXT] == 0:

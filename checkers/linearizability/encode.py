@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from assay.checkers.linearizability.model import Action, Call, Model, ModelError, Values, asking, usable
-from assay.harness.core.lazy_import import Late
+from assay.checkers.linearizability.model import Action, Call, Model, ModelError, Values, calling_model, require_action
+from assay.harness.core.lazy_import import LazyModule
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
     Flags = NDArray[np.bool_]
 else:
-    np, pa = Late("numpy"), Late("pyarrow")
+    np, pa = LazyModule("numpy"), LazyModule("pyarrow")
 
 COLUMNS: Final = ("index", "process", "f", "key", "argument", "result", "call", "ret", "outcome")
 FOREVER: Final = 2**63 - 1
@@ -35,7 +35,7 @@ LONGEST_SHOWN: Final = 60
 """Maximum number of characters of a displayed value; longer values are cut."""
 
 
-def named(key: str | None) -> str:
+def describe_key(key: str | None) -> str:
     """Returns the key in words."""
     return "the history" if key is None else f"key {key}"
 
@@ -65,7 +65,7 @@ class KeyHistory:
     @property
     def name(self) -> str:
         """The key in words."""
-        return named(self.key)
+        return describe_key(self.key)
 
     def named(self, row: int) -> str:
         """Returns the operation in that row of the arrays, in words."""
@@ -76,7 +76,7 @@ class KeyHistory:
 
 
 @dataclass(frozen=True)
-class Encoded:
+class EncodedHistory:
     """All operations that count, sorted by key and then by call. Each array has one entry per operation."""
 
     model: Model
@@ -125,43 +125,43 @@ class Encoded:
         )
 
 
-def encode(ops: pa.Table, model: Model) -> Encoded:
+def encode(ops: pa.Table, model: Model) -> EncodedHistory:
     """Encodes a table of operations. Raises ``ModelError`` naming the operation if the table or an operation does not
     fit."""
     missing = [name for name in COLUMNS if name not in ops.column_names]
     if missing:
         raise ModelError(f"the operations have no column {', '.join(missing)}")
-    codes = {name: _numbered(ops[name]) for name in ("f", "key", "argument", "result", "outcome")}
-    call, ret = _integers(ops["call"]), _integers(ops["ret"].fill_null(FOREVER))
-    index = _integers(ops["index"])
-    codes["key"] = _by_first(*codes["key"], index)
+    codes = {name: _number_texts(ops[name]) for name in ("f", "key", "argument", "result", "outcome")}
+    call, ret = _read_integers(ops["call"]), _read_integers(ops["ret"].fill_null(FOREVER))
+    index = _read_integers(ops["index"])
+    codes["key"] = _order_by_first(*codes["key"], index)
     key = codes["key"][0]
     outcome, outcomes = codes["outcome"][0], codes["outcome"][1].to_pylist()
     _check_times(index, call, ret, outcome, outcomes)
     info = np.array([text == "info" for text in outcomes], dtype=np.bool_)[outcome]
     ret = np.where(info, FOREVER, ret)
     order = np.lexsort((index, ret, call, key))
-    combined = _classes([codes[name][0][order] for name in ("key", "f", "argument", "result", "outcome")])
+    combined = _number_classes([codes[name][0][order] for name in ("key", "f", "argument", "result", "outcome")])
     _, first, group = np.unique(combined, return_index=True, return_inverse=True)
     number = np.empty(len(first), dtype=np.int64)
-    numbered = _Numbered(model)
+    numbered = _ActionNumbers(model)
     for place in np.argsort(first).tolist():
         row = int(order[first[place]])
-        texts = {name: _text(texts, numbers[row]) for name, (numbers, texts) in codes.items()}
+        texts = {name: _read_text(texts, numbers[row]) for name, (numbers, texts) in codes.items()}
         number[place] = numbered.action(int(key[row]), texts, int(index[row]))
     numbers = number[group]
     kept = numbers >= 0
     rows, numbers = order[kept], numbers[kept]
     starts = np.flatnonzero(np.diff(key[rows], prepend=-1))
-    return Encoded(
+    return EncodedHistory(
         model=model,
         index=index[rows],
-        process=_integers(ops["process"])[rows],
+        process=_read_integers(ops["process"])[rows],
         key=np.repeat(np.arange(len(starts)), np.diff(np.append(starts, len(rows)))),
         call=call[rows],
         ret=ret[rows],
         action=numbers,
-        keys=[_text(codes["key"][1], code) for code in key[rows][starts].tolist()],
+        keys=[_read_text(codes["key"][1], code) for code in key[rows][starts].tolist()],
         values=[numbered.values[code] for code in key[rows][starts].tolist()],
         bounds=[*starts.tolist(), len(rows)],
         actions=numbered.actions,
@@ -170,7 +170,7 @@ def encode(ops: pa.Table, model: Model) -> Encoded:
     )
 
 
-class _Numbered:
+class _ActionNumbers:
     """The numbered actions, one key after the other."""
 
     def __init__(self, model: Model) -> None:
@@ -193,7 +193,7 @@ class _Numbered:
         number = self._known.setdefault(action, len(self.actions))
         if number == len(self.actions):
             self.actions.append(action)
-            self.words.append(_words(texts))
+            self.words.append(_describe_operation(texts))
         return number
 
     def _encoded(self, texts: dict[str, str | None], values: Values, index: int) -> Action | None:
@@ -202,13 +202,13 @@ class _Numbered:
             return None
         if outcome not in ("ok", "info"):
             raise ModelError(f"operation {index} has the outcome {outcome!r}; it must be ok, fail or info")
-        argument, result = (_decoded(texts[name], name, index) for name in ("argument", "result"))
+        argument, result = (_decode(texts[name], name, index) for name in ("argument", "result"))
         known = outcome == "ok"
         call = Call(str(texts["f"]), argument, result if known else None, known, values)
         try:
-            with asking(model, f"f {call.f}"):
+            with calling_model(model, f"f {call.f}"):
                 encoded = model.encode(call)
-                action = None if encoded is None else usable(model, encoded)
+                action = None if encoded is None else require_action(model, encoded)
         except ModelError as error:
             raise ModelError(f"operation {index}: {error}") from error
         if action is None or (action.reads and not known):
@@ -216,7 +216,7 @@ class _Numbered:
         return action
 
 
-def _words(texts: dict[str, str | None]) -> str:
+def _describe_operation(texts: dict[str, str | None]) -> str:
     """Returns texts such as ``read() = 3`` and ``write(5)``."""
     argument, result = (texts[name] or "null" for name in ("argument", "result"))
     shown = [text if len(text) <= LONGEST_SHOWN else f"{text[:50]}..." for text in (argument, result)]
@@ -224,7 +224,7 @@ def _words(texts: dict[str, str | None]) -> str:
     return said if result in ("null", argument) and argument != "null" else f"{said} = {shown[1]}"
 
 
-def _decoded(text: str | None, name: str, index: int) -> Any:
+def _decode(text: str | None, name: str, index: int) -> Any:
     if text is None:
         return None
     try:
@@ -233,13 +233,13 @@ def _decoded(text: str | None, name: str, index: int) -> Any:
         raise ModelError(f"operation {index}: its {name} {text!r} is not JSON: {error}") from error
 
 
-def _numbered(column: pa.ChunkedArray) -> tuple[Ints, pa.Array]:
+def _number_texts(column: pa.ChunkedArray) -> tuple[Ints, pa.Array]:
     """Returns each row's text as a number, and the texts; null is a text of its own."""
     dictionary = column.dictionary_encode(null_encoding="encode").combine_chunks()
     return np.asarray(dictionary.indices, dtype=np.int64), dictionary.dictionary
 
 
-def _by_first(numbers: Ints, texts: pa.Array, index: Ints) -> tuple[Ints, pa.Array]:
+def _order_by_first(numbers: Ints, texts: pa.Array, index: Ints) -> tuple[Ints, pa.Array]:
     """Orders the texts by the lowest index of their rows, wherever in the table these are."""
     first = np.full(len(texts), FOREVER)
     np.minimum.at(first, numbers, index)
@@ -249,16 +249,16 @@ def _by_first(numbers: Ints, texts: pa.Array, index: Ints) -> tuple[Ints, pa.Arr
     return rank[numbers], texts.take(pa.array(order))
 
 
-def _text(texts: pa.Array, number: int) -> str | None:
+def _read_text(texts: pa.Array, number: int) -> str | None:
     text: str | None = texts[int(number)].as_py()
     return text
 
 
-def _integers(column: pa.ChunkedArray) -> Ints:
+def _read_integers(column: pa.ChunkedArray) -> Ints:
     return np.asarray(column.to_numpy(), dtype=np.int64)
 
 
-def _classes(columns: list[Ints]) -> Ints:
+def _number_classes(columns: list[Ints]) -> Ints:
     """Returns one number per row, equal iff all columns are. Renumbering after each column prevents an overflow."""
     combined = np.zeros_like(columns[0])
     for column in columns:

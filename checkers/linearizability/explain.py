@@ -45,14 +45,14 @@ def explain(history: KeyHistory, layout: Layout, space: Workspace) -> NoPlace:
     trails = memory.seen_trail[: min(MOST_LINES, len(rows))].tolist()
     return NoPlace(
         operation=int(index[op]),
-        order=max((order(history, layout, space, trail) for trail in trails), key=len),
+        order=max((find_order(history, layout, space, trail) for trail in trails), key=len),
         states=tuple(space.describe(int(state), history.values) for state in states[:MOST_STATES]),
         possible=len(states),
         concurrent=tuple(int(index[one]) for one in [*pending, *info] if one != op),
     )
 
 
-def order(history: KeyHistory, layout: Layout, space: Workspace, trail: int) -> tuple[int, ...]:
+def find_order(history: KeyHistory, layout: Layout, space: Workspace, trail: int) -> tuple[int, ...]:
     """Returns the operations of one configuration in the order of their effects, with those that took effect unseen
     (rule 3).
 
@@ -76,7 +76,7 @@ def order(history: KeyHistory, layout: Layout, space: Workspace, trail: int) -> 
     return tuple(history.index[np.array(whole, dtype=np.int64)].tolist())
 
 
-def finding(anomaly: str, history: KeyHistory, why: NoPlace) -> Finding:
+def to_finding(anomaly: str, history: KeyHistory, why: NoPlace) -> Finding:
     """Returns the explanation as a finding: one sentence, and its first operations."""
     row = int(np.flatnonzero(history.index == why.operation)[0])
     states = " or ".join(why.states) + (f" or {why.possible - len(why.states)} more" * (why.possible > len(why.states)))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from assay.checkers.judging.verdict import Finding
-from assay.checkers.linearizability.encode import KeyHistory, named
+from assay.checkers.linearizability.encode import KeyHistory, describe_key
 from assay.checkers.linearizability.limits import Limits
 from assay.checkers.linearizability.model import ModelError
 
@@ -31,9 +31,9 @@ class Answer:
     out_of_time: bool = False
 
 
-def answer(history: KeyHistory, limits: Limits) -> Answer:
+def search_history(history: KeyHistory, limits: Limits) -> Answer:
     """Searches for a legal order. The answer does not depend on where it runs."""
-    from assay.checkers.linearizability.explain import finding
+    from assay.checkers.linearizability.explain import to_finding
     from assay.checkers.linearizability.searcher import MEMORY, TIME, search_key
 
     begun = time.perf_counter()
@@ -42,7 +42,7 @@ def answer(history: KeyHistory, limits: Limits) -> Answer:
     except ModelError as error:
         return Answer(broken=str(error))
     return Answer(
-        finding=None if found.why is None else finding(NONLINEARIZABLE, history, found.why),
+        finding=None if found.why is None else to_finding(NONLINEARIZABLE, history, found.why),
         unknown=found.unknown,
         largest=found.largest,
         bytes=found.bytes,
@@ -52,6 +52,6 @@ def answer(history: KeyHistory, limits: Limits) -> Answer:
     )
 
 
-def died(key: str | None, how: str) -> Answer:
+def to_died_result(key: str | None, how: str) -> Answer:
     """Returns the answer for a key whose search took down its process."""
-    return Answer(unknown=f"{named(key)}: the process that searched it {how}")
+    return Answer(unknown=f"{describe_key(key)}: the process that searched it {how}")

@@ -27,7 +27,7 @@ EMPTY: Final[State] = ("", 0)
 LOST: Final[State] = (None, 0)
 
 
-class Strings:
+class ReadStrings:
     """The strings that were read of one key. Compared by identity."""
 
     def __init__(self, read: set[str]) -> None:
@@ -56,7 +56,7 @@ class Strings:
 
 @dataclass(frozen=True)
 class Append:
-    strings: Strings
+    strings: ReadStrings
     suffix: str
     followed: bool
     """A read comes after it, and no write between them."""
@@ -84,9 +84,9 @@ class KeyValue(Model):
 
     def foresee(self, actions: Sequence[Action], call: Sequence[int], ret: Sequence[int | None]) -> Sequence[Action]:
         """Replaces strings by places, and marks each append that a read must follow."""
-        strings = Strings({str(action.x) for action in actions if action.f == READ})
+        strings = ReadStrings({str(action.x) for action in actions if action.f == READ})
         places: dict[Action, Action] = {}
-        followed = _followed([action.f for action in actions], call, ret)
+        followed = _find_followed([action.f for action in actions], call, ret)
         foreseen = []
         for at, action in enumerate(actions):
             if action.f == APPEND:
@@ -127,7 +127,7 @@ class KeyValue(Model):
         return value
 
 
-def _followed(kinds: Sequence[int], call: Sequence[int], ret: Sequence[int | None]) -> list[bool]:
+def _find_followed(kinds: Sequence[int], call: Sequence[int], ret: Sequence[int | None]) -> list[bool]:
     """Returns for each append whether a read is called after it returned, and no write can come between the two.
 
     A write can if it was called before that read returned and returned after the append was called.

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.checkers.linearizability.compiled import compiled
+from assay.checkers.linearizability.compiled import register_compiled
 from assay.checkers.linearizability.encode import FOREVER
 from assay.checkers.linearizability.model import Action
 
@@ -70,14 +70,14 @@ def lay_out(
     returns = np.concatenate([np.zeros(count, np.int64), np.ones(len(done), np.int64)])
     marks = np.concatenate([np.arange(count, dtype=np.int64), ~done])
     events = marks[np.lexsort((marks, returns, times))]
-    slot, slots = _slots(events, info)
+    slot, slots = _assign_slots(events, info)
     rank = np.full(count, FOREVER, dtype=np.int64)
     ends = np.flatnonzero(events < 0)
     rank[~events[ends]] = ends
     group_kind, group = np.unique(action[info], return_inverse=True)
     slot[info] = ~group
     words = max(1, -(-slots // WORD))
-    word, unit, mask, guards = _fields(np.bincount(group, minlength=len(group_kind)), 1 + 2 * words)
+    word, unit, mask, guards = _pack_fields(np.bincount(group, minlength=len(group_kind)), 1 + 2 * words)
     numbered = [one[:3] for one in actions] if numbers is None else [(0, number, 0) for number in numbers]
     step = np.array(numbered, dtype=np.int64).reshape(-1, 3)
     return Layout(
@@ -102,8 +102,8 @@ def lay_out(
     )
 
 
-@compiled
-def _slots(events: Ints, info: NDArray[np.bool_]) -> tuple[Ints, int]:
+@register_compiled
+def _assign_slots(events: Ints, info: NDArray[np.bool_]) -> tuple[Ints, int]:
     """Returns the slot of each operation that completes, and the number of slots."""
     slot = np.zeros(len(info), np.int64)
     free = np.empty(len(info) + 1, np.int64)
@@ -122,7 +122,7 @@ def _slots(events: Ints, info: NDArray[np.bool_]) -> tuple[Ints, int]:
     return slot, slots
 
 
-def _fields(sizes: Ints, first: int) -> tuple[Ints, Ints, Ints, Ints]:
+def _pack_fields(sizes: Ints, first: int) -> tuple[Ints, Ints, Ints, Ints]:
     """Packs counts up to each of ``sizes``, with a guard bit each, into words from ``first`` on."""
     word, unit, mask = (np.zeros(len(sizes), np.int64) for _ in range(3))
     guards: list[int] = []

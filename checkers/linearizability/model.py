@@ -26,7 +26,7 @@ class ModelError(Exception):
 
 
 @contextmanager
-def asking(model: Model, about: str) -> Iterator[None]:
+def calling_model(model: Model, about: str) -> Iterator[None]:
     """Turns everything that a model's own code raises into a ``ModelError`` that says where."""
     try:
         yield
@@ -58,7 +58,7 @@ class Action(NamedTuple):
     total: bool = False
 
 
-def plain_register(model: Model) -> tuple[int, int] | None:
+def find_plain_register(model: Model) -> tuple[int, int] | None:
     """Returns ``register``, unless a subclass of the class that defines it changes its behaviour."""
     for each in type(model).__mro__:
         if "register" in vars(each):
@@ -68,26 +68,26 @@ def plain_register(model: Model) -> tuple[int, int] | None:
     return None
 
 
-def usable(model: Model, given: object) -> Action:
+def require_action(model: Model, given: object) -> Action:
     """Checks what a model's own code returned as an action. Raises ``ModelError`` if the search cannot use it."""
     if not isinstance(given, Action):
         raise ModelError(f"the model {model.name} gave {given!r}, which is no Action")
     if model.compiled:
         for part in given[:3]:
-            whole(model, part, str(given))
+            require_integer(model, part, str(given))
     else:
-        hashable(model, given)
+        require_hashable(model, given)
     return given
 
 
-def whole(model: Model, value: object, about: str) -> None:
+def require_integer(model: Model, value: object, about: str) -> None:
     """Raises ``ModelError`` for values that compiled code cannot hold. ``about`` is the value, or the object it belongs
     to."""
     if not isinstance(value, int) or not -(2**63) <= value < 2**63:
         raise ModelError(f"the compiled model {model.name} gave {about}; its parts must be 64-bit integers")
 
 
-def hashable(model: Model, value: object) -> None:
+def require_hashable(model: Model, value: object) -> None:
     """Raises ``ModelError`` for values that cannot be hashed."""
     try:
         hash(value)
@@ -170,7 +170,7 @@ class Model:
 
         Override it if states share parts, or if this takes long.
         """
-        return deep_size(state)
+        return measure_deep_size(state)
 
     def describe(self, state: Any, values: Values) -> str:
         """Returns a state in words, for the explanation."""
@@ -180,11 +180,11 @@ class Model:
         return ModelError(f"the model {self.name} knows no operation {call.f!r}")
 
 
-def deep_size(value: Any) -> int:
+def measure_deep_size(value: Any) -> int:
     """Returns the bytes of a value and its parts; a part that occurs twice counts twice."""
     size = sys.getsizeof(value)
     if isinstance(value, tuple | list | frozenset | set):
-        return size + sum(map(deep_size, value))
+        return size + sum(map(measure_deep_size, value))
     if isinstance(value, Mapping):
-        return size + sum(deep_size(key) + deep_size(one) for key, one in value.items())
-    return size + (deep_size(vars(value)) if hasattr(value, "__dict__") else 0)
+        return size + sum(measure_deep_size(key) + measure_deep_size(one) for key, one in value.items())
+    return size + (measure_deep_size(vars(value)) if hasattr(value, "__dict__") else 0)

@@ -24,16 +24,16 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from assay.checkers.engine import EngineError, EngineUnavailable
-from assay.checkers.engine.base import quoted
+from assay.checkers.engine.base import quote
 from assay.checkers.judging.verdict import Judgement
-from assay.checkers.linearizability.encode import COLUMNS, encode, named
-from assay.checkers.linearizability.key_result import Answer, answer, died
+from assay.checkers.linearizability.encode import COLUMNS, describe_key, encode
+from assay.checkers.linearizability.key_result import Answer, search_history, to_died_result
 from assay.checkers.linearizability.limits import DEFAULT, Limits
 from assay.checkers.linearizability.model import Model, ModelError
 from assay.checkers.linearizability.pool import Chunk
-from assay.checkers.linearizability.scheduler import chunks
-from assay.checkers.linearizability.search import Progress, zones
-from assay.checkers.linearizability.summary import Found, count, summary
+from assay.checkers.linearizability.scheduler import divide_into_chunks
+from assay.checkers.linearizability.search import Progress, judge_by_zones
+from assay.checkers.linearizability.summary import KeyOutcome, describe_count, summarize
 
 if TYPE_CHECKING:
     from assay.checkers.engine.spark import Spark
@@ -43,21 +43,21 @@ PART: Final = 100_000
 PATIENCE: Final = 0.2
 """Seconds between two attempts to cancel running jobs."""
 
-ASKED: Final = "select {} from ops".format(", ".join(map(quoted, COLUMNS)))
+ASKED: Final = "select {} from ops".format(", ".join(map(quote, COLUMNS)))
 KEYS: Final = """
     select key, count(*) as operations, min("index") as first from ops group by key order by first
 """
 SAID: Final = pa.schema([pa.field("key", pa.string()), pa.field("said", pa.binary(), nullable=False)])
-"""Result from an executor: a pickled ``Found``, or a ``ModelError`` if an operation does not fit the model."""
+"""Result from an executor: a pickled ``KeyOutcome``, or a ``ModelError`` if an operation does not fit the model."""
 
-Numbered = Generator[tuple[int, Found]]
+Numbered = Generator[tuple[int, KeyOutcome]]
 Rows = list[tuple[str | None, bytes]]
 Spent = Mapping[str | None, float]
 """Seconds of each key's time that an earlier attempt used; a missing key has used none."""
 
 
 @dataclass(frozen=True)
-class Keys:
+class HistoryKeys:
     """All keys of the history, numbered by the lowest index of their operations."""
 
     names: list[str | None]
@@ -78,26 +78,26 @@ def search_on_spark(
     read.
     """
     begun = time.perf_counter()
-    keys = Keys([], [])
-    found: dict[int, Found] = {}
+    keys = HistoryKeys([], [])
+    found: dict[int, KeyOutcome] = {}
     interrupted = False
     try:
-        _require(spark, model)
-        keys = _keys(spark)
-        done, total, what = 0, sum(keys.operations), f"searching {count(keys)}"
+        _require_loadable(spark, model)
+        keys = _read_keys(spark)
+        done, total, what = 0, sum(keys.operations), f"searching {describe_count(keys)}"
         progress(what, 0, total)
-        with closing(_Search(spark, model, keys).found(limits)) as every:
+        with closing(_SparkSearch(spark, model, keys).found(limits)) as every:
             for number, one in every:
                 found[number] = one
                 done += keys.operations[number]
                 progress(what, done, total)
         if len(found) != len(keys):
-            raise EngineError(f"Spark answered {len(found)} of {count(keys)}")
+            raise EngineError(f"Spark answered {len(found)} of {describe_count(keys)}")
     except KeyboardInterrupt:
         interrupted = True
     counted = {number: one for number, one in found.items() if one.operations}
     seconds = time.perf_counter() - begun
-    return summary(
+    return summarize(
         counted,
         keys=len(keys) - len(found) + len(counted),
         operations=sum(keys.operations),
@@ -107,14 +107,14 @@ def search_on_spark(
     )
 
 
-def _require(spark: Spark, model: Model) -> None:
+def _require_loadable(spark: Spark, model: Model) -> None:
     if find_spec("pandas") is None:
         raise EngineUnavailable(
             "Spark needs the package pandas to hand keys to Python: pip install 'pandas>=2.2,<3'; or search here with "
             "--engine=duckdb"
         )
     try:
-        missing = next(filter(None, spark.everywhere(_missing, pickle.dumps(model))), None)
+        missing = next(filter(None, spark.everywhere(_find_missing, pickle.dumps(model))), None)
     except (EngineError, pickle.PicklingError, AttributeError, TypeError) as error:
         missing = str(error)
     if missing is not None:
@@ -125,7 +125,7 @@ def _require(spark: Spark, model: Model) -> None:
         )
 
 
-def _missing(model: bytes) -> str:
+def _find_missing(model: bytes) -> str:
     """Runs on an executor. Returns what it cannot load, or an empty string."""
     try:
         import pandas  # noqa: F401 - Spark needs it to hand keys over
@@ -138,13 +138,13 @@ def _missing(model: bytes) -> str:
     return ""
 
 
-def _keys(spark: Spark) -> Keys:
+def _read_keys(spark: Spark) -> HistoryKeys:
     rows = spark.arrow(KEYS)
-    return Keys(rows["key"].to_pylist(), rows["operations"].to_pylist())
+    return HistoryKeys(rows["key"].to_pylist(), rows["operations"].to_pylist())
 
 
-class _Search:
-    def __init__(self, spark: Spark, model: Model, keys: Keys) -> None:
+class _SparkSearch:
+    def __init__(self, spark: Spark, model: Model, keys: HistoryKeys) -> None:
         self._spark = spark
         self._model = model
         self._keys = keys
@@ -156,7 +156,7 @@ class _Search:
             return
         at_once = min(self._spark.parallelism, len(self._keys))
         narrow: list[tuple[int, float]] = []
-        divided = chunks(dict(enumerate(self._keys.operations)), at_once, PART)
+        divided = divide_into_chunks(dict(enumerate(self._keys.operations)), at_once, PART)
         for number, one in self._run(divided, limits.among(at_once), at_once):
             if one.answer.out_of_memory and at_once > 1:
                 narrow.append((number, one.answer.seconds))
@@ -169,7 +169,7 @@ class _Search:
 
     def _run(self, divided: Sequence[Chunk], limits: Limits, at_once: int, spent: Spent | None = None) -> Numbered:
         """Runs a job per chunk, that many at once. The keys of a failed chunk are requested again in halves."""
-        function = _function(self._model, limits, spent or {})
+        function = _make_function(self._model, limits, spent or {})
         threads = ThreadPoolExecutor(at_once)
         under_way: dict[Future[Rows], Chunk] = {}
 
@@ -194,7 +194,7 @@ class _Search:
                         continue
                     self._check_answered(chunk, rows)
                     for key, said in rows:
-                        yield self._numbers[key], _heard(said)
+                        yield self._numbers[key], _unpickle_result(said)
         finally:
             threads.shutdown(wait=False, cancel_futures=True)
             begun = [future for future in under_way if not future.cancelled()]  # ``wait`` ignores cancelled ones
@@ -208,56 +208,58 @@ class _Search:
         asked, answered = Counter(self._names(chunk)), Counter(key for key, _ in rows)
         if asked != answered:
             key = next(iter((asked - answered) or (answered - asked)))
-            raise EngineError(f"Spark was asked for {named(key)} {asked[key]} times and answered {answered[key]} times")
+            raise EngineError(
+                f"Spark was asked for {describe_key(key)} {asked[key]} times and answered {answered[key]} times"
+            )
 
     def _names(self, chunk: Chunk) -> list[str | None]:
         return [self._keys.names[number] for number in chunk]
 
-    def _died(self, number: int, error: EngineError) -> Found:
+    def _died(self, number: int, error: EngineError) -> KeyOutcome:
         # All operations of the key, because only the model knows which of them count, and they are not available here.
-        return Found(self._keys.operations[number], died(self._keys.names[number], f"was lost: {error}"))
+        return KeyOutcome(self._keys.operations[number], to_died_result(self._keys.names[number], f"was lost: {error}"))
 
 
-def _heard(said: bytes) -> Found:
-    found: Found | ModelError = pickle.loads(said)
+def _unpickle_result(said: bytes) -> KeyOutcome:
+    found: KeyOutcome | ModelError = pickle.loads(said)
     if isinstance(found, ModelError):
         raise found
     return found
 
 
-def _function(model: Model, limits: Limits, spent: Spent) -> Callable[[pa.Table], pa.Table]:
+def _make_function(model: Model, limits: Limits, spent: Spent) -> Callable[[pa.Table], pa.Table]:
     task = pickle.dumps((model, limits, spent))
 
     def say(ops: pa.Table) -> pa.Table:
-        return _say(task, ops)
+        return _search_key(task, ops)
 
     return say
 
 
-def _say(task: bytes, ops: pa.Table) -> pa.Table:
+def _search_key(task: bytes, ops: pa.Table) -> pa.Table:
     """Runs on an executor, for all operations of one key."""
-    model, limits, spent = _loaded(task)
+    model, limits, spent = _load_task(task)
     key = ops["key"][0].as_py()
-    said: Found | ModelError
+    said: KeyOutcome | ModelError
     try:
-        said = _judged(ops, model, limits.after(spent.get(key, 0.0)))
+        said = _judge_key(ops, model, limits.after(spent.get(key, 0.0)))
     except ModelError as error:
         said = error
     return pa.table({"key": [key], "said": [pickle.dumps(said)]}, schema=SAID)
 
 
 @lru_cache(maxsize=2)
-def _loaded(task: bytes) -> tuple[Model, Limits, Spent]:
+def _load_task(task: bytes) -> tuple[Model, Limits, Spent]:
     loaded: tuple[Model, Limits, Spent] = pickle.loads(task)
     return loaded
 
 
-def _judged(ops: pa.Table, model: Model, limits: Limits) -> Found:
+def _judge_key(ops: pa.Table, model: Model, limits: Limits) -> KeyOutcome:
     begun = time.perf_counter()
     encoded = encode(ops, model)
     if not encoded.keys:
-        return Found(0, Answer())
-    zoned, rest = zones(encoded)
+        return KeyOutcome(0, Answer())
+    zoned, rest = judge_by_zones(encoded)
     if rest:
-        return Found(len(encoded), answer(encoded.history(0), limits))
+        return KeyOutcome(len(encoded), search_history(encoded.history(0), limits))
     return replace(zoned[0], answer=replace(zoned[0].answer, seconds=time.perf_counter() - begun))

@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
 from assay.checkers.linearizability.encode import KeyHistory
-from assay.checkers.linearizability.key_result import Answer, died
+from assay.checkers.linearizability.key_result import Answer, to_died_result
 from assay.checkers.linearizability.limits import Limits
 from assay.checkers.linearizability.model import Model
 
@@ -29,7 +29,7 @@ Chunk = tuple[int, ...]
 """Numbers of keys that are sent together."""
 
 
-class Histories(Protocol):
+class SupportsHistories(Protocol):
     """Source of a key's history, by its number."""
 
     def history(self, number: int) -> KeyHistory: ...
@@ -84,7 +84,7 @@ class _Worker:
         return self.process.wait()
 
 
-class Pool:
+class WorkerPool:
     """At most ``workers`` processes, started when there is work. Use as a context manager; leaving it ends them all."""
 
     def __init__(self, model: Model, workers: int) -> None:
@@ -102,7 +102,7 @@ class Pool:
             self._workers.pop().end()
 
     def answers(
-        self, encoded: Histories, chunks: Iterable[Chunk], limits: Limits, workers: int | None = None
+        self, encoded: SupportsHistories, chunks: Iterable[Chunk], limits: Limits, workers: int | None = None
     ) -> Generator[tuple[int, Answer]]:
         """Yields each key's answer, in order of arrival. ``workers`` limits how many work at once.
 
@@ -142,7 +142,9 @@ class Pool:
         heard = wait([worker.connection for worker in self._workers])
         return [worker for worker in self._workers if worker.connection in heard]
 
-    def _buried(self, worker: _Worker, encoded: Histories, waiting: deque[Chunk]) -> Iterator[tuple[int, Answer]]:
+    def _buried(
+        self, worker: _Worker, encoded: SupportsHistories, waiting: deque[Chunk]
+    ) -> Iterator[tuple[int, Answer]]:
         """Handles a dead process: its first unanswered key is unknown, another process gets the rest of its chunk."""
         self._workers.remove(worker)
         code = worker.end()
@@ -152,10 +154,10 @@ class Pool:
             number = worker.given.popleft()
             if worker.given:
                 waiting.appendleft(tuple(worker.given))
-            yield number, died(encoded.history(number).key, _how(code))
+            yield number, to_died_result(encoded.history(number).key, _describe_exit(code))
 
 
-def _how(code: int) -> str:
+def _describe_exit(code: int) -> str:
     if code == -signal.SIGKILL:
         return "was killed, as the kernel does where memory runs out"
     return f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"

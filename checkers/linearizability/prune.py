@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.checkers.linearizability.compiled import compiled
+from assay.checkers.linearizability.compiled import register_compiled
 from assay.checkers.linearizability.layout import WORD, Layout
 from assay.checkers.linearizability.tables import (
     CURRENT,
@@ -19,8 +19,8 @@ from assay.checkers.linearizability.tables import (
     PENDING,
     PHASE,
     READS,
-    Memory,
-    hashed,
+    SearchMemory,
+    hash_row,
 )
 
 Ints = NDArray[np.int64]
@@ -29,8 +29,8 @@ MOST_COMPARED: Final = 64
 """Rows of one state that a new one is compared with; beyond that it is kept without comparison."""
 
 
-@compiled
-def forget(layout: Layout, memory: Memory, op: int) -> None:
+@register_compiled
+def forget(layout: Layout, memory: SearchMemory, op: int) -> None:
     """Removes the operation from the pending ones."""
     counters = memory.counters
     slot, kind = layout.slot[op], layout.kind[op]
@@ -48,8 +48,8 @@ def forget(layout: Layout, memory: Memory, op: int) -> None:
         memory.total_mask[slot // WORD] &= ~(1 << slot % WORD)
 
 
-@compiled
-def dominates(layout: Layout, memory: Memory, one: Ints, other: Ints, read_mask: Ints) -> bool:
+@register_compiled
+def is_dominating(layout: Layout, memory: SearchMemory, one: Ints, other: Ints, read_mask: Ints) -> bool:
     """Returns whether ``one`` can do all that ``other``, with an equal state, can.
 
     For each slot, optional can do what done and what open can; for a read, done can do what open can. ``one`` also must
@@ -69,8 +69,8 @@ def dominates(layout: Layout, memory: Memory, one: Ints, other: Ints, read_mask:
     return True
 
 
-@compiled
-def settle(layout: Layout, memory: Memory, op: int) -> None:
+@register_compiled
+def settle(layout: Layout, memory: SearchMemory, op: int) -> None:
     """Moves the rows kept for the next return to the current ones, without dominated rows (rule 6)."""
     counters = memory.counters
     forget(layout, memory, op)
@@ -81,17 +81,17 @@ def settle(layout: Layout, memory: Memory, op: int) -> None:
     last, generation, dropped = len(memory.heads) - 1, counters[GENERATION], -2
     for index in range(counters[NEXT]):
         row = memory.next[index]
-        place = hashed(row, 1) & last
+        place = hash_row(row, 1) & last
         first = memory.heads[place] & 0xFFFFFFFF if memory.heads[place] >> 32 == generation else -1
         other, compared, dominated = first, 0, False
         while other >= 0 and compared < MOST_COMPARED:
             rival, following = memory.next[other], memory.links[other]
             if memory.current_trail[other] != dropped and rival[0] == row[0]:
                 compared += 1
-                if dominates(layout, memory, rival, row, read_mask):
+                if is_dominating(layout, memory, rival, row, read_mask):
                     dominated = True
                     break
-                if dominates(layout, memory, row, rival, read_mask):
+                if is_dominating(layout, memory, row, rival, read_mask):
                     memory.current_trail[other] = dropped
             other = following
         memory.current_trail[index] = dropped if dominated else memory.next_trail[index]

@@ -13,10 +13,10 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from assay.checkers.linearizability.encode import Encoded
-from assay.checkers.linearizability.key_result import Answer, answer
+from assay.checkers.linearizability.encode import EncodedHistory
+from assay.checkers.linearizability.key_result import Answer, search_history
 from assay.checkers.linearizability.limits import Limits
-from assay.checkers.linearizability.pool import Chunk, NotPortableError, Pool
+from assay.checkers.linearizability.pool import Chunk, NotPortableError, WorkerPool
 
 PATIENCE: Final = 2.0
 """Seconds after which other processes are worth their start."""
@@ -35,7 +35,7 @@ class ThisMachine:
     workers: int | None = None
     patience: float = PATIENCE
 
-    def answers(self, encoded: Encoded, keys: Sequence[int], limits: Limits) -> Answers:
+    def answers(self, encoded: EncodedHistory, keys: Sequence[int], limits: Limits) -> Answers:
         """Yields the answer of each key, in any order. Closing the iterator ends everything started for it."""
         left = dict.fromkeys(keys)
         workers = min(self.workers or os.cpu_count() or 1, len(left))
@@ -46,16 +46,16 @@ class ThisMachine:
         workers = min(workers, len(left))
         if workers > 1:
             try:
-                with Pool(encoded.model, workers) as pool:
-                    for number, found in _side_by_side(pool, encoded, list(left), limits, workers):
+                with WorkerPool(encoded.model, workers) as pool:
+                    for number, found in _search_in_parallel(pool, encoded, list(left), limits, workers):
                         del left[number]
                         yield number, found
             except NotPortableError:
                 pass  # keys that other processes cannot load are searched here
         for number in left:
-            yield number, answer(encoded.history(number), limits)
+            yield number, search_history(encoded.history(number), limits)
 
-    def _first(self, encoded: Encoded, keys: Sequence[int], limits: Limits) -> Answers:
+    def _first(self, encoded: EncodedHistory, keys: Sequence[int], limits: Limits) -> Answers:
         """Yields the answers that are found here before starting other processes is worthwhile."""
         end = time.perf_counter() + self.patience
         for number in keys:
@@ -63,16 +63,18 @@ class ThisMachine:
             if patience <= 0:
                 return
             hurried = limits.seconds is None or limits.seconds > patience
-            found = answer(encoded.history(number), replace(limits, seconds=patience) if hurried else limits)
+            found = search_history(encoded.history(number), replace(limits, seconds=patience) if hurried else limits)
             if found.out_of_time and hurried:
                 return
             yield number, found
 
 
-def _side_by_side(pool: Pool, encoded: Encoded, keys: Sequence[int], limits: Limits, at_once: int) -> Answers:
+def _search_in_parallel(
+    pool: WorkerPool, encoded: EncodedHistory, keys: Sequence[int], limits: Limits, at_once: int
+) -> Answers:
     """Searches ``at_once`` keys in parallel, with a share of the memory each; then one by one those that need more."""
     narrow: list[tuple[int, Answer]] = []
-    divided = chunks({number: encoded.length(number) for number in keys}, at_once, CHUNK)
+    divided = divide_into_chunks({number: encoded.length(number) for number in keys}, at_once, CHUNK)
     for number, found in pool.answers(encoded, divided, limits.among(at_once), at_once):
         if found.out_of_memory and at_once > 1:
             narrow.append((number, found))
@@ -82,7 +84,7 @@ def _side_by_side(pool: Pool, encoded: Encoded, keys: Sequence[int], limits: Lim
         yield from pool.answers(encoded, [(number,)], limits.after(found.seconds), 1)
 
 
-def chunks(lengths: Mapping[int, int], at_once: int, most: int) -> list[Chunk]:
+def divide_into_chunks(lengths: Mapping[int, int], at_once: int, most: int) -> list[Chunk]:
     """Divides whole keys, longest first, into chunks of at most ``most`` operations, unless one key has more."""
     enough = min(most, sum(lengths.values()) // (at_once * ROUNDS))
     found: list[Chunk] = []

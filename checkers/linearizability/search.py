@@ -12,12 +12,12 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Final
 
 from assay.checkers.judging.verdict import Judgement
-from assay.checkers.linearizability.encode import Encoded, encode
+from assay.checkers.linearizability.encode import EncodedHistory, encode
 from assay.checkers.linearizability.key_result import NONLINEARIZABLE, Answer
 from assay.checkers.linearizability.limits import DEFAULT, Limits
-from assay.checkers.linearizability.model import Model, plain_register
+from assay.checkers.linearizability.model import Model, find_plain_register
 from assay.checkers.linearizability.scheduler import ThisMachine
-from assay.checkers.linearizability.summary import Found, count, summary
+from assay.checkers.linearizability.summary import KeyOutcome, describe_count, summarize
 from assay.checkers.linearizability.zones import judge_zones
 
 if TYPE_CHECKING:
@@ -49,15 +49,15 @@ def search(
     """
     begun = time.perf_counter()
     encoded = encode(ops, model)
-    zoned, rest = zones(encoded)
+    zoned, rest = judge_by_zones(encoded)
     zone_seconds = time.perf_counter() - begun
     found = dict(zoned)
     interrupted = False
     try:
-        _search(found, encoded, rest, limits, place, progress)
+        _search_keys(found, encoded, rest, limits, place, progress)
     except KeyboardInterrupt:
         interrupted = True
-    return summary(
+    return summarize(
         found,
         keys=len(encoded.keys),
         operations=ops.num_rows,
@@ -67,21 +67,28 @@ def search(
     )
 
 
-def zones(encoded: Encoded) -> tuple[dict[int, Found], list[int]]:
+def judge_by_zones(encoded: EncodedHistory) -> tuple[dict[int, KeyOutcome], list[int]]:
     """Returns what zones show, by the number of the key, and the keys that must be searched."""
-    plain = plain_register(encoded.model) is not None
+    plain = find_plain_register(encoded.model) is not None
     zoned, rest = judge_zones(encoded, NONLINEARIZABLE) if plain else ({}, range(len(encoded.keys)))
-    found = {key: Found(encoded.length(key), Answer(finding=finding), zoned=True) for key, finding in zoned.items()}
+    found = {
+        key: KeyOutcome(encoded.length(key), Answer(finding=finding), zoned=True) for key, finding in zoned.items()
+    }
     return found, list(rest)
 
 
-def _search(
-    found: dict[int, Found], encoded: Encoded, keys: list[int], limits: Limits, place: ThisMachine, progress: Progress
+def _search_keys(
+    found: dict[int, KeyOutcome],
+    encoded: EncodedHistory,
+    keys: list[int],
+    limits: Limits,
+    place: ThisMachine,
+    progress: Progress,
 ) -> None:
-    done, total, what = 0, sum(map(encoded.length, keys)), f"searching {count(keys)}"
+    done, total, what = 0, sum(map(encoded.length, keys)), f"searching {describe_count(keys)}"
     progress(what, 0, total)
     with closing(place.answers(encoded, keys, limits)) as answers:
         for number, answer in answers:
-            found[number] = Found(encoded.length(number), answer)
+            found[number] = KeyOutcome(encoded.length(number), answer)
             done += encoded.length(number)
             progress(what, done, total)

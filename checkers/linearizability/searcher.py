@@ -13,13 +13,13 @@ from typing import Any, Final
 import numpy as np
 
 from assay.checkers.linearizability import core, tables
-from assay.checkers.linearizability.compiled import all_compiled, compile_all, compiled_step, noticing
+from assay.checkers.linearizability.compiled import catching_step_errors, compile_all, compile_step, is_all_compiled
 from assay.checkers.linearizability.encode import FOREVER, KeyHistory
-from assay.checkers.linearizability.explain import NoPlace, explain, order
+from assay.checkers.linearizability.explain import NoPlace, explain, find_order
 from assay.checkers.linearizability.layout import NONE, Layout, lay_out
 from assay.checkers.linearizability.limits import Limits
-from assay.checkers.linearizability.model import Action, Model, ModelError, asking, usable
-from assay.checkers.linearizability.workspace import OutOfMemory, States, Workspace
+from assay.checkers.linearizability.model import Action, Model, ModelError, calling_model, require_action
+from assay.checkers.linearizability.workspace import InternedStates, OutOfMemory, Workspace
 
 BUDGET: Final = 200_000
 """Steps of a model between two looks at the clock."""
@@ -38,7 +38,7 @@ CLAIMS: Final = {
 
 
 @dataclass(frozen=True)
-class Searched:
+class SearchResult:
     """Result of one key's search."""
 
     order: tuple[int, ...] | None = None
@@ -58,29 +58,31 @@ TIME: Final = "time"
 MEMORY: Final = "memory"
 
 
-def search_key(history: KeyHistory, limits: Limits, *, witness: bool = False) -> Searched:
+def search_key(history: KeyHistory, limits: Limits, *, witness: bool = False) -> SearchResult:
     """Searches one key's history. ``witness`` requests a legal order, too. Raises ``ModelError`` if the model
     contradicts itself.
     """
     model, space, layout = history.model, None, None
     deadline = None if limits.seconds is None else time.perf_counter() + limits.seconds - limits.spent
     try:
-        states = States(model)
-        plain = _begins_plain(history)
+        states = InternedStates(model)
+        plain = _should_begin_plain(history)
         layout, actions = _lay_out(history, states)
-        wanted = model.step if model.compiled else _never
-        step = wanted if plain else _step(wanted)
+        wanted = model.step if model.compiled else _reject_step
+        step = wanted if plain else _compile_step(wanted)
         space = Workspace(layout, model.initial if model.compiled else 0, limits.bytes, states)
         space.counters[tables.WIDEST] = limits.widest
         while True:
             space.counters[tables.BUDGET] = budget = _plain.left if plain else BUDGET
-            with noticing(model):
+            with catching_step_errors(model):
                 status = core.advance(step, not model.compiled, layout, space.memory)
             if plain:
                 _plain.left -= budget - int(space.counters[tables.BUDGET])
             if status == core.PLACED:
                 trail = int(space.memory.current_trail[0])
-                return _measured(space, Searched(order=order(history, layout, space, trail) if witness else None))
+                return _add_measurements(
+                    space, SearchResult(order=find_order(history, layout, space, trail) if witness else None)
+                )
             if status == core.FULL_ROWS:
                 space.grow_rows()
             elif status == core.FULL_TRAIL:
@@ -93,34 +95,34 @@ def search_key(history: KeyHistory, limits: Limits, *, witness: bool = False) ->
                 space.restore()
                 space.counters[tables.WIDEST] = np.iinfo(np.int64).max
             elif status == core.STUCK:
-                return _measured(space, Searched(why=explain(history, layout, space)))
+                return _add_measurements(space, SearchResult(why=explain(history, layout, space)))
             elif status == core.SPENT and plain:
                 compile_all()
-                plain, step = False, _step(wanted)  # without numba both stay as they are
+                plain, step = False, _compile_step(wanted)  # without numba both stay as they are
             elif status != core.SPENT:
                 raise space.broken(CLAIMS[status], actions)
             if deadline is not None and time.perf_counter() > deadline:
-                return _unknown(history, TIME, f"the time limit of {limits.seconds:g} s", layout, space)
+                return _to_unknown(history, TIME, f"the time limit of {limits.seconds:g} s", layout, space)
     except OutOfMemory as error:
-        return _unknown(history, MEMORY, f"the memory limit ({error})", layout, space)
+        return _to_unknown(history, MEMORY, f"the memory limit ({error})", layout, space)
     except MemoryError:
-        return _unknown(history, MEMORY, "the end of this machine's memory", layout, space)
+        return _to_unknown(history, MEMORY, "the end of this machine's memory", layout, space)
 
 
 @dataclass
-class _Plain:
+class _PlainBudget:
     left: int
 
 
-_plain = _Plain(PLAIN_STEPS)
+_plain = _PlainBudget(PLAIN_STEPS)
 """Shared by all searches of this process."""
 
 
-def _begins_plain(history: KeyHistory) -> bool:
+def _should_begin_plain(history: KeyHistory) -> bool:
     """Returns whether the search begins in plain Python; otherwise compiles everything. A user's model is compiled at
     once, which shows whether it can be.
     """
-    if all_compiled():
+    if is_all_compiled():
         return False
     known = not history.model.compiled or type(history.model).__module__.startswith("assay.checkers.")
     if known and len(history) <= PLAIN_OPERATIONS and _plain.left > 0:
@@ -129,24 +131,24 @@ def _begins_plain(history: KeyHistory) -> bool:
     return False
 
 
-def _never(state: int, f: int, x: int, y: int) -> tuple[bool, int]:
+def _reject_step(state: int, f: int, x: int, y: int) -> tuple[bool, int]:
     """Takes the place of a compiled step if states are interned."""
     return False, state
 
 
 @lru_cache(maxsize=8)
-def _step(step: Callable[..., Any]) -> Any:
-    return compiled_step(step)
+def _compile_step(step: Callable[..., Any]) -> Any:
+    return compile_step(step)
 
 
-def _lay_out(history: KeyHistory, states: States) -> tuple[Layout, list[Action]]:
+def _lay_out(history: KeyHistory, states: InternedStates) -> tuple[Layout, list[Action]]:
     """Returns the key's layout and its distinct actions, which the layout numbers in that order."""
     model, actions, action = history.model, history.actions, history.action
     if type(model).foresee is not Model.foresee:
         ends = [None if end == FOREVER else end for end in history.ret.tolist()]
-        with asking(model, history.name):
+        with calling_model(model, history.name):
             given = model.foresee([actions[number] for number in action.tolist()], history.call.tolist(), ends)
-            foreseen = [usable(model, one) for one in given]
+            foreseen = [require_action(model, one) for one in given]
             if len(foreseen) != len(action):
                 raise ModelError(f"the model {model.name} foresaw {len(foreseen)} actions for {len(action)} operations")
         actions = list(dict.fromkeys(foreseen))
@@ -159,15 +161,17 @@ def _lay_out(history: KeyHistory, states: States) -> tuple[Layout, list[Action]]
     return lay_out(actions, known, action, history.call, history.ret, states.lost), actions
 
 
-def _measured(space: Workspace, found: Searched) -> Searched:
+def _add_measurements(space: Workspace, found: SearchResult) -> SearchResult:
     largest, explored = int(space.counters[tables.LARGEST]), int(space.counters[tables.EXPLORED])
     return replace(found, largest=largest, explored=explored, bytes=space.peak)
 
 
-def _unknown(history: KeyHistory, spent: str, limit: str, layout: Layout | None, space: Workspace | None) -> Searched:
+def _to_unknown(
+    history: KeyHistory, spent: str, limit: str, layout: Layout | None, space: Workspace | None
+) -> SearchResult:
     far = 0
     if layout is not None and space is not None:
         far = int((layout.events[: int(space.counters[tables.EVENT])] < 0).sum())
     why = f"{history.name}: {limit} was reached when {far} of {len(history)} operations had returned"
-    found = Searched(unknown=why, spent=spent)
-    return found if space is None else _measured(space, found)
+    found = SearchResult(unknown=why, spent=spent)
+    return found if space is None else _add_measurements(space, found)

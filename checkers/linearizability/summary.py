@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sized
 from dataclasses import dataclass
 from typing import Final
 
-from assay.checkers.judging.verdict import Examined, Judgement, Verdict
+from assay.checkers.judging.verdict import CheckCoverage, Judgement, Verdict
 from assay.checkers.linearizability.key_result import MEANING, NONLINEARIZABLE, Answer
 from assay.checkers.linearizability.model import ModelError
 
@@ -13,7 +13,7 @@ MOST_REASONS: Final = 20
 
 
 @dataclass(frozen=True)
-class Found:
+class KeyOutcome:
     """Answer for one key."""
 
     operations: int
@@ -23,8 +23,14 @@ class Found:
     """Whether the zones of its values decided the answer, without a search."""
 
 
-def summary(
-    found: Mapping[int, Found], *, keys: int, operations: int, seconds: float, zone_seconds: float, interrupted: bool
+def summarize(
+    found: Mapping[int, KeyOutcome],
+    *,
+    keys: int,
+    operations: int,
+    seconds: float,
+    zone_seconds: float,
+    interrupted: bool,
 ) -> Judgement:
     """Returns the judgement. ``found`` has answers by the number of the key; ``keys`` counts those with operations that
     count.
@@ -43,14 +49,14 @@ def summary(
     if len(unknown) > MOST_REASONS:
         unknown[MOST_REASONS:] = [f"and {len(unknown) - MOST_REASONS} keys more"]
     if interrupted:
-        unknown.insert(0, f"interrupted; {len(found)} of {count(range(keys))} were searched")
+        unknown.insert(0, f"interrupted; {len(found)} of {describe_count(range(keys))} were searched")
     elif not keys:
         unknown = ["no operation says anything about the model"]
     examined = []
     if zoned:
-        examined.append(_examined(zoned, zone_seconds, f"zones on {count(zoned)}"))
+        examined.append(_to_examined(zoned, zone_seconds, f"zones on {describe_count(zoned)}"))
     if searched or not zoned:
-        examined.append(_examined(searched, seconds - (zone_seconds if zoned else 0), _note(searched)))
+        examined.append(_to_examined(searched, seconds - (zone_seconds if zoned else 0), _describe_search(searched)))
     return Judgement(
         verdict=Verdict.FAIL if contradictions else Verdict.UNKNOWN if unknown else Verdict.PASS,
         anomalies={NONLINEARIZABLE: len(contradictions)} if contradictions else {},
@@ -68,16 +74,16 @@ def summary(
     )
 
 
-def count(keys: Sized) -> str:
+def describe_count(keys: Sized) -> str:
     """Returns the number of keys in words."""
     return f"{len(keys)} key{'' if len(keys) == 1 else 's'}"
 
 
-def _examined(keys: list[Found], seconds: float, note: str) -> Examined:
-    return Examined(check=NONLINEARIZABLE, rows=sum(one.operations for one in keys), seconds=seconds, note=note)
+def _to_examined(keys: list[KeyOutcome], seconds: float, note: str) -> CheckCoverage:
+    return CheckCoverage(check=NONLINEARIZABLE, rows=sum(one.operations for one in keys), seconds=seconds, note=note)
 
 
-def _note(searched: list[Found]) -> str:
+def _describe_search(searched: list[KeyOutcome]) -> str:
     largest = max((one.answer.largest for one in searched), default=0)
     peak = max((one.answer.bytes for one in searched), default=0)
-    return f"search on {count(searched)}; at most {largest} configurations at once, {peak} bytes"
+    return f"search on {describe_count(searched)}; at most {largest} configurations at once, {peak} bytes"

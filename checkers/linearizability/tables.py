@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.checkers.linearizability.compiled import compiled
+from assay.checkers.linearizability.compiled import register_compiled
 from assay.checkers.linearizability.layout import Layout
 
 Ints = NDArray[np.int64]
@@ -20,7 +20,7 @@ READS, OPEN, GENERATION, STAMP, REQUESTS, BUDGET, WIDEST, LARGEST, EXPLORED = ra
 COUNTERS: Final = 18
 
 
-class Memory(NamedTuple):
+class SearchMemory(NamedTuple):
     """Mutable state. A row's trail is the position of its latest operation in the trail, whose parents lead back."""
 
     counters: Ints
@@ -57,8 +57,8 @@ class Memory(NamedTuple):
     """The state after the transition, or -1 if the action was rejected."""
 
 
-@compiled
-def hashed(row: Ints, width: int) -> int:
+@register_compiled
+def hash_row(row: Ints, width: int) -> int:
     value = 7
     for place in range(width):
         part = row[place]
@@ -68,11 +68,11 @@ def hashed(row: Ints, width: int) -> int:
     return value
 
 
-@compiled
-def find(table: Ints, generation: int, rows: Ints, row: Ints, width: int) -> int:
+@register_compiled
+def find_entry(table: Ints, generation: int, rows: Ints, row: Ints, width: int) -> int:
     """Returns the position of ``row``'s entry, or of the free position for it."""
     last = len(table) - 1
-    place = hashed(row, width) & last
+    place = hash_row(row, width) & last
     while table[place] >> 32 == generation:
         index = table[place] & 0xFFFFFFFF
         equal = True
@@ -86,10 +86,12 @@ def find(table: Ints, generation: int, rows: Ints, row: Ints, width: int) -> int
     return place
 
 
-@compiled
-def keep(table: Ints, generation: int, rows: Ints, trails: Ints, count: int, row: Ints, trail: int, width: int) -> bool:
+@register_compiled
+def keep_row(
+    table: Ints, generation: int, rows: Ints, trails: Ints, count: int, row: Ints, trail: int, width: int
+) -> bool:
     """Adds a row as number ``count`` unless it is there. Returns whether it was added."""
-    place = find(table, generation, rows, row, width)
+    place = find_entry(table, generation, rows, row, width)
     if table[place] >> 32 == generation:
         return False
     table[place] = generation << 32 | count
@@ -99,15 +101,15 @@ def keep(table: Ints, generation: int, rows: Ints, trails: Ints, count: int, row
     return True
 
 
-@compiled
+@register_compiled
 def rebuild(table: Ints, generation: int, rows: Ints, count: int, width: int) -> None:
     """Enters rows into a new table."""
     for index in range(count):
-        table[find(table, generation, rows, rows[index], width)] = generation << 32 | index
+        table[find_entry(table, generation, rows, rows[index], width)] = generation << 32 | index
 
 
-@compiled
-def slot_of(known: Ints, key: int) -> int:
+@register_compiled
+def find_transition(known: Ints, key: int) -> int:
     last = len(known) - 1
     place = ((key & 0x7FFFFFFF) * 1000003 ^ ((key >> 31) & 0x7FFFFFFF) * 1540483) & last
     while known[place] >= 0 and known[place] != key:
@@ -115,22 +117,22 @@ def slot_of(known: Ints, key: int) -> int:
     return place
 
 
-@compiled
-def remember(known: Ints, known_next: Ints, keys: Ints, states: Ints) -> None:
+@register_compiled
+def add_transitions(known: Ints, known_next: Ints, keys: Ints, states: Ints) -> None:
     for index in range(len(keys)):
-        place = slot_of(known, keys[index])
+        place = find_transition(known, keys[index])
         known[place] = keys[index]
         known_next[place] = states[index]
 
 
-@compiled
-def transition(step: Any, interned: bool, layout: Layout, memory: Memory, state: int, kind: int) -> Any:
+@register_compiled
+def find_next_state(step: Any, interned: bool, layout: Layout, memory: SearchMemory, state: int, kind: int) -> Any:
     """Returns 1 and the next state, 0 if rejected, or -1 if the transition is unknown and now requested."""
     if not interned:
         allowed, after = step(state, layout.f[kind], layout.x[kind], layout.y[kind])
         return (1 if allowed else 0), after
     key = state << 31 | layout.x[kind]
-    place = slot_of(memory.known, key)
+    place = find_transition(memory.known, key)
     if memory.known[place] == key:
         after = memory.known_next[place]
         return (1 if after >= 0 else 0), after
@@ -140,8 +142,8 @@ def transition(step: Any, interned: bool, layout: Layout, memory: Memory, state:
     return -1, 0
 
 
-@compiled
-def follow(memory: Memory, trail: int, op: int) -> int:
+@register_compiled
+def extend_trail(memory: SearchMemory, trail: int, op: int) -> int:
     """Appends an entry to the trail. The caller ensures that there is room."""
     counters = memory.counters
     at: int = counters[TRAIL]
@@ -152,8 +154,8 @@ def follow(memory: Memory, trail: int, op: int) -> int:
     return at
 
 
-@compiled
-def sweep(parent: Ints, op: Ints, event: Ints, count: int, trails: Ints) -> int:
+@register_compiled
+def sweep_trail(parent: Ints, op: Ints, event: Ints, count: int, trails: Ints) -> int:
     """Drops entries that no row's trail leads back to. Renumbers ``trails`` (negative: none). Returns the number of
     entries left.
     """

@@ -37,7 +37,7 @@ def main(descriptor: int) -> None:
     try:
         pickle.loads(tasks.get())
         import assay.checkers.linearizability.searcher  # noqa: F401 - loads what takes long before it counts as ready
-        from assay.checkers.linearizability.key_result import answer
+        from assay.checkers.linearizability.key_result import search_history
     except Exception as error:  # noqa: BLE001 - a user's module may raise anything
         connection.send(f"{type(error).__name__}: {error}")
         return
@@ -45,7 +45,7 @@ def main(descriptor: int) -> None:
     while True:
         histories, limits = pickle.loads(tasks.get())
         for number, history in histories:
-            connection.send((number, answer(history, limits)))
+            connection.send((number, search_history(history, limits)))
 
 
 def _listen(connection: Connection, tasks: SimpleQueue[bytes]) -> None:

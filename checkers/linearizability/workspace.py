@@ -13,7 +13,14 @@ from numpy.typing import NDArray
 
 from assay.checkers.linearizability import tables
 from assay.checkers.linearizability.layout import NONE, Layout
-from assay.checkers.linearizability.model import Action, Model, ModelError, asking, hashable, whole
+from assay.checkers.linearizability.model import (
+    Action,
+    Model,
+    ModelError,
+    calling_model,
+    require_hashable,
+    require_integer,
+)
 
 Ints = NDArray[np.int64]
 
@@ -32,7 +39,7 @@ class OutOfMemory(Exception):
     """The limit would be exceeded; the message says at how many configurations."""
 
 
-class States:
+class InternedStates:
     """Numbers for the states of an interned model, and the results of its ``step``."""
 
     def __init__(self, model: Model) -> None:
@@ -42,14 +49,14 @@ class States:
         self.actions: list[Action] = []
         for state in (model.initial,) if model.lost is None else (model.initial, model.lost):
             if model.compiled:
-                whole(model, state, f"the state {state!r}")
+                require_integer(model, state, f"the state {state!r}")
             else:
-                hashable(model, state)
+                require_hashable(model, state)
         self.numbers: dict[Hashable, int] = {model.initial: 0}
         self.states: list[Hashable] = [model.initial]
         self.lost = NONE
         if model.lost is not None:
-            with asking(model, "size"):
+            with calling_model(model, "size"):
                 self.lost = self._number(model.lost)
         self.known = np.full(1024, NOWHERE, dtype=np.int64)
         self.known_next = np.zeros(1024, dtype=np.int64)
@@ -74,7 +81,7 @@ class States:
         keys = np.unique(requests)
         after = np.empty(len(keys), dtype=np.int64)
         counted = self._bytes
-        with asking(self.model, "step"):
+        with calling_model(self.model, "step"):
             for at, key in enumerate(keys.tolist()):
                 after[at] = self._after(key >> 31, key & 0x7FFFFFFF)
                 if self._bytes - counted > UNCOUNTED:
@@ -87,8 +94,8 @@ class States:
             self.known = np.full(len(known) * 2, NOWHERE, dtype=np.int64)
             self.known_next = np.zeros(len(known) * 2, dtype=np.int64)
             there = known >= 0
-            tables.remember(self.known, self.known_next, known[there], known_next[there])
-        tables.remember(self.known, self.known_next, keys, after)
+            tables.add_transitions(self.known, self.known_next, known[there], known_next[there])
+        tables.add_transitions(self.known, self.known_next, keys, after)
 
     def _after(self, state: int, action: int) -> int:
         f, x, y, *_ = self.actions[action]
@@ -106,7 +113,7 @@ class States:
 
 
 @dataclass
-class Saved:
+class SavedSearch:
     """State of the search at a return, sufficient to resume from there."""
 
     counters: Ints
@@ -122,11 +129,11 @@ class Saved:
 class Workspace:
     """The memory of one key's search. Raises ``OutOfMemory`` if it would need more than ``limit`` bytes."""
 
-    def __init__(self, layout: Layout, initial: int, limit: int, states: States) -> None:
+    def __init__(self, layout: Layout, initial: int, limit: int, states: InternedStates) -> None:
         self.layout = layout
         self.limit = limit
         self.states = states
-        self.saved: Saved | None = None
+        self.saved: SavedSearch | None = None
         self.peak = 0
         kinds, groups, operations = len(layout.f), len(layout.group_kind), len(layout.kind)
 
@@ -136,7 +143,7 @@ class Workspace:
         rows = {name: zeros(ROWS, layout.width) for name in ("current", "seen", "next")}
         trails = {f"{name}_trail": zeros(ROWS) for name in ("current", "seen", "next")}
         room = 4 * (operations + ROWS)
-        self.memory = tables.Memory(
+        self.memory = tables.SearchMemory(
             counters=zeros(tables.COUNTERS),
             **rows,
             **trails,
@@ -181,8 +188,8 @@ class Workspace:
         self._check(8 * (3 * room * (width + 1) + 6 * room + room))
         made: dict[str, Ints] = {}
         for name in ("current", "seen", "next"):
-            made[name] = _longer(getattr(memory, name), room)
-            made[f"{name}_trail"] = _longer(getattr(memory, f"{name}_trail"), room)
+            made[name] = _enlarge(getattr(memory, name), room)
+            made[f"{name}_trail"] = _enlarge(getattr(memory, f"{name}_trail"), room)
         made |= {name: np.zeros(2 * room, dtype=np.int64) for name in ("seen_table", "next_table", "heads")}
         made["links"] = np.zeros(room, dtype=np.int64)
         self.memory = memory._replace(**made)
@@ -199,7 +206,7 @@ class Workspace:
             trails.append(self.saved.arrays["current_trail"])
         together = np.concatenate(trails)
         self._check(8 * int(counters[tables.TRAIL]))
-        counters[tables.TRAIL] = tables.sweep(
+        counters[tables.TRAIL] = tables.sweep_trail(
             memory.trail_parent, memory.trail_op, memory.trail_event, int(counters[tables.TRAIL]), together
         )
         start = 0
@@ -210,7 +217,7 @@ class Workspace:
         if int(counters[tables.TRAIL]) * 2 > room:
             self._check(8 * 3 * 2 * room)
             names = ("trail_parent", "trail_op", "trail_event")
-            self.memory = memory._replace(**{name: _longer(getattr(memory, name), 2 * room) for name in names})
+            self.memory = memory._replace(**{name: _enlarge(getattr(memory, name), 2 * room) for name in names})
 
     def answer(self) -> None:
         """Computes the transitions that the search requested, and hands it the table."""
@@ -223,10 +230,10 @@ class Workspace:
     def cut(self, kept: int) -> None:
         """Continues with only the first ``kept`` configurations. The first cut saves all of them."""
         if self.saved is None:
-            arrays = {name: getattr(self.memory, name).copy() for name in Saved.KEPT}
+            arrays = {name: getattr(self.memory, name).copy() for name in SavedSearch.KEPT}
             count = self.counters[tables.CURRENT]
             arrays |= {name: getattr(self.memory, name)[:count].copy() for name in ("current", "current_trail")}
-            self.saved = Saved(self.counters.copy(), arrays)
+            self.saved = SavedSearch(self.counters.copy(), arrays)
             self._check(0)
         self.counters[tables.CURRENT] = kept
 
@@ -272,7 +279,7 @@ class Workspace:
         self.peak = max(self.peak, wanted)
 
 
-def _longer(array: Ints, room: int) -> Ints:
+def _enlarge(array: Ints, room: int) -> Ints:
     made = np.zeros((room, *array.shape[1:]), dtype=np.int64)
     made[: len(array)] = array
     return made

@@ -18,9 +18,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from assay.checkers.judging.verdict import Finding
-from assay.checkers.linearizability.encode import FOREVER, Encoded
+from assay.checkers.linearizability.encode import FOREVER, EncodedHistory
 from assay.checkers.linearizability.model import INITIAL
-from assay.harness.core.lazy_import import Late
+from assay.harness.core.lazy_import import LazyModule
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
     Flags = NDArray[np.bool_]
 else:
-    np = Late("numpy")
+    np = LazyModule("numpy")
 
 BEFORE: Final = -(2**63)
 Zoned = tuple[dict[int, Finding | None], list[int]]
 
 
-def judge_zones(encoded: Encoded, anomaly: str) -> Zoned:
+def judge_zones(encoded: EncodedHistory, anomaly: str) -> Zoned:
     """Returns None or the first contradiction for each key (its number) that qualifies, and the other keys."""
     assert encoded.model.register is not None
     read, write = encoded.model.register
@@ -50,7 +50,7 @@ def judge_zones(encoded: Encoded, anomaly: str) -> Zoned:
     unfit[encoded.key[writes[value[writes] == INITIAL]]] = True
     judged: dict[int, Finding | None] = dict.fromkeys(np.flatnonzero(~unfit).tolist())
     rows = np.flatnonzero(~unfit[encoded.key])
-    found = _violations(encoded, rows, reads[rows], value[rows])
+    found = _find_violations(encoded, rows, reads[rows], value[rows])
     for number, (claim, involved) in found.items():
         key = encoded.keys[number]
         judged[number] = Finding(
@@ -63,7 +63,9 @@ def judge_zones(encoded: Encoded, anomaly: str) -> Zoned:
     return judged, np.flatnonzero(unfit).tolist()
 
 
-def _violations(encoded: Encoded, rows: Ints, reads: Flags, value: Ints) -> dict[int, tuple[str, tuple[int, ...]]]:
+def _find_violations(
+    encoded: EncodedHistory, rows: Ints, reads: Flags, value: Ints
+) -> dict[int, tuple[str, tuple[int, ...]]]:
     """Returns one violation per key that has any: its text, and its operations' rows."""
     found: dict[int, tuple[str, tuple[int, ...]]] = {}
     if len(rows) == 0:
@@ -79,12 +81,13 @@ def _violations(encoded: Encoded, rows: Ints, reads: Flags, value: Ints) -> dict
     seen = np.zeros(count, dtype=np.bool_)
     seen[cluster[reads]] = True
     for at in np.flatnonzero(reads & (writer[cluster] < 0) & ~initial[cluster]).tolist():
-        claim = f"{_named(encoded, int(rows[at]))} returned a value that no one wrote."
+        claim = f"{_describe_operation(encoded, int(rows[at]))} returned a value that no one wrote."
         found.setdefault(int(key[at]), (claim, (int(rows[at]),)))
     written = writer[cluster]
     for at in np.flatnonzero(reads & (written >= 0) & (ret < call[written])).tolist():
         source = int(rows[written[at]])
-        claim = f"{_named(encoded, int(rows[at]))} returned before its value's {_named(encoded, source)} was called."
+        reading, writing = _describe_operation(encoded, int(rows[at])), _describe_operation(encoded, source)
+        claim = f"{reading} returned before its value's {writing} was called."
         found.setdefault(int(key[at]), (claim, (int(rows[at]), source)))
     first, last = np.full(count, FOREVER), np.full(count, BEFORE)
     np.minimum.at(first, cluster, ret)
@@ -99,16 +102,16 @@ def _violations(encoded: Encoded, rows: Ints, reads: Flags, value: Ints) -> dict
     low, high = np.minimum(first, last)[zones], np.maximum(first, last)[zones]
     sort = np.lexsort((zones, forward, low, owner[zones]))
     zones, forward, low, high = zones[sort], forward[sort], low[sort], high[sort]
-    reach, by = _reach(owner[zones], forward, high)
+    reach, by = _find_reach(owner[zones], forward, high)
     late = np.flatnonzero(reach > np.where(forward, low, high))
-    calls, returns = _moments(cluster, call, last), _moments(cluster, ret, first)
+    calls, returns = _find_operations_at(cluster, call, last), _find_operations_at(cluster, ret, first)
     for at in late.tolist():
         number, long = int(owner[zones[at]]), int(zones[by[at]])
         if number in found:
             continue
         inner = int(zones[at])
         involved = [calls[long], returns[inner], returns[long]]
-        last_call, there = (_named(encoded, int(rows[place])) for place in involved[:2])
+        last_call, there = (_describe_operation(encoded, int(rows[place])) for place in involved[:2])
         value_text = encoded.values[number].text(int(value[calls[long]]))
         claim = (
             f"{last_call} still used {value_text}, which had been there before; yet "
@@ -119,7 +122,7 @@ def _violations(encoded: Encoded, rows: Ints, reads: Flags, value: Ints) -> dict
     return found
 
 
-def _reach(owner: Ints, forward: Flags, high: Ints) -> tuple[Ints, Ints]:
+def _find_reach(owner: Ints, forward: Flags, high: Ints) -> tuple[Ints, Ints]:
     """Returns for each zone how far earlier forward zones of its key reach, and which one reaches that far."""
     count = len(owner)
     if count == 0:
@@ -136,7 +139,7 @@ def _reach(owner: Ints, forward: Flags, high: Ints) -> tuple[Ints, Ints]:
     return np.where(any_before, high[by], BEFORE), by
 
 
-def _moments(cluster: Ints, time: Ints, wanted: Ints) -> Ints:
+def _find_operations_at(cluster: Ints, time: Ints, wanted: Ints) -> Ints:
     """Returns for each cluster one of its operations at that time, or -1."""
     found = np.full(len(wanted), -1, dtype=np.int64)
     there = np.flatnonzero(time == wanted[cluster])
@@ -144,6 +147,6 @@ def _moments(cluster: Ints, time: Ints, wanted: Ints) -> Ints:
     return found
 
 
-def _named(encoded: Encoded, row: int) -> str:
+def _describe_operation(encoded: EncodedHistory, row: int) -> str:
     number = int(encoded.key[row])
     return encoded.history(number).named(row - encoded.bounds[number])

@@ -21,9 +21,9 @@ So an absent server is no excuse for a client to keep asking it. The client is s
 
 from typing import Final
 
-from assay.checkers.check import LONG, Check, Evidence, Explanation, Table, View, capital, family_of
+from assay.checkers.check import LONG, Check, Evidence, Explanation, Table, View, capitalize_first, family_of
 from assay.checkers.engine import INFINITY, Row
-from assay.checkers.sql_idioms import MAY_BEGIN, MAY_HAVE_BEGUN, OF_ZOOKEEPER, first_of, sum_so_far
+from assay.checkers.sql_idioms import MAY_BEGIN, MAY_HAVE_BEGUN, OF_ZOOKEEPER, select_first, sum_so_far
 from assay.checkers.times import seconds
 
 SEVERAL: Final = 3
@@ -76,14 +76,14 @@ WAITS: Final = Table(
 )
 
 
-def _stuck(row: Row, evidence: Evidence) -> Explanation:
+def _explain_stuck_client(row: Row, evidence: Evidence) -> Explanation:
     claim = (
         f"all {row['tries']} tries of a {row['client']} client of {row['worker']} at {row['key']} failed from "
         f"{seconds(row['served'])} to {seconds(row['last_call'])}, the last by {evidence.who(row['last_op'])}, though "
         f"{row['others']} tries of others succeeded in that time, the first by {evidence.who(row['served_op'])}; the "
         f"contract's deadline is {seconds(row['deadline'])}."
     )
-    return Explanation(capital(claim), (row["last_op"], row["served_op"]), 0, row["last_call"])
+    return Explanation(capitalize_first(claim), (row["last_op"], row["served_op"]), 0, row["last_call"])
 
 
 STUCK_CLIENT: Final = Check(
@@ -122,9 +122,9 @@ STUCK_CLIENT: Final = Check(
             """,
         ),
     ),
-    evidence=first_of("found_stuck_client", "key, worker, client, last_call"),
+    evidence=select_first("found_stuck_client", "key, worker, client, last_call"),
     examined="select count(*) as examined from progress_tries",
-    explain=_stuck,
+    explain=_explain_stuck_client,
     standstill=LONG,
 )
 

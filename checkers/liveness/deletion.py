@@ -14,23 +14,32 @@ The zxid of the creation distinguishes topics of one name. The system must not c
 
 from typing import Final
 
-from assay.checkers.check import Evidence, Explanation, Table, View, capital
+from assay.checkers.check import Evidence, Explanation, Table, View, capitalize_first
 from assay.checkers.engine import INFINITY, Row
-from assay.checkers.liveness.snapshots import at_rest_check, lasting, length, lists, of_broker, on_node
-from assay.checkers.log.incarnations import first_name, topic_of
-from assay.checkers.sql_idioms import first_rows, order_by
+from assay.checkers.liveness.snapshots import (
+    at_rest_check,
+    broker_subject,
+    count_in_list,
+    lasting_states,
+    list_contains,
+    node_subject,
+)
+from assay.checkers.log.incarnations import extract_topic, strip_incarnation
+from assay.checkers.sql_idioms import first_rows_subquery, order_by
 from assay.checkers.times import seconds
 
 WAITING: Final = View(
     "deletion_waiting",
     f"""
-    select p.look, {topic_of("p.key")} as topic from (
-        select p.look, p.key, p.replicas, count(case when {lists("p.replicas", "b.broker")} then 1 end) as living
+    select p.look, {extract_topic("p.key")} as topic from (
+        select p.look, p.key, p.replicas, count(case when {
+        list_contains("p.replicas", "b.broker")
+    } then 1 end) as living
         from looks p join rest_brokers b on b.look = p.look
         where p.what = 'partition' group by p.look, p.key, p.replicas) p
-    where living < {length("p.replicas")}
+    where living < {count_in_list("p.replicas")}
     union
-    select look, {topic_of("key")} from looks where what = 'move'
+    select look, {extract_topic("key")} from looks where what = 'move'
     """,
 )
 """Topics whose deletion rightly waits for a broker or for a move."""
@@ -50,7 +59,8 @@ FILES: Final = View(
     f"""
     select f.look, f.key, f.node, f.zxid from looks f
         join rest_brokers b on b.look = f.look and b.node = f.node
-        left join looks t on t.look = f.look and t.what = 'topic' and t.key = {topic_of("f.key")} and t.zxid = f.zxid
+        left join looks t on t.look = f.look and t.what = 'topic' and t.key = {extract_topic("f.key")}
+            and t.zxid = f.zxid
     where f.what = 'folder' and t.key is null
     """,
 )
@@ -77,12 +87,12 @@ PROMISED: Final = Table(
     "deletion_promised",
     f"""
     select d.topic, d.op from (
-        select {first_name("key")} as topic, min(op) as op, min(call) as call from effects
-        where kind = 'topic-delete' and outcome = 'ok' and ret is not null group by {first_name("key")}, op) d
+        select {strip_incarnation("key")} as topic, min(op) as op, min(call) as call from effects
+        where kind = 'topic-delete' and outcome = 'ok' and ret is not null group by {strip_incarnation("key")}, op) d
         left join (
-            select {first_name("key")} as topic,
+            select {strip_incarnation("key")} as topic,
                 max(case when outcome = 'ok' then coalesce(ret, {INFINITY}) else {INFINITY} end) as made
-            from effects where kind = 'topic-create' and outcome <> 'fail' group by {first_name("key")}) c
+            from effects where kind = 'topic-create' and outcome <> 'fail' group by {strip_incarnation("key")}) c
             on c.topic = d.topic
     where coalesce(c.made, 0) < d.call
     """,
@@ -100,7 +110,7 @@ BROKEN: Final = View(
 )
 
 
-def _undeleted(row: Row, evidence: Evidence) -> Explanation:
+def _explain_undeleted_topic(row: Row, evidence: Evidence) -> Explanation:
     times = f"from {seconds(row['since'])} to {seconds(row['until'])}"
     if row["arm"] == 1:
         claim = f"{row['key']} was to be deleted {times}, every broker with a replica of it was there, and it was not"
@@ -120,8 +130,8 @@ def _undeleted(row: Row, evidence: Evidence) -> Explanation:
         claim += f"; the contract's deadline is {seconds(row['deadline'])}."
     about: tuple[str, ...] = ()
     if row["node"] is not None:
-        about = (on_node(row["topic"], row["node"]), of_broker(row["node"]))
-    return Explanation(capital(claim), (row["delete_op"],), 0, row["until"], about=about)
+        about = (node_subject(row["topic"], row["node"]), broker_subject(row["node"]))
+    return Explanation(capitalize_first(claim), (row["delete_op"],), 0, row["until"], about=about)
 
 
 UNDELETED_TOPIC: Final = at_rest_check(
@@ -135,11 +145,11 @@ UNDELETED_TOPIC: Final = at_rest_check(
         SETTINGS,
         PROMISED,
         BROKEN,
-        lasting("deletion_unended", "deletion_asked", "key, zxid", "deletion_deadline"),
-        lasting("deletion_uncleaned", "deletion_files", "key, node, zxid", "deletion_deadline"),
-        lasting("deletion_remembered", "deletion_known", "key, node", "deletion_deadline"),
-        lasting("deletion_outlived", "deletion_settings", "key", "deletion_deadline"),
-        lasting("deletion_undone", "deletion_broken", "key, op", "deletion_deadline", over="0"),
+        lasting_states("deletion_unended", "deletion_asked", "key, zxid", "deletion_deadline"),
+        lasting_states("deletion_uncleaned", "deletion_files", "key, node, zxid", "deletion_deadline"),
+        lasting_states("deletion_remembered", "deletion_known", "key, node", "deletion_deadline"),
+        lasting_states("deletion_outlived", "deletion_settings", "key", "deletion_deadline"),
+        lasting_states("deletion_undone", "deletion_broken", "key, op", "deletion_deadline", over="0"),
         Table(
             "found_undeleted_topic",
             """
@@ -155,10 +165,10 @@ UNDELETED_TOPIC: Final = at_rest_check(
         ),
     ),
     evidence=f"""
-        select *, case when arm = 2 then {topic_of("key")} else key end as topic
-        from {first_rows("found_undeleted_topic", "key, arm, node")} f {order_by("key, arm, node")}
+        select *, case when arm = 2 then {extract_topic("key")} else key end as topic
+        from {first_rows_subquery("found_undeleted_topic", "key, arm, node")} f {order_by("key, arm, node")}
         """,
-    explain=_undeleted,
+    explain=_explain_undeleted_topic,
     explained_by=("unregistered",),
     seen_again=True,
 )

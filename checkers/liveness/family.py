@@ -17,10 +17,10 @@ from assay.checkers.liveness.retention import RETENTION_UNDONE
 from assay.checkers.liveness.settings import DISOBEYED_SETTINGS
 from assay.checkers.liveness.snapshots import REST_VIEWS
 from assay.checkers.liveness.stale_metadata import STALE_METADATA
-from assay.checkers.times import readable, seconds
+from assay.checkers.times import seconds, shorten_times
 
 
-def _too_short(engine: Engine) -> list[str]:
+def _find_short_inspection(engine: Engine) -> list[str]:
     """Returns a doubt if the last look found the system not at rest, and the looks do not span the longest deadline."""
     (row,) = engine.rows(
         f"""
@@ -33,7 +33,7 @@ def _too_short(engine: Engine) -> list[str]:
     if not row["unsettled"] or row["until"] - row["since"] >= row["deadline"]:
         return []
     return [
-        readable(
+        shorten_times(
             f"not everything had come to its end at {seconds(row['until'])}, and the system was looked at for "
             f"{seconds(row['until'] - row['since'])} only, not for the contract's {seconds(row['deadline'])}"
         )
@@ -57,7 +57,7 @@ REST: Final = Family(
     ),
     applies="select count(*) as examined from looks where what = 'look'",
     views=REST_VIEWS,
-    prepare=_too_short,
+    prepare=_find_short_inspection,
     beside=True,
 )
 

@@ -9,12 +9,12 @@ from typing import Final
 
 from assay.checkers.check import Evidence, Explanation, View
 from assay.checkers.engine import Row
-from assay.checkers.liveness.snapshots import at_rest_check, claimed, lasting
-from assay.checkers.sql_idioms import first_rows, milliseconds, order_by
+from assay.checkers.liveness.snapshots import at_rest_check, explain_at_rest, lasting_states
+from assay.checkers.sql_idioms import first_rows_subquery, milliseconds, order_by
 from assay.checkers.times import seconds
 
 
-def _unflushed(row: Row, _: Evidence) -> Explanation:
+def _explain_late_flush(row: Row, _: Evidence) -> Explanation:
     short = f"said that it is on its disk up to offset {row['flushed']} only"
     if row["flushed"] >= row["log_end"]:
         short = f"said that all of it is on its disk, where a loss of power could have taken {row['unsynced']} bytes"
@@ -23,7 +23,7 @@ def _unflushed(row: Row, _: Evidence) -> Explanation:
         f"{seconds(row['since'])} to {seconds(row['until'])}, with flush.ms={row['flush_ms']} and no fault in force; "
         f"the contract's deadline is {seconds(row['deadline'])}."
     )
-    return claimed(claim, row)
+    return explain_at_rest(claim, row)
 
 
 LATE_FLUSH: Final = at_rest_check(
@@ -38,7 +38,7 @@ LATE_FLUSH: Final = at_rest_check(
             where f.what = 'flushed' and m.key is null and (f.flushed < f.log_end or coalesce(f.unsynced, 0) > 0)
             """,
         ),
-        lasting(
+        lasting_states(
             "found_late_flush",
             "flush_lacking",
             "key, node, log_end, flush_ms",
@@ -48,9 +48,9 @@ LATE_FLUSH: Final = at_rest_check(
     ),
     evidence=f"""
         select f.key, f.node, f.log_end, f.flush_ms, f.since, f.until, f.deadline, s.flushed, s.unsynced
-        from {first_rows("found_late_flush", "key, node")} f
+        from {first_rows_subquery("found_late_flush", "key, node")} f
             join looks s on s.look = f.last_look and s.what = 'flushed' and s.key = f.key and s.node = f.node
         {order_by("f.key, f.node")}
         """,
-    explain=_unflushed,
+    explain=_explain_late_flush,
 )

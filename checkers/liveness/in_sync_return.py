@@ -8,18 +8,24 @@ from typing import Final
 
 from assay.checkers.check import Evidence, Explanation, View
 from assay.checkers.engine import Row
-from assay.checkers.liveness.snapshots import at_rest_check, claimed, following, lasting, lists
-from assay.checkers.sql_idioms import first_of
+from assay.checkers.liveness.snapshots import (
+    at_rest_check,
+    explain_at_rest,
+    lasting_states,
+    list_contains,
+    replication_subject,
+)
+from assay.checkers.sql_idioms import select_first
 from assay.checkers.times import seconds
 
 
-def _out(row: Row, _: Evidence) -> Explanation:
+def _explain_no_rejoin(row: Row, _: Evidence) -> Explanation:
     claim = (
         f"{row['node']} did not get back into the in-sync set of {row['key']} from {seconds(row['since'])} to "
         f"{seconds(row['until'])}, although no fault was in force and it followed {row['leader_node']} in leader epoch "
         f"{row['epoch']}; the contract's deadline is {seconds(row['deadline'])}."
     )
-    return claimed(claim, row, following(row["node"], row["leader_node"]))
+    return explain_at_rest(claim, row, replication_subject(row["node"], row["leader_node"]))
 
 
 NO_REJOIN: Final = at_rest_check(
@@ -35,13 +41,13 @@ NO_REJOIN: Final = at_rest_check(
                 join looks f on f.look = p.look and f.what = 'role' and f.key = p.key and f.node = b.node
                 join looks r on r.look = p.look and r.what = 'role' and r.key = p.key and r.node = p.leader_node
                 left join rest_busy m on m.look = p.look and m.key = p.key
-            where {lists("p.replicas", "b.broker")} and not {lists("p.members", "b.broker")}
+            where {list_contains("p.replicas", "b.broker")} and not {list_contains("p.members", "b.broker")}
                 and f.epoch >= p.epoch and r.epoch >= p.epoch and m.key is null
             """,
         ),
-        lasting("found_no_rejoin", "rejoin_missing", "key, node, leader_node, epoch", "rejoin_deadline"),
+        lasting_states("found_no_rejoin", "rejoin_missing", "key, node, leader_node, epoch", "rejoin_deadline"),
     ),
-    evidence=first_of("found_no_rejoin", "key, node"),
-    explain=_out,
+    evidence=select_first("found_no_rejoin", "key, node"),
+    explain=_explain_no_rejoin,
     seen_again=True,
 )

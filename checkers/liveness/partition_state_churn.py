@@ -12,13 +12,13 @@ from typing import Final
 from assay.checkers.check import Evidence, Explanation, Table, View
 from assay.checkers.engine import Row
 from assay.checkers.liveness.snapshots import at_rest_check
-from assay.checkers.sql_idioms import first_of, row_number
+from assay.checkers.sql_idioms import row_number, select_first
 from assay.checkers.times import seconds
 
 TIMES: Final = 3
 
 
-def _restless(row: Row, _: Evidence) -> Explanation:
+def _explain_restless_state(row: Row, _: Evidence) -> Explanation:
     claim = (
         f"the leader epoch of {row['key']} went on rising, from {row['low']} at {seconds(row['settled'])} to "
         f"{row['high']} at {seconds(row['until'])}, although since {seconds(row['since'])} no broker had come or gone, "
@@ -73,6 +73,6 @@ RESTLESS_STATE: Final = at_rest_check(
             """,
         ),
     ),
-    evidence=first_of("found_restless_state", "key"),
-    explain=_restless,
+    evidence=select_first("found_restless_state", "key"),
+    explain=_explain_restless_state,
 )

@@ -13,15 +13,22 @@ to get in sync with the leader elsewhere, both findings have one cause.
 
 from typing import Final
 
-from assay.checkers.check import Evidence, Explanation, Table, View, capital
+from assay.checkers.check import Evidence, Explanation, Table, View, capitalize_first
 from assay.checkers.engine import INFINITY, Row
-from assay.checkers.liveness.snapshots import at_rest_check, following, lasting, length, lists, on_node
-from assay.checkers.log.incarnations import first_name, topic_of
-from assay.checkers.sql_idioms import BEGUN, first_rows, order_by, previous
+from assay.checkers.liveness.snapshots import (
+    at_rest_check,
+    count_in_list,
+    lasting_states,
+    list_contains,
+    node_subject,
+    replication_subject,
+)
+from assay.checkers.log.incarnations import extract_topic, strip_incarnation
+from assay.checkers.sql_idioms import BEGUN, first_rows_subquery, order_by, previous
 from assay.checkers.times import seconds
 
 _NONE_LEFT: Final = " and ".join(
-    f"count(case when {lists(column, 'b.broker')} then 1 end) = {length(column)}"
+    f"count(case when {list_contains(column, 'b.broker')} then 1 end) = {count_in_list(column)}"
     for column in ("m.replicas", "m.removing", "p.replicas")
 )
 """All brokers of each of these lists are registered."""
@@ -35,7 +42,7 @@ PENDING: Final = View(
         group by look, key, replicas, coalesce(removing, '')) m
         join rest_led p on p.look = m.look and p.key = m.key
         join rest_brokers b on b.look = m.look
-        left join looks d on d.look = m.look and d.what = 'deletion' and d.key = {topic_of("m.key")}
+        left join looks d on d.look = m.look and d.what = 'deletion' and d.key = {extract_topic("m.key")}
     where d.key is null
     group by m.look, m.key, m.replicas, m.removing, p.epoch, p.replicas having {_NONE_LEFT}
     """,
@@ -53,9 +60,9 @@ ACCEPTED: Final = Table(
                 case when outcome = 'ok' then coalesce(ret, {INFINITY}) else {INFINITY} end as ended
             from effects where kind = 'move' and outcome <> 'fail') as asked) a
         left join (
-            select {first_name("key")} as topic from effects
-            where kind in ('topic-create', 'topic-delete') and outcome <> 'fail' group by {first_name("key")}) t
-            on t.topic = {topic_of("a.key")}
+            select {strip_incarnation("key")} as topic from effects
+            where kind in ('topic-create', 'topic-delete') and outcome <> 'fail' group by {strip_incarnation("key")}) t
+            on t.topic = {extract_topic("a.key")}
         cross join (select count(*) as times from faults where moves_replicas and {BEGUN}) n
     where a.later is null and a.ended < {INFINITY} and coalesce(a.former, 0) < a.call and t.topic is null
         and n.times = 0 and a.target is not null
@@ -83,18 +90,18 @@ LEFT_BEHIND: Final = View(
         join rest_brokers b on b.look = f.look and b.node = f.node
         join looks p on p.look = f.look and p.what = 'partition' and p.key = f.key and p.zxid = f.zxid
         left join rest_busy m on m.look = f.look and m.key = f.key
-    where f.what = 'folder' and not {lists("p.replicas", "b.broker")} and m.key is null
+    where f.what = 'folder' and not {list_contains("p.replicas", "b.broker")} and m.key is null
     """,
 )
 
 
-def _unfinished(row: Row, evidence: Evidence) -> Explanation:
+def _explain_unfinished_move(row: Row, evidence: Evidence) -> Explanation:
     about: tuple[str, ...] = ()
     times = f"from {seconds(row['since'])} to {seconds(row['until'])}"
     until = f"; the contract's deadline is {seconds(row['deadline'])}."
     if row["arm"] == 1:
         if row["awaited"] is not None and row["awaited"] == row["last_awaited"]:
-            about = (following(row["awaited"], row["leader_node"]),)
+            about = (replication_subject(row["awaited"], row["leader_node"]),)
         going = f", with {row['going']} to be removed" if row["going"] else ""
         claim = (
             f"the move of {row['key']} to {row['target']} was under way {times}{going}, although it has a leader and "
@@ -106,12 +113,12 @@ def _unfinished(row: Row, evidence: Evidence) -> Explanation:
             f"moves to {row['target']}; {times} it was on {row['present']}, and no move was under way."
         )
     else:
-        about = (on_node(row["key"], row["node"]),)
+        about = (node_subject(row["key"], row["node"]),)
         claim = (
             f"{row['node']} had files of {row['key']} {times}, although that was on {row['present']} and no move was "
             f"under way{until}"
         )
-    return Explanation(capital(claim), (row["move_op"],), 0, row["until"], about=about)
+    return Explanation(capitalize_first(claim), (row["move_op"],), 0, row["until"], about=about)
 
 
 UNFINISHED_MOVE: Final = at_rest_check(
@@ -122,9 +129,9 @@ UNFINISHED_MOVE: Final = at_rest_check(
         ACCEPTED,
         FORGOTTEN,
         LEFT_BEHIND,
-        lasting("move_unended", "move_pending", "key, target, going, epoch", "move_deadline"),
-        lasting("move_undone", "move_forgotten", "key, op, target, present", "move_deadline", over="0"),
-        lasting("move_uncleaned", "move_left_behind", "key, node, present", "move_deadline"),
+        lasting_states("move_unended", "move_pending", "key, target, going, epoch", "move_deadline"),
+        lasting_states("move_undone", "move_forgotten", "key, op, target, present", "move_deadline", over="0"),
+        lasting_states("move_uncleaned", "move_left_behind", "key, node, present", "move_deadline"),
         Table(
             "found_unfinished_move",
             """
@@ -143,16 +150,16 @@ UNFINISHED_MOVE: Final = at_rest_check(
     ),
     evidence=f"""
         select f.*, w.awaited, w.last_awaited, w.leader_node
-        from {first_rows("found_unfinished_move", "key, arm, node")} f
+        from {first_rows_subquery("found_unfinished_move", "key, arm, node")} f
             left join (
                 select m.look, m.key, min(b.node) as awaited, max(b.node) as last_awaited,
                     min(p.leader_node) as leader_node
                 from move_pending m join rest_led p on p.look = m.look and p.key = m.key
                     join rest_brokers b on b.look = m.look
-                where {lists("m.target", "b.broker")} and not {lists("p.members", "b.broker")}
+                where {list_contains("m.target", "b.broker")} and not {list_contains("p.members", "b.broker")}
                 group by m.look, m.key) w on f.arm = 1 and w.look = f.last_look and w.key = f.key
         {order_by("f.key, f.arm, f.node")}
         """,
-    explain=_unfinished,
+    explain=_explain_unfinished_move,
     explained_by=("no-rejoin",),
 )

@@ -7,17 +7,17 @@ from typing import Final
 
 from assay.checkers.check import Evidence, Explanation, View
 from assay.checkers.engine import Row
-from assay.checkers.liveness.snapshots import at_rest_check, claimed, lasting, of_broker
-from assay.checkers.sql_idioms import first_of
+from assay.checkers.liveness.snapshots import at_rest_check, broker_subject, explain_at_rest, lasting_states
+from assay.checkers.sql_idioms import select_first
 from assay.checkers.times import seconds
 
 
-def _absent(row: Row, _: Evidence) -> Explanation:
+def _explain_unregistered(row: Row, _: Evidence) -> Explanation:
     claim = (
         f"{row['node']} answered and was not registered from {seconds(row['since'])} to {seconds(row['until'])}, "
         f"although no fault was in force; the contract's deadline is {seconds(row['deadline'])}."
     )
-    return claimed(claim, row, of_broker(row["node"]))
+    return explain_at_rest(claim, row, broker_subject(row["node"]))
 
 
 UNREGISTERED: Final = at_rest_check(
@@ -32,8 +32,8 @@ UNREGISTERED: Final = at_rest_check(
             where a.what = 'answer' and b.node is null
             """,
         ),
-        lasting("found_unregistered", "registration_missing", "key, node", "rejoin_deadline"),
+        lasting_states("found_unregistered", "registration_missing", "key, node", "rejoin_deadline"),
     ),
-    evidence=first_of("found_unregistered", "key"),
-    explain=_absent,
+    evidence=select_first("found_unregistered", "key"),
+    explain=_explain_unregistered,
 )

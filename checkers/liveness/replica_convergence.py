@@ -8,19 +8,19 @@ from typing import Final
 
 from assay.checkers.check import Evidence, Explanation, View, epoch_of
 from assay.checkers.engine import Row
-from assay.checkers.liveness.snapshots import at_rest_check, lasting, lists, on_node
-from assay.checkers.sql_idioms import first_rows, order_by
+from assay.checkers.liveness.snapshots import at_rest_check, lasting_states, list_contains, node_subject
+from assay.checkers.sql_idioms import first_rows_subquery, order_by
 from assay.checkers.times import seconds
 
 
-def _deaf(row: Row, _: Evidence) -> Explanation:
+def _explain_disobeyed_state(row: Row, _: Evidence) -> Explanation:
     obeyed = "has no replica of it" if row["obeyed"] is None else f"is still in epoch {row['obeyed']}"
     claim = (
         f"the state of {row['key']} with leader epoch {row['epoch']} was there from {seconds(row['since'])} to "
         f"{seconds(row['until'])}, no fault was in force, and {row['node']}, which it is about, {obeyed}; the "
         f"contract's deadline is {seconds(row['deadline'])}."
     )
-    about = (on_node(row["key"], row["node"]), epoch_of(row["key"], row["epoch"]))
+    about = (node_subject(row["key"], row["node"]), epoch_of(row["key"], row["epoch"]))
     return Explanation(claim, (), 0, row["until"], about=about)
 
 
@@ -37,17 +37,17 @@ DISOBEYED_STATE: Final = at_rest_check(
                 join looks a on a.look = p.look and a.what = 'answer' and a.node = b.node
                 left join looks r on r.look = p.look and r.what = 'role' and r.key = p.key and r.node = b.node
                 left join rest_busy m on m.look = p.look and m.key = p.key
-            where p.what = 'partition' and p.epoch >= 0 and {lists("p.replicas", "b.broker")}
+            where p.what = 'partition' and p.epoch >= 0 and {list_contains("p.replicas", "b.broker")}
                 and coalesce(r.epoch, -1) < p.epoch and m.key is null
             """,
         ),
-        lasting("found_disobeyed_state", "obedience_lacking", "key, node, epoch", "obedience_deadline"),
+        lasting_states("found_disobeyed_state", "obedience_lacking", "key, node, epoch", "obedience_deadline"),
     ),
     evidence=f"""
         select f.key, f.node, f.epoch, f.since, f.until, r.epoch as obeyed, f.deadline
-        from {first_rows("found_disobeyed_state", "key, node")} f
+        from {first_rows_subquery("found_disobeyed_state", "key, node")} f
             left join looks r on r.look = f.last_look and r.what = 'role' and r.key = f.key and r.node = f.node
         {order_by("f.key, f.node")}
         """,
-    explain=_deaf,
+    explain=_explain_disobeyed_state,
 )

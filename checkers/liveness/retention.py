@@ -13,9 +13,9 @@ from typing import Final
 
 from assay.checkers.check import Evidence, Explanation, View
 from assay.checkers.engine import Row
-from assay.checkers.liveness.snapshots import at_rest_check, lasting
-from assay.checkers.log.incarnations import topic_of
-from assay.checkers.sql_idioms import first_rows, milliseconds, order_by
+from assay.checkers.liveness.snapshots import at_rest_check, lasting_states
+from assay.checkers.log.incarnations import extract_topic
+from assay.checkers.sql_idioms import first_rows_subquery, milliseconds, order_by
 from assay.checkers.times import seconds
 
 OVERDUE: Final = f"""
@@ -39,7 +39,7 @@ DUE: Final = View(
         join rest_led p on p.look = s.look and p.key = s.key
         join looks f on f.look = s.look and f.what = 'folder' and f.key = s.key and f.node = s.node
             and f.zxid = p.zxid
-        join looks t on t.look = s.look and t.what = 'topic' and t.key = {topic_of("s.key")} and t.zxid = p.zxid
+        join looks t on t.look = s.look and t.what = 'topic' and t.key = {extract_topic("s.key")} and t.zxid = p.zxid
         join looks r on r.look = s.look and r.what = 'role' and r.key = s.key and r.node = s.node
         left join rest_busy m on m.look = s.look and m.key = s.key
     where s.what = 'segment' and w.oldest < w.active and s.end_offset <= r.high_watermark and m.key is null and (
@@ -49,7 +49,7 @@ DUE: Final = View(
 )
 
 
-def _kept(row: Row, _: Evidence) -> Explanation:
+def _explain_retention_undone(row: Row, _: Evidence) -> Explanation:
     limits = [
         f"{row[name]} {unit}" for name, unit in (("retention_ms", "ms"), ("retention_bytes", "bytes")) if row[name] >= 0
     ]
@@ -66,7 +66,7 @@ RETENTION_UNDONE: Final = at_rest_check(
     meaning="a segment that retention no longer covers was not deleted by the deadline",
     views=(
         DUE,
-        lasting(
+        lasting_states(
             "found_retention_undone",
             "retention_due",
             "key, node, base_offset, retention_ms, retention_bytes, wait",
@@ -77,10 +77,10 @@ RETENTION_UNDONE: Final = at_rest_check(
     evidence=f"""
         select f.key, f.node, f.base_offset, s.end_offset, f.retention_ms, f.retention_bytes, f.since, f.until,
             f.deadline
-        from {first_rows("found_retention_undone", "key, node")} f
+        from {first_rows_subquery("found_retention_undone", "key, node")} f
             join looks s on s.look = f.last_look and s.what = 'segment' and s.key = f.key and s.node = f.node
                 and s.base_offset = f.base_offset
         {order_by("f.key, f.node")}
         """,
-    explain=_kept,
+    explain=_explain_retention_undone,
 )

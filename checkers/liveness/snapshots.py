@@ -19,43 +19,43 @@ A row ``look`` is written when its look is complete. ``docs/reference/history.md
 from functools import partial
 from typing import Final
 
-from assay.checkers.check import Check, Explanation, Table, View, capital
+from assay.checkers.check import Check, Explanation, Table, View, capitalize_first
 from assay.checkers.engine import INFINITY, Row
-from assay.checkers.log.incarnations import topic_of
-from assay.checkers.sql_idioms import LARGE, large, previous, row_number
+from assay.checkers.log.incarnations import extract_topic
+from assay.checkers.sql_idioms import LARGE, cast_large, previous, row_number
 
 STALL: Final = 5_000_000_000
 """A longer pause between two looks, in nanoseconds, leaves the state in between unknown."""
 
 
-def lists(brokers: str, broker: str) -> str:
+def list_contains(brokers: str, broker: str) -> str:
     """Returns SQL: is this number in a comma-separated list?"""
     return f"concat(',', {brokers}, ',') like concat('%,', cast({broker} as string), ',%')"
 
 
-def length(brokers: str) -> str:
+def count_in_list(brokers: str) -> str:
     """Returns SQL: how many numbers such a list has."""
     return f"case when {brokers} = '' then 0 else length({brokers}) - length(replace({brokers}, ',', '')) + 1 end"
 
 
-def covers(brokers: str, others: str) -> str:
+def list_covers(brokers: str, others: str) -> str:
     """Returns SQL: is each number of the second list in the first?"""
     apart = f"concat(',', replace({others}, ',', ',,'), ',')"
     pattern = f"concat('^(,(', replace({brokers}, ',', '|'), '),)*$')"
     return f"regexp_extract({apart}, {pattern}, 0) = {apart}"
 
 
-def on_node(what: str, node: str) -> str:
+def node_subject(what: str, node: str) -> str:
     """Returns the subject of a finding: a topic or a partition on one node."""
     return f"{what} on {node}"
 
 
-def of_broker(node: str) -> str:
+def broker_subject(node: str) -> str:
     """Returns the subject of a finding: a broker as a whole."""
     return f"broker {node}"
 
 
-def following(follower: str, leader: str) -> str:
+def replication_subject(follower: str, leader: str) -> str:
     """Returns the subject of a finding: one broker's replication from another, of any partition."""
     return f"{follower} following {leader}"
 
@@ -82,7 +82,7 @@ LOOKS: Final = Table(
             select look, time - {previous("ended", by="what", order="look")} as pause
             from looks where what = 'look') as pauses) b
         left join (
-            select look, cast(sum({large("zxid")}) as {LARGE}) as lives from looks where what = 'broker'
+            select look, cast(sum({cast_large("zxid")}) as {LARGE}) as lives from looks where what = 'broker'
             group by look) r
         on r.look = l.look
     where l.what = 'look' and l.look >= b.look and l.time >= q.since
@@ -98,7 +98,7 @@ BUSY: Final = View(
     select look, key from looks where what = 'move'
     union
     select p.look, p.key from looks p
-        join looks d on d.look = p.look and d.what = 'deletion' and d.key = {topic_of("p.key")}
+        join looks d on d.look = p.look and d.what = 'deletion' and d.key = {extract_topic("p.key")}
     where p.what = 'partition'
     """,
 )
@@ -119,15 +119,15 @@ at_rest_check = partial(Check, examined="select count(*) as examined from rest_l
 """Creates a check of the looks of the last stretch. Its findings are about a deadline."""
 
 
-def claimed(claim: str, row: Row, *about: str) -> Explanation:
+def explain_at_rest(claim: str, row: Row, *about: str) -> Explanation:
     """Returns a finding without operations, at the last look that shows it."""
-    return Explanation(capital(claim), (), 0, row["until"], about=about)
+    return Explanation(capitalize_first(claim), (), 0, row["until"], about=about)
 
 
 REST_VIEWS: Final = (QUIET, LOOKS, BROKERS, BUSY, LED)
 
 
-def lasting(name: str, so: str, what: str, deadline: str, *, over: str = "") -> Table:
+def lasting_states(name: str, so: str, what: str, deadline: str, *, over: str = "") -> Table:
     """Returns a table of states that lasted, in all looks up to the last one, for longer than a deadline.
 
     ``so`` is a view with the columns ``what`` and ``look``, none of them null. ``deadline`` names one of the contract's

@@ -9,25 +9,32 @@ from typing import Final
 
 from assay.checkers.check import Evidence, Explanation, View
 from assay.checkers.engine import Row
-from assay.checkers.liveness.snapshots import at_rest_check, claimed, lasting, lists, on_node
-from assay.checkers.sql_idioms import first_rows, order_by
+from assay.checkers.liveness.snapshots import (
+    at_rest_check,
+    explain_at_rest,
+    lasting_states,
+    list_contains,
+    node_subject,
+)
+from assay.checkers.sql_idioms import first_rows_subquery, order_by
 from assay.checkers.times import seconds
 
 
-def _leader(value: int | None) -> str:
+def _describe_leader(value: int | None) -> str:
     return "no leader" if value is None or value < 0 else f"leader {value}"
 
 
-def _stale(row: Row, _: Evidence) -> Explanation:
+def _explain_stale_metadata(row: Row, _: Evidence) -> Explanation:
     said = "no such partition"
     if row["said_replicas"] is not None:
-        said = f"{_leader(row['said'])}, replicas {row['said_replicas']}, in sync {row['said_members']}"
+        said = f"{_describe_leader(row['said'])}, replicas {row['said_replicas']}, in sync {row['said_members']}"
     claim = (
-        f"{row['node']} answered {said} for {row['key']}, when ZooKeeper had {_leader(row['leader'])}, replicas "
+        f"{row['node']} answered {said} for {row['key']}, when ZooKeeper had {_describe_leader(row['leader'])}, "
+        "replicas "
         f"{row['replicas']}, in sync {row['members']} from {seconds(row['since'])} to {seconds(row['until'])}, and no "
         f"fault was in force; the contract's deadline is {seconds(row['deadline'])}."
     )
-    return claimed(claim, row, on_node(row["key"], row["node"]))
+    return explain_at_rest(claim, row, node_subject(row["key"], row["node"]))
 
 
 STALE_METADATA: Final = at_rest_check(
@@ -46,20 +53,20 @@ STALE_METADATA: Final = at_rest_check(
                 left join looks r on r.look = p.look and r.what = 'routed' and r.key = p.key and r.node = a.node
                 left join rest_busy m on m.look = p.look and m.key = p.key
             where m.key is null and (r.leader <> p.leader or r.replicas <> p.replicas or r.members <> p.members
-                or (r.key is null and w.node is not null and {lists("p.replicas", "b.broker")}))
+                or (r.key is null and w.node is not null and {list_contains("p.replicas", "b.broker")}))
             """,
         ),
-        lasting(
+        lasting_states(
             "found_stale_metadata", "routing_lacking", "key, node, leader, replicas, members", "obedience_deadline"
         ),
     ),
     evidence=f"""
         select f.key, f.node, f.leader, f.replicas, f.members, r.leader as said, r.replicas as said_replicas,
             r.members as said_members, f.since, f.until, f.deadline
-        from {first_rows("found_stale_metadata", "key, node")} f
+        from {first_rows_subquery("found_stale_metadata", "key, node")} f
             left join looks r on r.look = f.last_look and r.what = 'routed' and r.key = f.key and r.node = f.node
         {order_by("f.key, f.node")}
         """,
-    explain=_stale,
+    explain=_explain_stale_metadata,
     explained_by=("disobeyed-state", "unfinished-move"),
 )

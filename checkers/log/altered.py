@@ -12,9 +12,14 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Table, View, offset_of, value_of
 from assay.checkers.engine import Row
-from assay.checkers.log.incarnations import life_of, name_of, place_of, topic_of
-from assay.checkers.log.wrong_partition import STRAYS, sent_to
-from assay.checkers.sql_idioms import first_of, first_rows, order_by
+from assay.checkers.log.incarnations import (
+    extract_incarnation,
+    extract_topic,
+    strip_partition_incarnation,
+    strip_topic_incarnation,
+)
+from assay.checkers.log.wrong_partition import STRAYS, describe_destination
+from assay.checkers.sql_idioms import first_rows_subquery, order_by, select_first
 
 _SENT: Final = "kind = 'append' and outcome <> 'fail'"
 
@@ -101,35 +106,35 @@ ALTERATIONS: Final = View(
     union all
     select v.key, v.value, v.position, 'partition', v.seen_op
     from log_unsent v join log_sends s on v.value = s.value
-    where s.outcome <> 'fail' and {place_of("s.key")} <> {place_of("v.key")}
+    where s.outcome <> 'fail' and {strip_partition_incarnation("s.key")} <> {strip_partition_incarnation("v.key")}
     group by v.key, v.value, v.position, v.seen_op
     """,
     across=True,
 )
 
 
-def _described(row: Row, side: str) -> str:
+def _describe_record(row: Row, side: str) -> str:
     time = "no create time" if row[f"{side}_time"] is None else f"create time {row[f'{side}_time']} ms"
     key = row[f"{side}_key"]
     return f"{time} and {'no key' if not key else f'key {key[1:]!r}'}"
 
 
-def _altered(row: Row, evidence: Evidence) -> Explanation:
+def _explain_altered(row: Row, evidence: Evidence) -> Explanation:
     read = (
         f"value {row['value']} was read at offset {row['position']} of {row['key']} by "
         f"{evidence.who(row['seen_op'])} at {evidence.called(row['seen_op'])}"
     )
     if row["what"] == "partition":
-        claim = f"{read}, but {sent_to(row, evidence)}."
+        claim = f"{read}, but {describe_destination(row, evidence)}."
     elif row["what"] == "twice":
         claim = (
-            f"{read} with {_described(row, 'seen')}, and by {evidence.who(row['first_op'])} at "
-            f"{evidence.called(row['first_op'])} with {_described(row, 'first')}."
+            f"{read} with {_describe_record(row, 'seen')}, and by {evidence.who(row['first_op'])} at "
+            f"{evidence.called(row['first_op'])} with {_describe_record(row, 'first')}."
         )
     else:
         claim = (
-            f"{read} with {_described(row, 'seen')}, but {evidence.who(row['send_op'])} had sent it with "
-            f"{_described(row, 'sent')}."
+            f"{read} with {_describe_record(row, 'seen')}, but {evidence.who(row['send_op'])} had sent it with "
+            f"{_describe_record(row, 'sent')}."
         )
     about = [value_of(row["key"], row["value"]), offset_of(row["key"], row["position"])]
     if row["what"] == "partition":
@@ -169,7 +174,7 @@ ALTERED_RECORD: Final = Check(
             min(t.op) as send_op, min(t.timestamp) as sent_time, min(t.message_key) as sent_key,
             min(a.op) as first_op, min(a.timestamp) as first_time, min(a.message_key) as first_key,
             min(o.other_key) as other_key, min(o.send_op) as other_op, min(o.again) as again
-        from {first_rows("found_altered_record", "key, position, value")} f
+        from {first_rows_subquery("found_altered_record", "key, position, value")} f
             left join log_seen_as s on f.key = s.key and f.value = s.value and f.position = s.position and f.op = s.op
             left join log_seen_as a on f.key = a.key and f.value = a.value and f.position = a.position and f.op <> a.op
             left join log_sent_as t on f.key = t.key and f.value = t.value
@@ -179,13 +184,13 @@ ALTERED_RECORD: Final = Check(
     evidence_views=(STRAYS,),
     examined="select count(*) as examined from log_described where kind = 'observe'",
     kinds=("observe",),
-    explain=_altered,
+    explain=_explain_altered,
     needs_close=True,
     optional=True,
 )
 
 
-def _resurrected(row: Row, evidence: Evidence) -> Explanation:
+def _explain_resurrected(row: Row, evidence: Evidence) -> Explanation:
     claim = (
         f"value {row['value']}, sent to {row['former']}, was read from {row['key']} by {evidence.who(row['poll_op'])} "
         f"at {evidence.called(row['poll_op'])}, after {row['topic']} had been created in its place "
@@ -204,17 +209,19 @@ RESURRECTED: Final = Check(
         Table(
             "log_created",
             f"""
-            select {name_of("key")} as name, {life_of("key")} as life, key as topic, min(ret) as since, min(op) as op
+            select {strip_topic_incarnation("key")} as name, {extract_incarnation("key")} as life, key as topic,
+                min(ret) as since, min(op) as op
             from effects where kind = 'topic-create' and outcome = 'ok' and ret is not null
-                and {life_of("key")} > 1
+                and {extract_incarnation("key")} > 1
             group by key
             """,
         ),
         View(
             "log_lives",
             f"""
-            select key, {place_of("key")} as place, {name_of(topic_of("key"))} as name,
-                {life_of(topic_of("key"))} as life
+            select key, {strip_partition_incarnation("key")} as place,
+                {strip_topic_incarnation(extract_topic("key"))} as name,
+                {extract_incarnation(extract_topic("key"))} as life
             from log_values group by key
             """,
         ),
@@ -244,10 +251,10 @@ RESURRECTED: Final = Check(
             """,
         ),
     ),
-    evidence=first_of("found_resurrected", "key, value, former", also="op as poll_op"),
+    evidence=select_first("found_resurrected", "key, value, former", also="op as poll_op"),
     examined="select count(*) as examined from log_created",
     kinds=("topic-create",),
-    explain=_resurrected,
+    explain=_explain_resurrected,
     needs_close=True,
     optional=True,
 )

@@ -11,13 +11,13 @@ offset, unless that record may have been deleted before the other look-up.
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital
+from assay.checkers.check import Check, Evidence, Explanation, Table, View, capitalize_first
 from assay.checkers.engine import INFINITY, Row
-from assay.checkers.log.ends import end_in
-from assay.checkers.log.incarnations import topic_of
+from assay.checkers.log.ends import end_subject
+from assay.checkers.log.incarnations import extract_topic
 from assay.checkers.log.offset_by_time import LOOK_UPS
 from assay.checkers.log.retention import UNCERTAINTY, WRONG_CLOCKS
-from assay.checkers.sql_idioms import first_rows, greatest_before, nanoseconds, order_by, row_number
+from assay.checkers.sql_idioms import first_rows_subquery, greatest_before, nanoseconds, order_by, row_number
 
 FLOORS: Final = View(
     "log_floors",
@@ -43,7 +43,7 @@ CEILINGS: Final = View(
 """Statements that the log's end was at most ``position`` at some moment after the call."""
 
 
-def _beyond(row: Row, evidence: Evidence) -> Explanation:
+def _explain_answer_beyond_log(row: Row, evidence: Evidence) -> Explanation:
     said, later = row["floor_op"], row["ceiling_op"]
     what = (
         f"begins at offset {row['position']}"
@@ -58,8 +58,8 @@ def _beyond(row: Row, evidence: Evidence) -> Explanation:
             f"{evidence.who(later)}, who asked for its end at {evidence.called(later)}, got {row['ended']}, which "
             "would be below that."
         )
-    about = () if row["appended"] == 1 else (end_in(row["key"], later),)
-    return Explanation(capital(claim), (said, later), about=about)
+    about = () if row["appended"] == 1 else (end_subject(row["key"], later),)
+    return Explanation(capitalize_first(claim), (said, later), about=about)
 
 
 ANSWER_BEYOND_LOG: Final = Check(
@@ -92,13 +92,13 @@ ANSWER_BEYOND_LOG: Final = Check(
         select key, floor_op, sub, position, timestamp, ended, appended, ceiling_op from (
             select f.key, f.op as floor_op, f.sub, f.position, f.timestamp, c.position as ended, c.appended,
                 c.op as ceiling_op, {row_number(by="f.key, f.op, f.sub", order="c.call, c.op, c.sub")} as turn
-            from {first_rows("found_answer_beyond_log", "key, op, sub")} f
+            from {first_rows_subquery("found_answer_beyond_log", "key, op, sub")} f
                 join log_ceilings c on f.key = c.key and c.call > f.ret and c.position < f.least) as later
         where turn = 1 {order_by("key, floor_op, sub")}
         """,
     examined="select count(*) as examined from log_floors",
     kinds=("start", "look-up"),
-    explain=_beyond,
+    explain=_explain_answer_beyond_log,
     explained_by=("high-watermark-regression", "real-time-order", "inconsistent-offset", "misplaced-ack"),
     optional=True,
 )
@@ -110,7 +110,7 @@ LASTING_ANSWERS: Final = Table(
     from log_look_ups q
         join (select topic, min(case when name = 'retention.ms' then value end) as ms,
                 min(case when name = 'retention.bytes' then value end) as bytes
-            from log_limits group by topic) l on {topic_of("q.key")} = l.topic
+            from log_limits group by topic) l on {extract_topic("q.key")} = l.topic
         left join log_compacted c on q.key = c.key
         cross join (
             select coalesce(max({nanoseconds("timestamp")} - call), 0) as lead, count(timestamp) as dated
@@ -126,7 +126,7 @@ LASTING_ANSWERS: Final = Table(
 """Look-ups whose record, at least as young as the time asked for, no limit may have deleted during the run."""
 
 
-def _out_of_order(row: Row, evidence: Evidence) -> Explanation:
+def _explain_look_up_order(row: Row, evidence: Evidence) -> Explanation:
     low, high = row["low_op"], row["high_op"]
     claim = (
         f"{evidence.who(high)} asked {row['key']} at {evidence.called(high)} for the first record created at "
@@ -134,7 +134,7 @@ def _out_of_order(row: Row, evidence: Evidence) -> Explanation:
         f"{evidence.who(low)}, who asked at {evidence.called(low)} for {row['timestamp']} ms, got offset "
         f"{row['position']}."
     )
-    return Explanation(capital(claim), (low, high))
+    return Explanation(capitalize_first(claim), (low, high))
 
 
 LOOK_UP_ORDER: Final = Check(
@@ -165,7 +165,7 @@ LOOK_UP_ORDER: Final = Check(
             select *, {row_number(by="key, low_op, sub", order="gap, high_op, high_sub")} as turn from (
                 select f.key, f.op as low_op, f.sub, f.timestamp, f.position, q.op as high_op, q.sub as high_sub,
                     q.timestamp as earlier, q.position as higher, abs(q.call - w.call) as gap
-                from {first_rows("found_look_up_order", "key, op, sub")} f
+                from {first_rows_subquery("found_look_up_order", "key, op, sub")} f
                     join log_look_ups w on f.op = w.op and f.sub = w.sub
                     join log_look_ups q on f.key = q.key and q.timestamp <= f.timestamp and q.position > f.position
                 ) as pairs) as stated
@@ -173,7 +173,7 @@ LOOK_UP_ORDER: Final = Check(
         """,
     examined="select count(*) as examined from log_look_ups",
     kinds=("look-up",),
-    explain=_out_of_order,
+    explain=_explain_look_up_order,
     explained_by=("time-look-up",),
     optional=True,
 )

@@ -10,10 +10,10 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Table, family_of
 from assay.checkers.engine import Row
-from assay.checkers.sql_idioms import BEGUN, first_of
+from assay.checkers.sql_idioms import BEGUN, select_first
 
 
-def _damaged(row: Row, _: Evidence) -> Explanation:
+def _explain_damaged_log(row: Row, _: Evidence) -> Explanation:
     claim = (
         f"{row['node']} found its log of {row['key']} damaged from offset {row['position']} on, although no fault had "
         "touched a file of it."
@@ -36,9 +36,9 @@ DAMAGED_LOG: Final = Check(
             """,
         ),
     ),
-    evidence=first_of("found_damaged_log", "key, node"),
+    evidence=select_first("found_damaged_log", "key, node"),
     examined="select count(*) as examined from events where event = 'recovered'",
-    explain=_damaged,
+    explain=_explain_damaged_log,
 )
 
 DAMAGE: Final = family_of(DAMAGED_LOG, applies="events where event = 'recovered'")

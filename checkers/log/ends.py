@@ -7,9 +7,9 @@ epoch.
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital
+from assay.checkers.check import Check, Evidence, Explanation, Table, View, capitalize_first
 from assay.checkers.engine import INFINITY, Row
-from assay.checkers.sql_idioms import BEFORE, first_rows, order_by, row_number
+from assay.checkers.sql_idioms import BEFORE, first_rows_subquery, order_by, row_number
 
 ENDS: Final = View(
     "log_ends",
@@ -20,7 +20,7 @@ ENDS: Final = View(
 )
 
 
-def _below(name: str, moments: str) -> tuple[View, View]:
+def _views_of_low_ends(name: str, moments: str) -> tuple[View, View]:
     """Returns the views that find ends below what was known before, as ``found_<name>``.
 
     ``moments`` has a row per statement: ``is_return`` 1 is known from then on, 0 is a request for an end. Few keys have
@@ -56,14 +56,14 @@ def _below(name: str, moments: str) -> tuple[View, View]:
     )
 
 
-def _last_known(found: str, known: str) -> str:
+def _select_last_known(found: str, known: str) -> str:
     """Returns SQL for the evidence: the last statement in ``known`` before the call that lies above the end."""
     return f"""
         select key, epoch, end_op, position, former, former_op, former_epoch, acked from (
             select f.key, f.epoch, f.op as end_op, f.sub, f.position,
                 e.position as former, e.op as former_op, e.epoch as former_epoch, e.acked,
                 {row_number(by="f.op, f.sub", order="e.back, e.op, e.position")} as turn
-            from {first_rows(found, "key, op, sub")} f
+            from {first_rows_subquery(found, "key, op, sub")} f
                 join log_ends w on f.op = w.op and f.sub = w.sub
                 join (select *, 0 - ret as back from ({known}) as reported) e
                     on f.key = e.key and e.position > f.position
@@ -72,18 +72,20 @@ def _last_known(found: str, known: str) -> str:
         """
 
 
-def end_in(key: str, op: int | None) -> str:
+def end_subject(key: str, op: int | None) -> str:
     """Returns the subject of a finding: the end of a log as one operation got it."""
     return f"end of {key} in operation {op}"
 
 
-def _end_went_back(row: Row, evidence: Evidence) -> Explanation:
+def _explain_regression(row: Row, evidence: Evidence) -> Explanation:
     claim = (
         f"the log end offset of {row['key']} was {row['former']} (epoch {row['former_epoch']}) for "
         f"{evidence.who(row['former_op'])} by {evidence.returned(row['former_op'])}, and then {row['position']} "
         f"(epoch {row['epoch']}) for {evidence.who(row['end_op'])}, who asked at {evidence.called(row['end_op'])}."
     )
-    return Explanation(capital(claim), (row["former_op"], row["end_op"]), about=(end_in(row["key"], row["end_op"]),))
+    return Explanation(
+        capitalize_first(claim), (row["former_op"], row["end_op"]), about=(end_subject(row["key"], row["end_op"]),)
+    )
 
 
 HIGH_WATERMARK_REGRESSION: Final = Check(
@@ -98,11 +100,11 @@ HIGH_WATERMARK_REGRESSION: Final = Check(
             select key, call, 0, epoch, op, sub, position from log_ends
             """,
         ),
-        *_below("high_watermark_regression", "log_end_moments"),
+        *_views_of_low_ends("high_watermark_regression", "log_end_moments"),
     ),
     evidence=f"""
         {
-        _last_known(
+        _select_last_known(
             "found_high_watermark_regression",
             "select key, op, sub, position, epoch, ret, 0 as acked from log_ends where epoch is not null",
         )
@@ -111,18 +113,20 @@ HIGH_WATERMARK_REGRESSION: Final = Check(
     examined="select count(*) as examined from log_ends where epoch is not null",
     kinds=("end",),
     lacks="no one was given the end of a log and its leader's epoch",
-    explain=_end_went_back,
+    explain=_explain_regression,
 )
 
 
-def _too_low(row: Row, evidence: Evidence) -> Explanation:
+def _explain_end_too_low(row: Row, evidence: Evidence) -> Explanation:
     how = "acknowledged to" if row["acked"] else "read by"
     claim = (
         f"{evidence.who(row['end_op'])} asked for the log end of {row['key']} at {evidence.called(row['end_op'])} and "
         f"got {row['position']} (epoch {row['epoch']}), though offset {row['former'] - 1} had been {how} "
         f"{evidence.who(row['former_op'])} by {evidence.returned(row['former_op'])} (epoch {row['former_epoch']})."
     )
-    return Explanation(capital(claim), (row["end_op"], row["former_op"]), about=(end_in(row["key"], row["end_op"]),))
+    return Explanation(
+        capitalize_first(claim), (row["end_op"], row["former_op"]), about=(end_subject(row["key"], row["end_op"]),)
+    )
 
 
 END_TOO_LOW: Final = Check(
@@ -144,11 +148,11 @@ END_TOO_LOW: Final = Check(
             from log_ends e cross join log_declared d where d.linearizable_ends = 0
             """,
         ),
-        *_below("end_too_low", "log_known_moments"),
+        *_views_of_low_ends("end_too_low", "log_known_moments"),
     ),
     evidence=f"""
         {
-        _last_known(
+        _select_last_known(
             "found_end_too_low",
             f'''
             select key, op, sub, least(position, {INFINITY - 1}) + 1 as position, leader_epoch as epoch, ret,
@@ -161,7 +165,7 @@ END_TOO_LOW: Final = Check(
         """,
     examined="select count(*) as examined from log_known_moments where is_return = 1",
     kinds=("end",),
-    explain=_too_low,
+    explain=_explain_end_too_low,
     explained_by=("high-watermark-regression",),
     optional=True,
 )

@@ -34,24 +34,24 @@ from assay.checkers.check import (
     Explanation,
     Table,
     View,
-    capital,
+    capitalize_first,
     epoch_of,
     family_of,
     offset_of,
     offsets_of,
 )
 from assay.checkers.engine import INFINITY, Row
-from assay.checkers.liveness.snapshots import length
+from assay.checkers.liveness.snapshots import count_in_list
 from assay.checkers.log.damaged_files import DAMAGE
 from assay.checkers.log.holes import HOLES
 from assay.checkers.log.in_sync_joins import MEMBER_COMPLETENESS
-from assay.checkers.log.incarnations import first_name, name_of
+from assay.checkers.log.incarnations import strip_incarnation, strip_topic_incarnation
 from assay.checkers.log.partition_state import STATES
 from assay.checkers.log.transitions import TRANSITIONS
-from assay.checkers.sql_idioms import BEGUN, first_rows, greatest_before, order_by
+from assay.checkers.sql_idioms import BEGUN, first_rows_subquery, greatest_before, order_by
 
 
-def _incomplete(row: Row, evidence: Evidence) -> Explanation:
+def _explain_incomplete_leader(row: Row, evidence: Evidence) -> Explanation:
     end = row["end_op"]
     known = f"{row['knower']} had announced the high watermark {row['before']}"
     if end is not None:
@@ -74,8 +74,8 @@ LEADER_COMPLETENESS: Final = Check(
         View(
             "epoch_deleted",
             f"""
-            select {name_of("key")} as topic from effects
-            where kind = 'topic-delete' and outcome <> 'fail' group by {name_of("key")}
+            select {strip_topic_incarnation("key")} as topic from effects
+            where kind = 'topic-delete' and outcome <> 'fail' group by {strip_topic_incarnation("key")}
             """,
         ),
         View(
@@ -107,7 +107,7 @@ LEADER_COMPLETENESS: Final = Check(
             select e.key from events e left join epoch_kept k on k.key = e.key cross join (
                 select count(*) as losses from faults where loses_unsynced and {BEGUN}) p
             where p.losses > 0 and e.key is not null and k.key is null
-            group by e.key having min(e.min_insync) = 1 and min({length("e.isr")}) <= 1
+            group by e.key having min(e.min_insync) = 1 and min({count_in_list("e.isr")}) <= 1
             """,
         ),
         Table(
@@ -124,7 +124,7 @@ LEADER_COMPLETENESS: Final = Check(
         View(
             "epoch_topics",
             f"""
-            select min(key) as key from epoch_begins group by {first_name("key")}
+            select min(key) as key from epoch_begins group by {strip_incarnation("key")}
             having min(key) = max(key)
             """,
         ),
@@ -221,7 +221,7 @@ LEADER_COMPLETENESS: Final = Check(
             f.former, min(m.node) as knower, min(m.op) as end_op, min(b.node) as node, min(b.time) as moment
         from (
             select f.key, f.epoch, f.position, f.before, max(m.epoch) as former
-            from {first_rows("found_leader_completeness", "key, epoch")} f
+            from {first_rows_subquery("found_leader_completeness", "key, epoch")} f
                 join epoch_marks m on f.key = m.key and f.before = m.mark and m.epoch < f.epoch
             group by f.key, f.epoch, f.position, f.before) f
             join epoch_marks m on f.key = m.key and f.before = m.mark and f.former = m.epoch
@@ -231,19 +231,19 @@ LEADER_COMPLETENESS: Final = Check(
         {order_by("f.key, f.epoch")}
         """,
     examined="select count(*) as examined from epoch_levels where position is not null",
-    explain=_incomplete,
+    explain=_explain_incomplete_leader,
     explained_by=("inconsistent-offset", "lost-write", "vanished"),
     seen_again=True,
 )
 
 
-def _divergent(row: Row, _: Evidence) -> Explanation:
+def _explain_divergence(row: Row, _: Evidence) -> Explanation:
     claim = (
         f"epoch {row['epoch']} of {row['key']} begins at offset {row['low_start']} by the history of {row['low_node']} "
         f"and at offset {row['high_start']} by that of {row['high_node']}, after all replicas had rejoined."
     )
     first = min(row["low_start"], row["high_start"])
-    return Explanation(capital(claim), (), about=(offset_of(row["key"], first),))
+    return Explanation(capitalize_first(claim), (), about=(offset_of(row["key"], first),))
 
 
 EPOCH_HISTORY_DIVERGENCE: Final = Check(
@@ -281,7 +281,7 @@ EPOCH_HISTORY_DIVERGENCE: Final = Check(
         select f.key, f.epoch, f.low_node, p.high_node, min(p.low_start) as low_start, min(p.high_start) as high_start
         from (
             select f.key, f.epoch, f.low_node, min(p.high_node) as high_node
-            from {first_rows("found_epoch_history_divergence", "key, epoch")} f
+            from {first_rows_subquery("found_epoch_history_divergence", "key, epoch")} f
                 join epoch_pairs p on f.key = p.key and f.epoch = p.epoch and f.low_node = p.low_node
             where p.low_start <> p.high_start group by f.key, f.epoch, f.low_node) f
             join epoch_pairs p on f.key = p.key and f.epoch = p.epoch and f.low_node = p.low_node
@@ -291,7 +291,7 @@ EPOCH_HISTORY_DIVERGENCE: Final = Check(
         """,
     optional=True,  # retention may have removed the beginning of a log, so no epoch start may be left
     examined="select count(*) as examined from epoch_pairs",
-    explain=_divergent,
+    explain=_explain_divergence,
     explained_by=("inconsistent-offset", "lost-write", "vanished", "leader-completeness", "replica-divergence"),
 )
 

@@ -44,7 +44,7 @@ end ok. They also miss the order between the polls before and after such a poll 
 
 from typing import Final
 
-from assay.checkers.check import Family, Prepared
+from assay.checkers.check import Family, PreparedTables
 from assay.checkers.log.altered import ALTERED_RECORD, RESURRECTED
 from assay.checkers.log.bounds import ANSWER_BEYOND_LOG, LOOK_UP_ORDER
 from assay.checkers.log.ends import END_TOO_LOW, ENDS, HIGH_WATERMARK_REGRESSION
@@ -70,7 +70,7 @@ STATEMENT_TABLES: Final = (MOVES, POSITIONS, REPORTS, FAULTS, OBEYED, LIMITS)
 LOG: Final = Family(
     name="log",
     views=(SENDS, SETTLED),  # other families read them, in any history
-    prepare=Prepared(LOG_TABLES),
+    prepare=PreparedTables(LOG_TABLES),
     checks=(
         INCONSISTENT_OFFSET,
         DUPLICATE,
@@ -94,7 +94,7 @@ LOG: Final = Family(
 
 STATEMENTS: Final = Family(
     name="statements",
-    prepare=Prepared(STATEMENT_TABLES),
+    prepare=PreparedTables(STATEMENT_TABLES),
     checks=(
         MISPLACED_ACK,
         OFFSET_HOLE,

@@ -10,10 +10,10 @@ from typing import Final
 from assay.checkers.check import Check, Evidence, Explanation, Table, View, family_of, offsets_of
 from assay.checkers.engine import Row
 from assay.checkers.log.compaction import LOST_LAST_VALUE
-from assay.checkers.sql_idioms import first_rows, order_by
+from assay.checkers.sql_idioms import first_rows_subquery, order_by
 
 
-def _hole(row: Row, _: Evidence) -> Explanation:
+def _explain_hole(row: Row, _: Evidence) -> Explanation:
     what = f"offset {row['position']}"
     if row["missing"] > 1:
         what = f"{row['missing']} offsets from {row['position']} to {row['last']}"
@@ -60,12 +60,12 @@ REPLICA_HOLE: Final = Check(
     ),
     evidence=f"""
         select f.key, f.node, f.log_start, f.high_watermark, f.missing, f.position, f.last, o.witness
-        from {first_rows("found_replica_hole", "key, node")} f
+        from {first_rows_subquery("found_replica_hole", "key, node")} f
             join hole_offsets o on f.key = o.key and f.node = o.node and f.position = o.position
         {order_by("f.key, f.node")}
         """,
     examined="select count(*) as examined from hole_members",
-    explain=_hole,
+    explain=_explain_hole,
     explained_by=("inconsistent-offset", "lost-write", "vanished", "leader-completeness", "replica-divergence"),
     seen_again=True,
 )

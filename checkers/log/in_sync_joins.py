@@ -9,12 +9,12 @@ count what was committed; a topic that any client asked to delete is not judged.
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital, offsets_of
+from assay.checkers.check import Check, Evidence, Explanation, Table, View, capitalize_first, offsets_of
 from assay.checkers.engine import Row
-from assay.checkers.sql_idioms import BEGUN, first_rows, order_by
+from assay.checkers.sql_idioms import BEGUN, first_rows_subquery, order_by
 
 
-def _incomplete(row: Row, evidence: Evidence) -> Explanation:
+def _explain_incomplete_member(row: Row, evidence: Evidence) -> Explanation:
     if row["former"] is None:
         known = f"its own high watermark was {row['before']}"
     elif row["end_op"] is None:
@@ -27,7 +27,7 @@ def _incomplete(row: Row, evidence: Evidence) -> Explanation:
         f"had come to offset {row['position']}, although {known}."
     )
     about = offsets_of(row["key"], row["position"], row["before"] - 1)
-    return Explanation(capital(claim), (row["end_op"],), 0, row["moment"], about=about)
+    return Explanation(capitalize_first(claim), (row["end_op"],), 0, row["moment"], about=about)
 
 
 MEMBER_COMPLETENESS: Final = Check(
@@ -62,7 +62,7 @@ MEMBER_COMPLETENESS: Final = Check(
             min(m.node) as knower, min(m.op) as end_op, min(e.node) as node, min(e.time) as moment
         from (
             select f.key, f.epoch, f.position, f.before, max(m.epoch) as former
-            from {first_rows("found_member_completeness", "key, epoch, position")} f
+            from {first_rows_subquery("found_member_completeness", "key, epoch, position")} f
                 left join epoch_marks m on f.key = m.key and f.before = m.mark and m.epoch < f.epoch
             group by f.key, f.epoch, f.position, f.before) f
             left join epoch_marks m on f.key = m.key and f.before = m.mark and f.former = m.epoch
@@ -72,7 +72,7 @@ MEMBER_COMPLETENESS: Final = Check(
         {order_by("f.key, f.epoch, f.position")}
         """,
     examined="select count(*) as examined from member_joins",
-    explain=_incomplete,
+    explain=_explain_incomplete_member,
     explained_by=("inconsistent-offset", "lost-write", "vanished", "leader-completeness"),
     optional=True,  # a run in which no replica ever left has none that comes back
 )

@@ -2,20 +2,20 @@
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, capital, offset_of, value_of
+from assay.checkers.check import Check, Evidence, Explanation, Table, capitalize_first, offset_of, value_of
 from assay.checkers.engine import INFINITY, Row
 from assay.checkers.log.views import SAID
-from assay.checkers.log.wrong_partition import STRAYS, sent_to
-from assay.checkers.sql_idioms import first_rows, nearest_pairs, order_by
+from assay.checkers.log.wrong_partition import STRAYS, describe_destination
+from assay.checkers.sql_idioms import first_rows_subquery, order_by, select_nearest_pairs
 
 _OBSERVED: Final = "select count(*) as examined from log_placed where observed > 0"
 
 
-def _held(value: int | None) -> str:
+def _describe_value(value: int | None) -> str:
     return "a record that cannot be decoded" if value is None else f"value {value}"
 
 
-def _source(row: Row, which: str, evidence: Evidence) -> str:
+def _describe_source(row: Row, which: str, evidence: Evidence) -> str:
     """Returns who says that the value is there."""
     op = row[f"{which}_op"]
     if row[f"{which}_acked"]:
@@ -23,10 +23,11 @@ def _source(row: Row, which: str, evidence: Evidence) -> str:
     return f"read by {evidence.who(op)} at {evidence.called(op)}"
 
 
-def _inconsistent(row: Row, evidence: Evidence) -> Explanation:
+def _explain_inconsistent_offset(row: Row, evidence: Evidence) -> Explanation:
     claim = (
-        f"offset {row['position']} of {row['key']} holds {_held(row['first_value'])} "
-        f"({_source(row, 'first', evidence)}) and {_held(row['second_value'])} ({_source(row, 'second', evidence)})"
+        f"offset {row['position']} of {row['key']} holds {_describe_value(row['first_value'])} "
+        f"({_describe_source(row, 'first', evidence)}) and {_describe_value(row['second_value'])} "
+        f"({_describe_source(row, 'second', evidence)})"
     )
     if row["held"] > 2:
         claim += f", {row['held']} different values in all"
@@ -39,7 +40,7 @@ def _inconsistent(row: Row, evidence: Evidence) -> Explanation:
     )
 
 
-_INCONSISTENT: Final = first_rows("found_inconsistent_offset", "key, position")
+_INCONSISTENT: Final = first_rows_subquery("found_inconsistent_offset", "key, position")
 
 INCONSISTENT_OFFSET: Final = Check(
     anomaly="inconsistent-offset",
@@ -59,7 +60,7 @@ INCONSISTENT_OFFSET: Final = Check(
         select f.key, f.position, f.held, n.former_value as first_value, n.former_op as first_op,
             n.former_acked as first_acked, n.value as second_value, n.op as second_op, n.acked as second_acked, n.onset
         from {_INCONSISTENT} f join ({
-        nearest_pairs(
+        select_nearest_pairs(
             f'''
             select s.key, s.position, coalesce(s.value, {-INFINITY}) as side, s.moment, s.op, s.value, s.acked
             from {_INCONSISTENT} f join log_said s on f.key = s.key and f.position = s.position
@@ -72,15 +73,16 @@ INCONSISTENT_OFFSET: Final = Check(
         """,
     evidence_views=(SAID,),
     examined="select count(*) as examined from log_offsets",
-    explain=_inconsistent,
+    explain=_explain_inconsistent_offset,
     explained_by=("resurrected",),
 )
 
 
-def _duplicate(row: Row, evidence: Evidence) -> Explanation:
+def _explain_duplicate(row: Row, evidence: Evidence) -> Explanation:
     claim = (
-        f"value {row['value']} of {row['key']} is at offset {row['first']} ({_source(row, 'first', evidence)}) "
-        f"and at offset {row['second']} ({_source(row, 'second', evidence)})"
+        f"value {row['value']} of {row['key']} is at offset {row['first']} "
+        f"({_describe_source(row, 'first', evidence)}) "
+        f"and at offset {row['second']} ({_describe_source(row, 'second', evidence)})"
     )
     if row["offsets"] > 2:
         claim += f", at {row['offsets']} offsets in all"
@@ -94,7 +96,7 @@ def _duplicate(row: Row, evidence: Evidence) -> Explanation:
     return Explanation(f"{claim}.", named, row["offsets"] - 2, moments=evidence.span(row["second_op"]), about=about)
 
 
-_DUPLICATE: Final = first_rows("found_duplicate", "key, low, value")
+_DUPLICATE: Final = first_rows_subquery("found_duplicate", "key, low, value")
 
 DUPLICATE: Final = Check(
     anomaly="duplicate",
@@ -112,7 +114,7 @@ DUPLICATE: Final = Check(
         select f.key, f.value, f.offsets, f.live, f.send_op, n.former_side as first, n.former_op as first_op,
             n.former_acked as first_acked, n.side as second, n.op as second_op, n.acked as second_acked
         from {_DUPLICATE} f join ({
-        nearest_pairs(
+        select_nearest_pairs(
             f'''
             select s.key, s.value, s.position as side, s.moment, s.op, s.acked
             from {_DUPLICATE} f join log_said s on f.key = s.key and f.value = s.value
@@ -125,12 +127,12 @@ DUPLICATE: Final = Check(
         """,
     evidence_views=(SAID,),
     examined="select count(*) as examined from log_values where offsets > 0",
-    explain=_duplicate,
+    explain=_explain_duplicate,
     explained_by=("inconsistent-offset", "misplaced-ack", "vanished"),
 )
 
 
-def _aborted(row: Row, evidence: Evidence) -> Explanation:
+def _explain_aborted_read(row: Row, evidence: Evidence) -> Explanation:
     claim = (
         f"value {row['value']} was read at offset {row['position']} of {row['key']} by "
         f"{evidence.who(row['seen_op'])} at {evidence.called(row['seen_op'])}, but its send by "
@@ -140,7 +142,7 @@ def _aborted(row: Row, evidence: Evidence) -> Explanation:
     return Explanation(claim, (row["send_op"], row["seen_op"]), row["observed"] - 1, about=about)
 
 
-_ABORTED: Final = first_rows("found_aborted_read", "key, low, value")
+_ABORTED: Final = first_rows_subquery("found_aborted_read", "key, low, value")
 
 ABORTED_READ: Final = Check(
     anomaly="aborted-read",
@@ -159,7 +161,7 @@ ABORTED_READ: Final = Check(
             case when n.side = 1 then n.op else n.former_op end as seen_op,
             coalesce(n.position, n.former_position) as position
         from {_ABORTED} f join ({
-        nearest_pairs(
+        select_nearest_pairs(
             f'''
             select s.key, s.value, 1 as side, s.moment, s.op, s.position
             from {_ABORTED} f join log_said s on f.key = s.key and f.value = s.value
@@ -175,20 +177,23 @@ ABORTED_READ: Final = Check(
         """,
     evidence_views=(SAID,),
     examined=_OBSERVED,
-    explain=_aborted,
+    explain=_explain_aborted_read,
     explained_by=("inconsistent-offset",),
 )
 
 
-def _phantom(row: Row, evidence: Evidence) -> Explanation:
-    sender = "no one sent it" if row["other_op"] is None else f"no one sent it there: {sent_to(row, evidence)}"
+def _explain_phantom(row: Row, evidence: Evidence) -> Explanation:
+    sender = (
+        "no one sent it" if row["other_op"] is None else f"no one sent it there: {describe_destination(row, evidence)}"
+    )
     claim = (
-        f"{_held(row['value'])} was read at offset {row['low']} of {row['key']} by {evidence.who(row['seen_op'])} "
+        f"{_describe_value(row['value'])} was read at offset {row['low']} of {row['key']} by "
+        f"{evidence.who(row['seen_op'])} "
         f"at {evidence.called(row['seen_op'])}, but {sender}."
     )
     place = offset_of(row["key"], row["low"])
     about = (place,) if row["value"] is None else (place, value_of(row["key"], row["value"]))
-    return Explanation(capital(claim), (row["seen_op"], row["other_op"]), row["observed"] - 1, about=about)
+    return Explanation(capitalize_first(claim), (row["seen_op"], row["other_op"]), row["observed"] - 1, about=about)
 
 
 PHANTOM: Final = Check(
@@ -204,13 +209,13 @@ PHANTOM: Final = Check(
     ),
     evidence=f"""
         select f.key, f.value, f.low, f.observed, f.seen_op, t.other_key, t.send_op as other_op, t.again
-        from {first_rows("found_phantom", "key, low, value")} f
+        from {first_rows_subquery("found_phantom", "key, low, value")} f
             left join log_strays t on f.key = t.key and f.value = t.value and t.source = 1
         {order_by("f.key, f.low, f.value")}
         """,
     evidence_views=(STRAYS,),
     examined=_OBSERVED,
-    explain=_phantom,
+    explain=_explain_phantom,
     explained_by=("altered-record", "resurrected", "inconsistent-offset"),
     needs_close=True,
 )

@@ -13,15 +13,15 @@ still also receives an answer late: in such a run neither proves anything.
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, capital, offset_of
+from assay.checkers.check import Check, Evidence, Explanation, Table, capitalize_first, offset_of
 from assay.checkers.engine import Row
-from assay.checkers.sql_idioms import first_rows, order_by
+from assay.checkers.sql_idioms import first_rows_subquery, order_by
 
 SLACK_MS: Final = 700
 _SLACK: Final = SLACK_MS * 1_000_000
 
 
-def _untimely(row: Row, evidence: Evidence) -> Explanation:
+def _explain_untimely_answer(row: Row, evidence: Evidence) -> Explanation:
     claim = (
         f"{evidence.who(row['poll_op'])} asked for offset {row['position']} of {row['key']}, with "
         f"{row['allowed']} ms to wait for a record, and was answered at {evidence.returned(row['poll_op'])}, after "
@@ -35,7 +35,7 @@ def _untimely(row: Row, evidence: Evidence) -> Explanation:
             f"{evidence.returned(row['ack_op'])}: too late."
         )
     about = () if row["there"] is None else (offset_of(row["key"], row["there"]),)
-    return Explanation(capital(claim), (row["poll_op"], row["ack_op"]), about=about)
+    return Explanation(capitalize_first(claim), (row["poll_op"], row["ack_op"]), about=about)
 
 
 UNTIMELY_ANSWER: Final = Check(
@@ -67,14 +67,14 @@ UNTIMELY_ANSWER: Final = Check(
     ),
     evidence=f"""
         select f.key, f.op as poll_op, f.position, f.slept, f.allowed, f.there, min(p.ack_op) as ack_op
-        from {first_rows("found_untimely_answer", "key, op")} f
+        from {first_rows_subquery("found_untimely_answer", "key, op")} f
             left join log_placed p on f.key = p.key and f.there = p.position and p.acks > 0
         group by f.key, f.op, f.position, f.slept, f.allowed, f.there
         {order_by("f.key, f.op")}
         """,
     examined="select count(*) as examined from log_waited",
     kinds=("waited",),
-    explain=_untimely,
+    explain=_explain_untimely_answer,
     optional=True,
     standstill=SLACK_MS / 2000,
 )

@@ -6,18 +6,18 @@ from typing import Final
 from assay.checkers.check import Check, Evidence, Explanation, Table, View, offset_of, value_of
 from assay.checkers.engine import Row
 from assay.checkers.log.views import SAID
-from assay.checkers.log.wrong_partition import ELSEWHERE, STRAYS, found_in
-from assay.checkers.sql_idioms import first_rows, nearest_pairs, order_by, row_number, total_of
+from assay.checkers.log.wrong_partition import ELSEWHERE, STRAYS, describe_sighting
+from assay.checkers.sql_idioms import first_rows_subquery, order_by, row_number, select_nearest_pairs, total_of
 from assay.checkers.times import seconds
 
 
-def _evidence(found: str, *, acked: bool) -> str:
+def _select_evidence(found: str, *, acked: bool) -> str:
     """Returns SQL for the evidence that a value is gone.
 
     It pairs the last statement of the value (its acknowledgement, or a poll that showed it) with the first later poll
     that passed the offset without it. If each such poll had been called before, it takes the two nearest.
     """
-    few = first_rows(found, "key, position, value")
+    few = first_rows_subquery(found, "key, position, value")
     return f"""
         select f.key, f.value, f.position, f.acked, f.without_it, f.settled, f.sentinel_op,
             {"coalesce(n.known_op, f.ack_op)" if acked else "f.ack_op"} as ack_op,
@@ -27,7 +27,7 @@ def _evidence(found: str, *, acked: bool) -> str:
                 select key, value, position, case when side = 1 then former_op else op end as known_op,
                     case when side = 1 then op else former_op end as poll_op, onset
                 from ({
-        nearest_pairs(
+        select_nearest_pairs(
             f'''
             select s.key, s.value, s.position, 0 as side, s.moment, s.op
             from {few} f join log_said s on f.key = s.key and f.value = s.value and f.position = s.position
@@ -48,12 +48,12 @@ def _evidence(found: str, *, acked: bool) -> str:
         """
 
 
-def _about(row: Row) -> tuple[str, ...]:
+def _list_subjects(row: Row) -> tuple[str, ...]:
     value = value_of(row["key"], row["value"])
     return (value,) if row["position"] is None else (offset_of(row["key"], row["position"]), value)
 
 
-def _missing(row: Row, evidence: Evidence) -> str:
+def _describe_absence(row: Row, evidence: Evidence) -> str:
     if row["position"] < 0:
         return "no log has an offset below 0"
     if row["settled"] is not None:
@@ -66,22 +66,23 @@ def _missing(row: Row, evidence: Evidence) -> str:
     return claim if others < 1 else f"{claim}, as did {others} other poll{'s' if others > 1 else ''}"
 
 
-def _others(row: Row) -> int:
+def _count_other_polls(row: Row) -> int:
     return 0 if row["settled"] is not None else max(0, int(row["without_it"]) - 1)
 
 
-def _lost(row: Row, evidence: Evidence) -> Explanation:
+def _explain_lost_write(row: Row, evidence: Evidence) -> Explanation:
     claim = (
         f"value {row['value']} at offset {row['position']} of {row['key']} was acknowledged to "
-        f"{evidence.who(row['ack_op'])} at {evidence.returned(row['ack_op'])}, but {_missing(row, evidence)}, and "
+        f"{evidence.who(row['ack_op'])} at {evidence.returned(row['ack_op'])}, but "
+        f"{_describe_absence(row, evidence)}, and "
     )
-    claim += "no one ever saw it." if row["other_op"] is None else f"{found_in(row, evidence)}."
+    claim += "no one ever saw it." if row["other_op"] is None else f"{describe_sighting(row, evidence)}."
     return Explanation(
         claim,
         (row["ack_op"], row["poll_op"], row["sentinel_op"], row["other_op"]),
-        _others(row),
+        _count_other_polls(row),
         moments=(row["onset"],),
-        about=_about(row),
+        about=_list_subjects(row),
     )
 
 
@@ -105,29 +106,29 @@ LOST_WRITE: Final = Check(
     evidence=f"""
         select m.key, m.value, m.position, m.acked, m.ack_op, m.without_it, m.settled, m.sentinel_op, m.poll_op,
             m.onset, {ELSEWHERE}
-        from ({_evidence("found_lost_write", acked=True)}) m
+        from ({_select_evidence("found_lost_write", acked=True)}) m
             left join log_strays t on m.key = t.other_key and m.value = t.value and t.sight = 1
         {order_by("m.key, m.position, m.value")}
         """,
     evidence_views=(SAID, STRAYS),
     examined=f"select {total_of('acked_values')} as examined from log_cover where passes > 0",
-    explain=_lost,
+    explain=_explain_lost_write,
     explained_by=("altered-record", "resurrected", "inconsistent-offset"),
 )
 
 
-def _vanished(row: Row, evidence: Evidence) -> Explanation:
+def _explain_vanished(row: Row, evidence: Evidence) -> Explanation:
     acknowledged = "" if row["acked"] is None else f", acknowledged at {seconds(row['acked'])},"
     claim = (
         f"value {row['value']}{acknowledged} was read at offset {row['position']} of {row['key']} by "
-        f"{evidence.who(row['seen_op'])} at {evidence.called(row['seen_op'])}, but {_missing(row, evidence)}."
+        f"{evidence.who(row['seen_op'])} at {evidence.called(row['seen_op'])}, but {_describe_absence(row, evidence)}."
     )
     return Explanation(
         claim,
         (row["seen_op"], row["poll_op"], row["sentinel_op"], row["ack_op"]),
-        _others(row),
+        _count_other_polls(row),
         moments=(row["onset"],),
-        about=_about(row)[::-1],
+        about=_list_subjects(row)[::-1],
     )
 
 
@@ -135,28 +136,29 @@ VANISHED: Final = Check(
     anomaly="vanished",
     meaning="a value was read once, and is gone",
     views=(Table("found_vanished", f"select {_GONE_COLUMNS} from log_gone g where g.observed > 0"),),
-    evidence=_evidence("found_vanished", acked=False),
+    evidence=_select_evidence("found_vanished", acked=False),
     evidence_views=(SAID,),
     examined=f"select {total_of('observed_values')} as examined from log_cover where passes > 0",
-    explain=_vanished,
+    explain=_explain_vanished,
     explained_by=("inconsistent-offset",),
     seen_again=True,  # a value that moves is gone from either offset for some reader
 )
 
 
-def _misplaced(row: Row, evidence: Evidence) -> Explanation:
+def _explain_misplaced_ack(row: Row, evidence: Evidence) -> Explanation:
     claim = (
         f"value {row['value']} was acknowledged to {evidence.who(row['ack_op'])} at "
         f"{evidence.returned(row['ack_op'])} with offset {row['position']} of {row['key']}, but "
-        f"{_missing(row, evidence)}; it was read at offset {row['elsewhere']} ({evidence.who(row['shown_op'])} at "
+        f"{_describe_absence(row, evidence)}; it was read at offset {row['elsewhere']} "
+        f"({evidence.who(row['shown_op'])} at "
         f"{evidence.called(row['shown_op'])})."
     )
     return Explanation(
         claim,
         (row["ack_op"], row["poll_op"], row["sentinel_op"], row["shown_op"]),
-        _others(row),
+        _count_other_polls(row),
         moments=(row["onset"],),
-        about=_about(row),
+        about=_list_subjects(row),
     )
 
 
@@ -176,23 +178,23 @@ MISPLACED_ACK: Final = Check(
     evidence=f"""
         select m.key, m.value, m.position, m.acked, m.ack_op, m.without_it, m.settled, m.sentinel_op, m.poll_op,
             m.onset, p.position as elsewhere, p.op as shown_op
-        from ({_evidence("found_misplaced_ack", acked=True)}) m
+        from ({_select_evidence("found_misplaced_ack", acked=True)}) m
             join (
                 select f.key, f.value, s.position, s.op,
                     {row_number(by="f.key, f.value", order="s.moment, s.op, s.position")} as turn
-                from {first_rows("found_misplaced_ack", "key, position, value")} f
+                from {first_rows_subquery("found_misplaced_ack", "key, position, value")} f
                     join log_said s on f.key = s.key and f.value = s.value and s.acked = 0) p
             on m.key = p.key and m.value = p.value and p.turn = 1
         {order_by("m.key, m.position, m.value")}
         """,
     evidence_views=(SAID,),
     examined=f"select {total_of('acked_values')} as examined from log_cover where passes > 0",
-    explain=_misplaced,
+    explain=_explain_misplaced_ack,
     explained_by=("inconsistent-offset",),
 )
 
 
-def _unseen(row: Row, evidence: Evidence) -> Explanation:
+def _explain_unseen(row: Row, evidence: Evidence) -> Explanation:
     where = "an unknown offset" if row["position"] is None else f"offset {row['position']}"
     reached = (
         "which never reached the sentinel" if row["settled"] is None else f"which settled at offset {row['settled']}"
@@ -201,8 +203,8 @@ def _unseen(row: Row, evidence: Evidence) -> Explanation:
         f"value {row['value']} at {where} of {row['key']} was acknowledged to {evidence.who(row['okay_op'])} "
         f"at {evidence.returned(row['okay_op'])}, but the drain, {reached}, had not delivered it by its deadline"
     )
-    claim += "." if row["other_op"] is None else f"; {found_in(row, evidence)}."
-    return Explanation(claim, (row["okay_op"], row["other_op"]), moments=(row["last"],), about=_about(row))
+    claim += "." if row["other_op"] is None else f"; {describe_sighting(row, evidence)}."
+    return Explanation(claim, (row["okay_op"], row["other_op"]), moments=(row["last"],), about=_list_subjects(row))
 
 
 UNSEEN: Final = Check(
@@ -237,14 +239,14 @@ UNSEEN: Final = Check(
     ),
     evidence=f"""
         select f.key, f.value, f.position, f.okay_op, s.settled, e.last, {ELSEWHERE}
-        from {first_rows("found_unseen", "key, position, value")} f join log_final e on f.key = e.key
+        from {first_rows_subquery("found_unseen", "key, position, value")} f join log_final e on f.key = e.key
             left join log_settled s on f.key = s.key
             left join log_strays t on f.key = t.other_key and f.value = t.value and t.sight = 1
         {order_by("f.key, f.position, f.value")}
         """,
     evidence_views=(STRAYS,),
     examined="select count(*) as examined from log_due",
-    explain=_unseen,
+    explain=_explain_unseen,
     explained_by=("altered-record", "resurrected", "stuck-reader", "unsettled-group", "inconsistent-offset"),
     needs_end=True,
 )

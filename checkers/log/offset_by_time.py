@@ -10,11 +10,11 @@ Create times are taken from polls, because a broker may set its own. There are t
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Table, capital
+from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Table, capitalize_first
 from assay.checkers.engine import INFINITY, Row
-from assay.checkers.log.incarnations import topic_of
+from assay.checkers.log.incarnations import extract_topic
 from assay.checkers.log.retention import UNCERTAINTY, WRONG_CLOCKS
-from assay.checkers.sql_idioms import first_rows, greatest_before, nanoseconds, order_by
+from assay.checkers.sql_idioms import first_rows_subquery, greatest_before, nanoseconds, order_by
 
 LOOK_UPS: Final = Table(
     "log_look_ups",
@@ -46,7 +46,7 @@ LASTING: Final = Table(
     from log_dated d
         join (select topic, min(case when name = 'retention.ms' then value end) as ms,
                 min(case when name = 'retention.bytes' then value end) as bytes
-            from log_limits group by topic) l on {topic_of("d.key")} = l.topic
+            from log_limits group by topic) l on {extract_topic("d.key")} = l.topic
         cross join (
             select max({nanoseconds("timestamp")} - call) as lead from log_effects
             where kind = 'append' and timestamp is not null) w
@@ -60,7 +60,7 @@ LASTING: Final = Table(
 """Records that no limit may have deleted during the run."""
 
 
-def _before(rows: str, value: str, order: str) -> str:
+def _select_greatest_before(rows: str, value: str, order: str) -> str:
     """Returns SQL: look-ups (``is_asked`` 1) with the greatest ``value`` of the rows before them."""
     return f"""
         select op, sub, is_asked, timestamp,
@@ -74,7 +74,7 @@ SUSPECTS: Final = Table(
     f"""
     select q.op, q.sub, q.key, q.timestamp, q.position, q.call
     from log_look_ups q join ({
-        _before(
+        _select_greatest_before(
             '''
             select key, known as moment, 0 as is_asked, -1 as op, -1 as sub, timestamp from log_lasting
             union all select key, call, 1, op, sub, timestamp from log_look_ups
@@ -83,7 +83,7 @@ SUSPECTS: Final = Table(
             "moment, is_asked, op, sub",
         )
     }) m on q.op = m.op and q.sub = m.sub and m.is_asked = 1 join ({
-        _before(
+        _select_greatest_before(
             f'''
             select key, position, 1 as is_record, 0 as is_asked, -1 as op, -1 as sub, timestamp from log_lasting
             union all
@@ -102,7 +102,7 @@ always there are none; if there are, both are usually one record.
 """
 
 
-def _wrong(row: Row, evidence: Evidence) -> Explanation:
+def _explain_look_up(row: Row, evidence: Evidence) -> Explanation:
     answer = "that there is none" if row["position"] is None else f"offset {row['position']}"
     asked = (
         f"{evidence.who(row['asked_op'])} asked {row['key']} at {evidence.called(row['asked_op'])} for the first "
@@ -113,7 +113,7 @@ def _wrong(row: Row, evidence: Evidence) -> Explanation:
         claim = f"{asked}, though offset {row['missed']} holds one of {row['created']} ms {seen}, known before it."
     else:
         claim = f"{asked}, whose record is older: of {row['created']} ms {seen}."
-    return Explanation(capital(claim), (row["asked_op"], row["seen_op"]))
+    return Explanation(capitalize_first(claim), (row["asked_op"], row["seen_op"]))
 
 
 TIME_LOOK_UP: Final = Check(
@@ -142,13 +142,13 @@ TIME_LOOK_UP: Final = Check(
     evidence=f"""
         select f.key, f.op as asked_op, f.timestamp, f.position, f.late,
             f.missed, max(r.timestamp) as created, min(r.op) as seen_op
-        from {first_rows("found_time_look_up", "key, op, sub, late")} f
+        from {first_rows_subquery("found_time_look_up", "key, op, sub, late")} f
             join log_dated r on f.key = r.key and f.missed = r.position
         group by f.key, f.op, f.sub, f.timestamp, f.position, f.late, f.missed
         {order_by("f.key, f.op, f.sub, f.late")} limit {MOST_FINDINGS}
         """,
     examined="select count(*) as examined from log_look_ups",
     kinds=("look-up",),
-    explain=_wrong,
+    explain=_explain_look_up,
     optional=True,
 )

@@ -17,19 +17,19 @@ call over all strictly smaller places never exceeds x.ret.
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital, offset_of, value_of
+from assay.checkers.check import Check, Evidence, Explanation, Table, View, capitalize_first, offset_of, value_of
 from assay.checkers.engine import INFINITY, Row
-from assay.checkers.log.ends import end_in
+from assay.checkers.log.ends import end_subject
 from assay.checkers.log.views import SAID
 from assay.checkers.sql_idioms import (
-    first_of,
-    first_rows,
+    first_rows_subquery,
     greatest_before,
-    nearest_pairs,
-    not_next,
+    is_not_next,
     order_by,
     previous,
     row_number,
+    select_first,
+    select_nearest_pairs,
     total_of,
 )
 from assay.checkers.times import seconds
@@ -38,7 +38,7 @@ PLACEABLE: Final = 2**61
 """Offsets whose absolute value is below this have a place that fits into 64 bits."""
 
 
-def _placeable(position: str) -> str:
+def _is_placeable(position: str) -> str:
     return f"{position} < {PLACEABLE} and {position} > -{PLACEABLE}"
 
 
@@ -53,7 +53,7 @@ TIMELINE: Final = View(
     f"""
     select key, 2 * position as place, acked_call as call,
         least(coalesce(acked, {INFINITY}), coalesce(seen, {INFINITY})) as ret, coalesce(seen, {INFINITY}) as seen
-    from log_placed where {_placeable("position")} and value is not null and acks > 0
+    from log_placed where {_is_placeable("position")} and value is not null and acks > 0
     union all
     select p.key, 2 * p.position, v.call,
         least(coalesce(p.seen, {INFINITY}),
@@ -62,10 +62,10 @@ TIMELINE: Final = View(
         coalesce(p.seen, {INFINITY})
     from log_unacknowledged p join log_values v on p.key = v.key and p.value = v.value
         cross join log_declared d
-    where {_placeable("p.position")}
+    where {_is_placeable("p.position")}
     union all
     select e.key, 2 * e.position - 1, e.call, e.ret, {INFINITY}
-    from log_ends e cross join log_declared d where d.linearizable_ends = 1 and {_placeable("e.position")}
+    from log_ends e cross join log_declared d where d.linearizable_ends = 1 and {_is_placeable("e.position")}
     """,
 )
 
@@ -92,45 +92,45 @@ FOUND_AT: Final = View(
     f"""
     select s.op, p.key, p.position, min(p.seen_op) as seen_op
     from log_placed p join log_sends s on p.key = s.key and p.value = s.value
-    where p.acks = 0 and p.observed > 0 and {_placeable("p.position")}
+    where p.acks = 0 and p.observed > 0 and {_is_placeable("p.position")}
     group by s.op, p.key, p.position
     """,
 )
 """The operations that were shown the offset of a record whose own send did not report it."""
 
 
-def _what(place: int, key: str) -> str:
+def _describe_place(place: int, key: str) -> str:
     return f"offset {place // 2} of {key}" if place % 2 == 0 else f"log end offset {(place + 1) // 2} of {key}"
 
 
-def _filling(position: int, key: str, op: int | None) -> str:
+def _filling_subject(position: int, key: str, op: int | None) -> str:
     """Returns the subject of a finding: this operation filled an offset after others had filled higher ones."""
     return f"offset {position} of {key} by operation {op}"
 
 
-def _real_time(row: Row, evidence: Evidence) -> Explanation:
-    here = _what(row["place"], row["key"])
+def _explain_real_time_order(row: Row, evidence: Evidence) -> Explanation:
+    here = _describe_place(row["place"], row["key"])
     if row["overtaken"] == 1:
         claim = (
             f"{here} was there by {evidence.returned(row['known_op'])} ({evidence.who(row['known_op'])}), but the "
-            f"lower {_what(row['earlier_place'], row['key'])} was filled by an operation of "
+            f"lower {_describe_place(row['earlier_place'], row['key'])} was filled by an operation of "
             f"{evidence.who(row['later_op'])} that began only at {evidence.called(row['later_op'])}."
         )
         low, late = row["earlier_place"], row["later_op"]
-        cause = end_in(row["key"], late) if low % 2 else _filling(low // 2, row["key"], late)
+        cause = end_subject(row["key"], late) if low % 2 else _filling_subject(low // 2, row["key"], late)
         offsets = (offset_of(row["key"], place // 2) for place in (row["place"], low) if place % 2 == 0)
         about = (cause, *offsets)
         operations = (row["known_op"], row["later_op"], row["later_seen_op"], row["known_seen_op"])
-        return Explanation(capital(claim), operations, moments=(row["onset"],), about=about)
+        return Explanation(capitalize_first(claim), operations, moments=(row["onset"],), about=about)
     claim = (
         f"{here} was read by {evidence.who(row['future_op'])} by {seconds(row['future_ret'])}, "
         f"before {evidence.who(row['future_send_op'])} began to send it at {seconds(row['future_call'])}."
     )
     about = (offset_of(row["key"], row["place"] // 2),)
-    return Explanation(capital(claim), (row["future_op"], row["future_send_op"]), about=about)
+    return Explanation(capitalize_first(claim), (row["future_op"], row["future_send_op"]), about=about)
 
 
-_FEW: Final = first_rows("found_real_time_order", "key, place")
+_FEW: Final = first_rows_subquery("found_real_time_order", "key, place")
 
 REAL_TIME_ORDER: Final = Check(
     anomaly="real-time-order",
@@ -161,7 +161,7 @@ REAL_TIME_ORDER: Final = Check(
             r.op as future_op, c.op as future_send_op, n.spot as earlier_place, n.onset,
             y.seen_op as later_seen_op, x.seen_op as known_seen_op
         from {_FEW} f left join ({
-        nearest_pairs(
+        select_nearest_pairs(
             f'''
             select t.key, f.place, 0 as side, t.ret as moment, t.place as spot, t.place as op
             from {_FEW} f join log_timeline t on f.key = t.key and f.place = t.place
@@ -170,7 +170,7 @@ REAL_TIME_ORDER: Final = Check(
             select s.key, f.place, 0, s.ret, f.place, f.place
             from {_FEW} f join log_said s on f.key = s.key and f.place = 2 * s.position
             where f.overtaken = 1 and s.acked = 0 and s.value is not null and s.ret is not null
-                and {_placeable('s.position')}
+                and {_is_placeable('s.position')}
             union all
             select t.key, f.place, 1, t.call, t.place, t.place
             from {_FEW} f join log_timeline t on f.key = t.key and t.place < f.place
@@ -189,34 +189,34 @@ REAL_TIME_ORDER: Final = Check(
             left join log_moments c on f.key = c.key and f.future_call = c.moment and c.is_return = 0
         {order_by("f.key, f.place")}
         """,
-    examined=f"select count(*) as examined from log_placed where {_placeable('position')} and value is not null",
+    examined=f"select count(*) as examined from log_placed where {_is_placeable('position')} and value is not null",
     kinds=("append", "observe", "end"),
-    explain=_real_time,
+    explain=_explain_real_time_order,
     explained_by=("high-watermark-regression", "inconsistent-offset", "misplaced-ack"),
     seen_again=True,  # a late record comes after all records above it
     evidence_views=(SAID, ACTED, MOMENTS, FOUND_AT),
 )
 
 
-def _pair(row: Row) -> str:
+def _pair_subject(row: Row) -> str:
     """Returns the subject of a finding: two values that one process sent, one after the other."""
     return f"values {row['former_value']} and {row['value']} of {row['key']}"
 
 
-def _records(row: Row) -> tuple[str, ...]:
+def _list_records(row: Row) -> tuple[str, ...]:
     """Returns the known offsets of both values, and the values."""
     known = [offset_of(row["key"], row[name]) for name in ("position", "former") if row[name] is not None]
     return (*known, value_of(row["key"], row["value"]), value_of(row["key"], row["former_value"]))
 
 
-def _send_went_back(row: Row, evidence: Evidence) -> Explanation:
+def _explain_nonmonotonic_send(row: Row, evidence: Evidence) -> Explanation:
     claim = (
         f"{evidence.who(row['op'])} sent value {row['value']} to {row['key']} at {evidence.called(row['op'])} and got "
         f"offset {row['position']}, below offset {row['former']} of the value {row['former_value']} that it had sent "
         f"before it ({evidence.called(row['former_op'])})."
     )
-    about = (_filling(row["position"], row["key"], row["op"]), _pair(row), *_records(row))
-    return Explanation(capital(claim), (row["op"], row["former_op"]), about=about)
+    about = (_filling_subject(row["position"], row["key"], row["op"]), _pair_subject(row), *_list_records(row))
+    return Explanation(capitalize_first(claim), (row["op"], row["former_op"]), about=about)
 
 
 NONMONOTONIC_SEND: Final = Check(
@@ -235,20 +235,20 @@ NONMONOTONIC_SEND: Final = Check(
         ),
         Table("found_nonmonotonic_send", "select * from log_send_pairs where position < former"),
     ),
-    evidence=first_of("found_nonmonotonic_send", "key, op, sub", also="op as own_op"),
+    evidence=select_first("found_nonmonotonic_send", "key, op, sub", also="op as own_op"),
     examined=f"""
         select {total_of("sends - 1")} as examined from (
             select count(*) as sends from log_sends where outcome = 'ok' and position is not null
             group by process, key) as senders
         """,
     kinds=("append",),
-    explain=_send_went_back,
+    explain=_explain_nonmonotonic_send,
     explained_by=("inconsistent-offset", "misplaced-ack", "real-time-order", "send-skip"),
 )
 
 
-def _send_skipped(row: Row, evidence: Evidence) -> Explanation:
-    about = (_pair(row), *_records(row))
+def _explain_send_skip(row: Row, evidence: Evidence) -> Explanation:
+    about = (_pair_subject(row), *_list_records(row))
     if row["former"] is None:
         before = "nothing is before it" if row["other"] is None else f"the offset before it holds value {row['other']}"
         claim = (
@@ -256,7 +256,7 @@ def _send_skipped(row: Row, evidence: Evidence) -> Explanation:
             f"was torn: value {row['value']} is at offset {row['position']}, but not after value "
             f"{row['former_value']}, which the set has before it: {before}."
         )
-        return Explanation(capital(claim), (row["op"], row["seen_op"], row["other_op"]), about=about)
+        return Explanation(capitalize_first(claim), (row["op"], row["seen_op"], row["other_op"]), about=about)
     claim = (
         f"one message set of {evidence.who(row['op'])}, sent to {row['key']} at {evidence.called(row['op'])}, "
         f"was split: value {row['former_value']} is at offset {row['former']}, the next one, {row['value']}, "
@@ -264,7 +264,7 @@ def _send_skipped(row: Row, evidence: Evidence) -> Explanation:
     )
     if row["apart"] > 0:
         claim += f", with {row['apart']} other known record{'s' if row['apart'] > 1 else ''} between them"
-    return Explanation(capital(claim) + ".", (row["op"],), about=about)
+    return Explanation(capitalize_first(claim) + ".", (row["op"],), about=about)
 
 
 SEND_SKIP: Final = Check(
@@ -285,7 +285,7 @@ SEND_SKIP: Final = Check(
             "log_split",
             f"""
             select op, sub, key, request, position, value, former, former_value from log_set_pairs
-            where outcome = 'ok' and former_outcome = 'ok' and {not_next("position", "former")}
+            where outcome = 'ok' and former_outcome = 'ok' and {is_not_next("position", "former")}
             """,
         ),
         View(
@@ -338,7 +338,7 @@ SEND_SKIP: Final = Check(
             """,
         ),
     ),
-    evidence=first_of("found_send_skip", "key, op, sub", also="op as own_op"),
+    evidence=select_first("found_send_skip", "key, op, sub", also="op as own_op"),
     examined=f"""
         select {total_of("sends - 1")} as examined from (
             select count(*) as sends from log_sends
@@ -346,6 +346,6 @@ SEND_SKIP: Final = Check(
         """,
     kinds=("append",),
     lacks="no send of several values in one message set was acknowledged with their offsets",
-    explain=_send_skipped,
+    explain=_explain_send_skip,
     explained_by=("inconsistent-offset", "misplaced-ack"),
 )

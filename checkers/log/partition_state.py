@@ -18,19 +18,19 @@ an unclean election is allowed, the election may have another reason and is not 
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital, epoch_of, family_of
+from assay.checkers.check import Check, Evidence, Explanation, Table, View, capitalize_first, epoch_of, family_of
 from assay.checkers.engine import Row
-from assay.checkers.liveness.snapshots import covers, length, lists
-from assay.checkers.sql_idioms import first_of
+from assay.checkers.liveness.snapshots import count_in_list, list_contains, list_covers
+from assay.checkers.sql_idioms import select_first
 
 
-def _sets(row: Row, _: Evidence) -> Explanation:
+def _explain_two_in_sync_sets(row: Row, _: Evidence) -> Explanation:
     def said(which: str) -> str:
         isr, _, elr = row[f"{which}_members"].partition(";")
         return f"{row[f'{which}_node']} had {isr or 'no one'} in sync" + (f" and {elr} eligible" if elr else "")
 
     claim = f"of version {row['version']} of the state of {row['key']}, {said('low')}, and {said('high')}."
-    return Explanation(capital(claim), (), 0, row["moment"])
+    return Explanation(capitalize_first(claim), (), 0, row["moment"])
 
 
 TWO_IN_SYNC_SETS: Final = Check(
@@ -60,17 +60,17 @@ TWO_IN_SYNC_SETS: Final = Check(
             """,
         ),
     ),
-    evidence=first_of("found_two_in_sync_sets", "key, version"),
+    evidence=select_first("found_two_in_sync_sets", "key, version"),
     examined="select count(*) as examined from state_versions",
-    explain=_sets,
+    explain=_explain_two_in_sync_sets,
 )
 
 
-def _early(row: Row, _: Evidence) -> Explanation:
+def _explain_early_move(row: Row, _: Evidence) -> Explanation:
     done = "ended the move of" if row["gone"] == "" else f"took the replicas {row['gone']} away from"
     claim = f"{row['node']} {done} {row['key']} to {row['replicas']}, when only {row['isr'] or 'no one'} was in sync."
     about = (f"move of {row['key']} to {row['replicas']}",)
-    return Explanation(capital(claim), (), 0, row["moment"], about=about)
+    return Explanation(capitalize_first(claim), (), 0, row["moment"], about=about)
 
 
 EARLY_MOVE: Final = Check(
@@ -89,19 +89,19 @@ EARLY_MOVE: Final = Check(
             "found_early_move",
             f"""
             select key, replicas, gone, isr, min(node) as node, min(time) as moment from move_steps
-            where not {covers("isr", "replicas")} group by key, replicas, gone, isr
+            where not {list_covers("isr", "replicas")} group by key, replicas, gone, isr
             """,
         ),
     ),
-    evidence=first_of("found_early_move", "key, moment, replicas, gone, isr"),
+    evidence=select_first("found_early_move", "key, moment, replicas, gone, isr"),
     examined="select count(*) as examined from move_steps",
-    explain=_early,
+    explain=_explain_early_move,
     seen_again=True,  # once as the old replicas are taken away, once as the move ends
     optional=True,  # runs without a reassignment
 )
 
 
-def _overlooked(row: Row, _: Evidence) -> Explanation:
+def _explain_overlooked_log(row: Row, _: Evidence) -> Explanation:
     other = f"{row['node']}, one of the members {row['members']} that had all failed,"
     what = "was not asked"
     if row["own_end"] is not None:
@@ -113,7 +113,7 @@ def _overlooked(row: Row, _: Evidence) -> Explanation:
         f"broker {row['leader']} was elected leader of {row['key']} for epoch {row['epoch']} by the length of the "
         f"logs, and {other} {what}."
     )
-    return Explanation(capital(claim), (), 0, row["moment"], about=(epoch_of(row["key"], row["epoch"]),))
+    return Explanation(capitalize_first(claim), (), 0, row["moment"], about=(epoch_of(row["key"], row["epoch"]),))
 
 
 OVERLOOKED_LOG: Final = Check(
@@ -148,8 +148,9 @@ OVERLOOKED_LOG: Final = Check(
             select e.key, e.epoch, e.controller_epoch, e.leader, e.time,
                 concat(b.isr, case when b.isr <> '' and b.elr <> '' then ',' else '' end, b.elr) as members
             from election_states e join election_states b on b.key = e.key and b.epoch = greatest(e.epoch, 0) - 1
-            where b.leader < 0 and e.leader >= 0 and {length("e.isr")} = 1 and e.min_insync > 1
-                and {length("b.isr")} + {length("b.elr")} > {length("e.isr")} + {length("e.elr")}
+            where b.leader < 0 and e.leader >= 0 and {count_in_list("e.isr")} = 1 and e.min_insync > 1
+                and {count_in_list("b.isr")} + {count_in_list("b.elr")}
+                    > {count_in_list("e.isr")} + {count_in_list("e.elr")}
             """,
         ),
         Table(
@@ -170,21 +171,21 @@ OVERLOOKED_LOG: Final = Check(
                 cast(null as bigint) as own_epoch, cast(null as bigint) as leaders_end,
                 cast(null as bigint) as leaders_epoch, e.time as moment
             from election_by_length e join election_answers t on t.key = e.key and t.epoch = e.epoch
-            where {lists("e.members", "t.broker")} and t.times = 0
+            where {list_contains("e.members", "t.broker")} and t.times = 0
             union all
             select e.key, e.epoch, e.leader, e.members, t.node, t.log_end, t.last_epoch, l.log_end, l.last_epoch, e.time
             from election_by_length e join election_answers t on t.key = e.key and t.epoch = e.epoch
                 join election_answers l on l.key = e.key and l.epoch = e.epoch and l.broker = e.leader
-            where {lists("e.members", "t.broker")} and t.times > 0 and l.times > 0
+            where {list_contains("e.members", "t.broker")} and t.times > 0 and l.times > 0
                 and t.last_epoch = t.other_epoch and t.log_end = t.other_end
                 and l.last_epoch = l.other_epoch and l.log_end = l.other_end
                 and (t.last_epoch > l.last_epoch or (t.last_epoch = l.last_epoch and t.log_end > l.log_end))
             """,
         ),
     ),
-    evidence=first_of("found_overlooked_log", "key, epoch, node"),
+    evidence=select_first("found_overlooked_log", "key, epoch, node"),
     examined="select count(*) as examined from election_by_length",
-    explain=_overlooked,
+    explain=_explain_overlooked_log,
     explained_by=("leader-completeness",),
     seen_again=True,  # once for each member that was left out
     optional=True,  # only if all members of a partition have failed

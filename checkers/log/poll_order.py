@@ -10,9 +10,17 @@ A poll that did not end ok but showed records breaks its chain, because it may h
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital, offset_of
+from assay.checkers.check import Check, Evidence, Explanation, Table, View, capitalize_first, offset_of
 from assay.checkers.engine import INFINITY, Row
-from assay.checkers.sql_idioms import first_of, first_rows, not_next, order_by, previous, row_number, sum_so_far
+from assay.checkers.sql_idioms import (
+    first_rows_subquery,
+    is_not_next,
+    order_by,
+    previous,
+    row_number,
+    select_first,
+    sum_so_far,
+)
 
 READ: Final = View(
     "log_read",
@@ -116,7 +124,7 @@ POLL_GAPS: Final = Table(
         left join log_chain_starts s on c.process = s.process and c.key = s.key and c.assignment = s.assignment
             and c.breaks = s.breaks and c.former is null
     where case when c.former is null then c.position <> s.sought
-        else {not_next("c.position", "c.former")} end
+        else {is_not_next("c.position", "c.former")} end
     """,
 )
 """All steps that do not go to the next raw offset. The first record's predecessor is the offset below the one sought.
@@ -127,13 +135,13 @@ POLL_VIEWS: Final = (READ, BROKEN, STEPS, CHAIN_STARTS, STRETCHES, CROOKED, LINK
 _EXAMINED: Final = "select count(*) as examined from log_steps where kind = 'observe' and outcome = 'ok'"
 
 
-def _begin(row: Row) -> tuple[str, ...]:
+def _list_subjects(row: Row) -> tuple[str, ...]:
     """Returns the begin of the poll as the finding's subject, if the step is the first of a later poll."""
     inside = row["poll_op"] == row["former_op"] or row["sought"] is not None
     return () if inside else (f"begin of poll {row['poll_op']} of {row['key']}",)
 
 
-def _went_back(row: Row, evidence: Evidence) -> Explanation:
+def _explain_nonmonotonic_poll(row: Row, evidence: Evidence) -> Explanation:
     reader, when = evidence.who(row["poll_op"]), evidence.called(row["poll_op"])
     if row["sought"] is not None:
         claim = (
@@ -145,7 +153,7 @@ def _went_back(row: Row, evidence: Evidence) -> Explanation:
             f"{reader} read offset {row['position']} of {row['key']} (poll from {when}) after offset {row['former']} "
             f"(poll from {evidence.called(row['former_op'])}), with no seek or rebalance between them."
         )
-    return Explanation(capital(claim), (row["poll_op"], row["former_op"]), about=_begin(row))
+    return Explanation(capitalize_first(claim), (row["poll_op"], row["former_op"]), about=_list_subjects(row))
 
 
 NONMONOTONIC_POLL: Final = Check(
@@ -157,15 +165,15 @@ NONMONOTONIC_POLL: Final = Check(
             "select op, sub, key, position, former, former_op, sought from log_poll_gaps where position <= former",
         ),
     ),
-    evidence=first_of("found_nonmonotonic_poll", "key, op, sub", also="op as poll_op"),
+    evidence=select_first("found_nonmonotonic_poll", "key, op, sub", also="op as poll_op"),
     examined=_EXAMINED,
     kinds=("observe",),
-    explain=_went_back,
+    explain=_explain_nonmonotonic_poll,
     explained_by=("position-jump",),
 )
 
 
-def _skipped(row: Row, evidence: Evidence) -> Explanation:
+def _explain_poll_skip(row: Row, evidence: Evidence) -> Explanation:
     reader, when = evidence.who(row["poll_op"]), evidence.called(row["poll_op"])
     many = f"{row['skipped']} record{'s' if row['skipped'] > 1 else ''} between them"
     origin = (
@@ -177,8 +185,8 @@ def _skipped(row: Row, evidence: Evidence) -> Explanation:
     witness = f", such as offset {row['missed']}, read by {evidence.who(row['witness_op'])}"
     claim += f"{witness} at {evidence.called(row['witness_op'])}."
     inside = row["poll_op"] == row["former_op"]
-    about = (offset_of(row["key"], row["missed"]),) if inside else _begin(row)
-    return Explanation(capital(claim), (row["poll_op"], row["former_op"], row["witness_op"]), about=about)
+    about = (offset_of(row["key"], row["missed"]),) if inside else _list_subjects(row)
+    return Explanation(capitalize_first(claim), (row["poll_op"], row["former_op"], row["witness_op"]), about=about)
 
 
 POLL_SKIP: Final = Check(
@@ -215,7 +223,7 @@ POLL_SKIP: Final = Check(
         from (
             select f.key, f.op as poll_op, f.sub, f.position, f.former,
                 f.former_op, f.sought, f.skipped, min(o.position) as missed
-            from {first_rows("found_poll_skip", "key, op, sub")} f
+            from {first_rows_subquery("found_poll_skip", "key, op, sub")} f
                 join log_offsets o on f.key = o.key and o.position > f.former and o.position < f.position
             where o.observed = 1 and o.judged = 1
             group by f.key, f.op, f.sub, f.position, f.former, f.former_op, f.sought, f.skipped) m
@@ -226,6 +234,6 @@ POLL_SKIP: Final = Check(
         """,
     examined=_EXAMINED,
     kinds=("observe",),
-    explain=_skipped,
+    explain=_explain_poll_skip,
     explained_by=("position-jump", "inconsistent-offset", "vanished"),
 )

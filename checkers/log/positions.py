@@ -11,9 +11,9 @@ the loss.
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital
+from assay.checkers.check import Check, Evidence, Explanation, Table, View, capitalize_first
 from assay.checkers.engine import INFINITY, Row
-from assay.checkers.sql_idioms import first_of, order_by, previous
+from assay.checkers.sql_idioms import order_by, previous, select_first
 
 _CHAIN: Final = {"by": "process, key, assignment", "order": "call, op, sub"}
 
@@ -38,14 +38,14 @@ POSITIONS: Final = Table(
 """Each row that says where a reader stood, with the row before it."""
 
 
-def _jumped(row: Row, evidence: Evidence) -> Explanation:
+def _explain_position_jump(row: Row, evidence: Evidence) -> Explanation:
     claim = (
         f"{evidence.who(row['poll_op'])} read {row['key']} up to offset {row['former']} (poll from "
         f"{evidence.called(row['former_op'])}), and its next poll, from {evidence.called(row['poll_op'])}, began at "
         f"offset {row['position']}, with no seek or reset between them."
     )
     about = (f"begin of poll {row['poll_op']} of {row['key']}",)
-    return Explanation(capital(claim), (row["poll_op"], row["former_op"]), about=about)
+    return Explanation(capitalize_first(claim), (row["poll_op"], row["former_op"]), about=about)
 
 
 POSITION_JUMP: Final = Check(
@@ -76,18 +76,18 @@ POSITION_JUMP: Final = Check(
             """,
         ),
     ),
-    evidence=first_of("found_position_jump", "key, op, sub", also="op as poll_op"),
+    evidence=select_first("found_position_jump", "key, op, sub", also="op as poll_op"),
     examined="""
         select count(*) as examined from log_positions
         where kind = 'observe-begin' and outcome = 'ok' and former_kind = 'observe-end' and former_outcome = 'ok'
         """,
     kinds=("observe-end",),
-    explain=_jumped,
+    explain=_explain_position_jump,
     optional=True,
 )
 
 
-def _hole(row: Row, evidence: Evidence) -> Explanation:
+def _explain_offset_hole(row: Row, evidence: Evidence) -> Explanation:
     what = f"offset {row['position']} of {row['key']}"
     if row["until"] > row["position"] + 1:
         what = f"offsets {row['position']} to {row['until'] - 1} of {row['key']}"
@@ -145,12 +145,12 @@ OFFSET_HOLE: Final = Check(
             """,
         ),
     ),
-    evidence=first_of("found_offset_hole", "key, position", also="op as poll_op"),
+    evidence=select_first("found_offset_hole", "key, position", also="op as poll_op"),
     examined="""
         select count(*) as examined from log_polls p cross join log_declared d
         where d.dense_offsets = 1 and p.passing = 1
         """,
     kinds=("observe-end",),
-    explain=_hole,
+    explain=_explain_offset_hole,
     optional=True,
 )

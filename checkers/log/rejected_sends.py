@@ -14,20 +14,22 @@ it may skip records that it has not read, or read all again.
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital, offset_of
+from assay.checkers.check import Check, Evidence, Explanation, Table, View, capitalize_first, offset_of
 from assay.checkers.engine import INFINITY, Row
-from assay.checkers.log.incarnations import topic_of
-from assay.checkers.sql_idioms import first_rows, order_by
+from assay.checkers.log.incarnations import extract_topic
+from assay.checkers.sql_idioms import first_rows_subquery, order_by
 
 
-def _refused(row: Row, evidence: Evidence) -> Explanation:
+def _explain_false_out_of_range(row: Row, evidence: Evidence) -> Explanation:
     claim = (
         f"{evidence.who(row['poll_op'])} was answered at {evidence.returned(row['poll_op'])} that offset "
         f"{row['position']} of {row['key']} is not in the log, but offset {row['known']} had been {row['how']} before "
         f"it asked ({evidence.who(row['known_op'])}, {evidence.called(row['known_op'])}), and nothing "
         "of it was ever deleted."
     )
-    return Explanation(capital(claim), (row["known_op"], row["poll_op"]), about=(offset_of(row["key"], row["known"]),))
+    return Explanation(
+        capitalize_first(claim), (row["known_op"], row["poll_op"]), about=(offset_of(row["key"], row["known"]),)
+    )
 
 
 _WITNESS: Final = "o.key = w.key and w.moment < o.call and w.position >= o.position - w.spare"
@@ -45,7 +47,7 @@ FALSE_OUT_OF_RANGE: Final = Check(
                 left join (select key from events where event in ('segment-deleted', 'log-start') group by key) x
                     on e.key = x.key
                 left join (select key from effects where kind = 'topic-delete' group by key) z
-                    on {topic_of("e.key")} = z.key
+                    on {extract_topic("e.key")} = z.key
             where e.kind = 'out-of-range' and e.position >= 0 and d.unflushed = 0
                 and coalesce(t.log_start, 0) = 0 and x.key is null and z.key is null
             """,
@@ -74,7 +76,7 @@ FALSE_OUT_OF_RANGE: Final = Check(
     ),
     evidence=f"""
         select f.key, f.op as poll_op, f.position, f.known, min(w.op) as known_op, min(w.how) as how
-        from {first_rows("found_false_out_of_range", "key, op, position")} f
+        from {first_rows_subquery("found_false_out_of_range", "key, op, position")} f
             join log_refused o on f.key = o.key and f.op = o.op and f.position = o.position
             join log_witnesses w on {_WITNESS} and w.position = f.known
         group by f.key, f.op, f.position, f.known
@@ -82,7 +84,7 @@ FALSE_OUT_OF_RANGE: Final = Check(
         """,
     examined="select count(*) as examined from log_refused",
     kinds=("out-of-range",),
-    explain=_refused,
+    explain=_explain_false_out_of_range,
     explained_by=("inconsistent-offset", "lost-write", "vanished"),
     optional=True,
 )

@@ -8,23 +8,24 @@ and compacted logs, agree.
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Family, Table, capital, offset_of
+from assay.checkers.check import Check, Evidence, Explanation, Family, Table, capitalize_first, offset_of
 from assay.checkers.engine import Row
-from assay.checkers.sql_idioms import first_rows, order_by
+from assay.checkers.sql_idioms import first_rows_subquery, order_by
 
 
-def _record(row: Row, which: str) -> str:
+def _describe_record(row: Row, which: str) -> str:
     value = "no value of the workload" if row[f"{which}_value"] is None else f"value {row[f'{which}_value']}"
     epoch = "" if row[f"{which}_epoch"] is None else f", epoch {row[f'{which}_epoch']}"
     return f"{value} (crc {row[f'{which}_crc']}{epoch}) on {row[f'{which}_node']}"
 
 
-def _divergence(row: Row, _: Evidence) -> Explanation:
+def _explain_divergence(row: Row, _: Evidence) -> Explanation:
     claim = (
-        f"offset {row['position']} of {row['key']} is {_record(row, 'low')} and {_record(row, 'high')}, below the high "
+        f"offset {row['position']} of {row['key']} is {_describe_record(row, 'low')} and "
+        f"{_describe_record(row, 'high')}, below the high "
         "watermark of both, after all replicas had rejoined."
     )
-    return Explanation(capital(claim), (), about=(offset_of(row["key"], row["position"]),))
+    return Explanation(capitalize_first(claim), (), about=(offset_of(row["key"], row["position"]),))
 
 
 REPLICA_DIVERGENCE: Final = Check(
@@ -52,7 +53,7 @@ REPLICA_DIVERGENCE: Final = Check(
             h.node as high_node, h.value as high_value, h.crc as high_crc, h.epoch as high_epoch
         from (
             select f.key, f.position, f.node as low, min(b.node) as high
-            from {first_rows("found_replica_divergence", "key, position")} f
+            from {first_rows_subquery("found_replica_divergence", "key, position")} f
                 join replicas_held a on f.key = a.key and f.position = a.position and f.node = a.node
                 join replicas_held b on f.key = b.key and f.position = b.position
             where a.crc <> b.crc or a.compared <> b.compared or a.unknown <> b.unknown
@@ -65,7 +66,7 @@ REPLICA_DIVERGENCE: Final = Check(
         select count(*) as examined from (
             select key, position from replicas_held group by key, position having count(*) > 1) as common
         """,
-    explain=_divergence,
+    explain=_explain_divergence,
     explained_by=("inconsistent-offset", "lost-write", "vanished", "leader-completeness"),
 )
 

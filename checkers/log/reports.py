@@ -13,30 +13,30 @@ in between, because a client library reports its own knowledge.
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital, value_of
+from assay.checkers.check import Check, Evidence, Explanation, Table, View, capitalize_first, value_of
 from assay.checkers.engine import Row
-from assay.checkers.sql_idioms import first_of
+from assay.checkers.sql_idioms import select_first
 
 _OUTCOMES: Final = {"ok": "appended", "fail": "certainly not appended", "info": "of unknown fate"}
 _ITS_OWN: Final = "r.op = f.op and r.key = f.key and r.value = f.value"
 
 
-def _said(outcome: str, position: int | None) -> str:
+def _describe_outcome(outcome: str, position: int | None) -> str:
     return _OUTCOMES[outcome] + ("" if position is None else f" at offset {position}")
 
 
-def _contradicted(row: Row, evidence: Evidence) -> Explanation:
+def _explain_contradicted_outcome(row: Row, evidence: Evidence) -> Explanation:
     claim = (
         f"value {row['value']} of {row['key']}, sent by {evidence.who(row['op'])} at {evidence.called(row['op'])}, was "
-        f"{_said(row['outcome'], row['position'])} by its outcome, but {row['source']} "
+        f"{_describe_outcome(row['outcome'], row['position'])} by its outcome, but {row['source']} "
     )
     if row["times"] == 0:
         claim += "was not informed of it at all."
     elif row["times"] > 1:
         claim += f"was informed {row['times']} times."
     else:
-        claim += f"said that it was {_said(row['reported'], row['reported_position'])}."
-    return Explanation(capital(claim), (row["op"],), about=(value_of(row["key"], row["value"]),))
+        claim += f"said that it was {_describe_outcome(row['reported'], row['reported_position'])}."
+    return Explanation(capitalize_first(claim), (row["op"],), about=(value_of(row["key"], row["value"]),))
 
 
 CONTRADICTED_OUTCOME: Final = Check(
@@ -72,9 +72,9 @@ CONTRADICTED_OUTCOME: Final = Check(
             """,
         ),
     ),
-    evidence=first_of("found_contradicted_outcome", "key, op, value, source", also="op as own_op"),
+    evidence=select_first("found_contradicted_outcome", "key, op, value, source", also="op as own_op"),
     examined="select count(*) as examined from reports_made",
     kinds=("reported", "unreported"),
-    explain=_contradicted,
+    explain=_explain_contradicted_outcome,
     optional=True,
 )

@@ -20,11 +20,11 @@ from typing import Final
 
 from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Table, View
 from assay.checkers.engine import INFINITY, Row
-from assay.checkers.log.incarnations import topic_of
+from assay.checkers.log.incarnations import extract_topic
 from assay.checkers.sql_idioms import (
     BEGUN,
     SO_FAR,
-    first_rows,
+    first_rows_subquery,
     greatest_before,
     nanoseconds,
     order_by,
@@ -49,7 +49,7 @@ REPORTS: Final = Table(
 )
 
 
-def _start_went_back(row: Row, evidence: Evidence) -> Explanation:
+def _explain_log_start_regression(row: Row, evidence: Evidence) -> Explanation:
     claim = (
         f"node {row['node']} reported offset {row['former']} as the start of {row['key']} to "
         f"{evidence.who(row['former_op'])} by {evidence.returned(row['former_op'])}, and then {row['position']} to "
@@ -91,7 +91,7 @@ LOG_START_REGRESSION: Final = Check(
         select key, node, epoch, start_op, position, former, former_op from (
             select f.key, f.node, f.epoch, f.op as start_op, f.sub, f.position, e.position as former, e.op as former_op,
                 {row_number(by="f.op, f.sub", order="e.back, e.op, e.sub")} as turn
-            from {first_rows("found_log_start_regression", "key, op, sub")} f
+            from {first_rows_subquery("found_log_start_regression", "key, op, sub")} f
                 join log_start_reports w on f.op = w.op and f.sub = w.sub
                 join (select *, 0 - ret as back from log_start_reports) e
                     on f.key = e.key and f.node = e.node and f.incarnation = e.incarnation
@@ -104,7 +104,7 @@ LOG_START_REGRESSION: Final = Check(
         where node is not null and incarnation is not null and epoch is not null
         """,
     kinds=("start",),
-    explain=_start_went_back,
+    explain=_explain_log_start_regression,
     optional=True,
 )
 
@@ -143,8 +143,8 @@ LIMITS: Final = Table(
         union all
         select k.topic, n.name, -1, -1, -1,
             coalesce(case when n.name = 'retention.ms' then d.retention_ms else d.retention_bytes end, 0)
-        from (select {topic_of("key")} as topic from (select key from log_values group by key) as keys
-            group by {topic_of("key")}) k
+        from (select {extract_topic("key")} as topic from (select key from log_values group by key) as keys
+            group by {extract_topic("key")}) k
             cross join (select 'retention.ms' as name union all select 'retention.bytes') n cross join log_declared d) s
         left join log_settings_obeyed t on s.topic = t.topic and s.name = t.name
     group by s.topic, s.name, s.since, s.settled, s.value
@@ -204,7 +204,7 @@ TAKEN: Final = Table(
     select key, position, reported, op, born, ms, bytes from (
         select y.key, y.position, y.reported, y.op, y.born,
             {_LEAST_OF.format("retention.ms")} as ms, {_LEAST_OF.format("retention.bytes")} as bytes
-        from log_youngest_below y join log_limits l on {topic_of("y.key")} = l.topic
+        from log_youngest_below y join log_limits l on {extract_topic("y.key")} = l.topic
         where l.since <= y.reported and l.until >= y.born
         group by y.key, y.position, y.reported, y.op, y.born) as limited
         cross join ({WRONG_CLOCKS}) c
@@ -226,7 +226,7 @@ ROOM: Final = View(
 """The most bytes that may have been in the log from a start on; no row if a size is unknown."""
 
 
-def _forbidden(row: Row, evidence: Evidence) -> Explanation:
+def _explain_forbidden_deletion(row: Row, evidence: Evidence) -> Explanation:
     limits = "kept for ever"
     if row["ms"] < INFINITY:
         limits = f"kept for {row['ms']} ms"
@@ -261,7 +261,7 @@ FORBIDDEN_DELETION: Final = Check(
     evidence=f"""
         select f.key, f.start, f.reported, f.op as start_op, f.ms, f.bytes,
             f.most, b.position, min(b.value) as value, min(s.op) as send_op
-        from {first_rows("found_forbidden_deletion", "key, start")} f
+        from {first_rows_subquery("found_forbidden_deletion", "key, start")} f
             join log_born b on f.key = b.key and f.born = b.born and b.position < f.start
             join log_sends s on b.key = s.key and b.value = s.value and s.outcome <> 'fail'
         group by f.key, f.start, f.reported, f.op, f.ms, f.bytes, f.most, b.position
@@ -269,7 +269,7 @@ FORBIDDEN_DELETION: Final = Check(
         """,
     examined="select count(*) as examined from log_start_reports",
     kinds=("start",),
-    explain=_forbidden,
+    explain=_explain_forbidden_deletion,
     needs_close=True,
     optional=True,
 )

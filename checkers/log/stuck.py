@@ -8,9 +8,19 @@ is called after the contract's ``reading_deadline``, and ``SEVERAL`` such polls 
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Table, View, capital, offset_of, value_of
+from assay.checkers.check import (
+    MOST_FINDINGS,
+    Check,
+    Evidence,
+    Explanation,
+    Table,
+    View,
+    capitalize_first,
+    offset_of,
+    value_of,
+)
 from assay.checkers.engine import INFINITY, Row
-from assay.checkers.sql_idioms import BEFORE, MAY_BEGIN, MAY_HAVE_BEGUN, first_rows, order_by
+from assay.checkers.sql_idioms import BEFORE, MAY_BEGIN, MAY_HAVE_BEGUN, first_rows_subquery, order_by
 from assay.checkers.times import seconds
 
 SEVERAL: Final = 3
@@ -99,7 +109,7 @@ interrupted run skips some of them.
 """
 
 
-def _stuck(row: Row, evidence: Evidence) -> Explanation:
+def _explain_stuck_reader(row: Row, evidence: Evidence) -> Explanation:
     claim = (
         f"{evidence.who(row['poll_op'])} stayed at offset {row['position']} of {row['key']} from "
         f"{seconds(row['since'])} to {seconds(row['last_call'])}, {row['polls']} of its polls found nothing there, "
@@ -107,7 +117,7 @@ def _stuck(row: Row, evidence: Evidence) -> Explanation:
         f"{evidence.who(row['ack_op'])} at {seconds(row['acked'])} and no fault was in the way."
     )
     about = (offset_of(row["key"], row["there"]), value_of(row["key"], row["value"]))
-    return Explanation(capital(claim), (row["poll_op"], row["ack_op"]), row["polls"] - 1, about=about)
+    return Explanation(capitalize_first(claim), (row["poll_op"], row["ack_op"]), row["polls"] - 1, about=about)
 
 
 STUCK_READER: Final = Check(
@@ -146,14 +156,14 @@ STUCK_READER: Final = Check(
     evidence=f"""
         select f.key, f.position, f.last_call, f.acked, f.since,
             f.polls, f.op as poll_op, min(p.position) as there, min(p.value) as value, min(p.ack_op) as ack_op
-        from {first_rows("found_stuck_reader", "key, process, assignment, position")} f
+        from {first_rows_subquery("found_stuck_reader", "key, process, assignment, position")} f
             join log_placed p on f.key = p.key and f.acked = p.acked and p.position >= f.position
         group by f.key, f.process, f.assignment, f.position, f.last_call, f.acked, f.since, f.polls, f.op
         {order_by("f.key, f.process, f.assignment, f.position")} limit {MOST_FINDINGS}
         """,
     examined="select count(*) as examined from log_idle_polls",
     kinds=("observe-end",),
-    explain=_stuck,
+    explain=_explain_stuck_reader,
     needs_end=True,
     optional=True,
 )

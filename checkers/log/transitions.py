@@ -18,9 +18,9 @@ finds. So nothing is compared across controller epochs, and the check cannot see
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital, family_of
+from assay.checkers.check import Check, Evidence, Explanation, Table, View, capitalize_first, family_of
 from assay.checkers.engine import Row
-from assay.checkers.sql_idioms import first_of, previous, row_number, sum_so_far
+from assay.checkers.sql_idioms import previous, row_number, select_first, sum_so_far
 
 VALID: Final = {
     "partition-transition": (
@@ -49,7 +49,7 @@ _LIFE: Final = "node, incarnation"
 _OBJECT: Final = f"{_LIFE}, controller_epoch, key, event, replica"
 
 
-def _illegal(row: Row, _: Evidence) -> Explanation:
+def _explain_illegal_transition(row: Row, _: Evidence) -> Explanation:
     what = row["key"] if row["replica"] < 0 else f"replica {row['replica']} of {row['key']}"
     former = row["from_state"] or "no state"
     claim = (
@@ -61,7 +61,7 @@ def _illegal(row: Row, _: Evidence) -> Explanation:
         claim += ", though it had written in between that no one leads it."
     else:
         claim += ", which is no valid transition."
-    return Explanation(capital(claim), (), 0, row["moment"])
+    return Explanation(capitalize_first(claim), (), 0, row["moment"])
 
 
 ILLEGAL_TRANSITION: Final = Check(
@@ -122,9 +122,9 @@ ILLEGAL_TRANSITION: Final = Check(
             """,
         ),
     ),
-    evidence=first_of("found_illegal_transition", "key, replica, controller_epoch, node, seq"),
+    evidence=select_first("found_illegal_transition", "key, replica, controller_epoch, node, seq"),
     examined="select count(*) as examined from transition_steps",
-    explain=_illegal,
+    explain=_explain_illegal_transition,
     optional=True,  # a system need not say how its controller works
 )
 

@@ -37,9 +37,9 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Family, Table
 from assay.checkers.engine import INFINITY, Engine, Row
-from assay.checkers.engine.base import quoted
+from assay.checkers.engine.base import quote
 from assay.checkers.judging.history_views import literal
-from assay.checkers.sql_idioms import INJECTED, first_of, order_by
+from assay.checkers.sql_idioms import INJECTED, order_by, select_first
 from assay.checkers.times import NANOSECONDS, seconds
 from assay.harness.core.history.data_sets import EFFECTS
 
@@ -69,29 +69,29 @@ class Cut:
     at: int
 
 
-def cuts(engine: Engine, unflushed: int) -> list[Cut]:
+def find_cuts(engine: Engine, unflushed: int) -> list[Cut]:
     """Returns the granted cuts, by key and moment."""
     granted: list[Cut] = []
-    for moment in _moments(engine):
-        granted += _cuts(engine, moment, unflushed, granted)
+    for moment in _find_power_losses(engine):
+        granted += _find_cuts_at(engine, moment, unflushed, granted)
     return sorted(granted, key=lambda cut: (cut.key, cut.moment))
 
 
-def _moments(engine: Engine) -> list[int]:
+def _find_power_losses(engine: Engine) -> list[int]:
     """Returns the moments when all servers were, or may have been, without power.
 
     An unproved loss counts, because its proof may lack only what came before or after the loss. A failed loss counts,
     because it may have hit all the same. If servers go down one after the other, only the last one loses its power
     (``outage-power-loss``).
     """
-    there = _servers(engine)
+    there = _find_servers(engine)
     rows = engine.rows(
         f"""
         select f.targets, f.time as moment, coalesce(f.gradual, false) as gradual
         from (select * from faults where {INJECTED}) f where f.loses_unsynced {order_by("f.time")}
         """
     )
-    hit = [(row["moment"], _names(row["targets"]), row["gradual"]) for row in rows]
+    hit = [(row["moment"], _parse_names(row["targets"]), row["gradual"]) for row in rows]
     return [
         moment
         for moment, names, gradual in hit
@@ -99,7 +99,7 @@ def _moments(engine: Engine) -> list[int]:
     ]
 
 
-def _servers(engine: Engine) -> Callable[[int], set[str]]:
+def _find_servers(engine: Engine) -> Callable[[int], set[str]]:
     """Returns a function from a moment to the servers that serve then.
 
     A server serves if it has written an event by then and no other fault stops it. It also must not be one that a fault
@@ -110,8 +110,8 @@ def _servers(engine: Engine) -> Callable[[int], set[str]]:
     first: dict[str, int] = {row["node"]: row["first"] for row in rows}
     absent: dict[str, list[tuple[int, int]]] = {}
     for row in engine.rows(_ABSENT):
-        last = _last_written(engine, row)
-        for name in _names(row["targets"]) & first.keys():
+        last = _find_last_events(engine, row)
+        for name in _parse_names(row["targets"]) & first.keys():
             added = row["moves_replicas"] and row["over"] and row["called"] <= first[name]
             since = max(row["since"], last.get(name, 0))
             absent.setdefault(name, []).append((since, INFINITY if added else row["until"]))
@@ -126,7 +126,7 @@ def _servers(engine: Engine) -> Callable[[int], set[str]]:
     return there
 
 
-def _last_written(engine: Engine, fault: Row) -> dict[str, int]:
+def _find_last_events(engine: Engine, fault: Row) -> dict[str, int]:
     """Returns, by node, the last event of the incarnation that ran when a one-by-one pause began.
 
     The process was not paused before that event: a paused one would not have gone on until the heal.
@@ -147,7 +147,7 @@ def _last_written(engine: Engine, fault: Row) -> dict[str, int]:
     return {row["node"]: row["last"] for row in lives if row["first"] <= began}
 
 
-def _names(targets: str) -> set[str]:
+def _parse_names(targets: str) -> set[str]:
     """Parses a JSON list of targets; a history from elsewhere may have the name of one node instead."""
     try:
         found = json.loads(targets)
@@ -156,11 +156,11 @@ def _names(targets: str) -> set[str]:
     return set(map(str, found)) if isinstance(found, list) else {targets}
 
 
-def _cuts(engine: Engine, moment: int, unflushed: int, granted: Sequence[Cut]) -> list[Cut]:
+def _find_cuts_at(engine: Engine, moment: int, unflushed: int, granted: Sequence[Cut]) -> list[Cut]:
     gone: dict[str, int] = {}
     hidden: dict[str, list[int]] = {}
     found: dict[str, int] = {}
-    for row in engine.rows(_tail(moment, unflushed, granted)):
+    for row in engine.rows(_select_tail(moment, unflushed, granted)):
         key, position = row["key"], row["position"]
         if row["gone"]:
             gone[key] = min(position, gone.get(key, position))
@@ -171,14 +171,14 @@ def _cuts(engine: Engine, moment: int, unflushed: int, granted: Sequence[Cut]) -
     for key, positions in hidden.items():
         if above := [position for position in positions if position > found.get(key, -1)]:
             gone[key] = min(*above, gone.get(key, above[0]))
-    for row in engine.rows(_ended(moment, unflushed, granted)):
+    for row in engine.rows(_select_ends(moment, unflushed, granted)):
         key, position = row["key"], row["position"]
         if position > found.get(key, -1):
             gone[key] = min(position, gone.get(key, position))
     return [Cut(key, moment, at) for key, at in gone.items() if found.get(key, -1) < at]
 
 
-def _ended(moment: int, unflushed: int, granted: Sequence[Cut]) -> str:
+def _select_ends(moment: int, unflushed: int, granted: Sequence[Cut]) -> str:
     """Returns SQL: offsets where a log continued or ended after the moment, below its earlier end by at most what may
     go."""
     taken = "".join(
@@ -203,7 +203,7 @@ def _ended(moment: int, unflushed: int, granted: Sequence[Cut]) -> str:
         """
 
 
-def _tail(moment: int, unflushed: int, granted: Sequence[Cut]) -> str:
+def _select_tail(moment: int, unflushed: int, granted: Sequence[Cut]) -> str:
     """Returns SQL: the last records known before the moment, and what became of each.
 
     - ``gone``: the record certainly is gone.
@@ -267,7 +267,7 @@ def _tail(moment: int, unflushed: int, granted: Sequence[Cut]) -> str:
         """
 
 
-def eras(granted: list[Cut]) -> list[tuple[str, int, int, int, int]]:
+def divide_into_eras(granted: list[Cut]) -> list[tuple[str, int, int, int, int]]:
     """Returns each key's intervals between cuts: key, since, until (exclusive), the lowest cut still to come, number
     from 0."""
     found = []
@@ -279,7 +279,7 @@ def eras(granted: list[Cut]) -> list[tuple[str, int, int, int, int]]:
     return found
 
 
-def _rewrite() -> str:
+def _rewrite_effects() -> str:
     """Returns SQL of ``effects`` without records at or above a cut; the columns are unchanged."""
     changed = {
         "position": """case when r.key is null then e.position
@@ -291,7 +291,7 @@ def _rewrite() -> str:
         "assignment": f"""case when r.key is null then e.assignment
                 else coalesce(e.assignment, -1) + r.era * {ERA} end""",
     }
-    columns = ", ".join(f"{changed.get(name, f'e.{name}')} as {quoted(name)}" for name in EFFECTS.names)
+    columns = ", ".join(f"{changed.get(name, f'e.{name}')} as {quote(name)}" for name in EFFECTS.names)
     return f"""
         select {columns}
         from effects e left join log_eras r on e.key = r.key and e.call >= r.since and e.call < r.until
@@ -302,7 +302,7 @@ def _rewrite() -> str:
 def prepare(engine: Engine) -> list[str]:
     """Creates ``log_eras``, and replaces ``log_effects`` for the checks of the log, which come after."""
     unflushed = int(engine.rows("select unflushed from log_declared")[0]["unflushed"])
-    found = eras(cuts(engine, unflushed))
+    found = divide_into_eras(find_cuts(engine, unflushed))
     values = ", ".join(f"({literal(key)}, {since}, {until}, {cut}, {era})" for key, since, until, cut, era in found)
     engine.view(
         "log_eras",
@@ -313,12 +313,12 @@ def prepare(engine: Engine) -> list[str]:
         else NO_CUTS,
     )
     if found:
-        engine.table("log_taken_back", _rewrite())
+        engine.table("log_taken_back", _rewrite_effects())
         engine.view("log_effects", "select * from log_taken_back")
     return []
 
 
-def _unflushed(row: Row, evidence: Evidence) -> Explanation:
+def _explain_unflushed_loss(row: Row, evidence: Evidence) -> Explanation:
     claim = (
         f"value {row['value']} at offset {row['position']} of {row['key']} was acknowledged to "
         f"{evidence.who(row['ack_op'])} at {evidence.returned(row['ack_op'])} and went when all servers lost power by "
@@ -340,9 +340,9 @@ _CHECK: Final = Check(
             """,
         ),
     ),
-    evidence=first_of("found_unflushed_loss", "key, position, moment"),
+    evidence=select_first("found_unflushed_loss", "key, position, moment"),
     examined="select count(*) as examined from effects where kind = 'append' and outcome = 'ok'",
-    explain=_unflushed,
+    explain=_explain_unflushed_loss,
 )
 
 UNFLUSHED: Final = Family(

@@ -8,7 +8,7 @@ from typing import Final
 
 from assay.checkers.check import Evidence, Table
 from assay.checkers.engine import Row
-from assay.checkers.log.incarnations import place_of
+from assay.checkers.log.incarnations import strip_partition_incarnation
 from assay.checkers.sql_idioms import row_number
 
 UNSENT: Final = Table(
@@ -28,7 +28,9 @@ STRAYS: Final = Table(
         {row_number(by="other_key, value", order="again, seen_op, key")} as sight
     from (
         select v.key, v.value, v.position, v.seen_op, s.key as other_key,
-            min(s.op) as send_op, case when {place_of("s.key")} = {place_of("v.key")} then 1 else 0 end as again
+            min(s.op) as send_op,
+                case when {strip_partition_incarnation("s.key")} = {strip_partition_incarnation("v.key")}
+                    then 1 else 0 end as again
         from log_unsent v join log_sends s on v.value = s.value and v.key <> s.key
         where s.outcome <> 'fail'
         group by v.key, v.value, v.position, v.seen_op, s.key) as astray
@@ -40,16 +42,16 @@ keys are the same partition of a topic that was deleted and created again.
 """
 
 ELSEWHERE: Final = "t.key as other_key, t.position as other_position, t.seen_op as other_op, t.again"
-"""Columns that ``found_in`` needs, from a row ``t`` of ``log_strays``."""
+"""Columns that ``describe_sighting`` needs, from a row ``t`` of ``log_strays``."""
 
 
-def sent_to(row: Row, evidence: Evidence) -> str:
+def describe_destination(row: Row, evidence: Evidence) -> str:
     """Returns the text that says where the value of ``row`` was sent instead: ``other_key`` by ``other_op``."""
     where = f"{row['other_key']}, an earlier topic's" if row["again"] else f"another partition, {row['other_key']}"
     return f"{evidence.who(row['other_op'])} had sent it to {where}, at {evidence.called(row['other_op'])}"
 
 
-def found_in(row: Row, evidence: Evidence) -> str:
+def describe_sighting(row: Row, evidence: Evidence) -> str:
     """Returns the text that says where it was read instead: ``other_key`` at ``other_position`` by ``other_op``."""
     where = f"{row['other_key']}, a later topic's" if row["again"] else f"another partition, {row['other_key']}"
     return (

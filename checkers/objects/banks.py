@@ -29,7 +29,7 @@ from typing import Final
 from assay.checkers.check import Check, Evidence, Explanation, Table, View
 from assay.checkers.engine import Row
 from assay.checkers.objects.kinds import family
-from assay.checkers.sql_idioms import LARGE, RETURNED, first_of, large, sum_so_far
+from assay.checkers.sql_idioms import LARGE, RETURNED, cast_large, select_first, sum_so_far
 
 OPENED: Final = Table(
     "bank_opened",
@@ -45,8 +45,8 @@ BANKS: Final = Table(
     "bank_banks",
     f"""
     select key, total, accounts, ready from (
-        select key, coalesce(max(case when owner is null then {large("value")} end),
-                cast(sum({large("value")}) as {LARGE})) as total,
+        select key, coalesce(max(case when owner is null then {cast_large("value")} end),
+                cast(sum({cast_large("value")}) as {LARGE})) as total,
             count(owner) as accounts, count(*) as opened, count(value) as valued,
             max(case when owner is null then 1 else 0 end) as whole, max(ready) as ready, max(doubtful) as doubtful
         from bank_opened group by key) as banks
@@ -76,17 +76,17 @@ KNOWN: Final = View(
 VIEWS: Final = (OPENED, BANKS, SHOWN, KNOWN)
 
 
-def _shows(row: Row, evidence: Evidence, what: str) -> Explanation:
+def _explain_read(row: Row, evidence: Evidence, what: str) -> Explanation:
     """Returns an explanation with a read's value and ``what`` is wrong with it."""
     reader = row["reader_op"]
     read = f"the read by {evidence.who(reader)}, called at {evidence.called(reader)}"
     return Explanation(f"{row['key']}: {read}, shows {row['value']} {what}.", (reader,), about=(f"read {reader}",))
 
 
-def _total(row: Row, evidence: Evidence) -> Explanation:
+def _explain_bank_total(row: Row, evidence: Evidence) -> Explanation:
     lacking = row["accounts"] - row["shown"]
     where = f"in {row['shown']} of {row['accounts']} accounts" if lacking else f"in {row['accounts']} accounts"
-    return _shows(row, evidence, f"{where}, and {row['total']} had been opened")
+    return _explain_read(row, evidence, f"{where}, and {row['total']} had been opened")
 
 
 BANK_TOTAL: Final = Check(
@@ -96,36 +96,36 @@ BANK_TOTAL: Final = Check(
         View(
             "bank_totals",
             f"""
-            select s.key, s.op, cast(sum({large("s.value")}) as {LARGE}) as value, count(*) as shown,
+            select s.key, s.op, cast(sum({cast_large("s.value")}) as {LARGE}) as value, count(*) as shown,
                 min(b.total) as total, min(b.accounts) as accounts
             from bank_shown s join bank_banks b on s.key = b.key group by s.key, s.op
             """,
         ),
         Table("found_bank_total", "select * from bank_totals where value <> total or shown <> accounts"),
     ),
-    evidence=first_of("found_bank_total", "key, op", also="op as reader_op"),
+    evidence=select_first("found_bank_total", "key, op", also="op as reader_op"),
     examined="select count(*) as examined from bank_totals",
-    explain=_total,
+    explain=_explain_bank_total,
     needs_close=True,
 )
 """A read may lack rows if the history was not closed, so this check needs the close, as sets do."""
 
 
-def _negative(row: Row, evidence: Evidence) -> Explanation:
-    return _shows(row, evidence, f"in account {row['owner']}")
+def _explain_bank_negative(row: Row, evidence: Evidence) -> Explanation:
+    return _explain_read(row, evidence, f"in account {row['owner']}")
 
 
 BANK_NEGATIVE: Final = Check(
     anomaly="bank-negative",
     meaning="an account holds less than nothing",
     views=(Table("found_bank_negative", "select * from bank_shown where value < 0"),),
-    evidence=first_of("found_bank_negative", "key, op, owner", also="op as reader_op"),
+    evidence=select_first("found_bank_negative", "key, op, owner", also="op as reader_op"),
     examined="select count(*) as examined from bank_shown",
-    explain=_negative,
+    explain=_explain_bank_negative,
 )
 
 
-def _sums(name: str, *, certain: bool) -> View:
+def _sums_view(name: str, *, certain: bool) -> View:
     """Returns a view of the sums that moved before each read of an account: certainly before its call, or possibly
     before its return.
     """
@@ -140,8 +140,8 @@ def _sums(name: str, *, certain: bool) -> View:
         select key, owner, op, came, went from (
             select key, owner, op, {came} as came, {went} as went from (
                 select e.key, e.owner, {moment} as moment, {moved} as side, cast(-1 as bigint) as op,
-                    case when e.kind = 'bank-deposit' then {large("e.value")} else 0 end as came,
-                    case when e.kind = 'bank-withdraw' then {large("e.value")} else 0 end as went
+                    case when e.kind = 'bank-deposit' then {cast_large("e.value")} else 0 end as came,
+                    case when e.kind = 'bank-withdraw' then {cast_large("e.value")} else 0 end as went
                 from effects e join bank_banks b on e.key = b.key
                 where e.kind in ('bank-deposit', 'bank-withdraw') and {which}
                 union all
@@ -151,18 +151,18 @@ def _sums(name: str, *, certain: bool) -> View:
     )
 
 
-def _unaccounted(row: Row, evidence: Evidence) -> Explanation:
+def _explain_bank_unaccounted(row: Row, evidence: Evidence) -> Explanation:
     held = f"{row['least']}" if row["least"] == row["most"] else f"{row['least']} to {row['most']}"
     by = "by what was acknowledged before, and what may have been done by then, it held"
-    return _shows(row, evidence, f"in account {row['owner']}; {by} {held}")
+    return _explain_read(row, evidence, f"in account {row['owner']}; {by} {held}")
 
 
 BANK_UNACCOUNTED: Final = Check(
     anomaly="bank-unaccounted",
     meaning="an account holds what no order of its deposits and withdrawals explains",
     views=(
-        _sums("bank_certain", certain=True),
-        _sums("bank_possible", certain=False),
+        _sums_view("bank_certain", certain=True),
+        _sums_view("bank_possible", certain=False),
         Table(
             "found_bank_unaccounted",
             """
@@ -175,9 +175,9 @@ BANK_UNACCOUNTED: Final = Check(
             """,
         ),
     ),
-    evidence=first_of("found_bank_unaccounted", "key, op, owner", also="op as reader_op"),
+    evidence=select_first("found_bank_unaccounted", "key, op, owner", also="op as reader_op"),
     examined="select count(*) as examined from bank_known",
-    explain=_unaccounted,
+    explain=_explain_bank_unaccounted,
     lacks="of no account that was read is it known what it held at first",
     explained_by=("bank-total", "bank-negative"),
 )

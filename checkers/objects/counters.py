@@ -21,20 +21,20 @@ never have happened. A counter is linearizable iff none of the three is violated
 
 from typing import Final
 
-from assay.checkers.check import Check, Doubts, Evidence, Explanation, Table, View
+from assay.checkers.check import Check, Evidence, Explanation, KeyDoubts, Table, View
 from assay.checkers.engine import Row
 from assay.checkers.objects.kinds import family
 from assay.checkers.sql_idioms import (
     BEFORE,
     RETURNED,
     SO_FAR,
-    first_rows,
-    last_before,
-    late_calls,
-    nearest_pairs,
+    first_rows_subquery,
     order_by,
     previous,
     row_number,
+    select_last_before,
+    select_late_calls,
+    select_nearest_pairs,
     total_of,
 )
 from assay.checkers.times import seconds
@@ -75,11 +75,11 @@ PLACES: Final = Table(
 """Operations aggregated by place: ``adds`` 0 is the place 2v - 1, 1 the place 2v."""
 
 
-def _did(value: int, adds: int) -> str:
+def _describe_operation(value: int, adds: int) -> str:
     return f"been given {value} by an add" if adds == 1 else f"read {value}"
 
 
-def _repeated(row: Row, evidence: Evidence) -> Explanation:
+def _explain_counter_duplicate(row: Row, evidence: Evidence) -> Explanation:
     low, high = row["low_op"], row["high_op"]
     others = f", and {row['many'] - 2} others" if row["many"] > 2 else ""
     claim = (
@@ -89,7 +89,7 @@ def _repeated(row: Row, evidence: Evidence) -> Explanation:
     return Explanation(claim, (low, high), row["many"] - 2)
 
 
-_REPEATED: Final = first_rows("found_counter_duplicate", "key, value")
+_REPEATED: Final = first_rows_subquery("found_counter_duplicate", "key, value")
 
 COUNTER_DUPLICATE: Final = Check(
     anomaly="counter-duplicate",
@@ -103,7 +103,7 @@ COUNTER_DUPLICATE: Final = Check(
     evidence=f"""
         select f.key, f.value, f.many, n.former_op as low_op, n.op as high_op
         from {_REPEATED} f join ({
-        nearest_pairs(
+        select_nearest_pairs(
             f'''
             select k.key, k.value, k.op as side, k.call as moment, k.op
             from {_REPEATED} f join counter_known k on f.key = k.key and f.value = k.value and k.adds = 1
@@ -114,15 +114,16 @@ COUNTER_DUPLICATE: Final = Check(
         {order_by("f.key, f.value")}
         """,
     examined=f"select {total_of('many')} as examined from counter_places where adds = 1",
-    explain=_repeated,
+    explain=_explain_counter_duplicate,
 )
 
 
-def _late(row: Row, evidence: Evidence) -> Explanation:
+def _explain_counter_order(row: Row, evidence: Evidence) -> Explanation:
     late, first = row["late_op"], row["first_op"]
     claim = (
-        f"{row['key']}: {evidence.who(late)} has {_did(row['late_value'], row['late_adds'])} called at "
-        f"{seconds(row['before'])}, although {evidence.who(first)} had {_did(row['value'], row['adds'])} by "
+        f"{row['key']}: {evidence.who(late)} has {_describe_operation(row['late_value'], row['late_adds'])} called at "
+        f"{seconds(row['before'])}, although {evidence.who(first)} had "
+        f"{_describe_operation(row['value'], row['adds'])} by "
         f"{evidence.returned(first)}."
     )
     return Explanation(claim, (late, first), row["overtaken"] - 1)
@@ -131,16 +132,20 @@ def _late(row: Row, evidence: Evidence) -> Explanation:
 COUNTER_ORDER: Final = Check(
     anomaly="counter-order",
     meaning="a count was returned after a higher one was already known",
-    views=(Table("found_counter_order", late_calls("counter_places", "value, adds")),),
+    views=(Table("found_counter_order", select_late_calls("counter_places", "value, adds")),),
     evidence=f"""
-        {last_before(first_rows("found_counter_order", "key, before"), "counter_known", ("value", "adds"))}
+        {
+        select_last_before(
+            first_rows_subquery("found_counter_order", "key, before"), "counter_known", ("value", "adds")
+        )
+    }
         """,
     examined=f"select {total_of('many')} as examined from counter_places",
-    explain=_late,
+    explain=_explain_counter_order,
 )
 
 
-def _unfilled(row: Row, evidence: Evidence) -> Explanation:
+def _explain_counter_phantom(row: Row, evidence: Evidence) -> Explanation:
     first = row["first_op"]
     if row["needed"] is None:
         claim = f"{row['key']}: {evidence.who(first)} was answered {row['value']}, and the counter began at 0."
@@ -151,7 +156,7 @@ def _unfilled(row: Row, evidence: Evidence) -> Explanation:
         else f"of those of unknown outcome number {row['needed']} was called only at {seconds(row['late'])}"
     )
     claim = (
-        f"{row['key']}: {evidence.who(first)} had {_did(row['first_value'], row['first_adds'])} by "
+        f"{row['key']}: {evidence.who(first)} had {_describe_operation(row['first_value'], row['first_adds'])} by "
         f"{seconds(row['bound'])}. Of the {row['value']} adds below {row['value']} the acknowledged ones are "
         f"{row['value'] - row['needed']}, and {spare}."
     )
@@ -204,18 +209,18 @@ COUNTER_PHANTOM: Final = Check(
     evidence=f"""
         select f.key, f.value, f.bound, f.needed, f.late, f.late_op, f.spare,
             coalesce(f.below_op, min(t.op)) as first_op, min(t.value) as first_value, min(t.adds) as first_adds
-        from {first_rows("found_counter_phantom", "key, value")} f
+        from {first_rows_subquery("found_counter_phantom", "key, value")} f
             left join counter_known t on f.key = t.key and f.bound = t.ret and t.value >= f.value
         group by f.key, f.value, f.bound, f.needed, f.late, f.late_op, f.spare, f.below_op
         {order_by("f.key, f.value")}
         """,
     examined="select count(*) as examined from counter_places",
-    explain=_unfilled,
+    explain=_explain_counter_phantom,
     needs_close=True,
 )
 
 
-_DOUBTS: Final = Doubts(
+_DOUBTS: Final = KeyDoubts(
     "counter_unclear",
     lambda row: (
         f"counter {row['key']} cannot be judged: its add {row['op']} was acknowledged, and its result is not known"

@@ -19,14 +19,14 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Table, View, family_of
 from assay.checkers.engine import INFINITY, Row
-from assay.checkers.objects.queues import enqueued_by
-from assay.checkers.sql_idioms import first_rows, greatest_before, order_by, sum_so_far
+from assay.checkers.objects.queues import element_subject
+from assay.checkers.sql_idioms import first_rows_subquery, greatest_before, order_by, sum_so_far
 
 ANY: Final = 2**32
 """More elements than a queue has: the number that a drain of unknown outcome may have taken."""
 
 
-def _false(row: Row, evidence: Evidence) -> Explanation:
+def _explain_false_empty(row: Row, evidence: Evidence) -> Explanation:
     empty, add = row["empty_op"], row["add_op"]
     claim = (
         f"{evidence.who(empty)} found {row['key']} empty between {evidence.called(empty)} and "
@@ -37,7 +37,7 @@ def _false(row: Row, evidence: Evidence) -> Explanation:
     if add is not None:
         claim += f"; one of them is {row['value']}, acknowledged to {evidence.who(add)} at {evidence.returned(add)}"
     never_taken = add is not None and row["due"] == 0
-    about = (enqueued_by(row["key"], row["value"], add),) if never_taken else ()
+    about = (element_subject(row["key"], row["value"], add),) if never_taken else ()
     return Explanation(f"{claim}.", (empty, add), about=about)
 
 
@@ -119,10 +119,10 @@ QUEUE_FALSE_EMPTY: Final = Check(
     ),
     evidence=f"""
         select f.key, f.op as empty_op, f.sub, f.inside, f.due, f.unknown, a.op as add_op, a.value
-        from {first_rows("found_queue_false_empty", "key, op, sub")} f
+        from {first_rows_subquery("found_queue_false_empty", "key, op, sub")} f
             left join (
                 select f.op, f.sub, min(a.op) as add_op
-                from {first_rows("found_queue_false_empty", "key, op, sub")} f
+                from {first_rows_subquery("found_queue_false_empty", "key, op, sub")} f
                     join queue_adds a on f.key = a.key and a.ret < f.call
                     left join queue_takes t on a.key = t.key and a.value = t.value
                 where t.key is null group by f.op, f.sub) w on f.op = w.op and f.sub = w.sub
@@ -131,7 +131,7 @@ QUEUE_FALSE_EMPTY: Final = Check(
         {order_by("f.key, f.op, f.sub")}
         """,
     examined="select count(*) as examined from queue_empties",
-    explain=_false,
+    explain=_explain_false_empty,
     explained_by=("queue-lost",),
     seen_again=True,
     needs_close=True,

@@ -14,7 +14,7 @@ from typing import Final
 from assay.checkers.check import Check, Evidence, Explanation, Table, value_of
 from assay.checkers.engine import Row
 from assay.checkers.objects.kinds import family
-from assay.checkers.sql_idioms import first_rows, order_by, row_number, total_of
+from assay.checkers.sql_idioms import first_rows_subquery, order_by, row_number, total_of
 
 IDS: Final = Table(
     "ids_generated",
@@ -27,7 +27,7 @@ IDS: Final = Table(
 )
 
 
-def _duplicate(row: Row, evidence: Evidence) -> Explanation:
+def _explain_id_duplicate(row: Row, evidence: Evidence) -> Explanation:
     first, again = row["first_op"], row["again_op"]
     handed = row["value"] if row["name"] is None else f"{row['name']!r}"
     others = "" if row["times"] == 2 else f", and {row['times'] - 2} more did"
@@ -52,14 +52,14 @@ ID_DUPLICATE: Final = Check(
         from (
             select f.key, f.value, f.name, f.times, e.op,
                 {row_number(by="f.key, f.value, f.name", order="e.ret, e.op, e.sub")} as turn
-            from {first_rows("found_id_duplicate", "key, value, name")} f join effects e
+            from {first_rows_subquery("found_id_duplicate", "key, value, name")} f join effects e
                 on e.kind = 'id-generate' and e.outcome = 'ok' and f.key = e.key
                 and coalesce(f.value = e.value, f.value is null and e.value is null)
                 and coalesce(f.name = e.name, f.name is null and e.name is null)) as handed
         where turn <= 2 group by key, value, name, times {order_by("key, value, name")}
         """,
     examined=f"select {total_of('times')} as examined from ids_generated",
-    explain=_duplicate,
+    explain=_explain_id_duplicate,
 )
 
 UNIQUE_IDS: Final = family("unique-ids", (ID_DUPLICATE,), (IDS,))

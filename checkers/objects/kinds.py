@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from assay.checkers.check import Check, Doubts, Family, Prepared, Table, View
+from assay.checkers.check import Check, Family, KeyDoubts, PreparedTables, Table, View
 from assay.checkers.engine import Engine
-from assay.checkers.engine.base import empty
+from assay.checkers.engine.base import select_nothing
 from assay.harness.core.history.data_sets import EFFECTS
 from assay.harness.core.history.kinds import KINDS as OF_FORMAT
 
@@ -52,14 +52,14 @@ def family(
 ) -> Family:
     """A family of objects; its views are made when a history is known to have some. ``doubts``: once they are there."""
 
-    by_key = doubts is None or isinstance(doubts, Doubts)  # anything else may look at all keys
-    return Family(name=name, checks=checks, applies=applies(name), prepare=Prepared(views, doubts), by_key=by_key)
+    by_key = doubts is None or isinstance(doubts, KeyDoubts)  # anything else may look at all keys
+    return Family(name=name, checks=checks, applies=applies(name), prepare=PreparedTables(views, doubts), by_key=by_key)
 
 
 def log_effects(engine: Engine) -> None:
     """Makes ``log_effects``. The log's views look at them some dozen times, also where there is nothing to see."""
     rows = engine.rows(f"select count(*) as total from effect_kinds where kind in ({_LOG})")
-    engine.view("log_effects", empty(EFFECTS) if rows[0]["total"] == 0 else "select * from effects")
+    engine.view("log_effects", select_nothing(EFFECTS) if rows[0]["total"] == 0 else "select * from effects")
 
 
 def doubts(engine: Engine) -> list[str]:

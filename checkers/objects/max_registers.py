@@ -27,7 +27,14 @@ from typing import Final
 from assay.checkers.check import Check, Evidence, Explanation, Table, View
 from assay.checkers.engine import INFINITY, Row
 from assay.checkers.objects.kinds import family
-from assay.checkers.sql_idioms import RETURNED, first_rows, last_before, late_calls, order_by, total_of
+from assay.checkers.sql_idioms import (
+    RETURNED,
+    first_rows_subquery,
+    order_by,
+    select_last_before,
+    select_late_calls,
+    total_of,
+)
 from assay.checkers.times import seconds
 
 INITIAL: Final = -INFINITY
@@ -56,11 +63,11 @@ LEVELS: Final = Table(
 """Operations aggregated by value; ``write_call`` is that of e(u)."""
 
 
-def _held(value: int) -> str:
+def _describe_value(value: int) -> str:
     return "the initial value" if value == INITIAL else str(value)
 
 
-def _phantom(row: Row, evidence: Evidence) -> Explanation:
+def _explain_max_phantom(row: Row, evidence: Evidence) -> Explanation:
     reader, failed = row["read_op"], row["failed_op"]
     why = evidence.unmade(failed, "write", "wrote")
     claim = f"{row['key']}: {evidence.who(reader)} read {row['value']} at {evidence.called(reader)}, but {why}."
@@ -81,22 +88,22 @@ MAX_PHANTOM: Final = Check(
     ),
     evidence=f"""
         select f.key, f.value, f.read_op, f.looked, min(w.op) as failed_op
-        from {first_rows("found_max_phantom", "key, value")} f
+        from {first_rows_subquery("found_max_phantom", "key, value")} f
             left join (select key, value, op from effects where kind = 'max-write' and outcome = 'fail') w
             on f.key = w.key and f.value = w.value
         group by f.key, f.value, f.read_op, f.looked {order_by("f.key, f.value")}
         """,
     examined=f"select {total_of('looked')} as examined from max_levels",
-    explain=_phantom,
+    explain=_explain_max_phantom,
     needs_close=True,
 )
 
 
-def _back(row: Row, evidence: Evidence) -> Explanation:
+def _explain_max_order(row: Row, evidence: Evidence) -> Explanation:
     late, first = row["late_op"], row["first_op"]
     did = "read" if row["reads"] == 1 else "written"
-    there = f"{evidence.who(first)} had {did} {_held(row['value'])} by {evidence.returned(first)}"
-    value, called, reader = _held(row["late_value"]), seconds(row["before"]), None
+    there = f"{evidence.who(first)} had {did} {_describe_value(row['value'])} by {evidence.returned(first)}"
+    value, called, reader = _describe_value(row["late_value"]), seconds(row["before"]), None
     if row["late_reads"] == 1:
         claim = f"{evidence.who(late)} read {value}, called at {called}, although {there}."
     elif row["late_value"] == row["value"]:
@@ -123,7 +130,7 @@ MAX_ORDER: Final = Check(
             select key, value, 1, read_call, read_ret from max_levels where looked > 0
             """,
         ),
-        Table("found_max_order", late_calls("max_places", "value, reads")),
+        Table("found_max_order", select_late_calls("max_places", "value, reads")),
     ),
     evidence_views=(
         View(
@@ -136,12 +143,14 @@ MAX_ORDER: Final = Check(
     ),
     evidence=f"""
         select o.*, l.read_op
-        from ({last_before(first_rows("found_max_order", "key, before"), "max_uses", ("value", "reads"))}) o
+        from ({
+        select_last_before(first_rows_subquery("found_max_order", "key, before"), "max_uses", ("value", "reads"))
+    }) o
             left join max_levels l on o.key = l.key and o.late_value = l.value
         {order_by("o.key, o.before")}
         """,
     examined="select count(*) as examined from max_rows",
-    explain=_back,
+    explain=_explain_max_order,
 )
 
 MAX_VIEWS: Final = (ROWS, LEVELS)

@@ -31,40 +31,40 @@ from typing import Final
 from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Family, Table
 from assay.checkers.engine import Row
 from assay.checkers.objects.kinds import family
-from assay.checkers.objects.monotonic_cycles import FALLS, SEEN, held, search
-from assay.checkers.sql_idioms import first_of, order_by
+from assay.checkers.objects.monotonic_cycles import FALLS, SEEN, describe_value, find_cycles
+from assay.checkers.sql_idioms import order_by, select_first
 
 
-def looked(op: int) -> str:
+def observation_subject(op: int) -> str:
     """Returns the subject of a finding: the values that one operation saw."""
     return f"what operation {op} saw"
 
 
-def _fall(row: Row, evidence: Evidence) -> Explanation:
+def _explain_nonmonotonic_read(row: Row, evidence: Evidence) -> Explanation:
     first, less = row["former_op"], row["op"]
     claim = (
         f"{row['key']}: {evidence.who(less)} saw {row['former']} at {evidence.returned(first)}, and only "
-        f"{held(row['value'])} in an operation that it called at {evidence.called(less)}."
+        f"{describe_value(row['value'])} in an operation that it called at {evidence.called(less)}."
     )
-    return Explanation(claim, (less, first), about=(looked(less),))
+    return Explanation(claim, (less, first), about=(observation_subject(less),))
 
 
 NONMONOTONIC_READ: Final = Check(
     anomaly="nonmonotonic-read",
     meaning="one process saw a value that only grows, and then less of it",
     views=(Table("found_nonmonotonic_read", f"select * from {FALLS.name}"),),
-    evidence=first_of("found_nonmonotonic_read", "key, process, op", also="op as less_op"),
+    evidence=select_first("found_nonmonotonic_read", "key, process, op", also="op as less_op"),
     examined=f"select count(*) as examined from {SEEN.name} where former is not null",
-    explain=_fall,
+    explain=_explain_nonmonotonic_read,
 )
 
 
-def _circle(row: Row, evidence: Evidence) -> Explanation:
+def _explain_cycle(row: Row, evidence: Evidence) -> Explanation:
     operations = tuple(int(op) for op in row["ops"].split(","))
-    return Explanation(row["claim"], operations, row["more"], about=tuple(map(looked, operations)))
+    return Explanation(row["claim"], operations, row["more"], about=tuple(map(observation_subject, operations)))
 
 
-def _cycle(anomaly: str, meaning: str, explained_by: tuple[str, ...]) -> Check:
+def _declare_cycle_check(anomaly: str, meaning: str, explained_by: tuple[str, ...]) -> Check:
     table = f"found_{anomaly.replace('-', '_')}"
     return Check(
         anomaly=anomaly,
@@ -75,21 +75,21 @@ def _cycle(anomaly: str, meaning: str, explained_by: tuple[str, ...]) -> Check:
             {order_by("number")} limit {MOST_FINDINGS}
             """,
         examined=f"select count(*) as examined from {SEEN.name}",
-        explain=_circle,
+        explain=_explain_cycle,
         explained_by=explained_by,
     )
 
 
-MONOTONIC_CYCLE: Final = _cycle(
+MONOTONIC_CYCLE: Final = _declare_cycle_check(
     "monotonic-cycle", "operations saw values that only grow in orders that contradict each other", ()
 )
-MONOTONIC_CYCLE_REAL_TIME: Final = _cycle(
+MONOTONIC_CYCLE_REAL_TIME: Final = _declare_cycle_check(
     "monotonic-cycle-real-time",
     "operations saw values that only grow in orders that contradict each other, or the times of operations",
     ("nonmonotonic-read", "monotonic-cycle"),
 )
 
-MONOTONIC: Final = family("monotonic", (NONMONOTONIC_READ, MONOTONIC_CYCLE), (SEEN, FALLS), search)
+MONOTONIC: Final = family("monotonic", (NONMONOTONIC_READ, MONOTONIC_CYCLE), (SEEN, FALLS), find_cycles)
 
 
 MONOTONIC_REAL_TIME: Final = Family(

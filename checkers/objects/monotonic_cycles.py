@@ -17,10 +17,10 @@ from assay.checkers.judging.verdict import LONGEST_LIST, MOST_OPERATIONS
 from assay.checkers.sql_idioms import previous
 from assay.checkers.times import seconds
 from assay.checkers.transactions.edges import WW
-from assay.checkers.transactions.graph import ORDER, Classified, Cycles, Graph, classify, ints
-from assay.checkers.transactions.real_time import in_real_time
-from assay.checkers.transactions.words import links
-from assay.harness.core.lazy_import import Late
+from assay.checkers.transactions.graph import ORDER, ClassifiedGraph, Graph, ShortCycles, classify, read_ints
+from assay.checkers.transactions.real_time import order_in_real_time
+from assay.checkers.transactions.words import to_links
+from assay.harness.core.lazy_import import LazyModule
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from assay.checkers.transactions.graph import Ints
 else:
-    np, pa = Late("numpy"), Late("pyarrow")
+    np, pa = LazyModule("numpy"), LazyModule("pyarrow")
 
 NOTHING: Final = -INFINITY
 """Stands for a read of nothing, below all values."""
@@ -58,7 +58,7 @@ _NAME: Final = "monotonic-cycle"
 
 
 @dataclass(frozen=True)
-class _Operation:
+class _ObservedOperation:
     """Process and times of an operation, and the numbers that it saw."""
 
     process: int
@@ -67,35 +67,35 @@ class _Operation:
     seen: Mapping[str, int]
 
 
-def search(engine: Engine) -> list[str]:
+def find_cycles(engine: Engine) -> list[str]:
     """Creates ``monotonic_found``: one row for each component, the first few with a claim."""
     rows = engine.arrow("select op, key, process, value, call, ret from monotonic_seen")
     rows = rows.sort_by([("op", "ascending"), ("key", "ascending")])  # makes the choice of cycles deterministic
     falls = engine.arrow("select op from monotonic_falls group by op")
-    graph = _Growth(rows, ints(falls, "op"))
-    found = _components(graph.classified(), _NAME, graph)
+    graph = _GrowthGraph(rows, read_ints(falls, "op"))
+    found = _list_components(graph.classified(), _NAME, graph)
     if engine.rows("select transaction_order from txn_declared")[0]["transaction_order"] == "real-time":
         known = {op for row in found for op in row["members"]}
-        found += _components(graph.classified(real_time=True), f"{_NAME}-real-time", graph, known)
+        found += _list_components(graph.classified(real_time=True), f"{_NAME}-real-time", graph, known)
     columns = [{name: row[name] for name in _COLUMNS} for row in found]
     schema = pa.schema([(name, getattr(pa, kind)()) for name, kind in _COLUMNS.items()])
     engine.load("monotonic_found", pa.Table.from_pylist(columns, schema=schema))
     return []
 
 
-def held(value: int) -> str:
+def describe_value(value: int) -> str:
     return "nothing" if value == NOTHING else str(value)
 
 
-class _Growth:
+class _GrowthGraph:
     """The graph of growth. ``falls``: operations before which their process counts as a new one."""
 
     def __init__(self, rows: pa.Table, falls: Ints) -> None:
-        op, value = ints(rows, "op"), ints(rows, "value")
-        key = ints(pa.table({"key": rows["key"].combine_chunks().dictionary_encode().indices}), "key")
+        op, value = read_ints(rows, "op"), read_ints(rows, "value")
+        key = read_ints(pa.table({"key": rows["key"].combine_chunks().dictionary_encode().indices}), "key")
         self._rows = rows
         self.ops, first = np.unique(op, return_index=True)
-        self.process, self.call, self.ret = (ints(rows, name)[first] for name in ("process", "call", "ret"))
+        self.process, self.call, self.ret = (read_ints(rows, name)[first] for name in ("process", "call", "ret"))
         order = np.lexsort((value, key))
         op, key, value = op[order], key[order], value[order]
         new_key = np.diff(key, prepend=-1) != 0
@@ -112,12 +112,12 @@ class _Growth:
         self._kind = np.full(len(self._source), WW)
         self._before, self._after = self.ops[turns[:-1][same]], self.ops[turns[1:][same]]
 
-    def classified(self, *, real_time: bool = False) -> Classified:
+    def classified(self, *, real_time: bool = False) -> ClassifiedGraph:
         """Returns the components that have a cycle."""
         none = np.zeros(0, np.int64)
         nodes, times, source, target = none, none, self._before, self._after
         if real_time:
-            added = in_real_time(self.ops, self.call, self.ret, np.zeros_like(self.ops))
+            added = order_in_real_time(self.ops, self.call, self.ret, np.zeros_like(self.ops))
             nodes, times, source, target = added.nodes, added.times, added.source, added.target
         return classify(
             Graph.of(
@@ -129,26 +129,26 @@ class _Growth:
             )
         )
 
-    def of(self, ops: Sequence[int]) -> Mapping[int, _Operation]:
+    def of(self, ops: Sequence[int]) -> Mapping[int, _ObservedOperation]:
         """Returns the known data of some operations."""
         at = np.searchsorted(self.ops, ops)
         seen: dict[int, dict[str, int]] = {op: {} for op in ops}
-        rows = np.flatnonzero(np.isin(ints(self._rows, "op"), np.array(ops, np.int64)))
+        rows = np.flatnonzero(np.isin(read_ints(self._rows, "op"), np.array(ops, np.int64)))
         for row in self._rows.take(pa.array(rows)).to_pylist():
             seen[row["op"]][row["key"]] = row["value"]
         return {
-            op: _Operation(int(self.process[place]), int(self.call[place]), int(self.ret[place]), seen[op])
+            op: _ObservedOperation(int(self.process[place]), int(self.call[place]), int(self.ret[place]), seen[op])
             for op, place in zip(ops, at.tolist(), strict=True)
         }
 
 
-def _components(
-    classified: Classified, anomaly: str, graph: _Growth, known: Iterable[int] = ()
+def _list_components(
+    classified: ClassifiedGraph, anomaly: str, graph: _GrowthGraph, known: Iterable[int] = ()
 ) -> list[dict[str, Any]]:
     """Returns a row for each component. Components that contain one of ``known`` are left out, because they are already
     reported.
     """
-    cycles, before, rows = Cycles(classified), set(known), list[dict[str, Any]]()
+    cycles, before, rows = ShortCycles(classified), set(known), list[dict[str, Any]]()
     for component in classified.components:
         ids = classified.graph.nodes[component.members]
         members: list[int] = ids[ids >= 0].tolist()
@@ -156,8 +156,8 @@ def _components(
             continue
         circle, key, claim = members, None, None
         if len(rows) < MOST_FINDINGS:
-            circle = [link.source for link in links(cycles.shortest(component)[1])]
-            key, claim = _in_words(circle, len(members), graph.of(circle))
+            circle = [link.source for link in to_links(cycles.shortest(component)[1])]
+            key, claim = _describe_cycle(circle, len(members), graph.of(circle))
         ops = circle[:MOST_OPERATIONS]
         rows.append(
             {
@@ -175,7 +175,9 @@ def _components(
     return rows
 
 
-def _in_words(circle: Sequence[int], size: int, known: Mapping[int, _Operation]) -> tuple[str | None, str]:
+def _describe_cycle(
+    circle: Sequence[int], size: int, known: Mapping[int, _ObservedOperation]
+) -> tuple[str | None, str]:
     """Returns the first value that grows along the cycle, and the claim: one sentence for each step."""
     sentences, keys = list[str](), list[str]()
     for op, following in zip(circle, [*circle[1:], circle[0]], strict=True):
@@ -185,7 +187,8 @@ def _in_words(circle: Sequence[int], size: int, known: Mapping[int, _Operation])
             key = min(grown)
             keys.append(key)
             sentences.append(
-                f"operation {op} saw {held(first.seen[key])} of {key}, and operation {following} saw {second.seen[key]}"
+                f"operation {op} saw {describe_value(first.seen[key])} of {key}, and operation {following} saw "
+                f"{second.seen[key]}"
             )
         elif first.process == second.process and first.call < second.call:
             sentences.append(f"process {first.process} made operation {following} after {op}")

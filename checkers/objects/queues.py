@@ -22,10 +22,10 @@ Each value is judged by multiplicity and time:
 
 from typing import Final
 
-from assay.checkers.check import Check, Doubts, Evidence, Explanation, Table, View
+from assay.checkers.check import Check, Evidence, Explanation, KeyDoubts, Table, View
 from assay.checkers.engine import Row
 from assay.checkers.objects.kinds import family
-from assay.checkers.sql_idioms import RETURNED, WHOLE, first_rows, order_by, row_number, sum_so_far, total_of
+from assay.checkers.sql_idioms import RETURNED, WHOLE, first_rows_subquery, order_by, row_number, sum_so_far, total_of
 from assay.checkers.times import seconds
 
 ROWS: Final = Table(
@@ -106,12 +106,12 @@ taken."""
 QUEUE_VIEWS: Final = (ROWS, ADDS, TAKES, DRAINS, EXCUSES, OPEN_DRAINS, ACKED, SHORT, DOUBTED)
 
 
-def enqueued_by(key: str, value: int, op: int) -> str:
+def element_subject(key: str, value: int, op: int) -> str:
     """Returns the subject of a finding: an element of a queue."""
     return f"element {value} of {key} by operation {op}"
 
 
-def _lost(row: Row, evidence: Evidence) -> Explanation:
+def _explain_queue_lost(row: Row, evidence: Evidence) -> Explanation:
     add, drain = row["add_op"], row["drain_op"]
     drained = f"though the drain that was called at {seconds(row['drained'])} found the end"
     acked = f"was acknowledged to {evidence.who(add)} at {seconds(row['ret'])}"
@@ -122,7 +122,7 @@ def _lost(row: Row, evidence: Evidence) -> Explanation:
             f"{row['losses']} acknowledged elements were never dequeued, {drained}, and only {row['excuses']} dequeues "
             f"have an unknown outcome; one of them is {row['value']}, which {acked}."
         )
-    about = (enqueued_by(row["key"], row["value"], add),) if row["excuses"] == 0 else ()
+    about = (element_subject(row["key"], row["value"], add),) if row["excuses"] == 0 else ()
     return Explanation(f"{row['key']}: {claim}", (add, drain), about=about)
 
 
@@ -157,19 +157,19 @@ QUEUE_LOST: Final = Check(
     ),
     evidence=f"""
         select f.key, f.value, f.ret, f.drained, f.losses, f.excuses, f.op as add_op, f.sub, min(d.op) as drain_op
-        from {first_rows("found_queue_lost", "key, op, sub")} f
+        from {first_rows_subquery("found_queue_lost", "key, op, sub")} f
             join queue_rows d on f.key = d.key and d.kind = 'queue-drained' and f.drained = d.call
         group by f.key, f.value, f.ret, f.drained, f.losses, f.excuses, f.op, f.sub
         {order_by("f.key, f.op, f.sub")}
         """,
     examined="select count(*) as examined from queue_acked",
-    explain=_lost,
+    explain=_explain_queue_lost,
     needs_close=True,
 )
 """With n dequeues of unknown outcome, the n elements acknowledged first are assigned to them."""
 
 
-def _repeated(row: Row, evidence: Evidence) -> Explanation:
+def _explain_queue_duplicate(row: Row, evidence: Evidence) -> Explanation:
     first, again = row["first_op"], row["again_op"]
     times = "once" if row["adds"] == 1 else f"{row['adds']} times"
     claim = (
@@ -197,19 +197,19 @@ QUEUE_DUPLICATE: Final = Check(
     ),
     evidence=f"""
         select f.key, f.value, f.takes, f.adds, min(t.op) as first_op, min(u.op) as again_op, min(a.op) as add_op
-        from {first_rows("found_queue_duplicate", "key, value")} f
+        from {first_rows_subquery("found_queue_duplicate", "key, value")} f
             join queue_takes t on f.key = t.key and f.value = t.value and t.turn = f.adds
             join queue_takes u on f.key = u.key and f.value = u.value and u.turn = f.adds + 1
             join queue_adds a on f.key = a.key and f.value = a.value
         group by f.key, f.value, f.takes, f.adds {order_by("f.key, f.value")}
         """,
     examined="select count(*) as examined from queue_takes",
-    explain=_repeated,
+    explain=_explain_queue_duplicate,
     needs_close=True,
 )
 
 
-def _phantom(row: Row, evidence: Evidence) -> Explanation:
+def _explain_queue_phantom(row: Row, evidence: Evidence) -> Explanation:
     take, add, failed = row["take_op"], row["add_op"], row["failed_op"]
     seen = f"{row['value']} was dequeued by {evidence.who(take)}, which returned at {seconds(row['ret'])}, "
     if add is not None:
@@ -237,7 +237,7 @@ QUEUE_PHANTOM: Final = Check(
     evidence=f"""
         select f.key, f.value, f.turn, min(t.op) as take_op, min(t.ret) as ret, min(a.op) as add_op,
             min(x.op) as failed_op
-        from {first_rows("found_queue_phantom", "key, value")} f
+        from {first_rows_subquery("found_queue_phantom", "key, value")} f
             join queue_takes t on f.key = t.key and f.value = t.value and f.turn = t.turn
             left join queue_adds a on f.key = a.key and f.value = a.value and f.turn = a.turn
             left join (select key, value, op from effects where kind = 'queue-enqueue' and outcome = 'fail') x
@@ -245,20 +245,20 @@ QUEUE_PHANTOM: Final = Check(
         group by f.key, f.value, f.turn {order_by("f.key, f.value")}
         """,
     examined="select count(*) as examined from queue_takes",
-    explain=_phantom,
+    explain=_explain_queue_phantom,
     needs_close=True,
 )
 
 
-def _why(row: Row) -> str:
+def _describe_doubt(row: Row) -> str:
     if not row["short"]:
         return "no drain reached the end of this queue"
     return f"{row['short']} acknowledged elements were never dequeued, but a drain ended with unknown outcome"
 
 
-_DOUBTS: Final = Doubts(
+_DOUBTS: Final = KeyDoubts(
     "queue_doubted",
-    lambda row: f"queue-lost cannot be judged of {row['key']}: {_why(row)}",
+    lambda row: f"queue-lost cannot be judged of {row['key']}: {_describe_doubt(row)}",
     lambda more: f"nor can it of {more} other queues, for the same reasons",
 )
 """Without a complete drain, the remaining elements are unknown. So are the elements taken by a drain of unknown

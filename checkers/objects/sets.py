@@ -26,7 +26,7 @@ from typing import Final
 from assay.checkers.check import Check, Evidence, Explanation, Table, View
 from assay.checkers.engine import Row
 from assay.checkers.objects.kinds import family
-from assay.checkers.sql_idioms import RETURNED, WHOLE, first_rows, nearest_pairs, order_by, sum_so_far
+from assay.checkers.sql_idioms import RETURNED, WHOLE, first_rows_subquery, order_by, select_nearest_pairs, sum_so_far
 from assay.checkers.times import seconds
 
 ROWS: Final = Table(
@@ -104,15 +104,15 @@ JUDGED: Final = "select count(*) as examined from set_elements where removed = 0
 SET_VIEWS: Final = (ROWS, READS, SHOWN, ELEMENTS, SINCE, DUE, MISSING)
 
 
-def _evidence(found: str) -> str:
+def _select_evidence(found: str) -> str:
     """Returns SQL: the last sign that the element was there, and the next read that lacks it."""
-    few = first_rows(found, "key, value")
+    few = first_rows_subquery(found, "key, value")
     return f"""
         select f.key, f.value, f.seen, f.missing, f.known_by, f.acked, min(n.former_op) as known_op,
             min(n.op) as reader_op, min(n.onset) as onset, min(w.op) as shown_op, min(a.node) as node,
             min(b.op) as add_op, min(b.node) as add_node
         from {few} f join ({
-        nearest_pairs(
+        select_nearest_pairs(
             f'''
             select k.key, k.value, 0 as side, k.ret as moment, k.op
             from {few} f join set_rows k on f.key = k.key and f.value = k.value and f.known_by = k.kind
@@ -136,7 +136,7 @@ def _evidence(found: str) -> str:
         """
 
 
-def _found(name: str, condition: str) -> View:
+def _found_table(name: str, condition: str) -> View:
     return Table(
         name,
         f"""
@@ -149,7 +149,7 @@ def _found(name: str, condition: str) -> View:
     )
 
 
-def _lacks(row: Row, evidence: Evidence) -> Explanation:
+def _explain_absence(row: Row, evidence: Evidence) -> Explanation:
     known, reader, shown = row["known_op"], row["reader_op"], row["shown_op"]
     others = "" if row["missing"] == 1 else f" (and {row['missing'] - 1} more reads)"
     by = "" if row["node"] is None else f" by {row['node']}"
@@ -190,38 +190,38 @@ def _lacks(row: Row, evidence: Evidence) -> Explanation:
     )
 
 
-def _absence(anomaly: str, meaning: str, condition: str) -> Check:
-    found = _found(f"found_{anomaly.replace('-', '_')}", condition)
+def _declare_absence_check(anomaly: str, meaning: str, condition: str) -> Check:
+    found = _found_table(f"found_{anomaly.replace('-', '_')}", condition)
     return Check(
         anomaly=anomaly,
         meaning=meaning,
         views=(found,),
-        evidence=_evidence(found.name),
+        evidence=_select_evidence(found.name),
         examined=JUDGED,
-        explain=_lacks,
+        explain=_explain_absence,
         needs_close=True,
         seen_again=True,
         explained_by=() if anomaly == "set-lost" else ("set-lost",),
     )
 
 
-SET_LOST: Final = _absence(
+SET_LOST: Final = _declare_absence_check(
     "set-lost",
     "an acknowledged element is missing from a later read, and no read ever showed it",
     "m.by_read = 0 and e.seen is null",
 )
-SET_STALE: Final = _absence(
+SET_STALE: Final = _declare_absence_check(
     "set-stale",
     "an acknowledged element is missing from a later read, though it was shown afterwards",
     "m.by_read = 0 and v.key is null and e.seen is not null",
 )
-SET_VANISHED: Final = _absence(
+SET_VANISHED: Final = _declare_absence_check(
     "set-vanished", "an element that a read had shown is missing from a later one", "m.by_read = 1"
 )
 """A read may lack rows if the history was not closed, so these need the close."""
 
 
-def _phantom(row: Row, evidence: Evidence) -> Explanation:
+def _explain_set_phantom(row: Row, evidence: Evidence) -> Explanation:
     reader, adder, failed = row["reader_op"], row["add_op"], row["failed_op"]
     seen = f"{row['value']} was in a read by {evidence.who(reader)} that returned at {seconds(row['seen'])}, "
     if adder is not None:
@@ -242,7 +242,7 @@ SET_PHANTOM: Final = Check(
     ),
     evidence=f"""
         select f.key, f.value, f.seen, f.added, min(w.op) as reader_op, min(a.op) as add_op, min(x.op) as failed_op
-        from {first_rows("found_set_phantom", "key, value")} f
+        from {first_rows_subquery("found_set_phantom", "key, value")} f
             join set_shown w on f.key = w.key and f.value = w.value and f.seen = w.ret
             left join set_rows a on f.key = a.key and f.value = a.value and f.added = a.call and a.kind = 'set-add'
             left join (select key, value, op from effects where kind = 'set-add' and outcome = 'fail') x
@@ -250,7 +250,7 @@ SET_PHANTOM: Final = Check(
         group by f.key, f.value, f.seen, f.added {order_by("f.key, f.value")}
         """,
     examined="select count(*) as examined from set_shown",
-    explain=_phantom,
+    explain=_explain_set_phantom,
     needs_close=True,
 )
 

@@ -10,10 +10,10 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Table, View, family_of
 from assay.checkers.engine import Row
-from assay.checkers.sql_idioms import first_rows, order_by, row_number
+from assay.checkers.sql_idioms import first_rows_subquery, order_by, row_number
 
 
-def _forked(row: Row, evidence: Evidence) -> Explanation:
+def _explain_set_fork(row: Row, evidence: Evidence) -> Explanation:
     small, large = row["small_op"], row["large_op"]
     claim = (
         f"{row['key']}: the read by {evidence.who(small)}, called at {evidence.called(small)}, shows {row['lacked']} "
@@ -64,23 +64,23 @@ SET_FORK: Final = Check(
     ),
     evidence=f"""
         select f.key, f.turn, f.small_op, f.large_op, min(l.value) as lacked, min(o.value) as other
-        from {first_rows("found_set_fork", "key, turn")} f
+        from {first_rows_subquery("found_set_fork", "key, turn")} f
             join (
                 select f.key, f.turn, x.value
-                from {first_rows("found_set_fork", "key, turn")} f
+                from {first_rows_subquery("found_set_fork", "key, turn")} f
                     join set_lasting x on f.key = x.key and f.small_op = x.op
                     left join set_lasting y on f.key = y.key and f.large_op = y.op and x.value = y.value
                 where y.op is null) l on f.key = l.key and f.turn = l.turn
             join (
                 select f.key, f.turn, y.value
-                from {first_rows("found_set_fork", "key, turn")} f
+                from {first_rows_subquery("found_set_fork", "key, turn")} f
                     join set_lasting y on f.key = y.key and f.large_op = y.op
                     left join set_lasting x on f.key = x.key and f.small_op = x.op and x.value = y.value
                 where x.op is null) o on f.key = o.key and f.turn = o.turn
         group by f.key, f.turn, f.small_op, f.large_op {order_by("f.key, f.turn")}
         """,
     examined="select count(*) as examined from set_snapshots",
-    explain=_forked,
+    explain=_explain_set_fork,
     explained_by=("set-lost", "set-stale", "set-vanished"),
     needs_close=True,
 )

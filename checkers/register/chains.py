@@ -1,47 +1,47 @@
 """The two fixpoints of the register checks, as rounds over materialised tables, because no SQL common to all engines
 can recurse.
 
-1. ``keep``: an info write counts iff it was read or a CAS that counts expected it. That CAS may itself be an info one,
-   so each round goes one step back. Runs of CAS operations of unknown outcome, one on top of the other, are short.
-2. ``climb``: finds for each value that a CAS wrote the start of its chain and the distance to it, by pointer doubling
-   (Wyllie 1979). Every value first points at the value that its CAS expected, then repeatedly at that value's pointer.
-   A chain of n takes log2(n) + 1 rounds. Values that still point at a CAS then are in a cycle, or hang from one: it has
-   no start.
+1. ``find_kept``: an info write counts iff it was read or a CAS that counts expected it. That CAS may itself be an info
+   one, so each round goes one step back. Runs of CAS operations of unknown outcome, one on top of the other, are short.
+2. ``find_ancestors``: finds for each value that a CAS wrote the start of its chain and the distance to it, by pointer
+   doubling (Wyllie 1979). Every value first points at the value that its CAS expected, then repeatedly at that value's
+   pointer. A chain of n takes log2(n) + 1 rounds. Values that still point at a CAS then are in a cycle, or hang from
+   one: it has no start.
 """
 
 from typing import Final
 
-from assay.checkers.check import Doubts, Table, View, build
+from assay.checkers.check import KeyDoubts, Table, View, build
 from assay.checkers.engine import Engine, Row
 from assay.checkers.register.views import CLUSTER_VIEWS, INITIAL, PLACE_VIEWS, SOURCE_VIEWS
 
 _COLUMNS: Final = "key, value, op, sub, kind, expected, version, call, ret"
 
 
-def make(engine: Engine) -> None:
+def make_tables(engine: Engine) -> None:
     """Creates every table that the register checks read."""
     build(engine, SOURCE_VIEWS)
-    keep(engine)
+    find_kept(engine)
     build(engine, CLUSTER_VIEWS)
-    climb(engine)
+    find_ancestors(engine)
     build(engine, PLACE_VIEWS)
 
 
-def keep(engine: Engine) -> int:
+def find_kept(engine: Engine) -> int:
     """Creates ``register_kept``: the writes and CAS operations that count. Returns the number of rounds."""
-    build(engine, kept_start())
+    build(engine, start_kept())
     frontier, rounds = "register_certain", 0
     while _count(engine, f"register_doubtful_{rounds % 2}"):
-        build(engine, kept_round(rounds, frontier))
+        build(engine, run_kept_round(rounds, frontier))
         frontier = f"register_taken_{rounds % 2}"
         rounds += 1
         if not _count(engine, frontier):
             break
-    build(engine, kept_end(rounds))
+    build(engine, end_kept(rounds))
     return rounds
 
 
-def kept_start() -> tuple[View, ...]:
+def start_kept() -> tuple[View, ...]:
     """Returns views of the writes that certainly count, and of those in doubt."""
     none = f"select {_COLUMNS} from register_written where 1 = 0"
     return (
@@ -51,7 +51,7 @@ def kept_start() -> tuple[View, ...]:
     )
 
 
-def kept_round(number: int, frontier: str) -> tuple[View, ...]:
+def run_kept_round(number: int, frontier: str) -> tuple[View, ...]:
     """Moves doubtful writes that a CAS of ``frontier`` expected to the kept ones. Names alternate because no table is
     made from itself.
     """
@@ -77,31 +77,31 @@ def kept_round(number: int, frontier: str) -> tuple[View, ...]:
     )
 
 
-def kept_end(rounds: int) -> tuple[View, ...]:
+def end_kept(rounds: int) -> tuple[View, ...]:
     """Returns the view of all writes that count."""
     kept = f"select {_COLUMNS} from register_certain union all select {_COLUMNS} from register_added_{rounds % 2}"
     return (View("register_kept", kept),)
 
 
-def climb(engine: Engine) -> int:
+def find_ancestors(engine: Engine) -> int:
     """Creates ``register_ancestors``: (key, value, up, steps, unrooted) of each value that a CAS wrote. Returns the
     number of rounds.
     """
-    build(engine, climb_start())
+    build(engine, start_climb())
     row = engine.rows(
         "select coalesce(max(links), 0) as links from ("
         "select count(*) as links from register_open_0 group by key) as per_key"
     )[0]
     limit, rounds, still_open = int(row["links"]).bit_length() + 1, 0, int(row["links"]) > 0
     while still_open and rounds < limit:
-        build(engine, climb_round(rounds))
+        build(engine, run_climb_round(rounds))
         rounds += 1
         still_open = _count(engine, f"register_open_{rounds}") > 0  # cycles use all rounds up to the limit
-    build(engine, (View("register_ancestors", _climbed(rounds)),))
+    build(engine, (View("register_ancestors", _select_pointers(rounds)),))
     return rounds
 
 
-def climb_start() -> tuple[View, ...]:
+def start_climb() -> tuple[View, ...]:
     """Lets each value of a CAS point at the expected value. Keys with versions need no chains."""
     pointers = """
         select c.key, c.value, c.expected as up, cast(1 as bigint) as steps, 1 as unrooted
@@ -111,7 +111,7 @@ def climb_start() -> tuple[View, ...]:
     return (Table("register_open_0", pointers),)
 
 
-def climb_round(number: int) -> tuple[View, ...]:
+def run_climb_round(number: int) -> tuple[View, ...]:
     """Doubles the reach of the values that are not yet at the start of their chain. They become fewer in each round.
 
     A chain's start is in no row's ``value`` column.
@@ -121,7 +121,7 @@ def climb_round(number: int) -> tuple[View, ...]:
         select j.key, j.value, coalesce(u.up, j.up) as up, j.steps + coalesce(u.steps, 0) as steps,
             coalesce(u.unrooted, 0) as unrooted
         from register_open_{number} j
-            left join ({_climbed(number)}) u on j.key = u.key and j.up = u.value
+            left join ({_select_pointers(number)}) u on j.key = u.key and j.up = u.value
         """
     return (
         Table(f"register_climb_{new}", doubled),
@@ -130,13 +130,13 @@ def climb_round(number: int) -> tuple[View, ...]:
     )
 
 
-def _climbed(rounds: int) -> str:
+def _select_pointers(rounds: int) -> str:
     """Returns SQL: where each value points after so many rounds."""
     tables = [*(f"register_rooted_{number}" for number in range(1, rounds + 1)), f"register_open_{rounds}"]
     return " union all ".join(f"select key, value, up, steps, unrooted from {table}" for table in tables)
 
 
-def _unclear(row: Row) -> str:
+def _describe_unclear(row: Row) -> str:
     written = (
         "its initial value was written again"
         if row["value"] == INITIAL
@@ -145,8 +145,8 @@ def _unclear(row: Row) -> str:
     return f"register {row['key']} cannot be judged: {written}, and these checks need unique values"
 
 
-UNCLEAR: Final = Doubts(
-    "register_unclear", _unclear, lambda more: f"nor can {more} other registers, for the same reason"
+UNCLEAR: Final = KeyDoubts(
+    "register_unclear", _describe_unclear, lambda more: f"nor can {more} other registers, for the same reason"
 )
 """Reasons why some keys cannot be judged, known once their tables exist."""
 

@@ -17,7 +17,7 @@ from typing import Final
 
 from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Table, View
 from assay.checkers.engine import INFINITY, Row
-from assay.checkers.register.values import held
+from assay.checkers.register.values import describe_value
 from assay.checkers.register.views import INITIAL
 from assay.checkers.sql_idioms import greatest_before, order_by, row_number
 from assay.checkers.times import seconds
@@ -27,21 +27,23 @@ _CHAINED: Final = f"coalesce(g.begun_value, {INITIAL}) <> g.late_value"
 _VERBS: Final = {"read": "read", "write": "write", "cas": "CAS to"}
 
 
-def _stale(row: Row, evidence: Evidence) -> Explanation:
-    late = f"{evidence.who(row['late_op'])} began to {_VERBS.get(row['late_kind'], 'use')} {held(row['late_value'])}"
-    there = f"{held(row['value'])} was there by {seconds(row['there'])} ({evidence.who(row['there_op'])})"
+def _explain_stale_read(row: Row, evidence: Evidence) -> Explanation:
+    use = f"{_VERBS.get(row['late_kind'], 'use')} {describe_value(row['late_value'])}"
+    late = f"{evidence.who(row['late_op'])} began to {use}"
+    there = f"{describe_value(row['value'])} was there by {seconds(row['there'])} ({evidence.who(row['there_op'])})"
     givers = tuple(row[f"{name}_op"] for name in ("place", "late_place", "begun_place", "replacer", "begun_replacer"))
     if row["across"] == 0:
         order = "version" if row["versioned"] == 1 else f"its CAS ({evidence.who(row['place_op'])})"
         claim = (
-            f"In {row['key']} {held(row['value'])} comes after {held(row['late_value'])} by {order}, and {there}, "
+            f"In {row['key']} {describe_value(row['value'])} comes after {describe_value(row['late_value'])} by "
+            f"{order}, and {there}, "
             f"yet {late} only at {seconds(row['reach'])}."
         )
         return Explanation(claim, (row["late_op"], row["there_op"], *givers), row["overtaken"] - 1)
     before = (
         f"{row['key']} had its initial value"
         if row["begun"] == -INFINITY
-        else f"{row['key']} held {held(row['begun_value'])} by {seconds(row['begun'])} "
+        else f"{row['key']} held {describe_value(row['begun_value'])} by {seconds(row['begun'])} "
         f"({evidence.who(row['begun_op'])})"
     )
     if (INITIAL if row["begun_value"] is None else row["begun_value"]) != row["late_value"]:
@@ -53,7 +55,8 @@ def _stale(row: Row, evidence: Evidence) -> Explanation:
         claim = f"{before}; then {there}, called at {seconds(witness.call)}; then {late} at {seconds(row['reach'])}."
         return Explanation(claim, (*named[:3], *givers), row["overtaken"] - 1)
     claim = (
-        f"{before}; {held(row['value'])} was still in use after that ({evidence.who(row['last_op'])}, called at "
+        f"{before}; {describe_value(row['value'])} was still in use after that ({evidence.who(row['last_op'])}, "
+        "called at "
         f"{evidence.called(row['last_op'])}), and {there}; then {late} at {seconds(row['reach'])}."
     )
     return Explanation(claim, (*named, *givers), row["overtaken"] - 1)
@@ -225,5 +228,5 @@ STALE_READ: Final = Check(
         {order_by("g.key, g.reach")}
         """,
     examined="select count(*) as examined from register_placed",
-    explain=_stale,
+    explain=_explain_stale_read,
 )

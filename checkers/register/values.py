@@ -2,14 +2,14 @@
 
 from typing import Final
 
-from assay.checkers.check import Check, Evidence, Explanation, Table, View, capital, value_of
+from assay.checkers.check import Check, Evidence, Explanation, Table, View, capitalize_first, value_of
 from assay.checkers.engine import INFINITY, Row
 from assay.checkers.register.views import INITIAL
-from assay.checkers.sql_idioms import first_of, first_rows, nearest_pairs, order_by, previous
+from assay.checkers.sql_idioms import first_rows_subquery, order_by, previous, select_first, select_nearest_pairs
 from assay.checkers.times import seconds
 
 
-def held(value: int | None) -> str:
+def describe_value(value: int | None) -> str:
     """Returns a value in words."""
     return "the initial value" if value is None or value == INITIAL else f"value {value}"
 
@@ -26,8 +26,8 @@ SEERS: Final = View(
 """Operations that prove that a value was there. An unanswered CAS proves nothing by itself."""
 
 
-def _missing(row: Row, evidence: Evidence) -> Explanation:
-    seen = f"{held(row['value'])} of {row['key']} was observed by {evidence.who(row['seen_op'])} at "
+def _explain_missing_writer(row: Row, evidence: Evidence) -> Explanation:
+    seen = f"{describe_value(row['value'])} of {row['key']} was observed by {evidence.who(row['seen_op'])} at "
     claim = f"{seen}{evidence.called(row['seen_op'])}, but "
     if row["why"] == "circle":
         claim += "the CAS operations that lead to it go round in a circle: no one ever began it."
@@ -37,7 +37,7 @@ def _missing(row: Row, evidence: Evidence) -> Explanation:
         claim += f"{evidence.unmade(row['failed_op'], 'write', 'wrote')}."
     about = (value_of(row["key"], row["value"]),)
     return Explanation(
-        capital(claim), (row["seen_op"], row["failed_op"], row["shown_op"]), row["observed"] - 1, about=about
+        capitalize_first(claim), (row["seen_op"], row["failed_op"], row["shown_op"]), row["observed"] - 1, about=about
     )
 
 
@@ -77,7 +77,7 @@ MISSING_WRITER: Final = Check(
     evidence=f"""
         select f.key, f.value, f.why, f.seen_op, f.observed, f.low_version, f.high_version, min(w.op) as failed_op,
             min(s.op) as shown_op
-        from {first_rows("found_missing_writer", "key, value, why")} f
+        from {first_rows_subquery("found_missing_writer", "key, value, why")} f
             left join (select * from register_rows where kind in ('write', 'cas') and outcome = 'fail') w
             on f.key = w.key and f.value = w.value
             left join register_links c on f.key = c.key and f.seen_op = c.op and c.ret = {INFINITY}
@@ -87,15 +87,15 @@ MISSING_WRITER: Final = Check(
         """,
     examined="select (select count(*) from register_seen) + (select count(*) from register_links) as examined",
     evidence_views=(SEERS,),
-    explain=_missing,
+    explain=_explain_missing_writer,
     explained_by=("refused-but-done",),
     needs_close=True,
 )
 
 
-def _future(row: Row, evidence: Evidence) -> Explanation:
+def _explain_future_read(row: Row, evidence: Evidence) -> Explanation:
     claim = (
-        f"{held(row['value'])} of {row['key']} was observed by {evidence.who(row['seen_op'])} "
+        f"{describe_value(row['value'])} of {row['key']} was observed by {evidence.who(row['seen_op'])} "
         f"by {seconds(row['ret'])}, before {evidence.who(row['write_op'])} began to write it "
         f"at {seconds(row['write_call'])}."
     )
@@ -115,17 +115,17 @@ FUTURE_READ: Final = Check(
             """,
         ),
     ),
-    evidence=first_of("found_future_read", "key, op, sub", also="op as seen_op"),
+    evidence=select_first("found_future_read", "key, op, sub", also="op as seen_op"),
     examined=MISSING_WRITER.examined,
-    explain=_future,
+    explain=_explain_future_read,
 )
 
 
-def _lost(row: Row, evidence: Evidence) -> Explanation:
+def _explain_lost_update(row: Row, evidence: Evidence) -> Explanation:
     low, high = row["low_op"], row["high_op"]
     if row["why"] == "successors":
         claim = (
-            f"{held(row['expected'])} of {row['key']} was replaced twice: by CAS to value {row['low_value']} "
+            f"{describe_value(row['expected'])} of {row['key']} was replaced twice: by CAS to value {row['low_value']} "
             f"({evidence.who(low)}, called at {evidence.called(low)}) and by CAS to value {row['high_value']} "
             f"({evidence.who(high)}, called at {evidence.called(high)})"
         )
@@ -137,15 +137,15 @@ def _lost(row: Row, evidence: Evidence) -> Explanation:
         )
     else:
         claim = (
-            f"{evidence.who(high)} replaced {held(row['expected'])} of {row['key']} by CAS with value "
+            f"{evidence.who(high)} replaced {describe_value(row['expected'])} of {row['key']} by CAS with value "
             f"{row['high_value']} at version {row['version']}, but the version before it holds "
-            f"{held(row['low_value'])}"
+            f"{describe_value(row['low_value'])}"
         )
     seen = (row["high_seen_op"], row["low_seen_op"])
-    return Explanation(capital(claim) + ".", (high, low, *seen), row["rivals"] - 2)
+    return Explanation(capitalize_first(claim) + ".", (high, low, *seen), row["rivals"] - 2)
 
 
-_REPLACED: Final = first_rows("found_lost_update", "key, why, expected, version")
+_REPLACED: Final = first_rows_subquery("found_lost_update", "key, why, expected, version")
 
 LOST_UPDATE: Final = Check(
     anomaly="lost-update",
@@ -219,7 +219,7 @@ LOST_UPDATE: Final = Check(
             coalesce(f.high_value, n.side) as high_value, f.rivals, n.seen_op as high_seen_op,
             n.former_seen_op as low_seen_op
         from {_REPLACED} f left join ({
-        nearest_pairs(
+        select_nearest_pairs(
             f'''
             select f.key, f.expected, c.value as side, c.call as moment, c.op,
                 case when c.ret = {INFINITY} then s.op end as seen_op
@@ -240,6 +240,6 @@ LOST_UPDATE: Final = Check(
             cross join (select count(*) as tried from register_rows where kind = 'cas') w
         """,
     lacks="no compare-and-set is known to have been done",
-    explain=_lost,
+    explain=_explain_lost_update,
 )
 """If no CAS is known to have taken effect, ``examined`` counts those that were tried."""

@@ -100,7 +100,7 @@ WRITTEN: Final = View(
 """``certain`` 1: acknowledged or read. 0: counts only if a kept CAS expected it."""
 
 SOURCE_VIEWS: Final = (WRITERS, UNCLEAR, READS, DOUBTED, CONFIRMED, WRITTEN)
-"""The views in order. Then ``chains.keep`` makes ``register_kept`` from ``register_written``."""
+"""The views in order. Then ``chains.find_kept`` makes ``register_kept`` from ``register_written``."""
 
 SEEN: Final = Table(
     "register_seen",
@@ -150,7 +150,7 @@ VERSIONED: Final = Table(
 )
 
 CLUSTER_VIEWS: Final = (SEEN, LINKS, CLUSTERS, VERSIONED)
-"""The views in order. Then ``chains.climb`` makes ``register_ancestors``."""
+"""The views in order. Then ``chains.find_ancestors`` makes ``register_ancestors``."""
 
 PLACED: Final = Table(
     "register_placed",

@@ -15,11 +15,11 @@ from typing import Final
 
 from assay.checkers.check import Check, Evidence, Explanation, Table, family_of, offset_of
 from assay.checkers.engine import Row
-from assay.checkers.sql_idioms import BEGUN, first_of
+from assay.checkers.sql_idioms import BEGUN, select_first
 from assay.checkers.times import seconds
 
 
-def _early(row: Row, _: Evidence) -> Explanation:
+def _explain_early_acknowledgement(row: Row, _: Evidence) -> Explanation:
     if row["what"] == "lacking":
         lack = f"the log of {row['node']}, a member of the in-sync set, ended at {row['log_end']}"
     else:
@@ -50,9 +50,9 @@ EARLY_ACKNOWLEDGEMENT: Final = Check(
             """,
         ),
     ),
-    evidence=first_of("found_early_acknowledgement", "key, what, node"),
+    evidence=select_first("found_early_acknowledgement", "key, what, node"),
     examined="select coalesce(sum(acknowledgements), 0) as examined from looks where what = 'inspected'",
-    explain=_early,
+    explain=_explain_early_acknowledgement,
     explained_by=("inconsistent-offset", "lost-write", "vanished"),
     seen_again=True,
     optional=True,

@@ -14,14 +14,14 @@ from typing import Final
 from assay.checkers.check import Check, Evidence, Explanation, Table, epoch_of, family_of, offset_of
 from assay.checkers.engine import Row
 from assay.checkers.judging.contract import BROKEN_INVARIANT
-from assay.checkers.sql_idioms import first_of
+from assay.checkers.sql_idioms import select_first
 from assay.checkers.times import seconds
 
 CUT: Final = "select count(*) as examined from looks where what = 'broken'"
 """More than 0: the run was ended before its own end."""
 
 
-def _broken(row: Row, _: Evidence) -> Explanation:
+def _explain_broken_invariant(row: Row, _: Evidence) -> Explanation:
     about = []
     if row["position"] is not None:
         about.append(offset_of(row["key"], row["position"]))
@@ -40,9 +40,9 @@ BROKEN: Final = Check(
             "select key, time as moment, node, invariant, claim, epoch, position from looks where what = 'broken'",
         ),
     ),
-    evidence=first_of("found_broken_invariant", "moment, invariant, key, node"),
+    evidence=select_first("found_broken_invariant", "moment, invariant, key, node"),
     examined="select coalesce(sum(assertions), 0) as examined from looks where what = 'asserted'",
-    explain=_broken,
+    explain=_explain_broken_invariant,
     optional=True,
 )
 

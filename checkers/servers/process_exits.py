@@ -19,7 +19,7 @@ from typing import Final
 from assay.checkers.check import Check, Evidence, Explanation, Table, family_of
 from assay.checkers.engine import Row
 from assay.checkers.judging.contract import UNEXPECTED_EXIT
-from assay.checkers.sql_idioms import first_of
+from assay.checkers.sql_idioms import select_first
 from assay.checkers.times import seconds
 
 BEGAN: Final = """
@@ -28,7 +28,7 @@ BEGAN: Final = """
 """Matches the rows of a fault that name the servers that it struck, or may have struck."""
 
 
-def _exit(row: Row, _: Evidence) -> Explanation:
+def _explain_unexpected_exit(row: Row, _: Evidence) -> Explanation:
     happened = "broke down at" if row["crashed"] == 1 else "had ended by"
     # A fault may have ended it before: it was started again at the heal, perhaps without what it had not fsynced.
     intact = "no fault had damaged what was on its disk"
@@ -74,9 +74,9 @@ ENDED_BY_ITSELF: Final = Check(
             """,
         ),
     ),
-    evidence=first_of("found_unexpected_exit", "key"),
+    evidence=select_first("found_unexpected_exit", "key"),
     examined="select count(*) as examined from looks where what in ('process', 'ended', 'crashed')",
-    explain=_exit,
+    explain=_explain_unexpected_exit,
     optional=True,
 )
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Doubts, Evidence, Explanation, Table, build
+from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, KeyDoubts, Table, build
 from assay.checkers.engine import Engine, Row
 from assay.checkers.judging.verdict import MOST_OPERATIONS
 from assay.checkers.sql_idioms import order_by
@@ -24,24 +24,31 @@ from assay.checkers.transactions.graph import (
     G_SINGLE,
     LIMIT,
     ORDER,
-    Classified,
+    ClassifiedGraph,
     Component,
-    Cycles,
     Graph,
+    ShortCycles,
     classify,
-    ints,
+    read_ints,
 )
-from assay.checkers.transactions.real_time import InTime, in_real_time
+from assay.checkers.transactions.real_time import TimeOrder, order_in_real_time
 from assay.checkers.transactions.views import SOURCE_VIEWS
-from assay.checkers.transactions.words import Link, Moments, Reasons, circle, links, repeated
-from assay.harness.core.lazy_import import Late
+from assay.checkers.transactions.words import (
+    Link,
+    LinkReasons,
+    TransactionTimes,
+    describe_cycle,
+    describe_repeated_read,
+    to_links,
+)
+from assay.harness.core.lazy_import import LazyModule
 
 if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
 
 else:
-    np, pa = Late("numpy"), Late("pyarrow")
+    np, pa = LazyModule("numpy"), LazyModule("pyarrow")
 
 PROCESS: Final = "process"
 REAL_TIME: Final = "real-time"
@@ -70,7 +77,7 @@ class _Instance:
 def prepare(engine: Engine) -> list[str]:
     """Creates every table that the transaction checks read. Returns reasons why some keys cannot be judged."""
     build(engine, (*SOURCE_VIEWS, *EDGE_VIEWS))
-    search = _Search(engine)
+    search = _CycleSearch(engine)
     search.dependencies()
     order = engine.rows("select transaction_order from txn_declared")[0]["transaction_order"]
     if order in ORDERS:
@@ -79,16 +86,16 @@ def prepare(engine: Engine) -> list[str]:
     return [*_UNCLEAR(engine), *search.doubts]
 
 
-class _Search:
+class _CycleSearch:
     """Collects the instances."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         nodes, edges = engine.arrow(CANDIDATE_NODES), engine.arrow(CANDIDATE_EDGES)
         self._node, self._process, self._call, self._ret, self._place = (
-            ints(nodes, name) for name in ("node", "process", "call", "ret", "place")
+            read_ints(nodes, name) for name in ("node", "process", "call", "ret", "place")
         )
-        self._source, self._target, self._kind = (ints(edges, name) for name in ("source", "target", "kind"))
+        self._source, self._target, self._kind = (read_ints(edges, name) for name in ("source", "target", "kind"))
         self._instances: list[_Instance] = []
         self._counts: dict[str, int] = {}
         self._rank: dict[int, int] = {}
@@ -103,9 +110,9 @@ class _Search:
         again: dict[int, Row] = {}
         for row in repeats:
             again.setdefault(row["first_op"], row)
-        cycles = Cycles(classified)
+        cycles = ShortCycles(classified)
         for component in classified.components:
-            ops = _ops(classified, component)
+            ops = _list_operations(classified, component)
             repeat = next((again[op] for op in ops if op in again), None)
             if repeat is not None and component.rank > G_SINGLE:
                 rank = self._repeat(repeat, len(ops))
@@ -119,7 +126,7 @@ class _Search:
     def ordered(self, order: str) -> None:
         """Finds cycles that need time as well, if they are stronger than all without."""
         known = self._node, self._call, self._ret, self._place
-        added = in_real_time(*known) if order == REAL_TIME else self._turns()
+        added = order_in_real_time(*known) if order == REAL_TIME else self._turns()
         graph = Graph.of(
             np.concatenate([self._node, added.nodes]),
             np.concatenate([self._call, added.times]),
@@ -128,27 +135,27 @@ class _Search:
             np.concatenate([self._kind, np.full(len(added.source), ORDER)]),
         )
         classified = self._classify(graph)
-        cycles = Cycles(classified)
+        cycles = ShortCycles(classified)
         for component in classified.components:
-            ops = _ops(classified, component)
+            ops = _list_operations(classified, component)
             if component.rank < min(self._rank.get(op, len(CLASSES)) for op in ops):
                 self._cycle(cycles, component, f"-{order}", ops)
 
     def table(self) -> pa.Table:
         """Returns one row per instance; the first of each anomaly have a claim."""
         cycle = [link for instance in self._instances for link in instance.cycle]
-        reasons, moments = Reasons(self._engine, cycle), self._moments_of({link.source for link in cycle})
+        reasons, moments = LinkReasons(self._engine, cycle), self._moments_of({link.source for link in cycle})
         numbers: dict[str, int] = {}
         rows = []
         for instance in self._instances:
             number = numbers[instance.anomaly] = numbers.get(instance.anomaly, 0) + 1
             key = claim = None
             if instance.repeat is not None:
-                key, claim = instance.repeat["key"], repeated(instance.repeat)
+                key, claim = instance.repeat["key"], describe_repeated_read(instance.repeat)
             elif instance.cycle:
                 why = next((f" by {order} order" for order in ORDERS if instance.anomaly.endswith(order)), "")
                 key = reasons.key(instance.cycle)
-                claim = circle(instance.cycle, instance.size, why, reasons, moments)
+                claim = describe_cycle(instance.cycle, instance.size, why, reasons, moments)
             ops = instance.ops[:MOST_OPERATIONS]
             shown = [op for op in reasons.readers(instance.cycle) if op not in ops][: MOST_OPERATIONS - len(ops)]
             rows.append(
@@ -167,7 +174,7 @@ class _Search:
             rows, schema=pa.schema([(name, getattr(pa, kind)()) for name, kind in _COLUMNS.items()])
         )
 
-    def _classify(self, graph: Graph) -> Classified:
+    def _classify(self, graph: Graph) -> ClassifiedGraph:
         classified = classify(graph)
         if classified.unsure:
             self.doubts.append(
@@ -176,13 +183,13 @@ class _Search:
             )
         return classified
 
-    def _cycle(self, cycles: Cycles, component: Component, suffix: str, ops: list[int]) -> int:
+    def _cycle(self, cycles: ShortCycles, component: Component, suffix: str, ops: list[int]) -> int:
         name = CLASSES[component.rank] + suffix
         if self._counts.get(name, 0) >= MOST_FINDINGS:
             self._add(component.rank, suffix, ops[:2], len(ops))
             return component.rank
         rank, steps = cycles.shortest(component)
-        cycle = links(steps)
+        cycle = to_links(steps)
         self._add(rank, suffix, [link.source for link in cycle], len(ops), cycle=cycle, members=ops)
         return rank
 
@@ -205,29 +212,29 @@ class _Search:
         self._counts[name] = self._counts.get(name, 0) + 1
         self._instances.append(_Instance(name, ops, size, cycle, repeat, members))
 
-    def _turns(self) -> InTime:
+    def _turns(self) -> TimeOrder:
         """Returns an edge between each two successive transactions of a process."""
         ops = np.flatnonzero(self._node >= 0)
         ops = ops[np.lexsort((self._call[ops], self._process[ops], self._place[ops]))]
         same = (np.diff(self._process[ops]) == 0) & (np.diff(self._place[ops]) == 0)
         none = np.zeros(0, np.int64)
-        return InTime(none, none, self._node[ops[:-1][same]], self._node[ops[1:][same]])
+        return TimeOrder(none, none, self._node[ops[:-1][same]], self._node[ops[1:][same]])
 
-    def _moments_of(self, ops: set[int]) -> Mapping[int, Moments]:
+    def _moments_of(self, ops: set[int]) -> Mapping[int, TransactionTimes]:
         rows = np.flatnonzero(np.isin(self._node, np.array(sorted(ops), np.int64)))
         return {
-            int(self._node[row]): Moments(int(self._process[row]), int(self._call[row]), int(self._ret[row]))
+            int(self._node[row]): TransactionTimes(int(self._process[row]), int(self._call[row]), int(self._ret[row]))
             for row in rows
         }
 
 
-def _ops(classified: Classified, component: Component) -> list[int]:
+def _list_operations(classified: ClassifiedGraph, component: Component) -> list[int]:
     ids = classified.graph.nodes[component.members]
     found: list[int] = ids[ids >= 0].tolist()
     return found
 
 
-_UNCLEAR: Final = Doubts(
+_UNCLEAR: Final = KeyDoubts(
     "txn_unclear",
     lambda row: f"transactions on {row['key']} cannot be judged: {row['why']}",
     lambda more: f"nor can those on {more} other keys, for the same reasons",
@@ -238,7 +245,7 @@ def _explain(row: Row, evidence: Evidence) -> Explanation:
     return Explanation(row["claim"], tuple(int(op) for op in row["ops"].split(",")), row["more"])
 
 
-def _check(anomaly: str, meaning: str) -> Check:
+def _declare_cycle_check(anomaly: str, meaning: str) -> Check:
     table = f"found_{anomaly.lower().replace('-', '_')}"
     return Check(
         anomaly=anomaly,
@@ -271,9 +278,9 @@ _IN_ORDER: Final = {
     REAL_TIME: "given that one transaction had ended before another began",
 }
 
-CYCLES: Final = tuple(_check(name, meaning) for name, meaning in _MEANINGS.items())
+CYCLES: Final = tuple(_declare_cycle_check(name, meaning) for name, meaning in _MEANINGS.items())
 ORDERED_CYCLES: Final = {
-    order: tuple(_check(f"{name}-{order}", f"{meaning}, {given}") for name, meaning in _MEANINGS.items())
+    order: tuple(_declare_cycle_check(f"{name}-{order}", f"{meaning}, {given}") for name, meaning in _MEANINGS.items())
     for order, given in _IN_ORDER.items()
 }
 """The checks by the order that the contract declares."""

@@ -28,7 +28,7 @@ from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Final
 
 from assay.checkers.transactions.edges import FIRST, RW, THEN, WR
-from assay.harness.core.lazy_import import Late
+from assay.harness.core.lazy_import import LazyModule
 
 if TYPE_CHECKING:
     import numpy as np
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
     Flags = NDArray[np.bool_]
 else:
-    np = Late("numpy")
+    np = LazyModule("numpy")
 
 ORDER: Final = 5
 """The kind of edges that come from time, in addition to those of ``txn_edges``."""
@@ -55,7 +55,7 @@ ENOUGH: Final = 200_000
 """The described cycle is the shortest from this many starts, or from those that this many nodes allow."""
 
 
-def ints(table: pa.Table, name: str) -> Ints:
+def read_ints(table: pa.Table, name: str) -> Ints:
     """Returns a column of whole numbers."""
     found: Ints = table.column(name).to_numpy().astype(np.int64)
     return found
@@ -102,7 +102,7 @@ class Component:
 
 
 @dataclass
-class Classified:
+class ClassifiedGraph:
     """Every component that has a cycle, ordered by its least transaction. ``unsure`` counts components for which the
     search for G-single reached its limit.
     """
@@ -114,7 +114,7 @@ class Classified:
 
 
 @dataclass(frozen=True)
-class Step:
+class Edge:
     """Edge of a cycle, by ids."""
 
     source: int
@@ -122,7 +122,7 @@ class Step:
     kind: int
 
 
-def strong(count: int, source: Ints, target: Ints) -> tuple[Ints, Flags]:
+def find_components(count: int, source: Ints, target: Ints) -> tuple[Ints, Flags]:
     """Returns the strongly connected component of each node, and which nodes share one with others.
 
     Components are numbered in the order of their first nodes. Without scipy (the extra ``fast``), Tarjan's algorithm in
@@ -181,25 +181,25 @@ def _components(count: int, source: Ints, target: Ints) -> Ints:
     return np.array(label, dtype=np.int64)
 
 
-def classify(graph: Graph, limit: int = LIMIT) -> Classified:
+def classify(graph: Graph, limit: int = LIMIT) -> ClassifiedGraph:
     """Returns the components that have a cycle, each with the strongest class that it has."""
     count = len(graph.nodes)
     if count == 0:
-        return Classified(graph, [])
-    label, inside = strong(count, graph.source, graph.target)
+        return ClassifiedGraph(graph, [])
+    label, inside = find_components(count, graph.source, graph.target)
     graph = graph.only((label[graph.source] == label[graph.target]) & inside[graph.source])
     rank = np.full(int(label.max()) + 1, G2_ITEM)
-    twice = _twice(graph)
-    _, alternating = strong(2 * count, twice.source, twice.target)
+    twice = _double_nodes(graph)
+    _, alternating = find_components(2 * count, twice.source, twice.target)
     rank[label[np.flatnonzero(alternating) % count]] = G_NONADJACENT
     for worst in (G_SINGLE, G1C, G0):
-        part = graph.only(_links(graph, worst))
-        rank[label[strong(count, part.source, part.target)[1]]] = worst
+        part = graph.only(_select_links(graph, worst))
+        rank[label[find_components(count, part.source, part.target)[1]]] = worst
     members = np.flatnonzero(inside)
     by_label = members[np.argsort(label[members], kind="stable")]
     groups = np.split(by_label, np.flatnonzero(np.diff(label[by_label])) + 1) if len(by_label) else []
-    classified = Classified(graph, [])
-    single = Singles(graph, limit)
+    classified = ClassifiedGraph(graph, [])
+    single = SingleRwCycles(graph, limit)
     for group in groups:
         worst = int(rank[label[group[0]]])
         if worst == G_NONADJACENT:
@@ -208,23 +208,23 @@ def classify(graph: Graph, limit: int = LIMIT) -> Classified:
             elif single.spent:
                 classified.unsure += 1
         classified.components.append(Component(worst, group))
-    classified.components.sort(key=lambda one: _least(graph, one))
+    classified.components.sort(key=lambda one: _find_least(graph, one))
     return classified
 
 
-def _links(graph: Graph, rank: int) -> Flags:
+def _select_links(graph: Graph, rank: int) -> Flags:
     """Returns the edges whose cycles are all of this class or a stronger one."""
     kind = graph.kind
     kept: Flags = (kind != RW) & ((kind != FIRST) | (rank > G1C)) & ((kind != WR) | (rank > G0))
     return kept
 
 
-def _least(graph: Graph, component: Component) -> int:
+def _find_least(graph: Graph, component: Component) -> int:
     ids = graph.nodes[component.members]
     return int(ids[ids >= 0][0])
 
 
-def _twice(graph: Graph) -> Graph:
+def _double_nodes(graph: Graph) -> Graph:
     """Doubles the nodes: i is reached by an edge other than rw, i + count by rw."""
     count = len(graph.nodes)
     rw, then = graph.kind == RW, graph.kind == THEN
@@ -239,7 +239,7 @@ def _twice(graph: Graph) -> Graph:
     )
 
 
-class Paths:
+class ShortestPaths:
     """Shortest paths, measured in transactions: nodes that stand for none cost nothing."""
 
     def __init__(self, graph: Graph) -> None:
@@ -289,7 +289,7 @@ class Paths:
         return None
 
 
-class Singles:
+class SingleRwCycles:
     """Finds cycles of exactly one rw edge, in components that have no cycle without rw."""
 
     def __init__(self, graph: Graph, limit: int) -> None:
@@ -299,7 +299,7 @@ class Singles:
         self._hidden = graph.nodes < 0
         self._times: list[int] = graph.times.tolist()
         self._before: list[int] = np.bincount(rest.target, minlength=len(graph.nodes)).tolist()
-        self._paths = Paths(rest)
+        self._paths = ShortestPaths(rest)
 
     @property
     def spent(self) -> bool:
@@ -339,17 +339,17 @@ class Singles:
         return places
 
 
-class Cycles:
+class ShortCycles:
     """Finds short cycles of classified components."""
 
-    def __init__(self, classified: Classified) -> None:
+    def __init__(self, classified: ClassifiedGraph) -> None:
         graph = self._graph = classified.graph
-        self._singles = Singles(graph, LIMIT)
-        self._where: dict[int, tuple[Paths, Flags]] = {}
+        self._singles = SingleRwCycles(graph, LIMIT)
+        self._where: dict[int, tuple[ShortestPaths, Flags]] = {}
         # Sorted, as the edges are. Among parallel edges the first is the strongest kind.
         self._pairs = graph.source * len(graph.nodes) + graph.target
 
-    def shortest(self, component: Component) -> tuple[int, list[Step]]:
+    def shortest(self, component: Component) -> tuple[int, list[Edge]]:
         """Returns the class and the shortest cycle found. The class is the component's, or a stronger one missed at the
         limit."""
         if component.rank == G_SINGLE and not self._part(G_SINGLE)[1][component.members].any():
@@ -362,8 +362,8 @@ class Cycles:
             nodes = self._simple(nodes)
         kinds = self._along(nodes)
         ids = self._graph.nodes[nodes].tolist()
-        steps = [Step(s, t, k) for (s, t), k in zip(pairwise(ids), kinds, strict=True)]
-        return min(component.rank, _class(kinds)), steps
+        steps = [Edge(s, t, k) for (s, t), k in zip(pairwise(ids), kinds, strict=True)]
+        return min(component.rank, _classify_cycle(kinds)), steps
 
     def _shortest(self, component: Component) -> tuple[int, list[int]]:
         paths, inside = self._part(component.rank)
@@ -379,16 +379,16 @@ class Cycles:
         assert best is not None, "each of these nodes is on a cycle"
         return best
 
-    def _part(self, rank: int) -> tuple[Paths, Flags]:
+    def _part(self, rank: int) -> tuple[ShortestPaths, Flags]:
         """Returns the graph whose cycles are all of this class or a stronger one, and the nodes that have one."""
         if rank not in self._where:
             if rank == G_NONADJACENT:
-                part = _twice(self._graph)
+                part = _double_nodes(self._graph)
             elif rank == G2_ITEM:
                 part = self._graph
             else:
-                part = self._graph.only(_links(self._graph, rank))
-            self._where[rank] = Paths(part), strong(len(part.nodes), part.source, part.target)[1]
+                part = self._graph.only(_select_links(self._graph, rank))
+            self._where[rank] = ShortestPaths(part), find_components(len(part.nodes), part.source, part.target)[1]
         return self._where[rank]
 
     def _along(self, nodes: Sequence[int]) -> list[int]:
@@ -402,12 +402,12 @@ class Cycles:
         for index, node in enumerate(nodes[:-1]):
             if node in seen:
                 inner, outer = nodes[seen[node] : index + 1], nodes[: seen[node]] + nodes[index:]
-                return self._simple(inner if _class(self._along(inner)) <= G_NONADJACENT else outer)
+                return self._simple(inner if _classify_cycle(self._along(inner)) <= G_NONADJACENT else outer)
             seen[node] = index
         return nodes
 
 
-def _class(kinds: Sequence[int]) -> int:
+def _classify_cycle(kinds: Sequence[int]) -> int:
     """Returns the class of a cycle from the kinds of its edges."""
     links = [kind for kind in kinds if kind != THEN]
     if RW not in links and FIRST not in links:

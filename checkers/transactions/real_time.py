@@ -6,21 +6,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from assay.checkers.engine import INFINITY
-from assay.harness.core.lazy_import import Late
+from assay.harness.core.lazy_import import LazyModule
 
 if TYPE_CHECKING:
     import numpy as np
 
     from assay.checkers.transactions.graph import Ints
 else:
-    np = Late("numpy")
+    np = LazyModule("numpy")
 
 _MOMENTS: Final = -(2**62)
 """Ids from here up to those of fans stand for moments."""
 
 
 @dataclass(frozen=True)
-class InTime:
+class TimeOrder:
     """Nodes that stand for moments, with their times, and the edges of an order of time."""
 
     nodes: Ints
@@ -29,7 +29,7 @@ class InTime:
     target: Ints
 
 
-def in_real_time(node: Ints, call: Ints, ret: Ints, place: Ints) -> InTime:
+def order_in_real_time(node: Ints, call: Ints, ret: Ints, place: Ints) -> TimeOrder:
     """Returns the real-time order of the operations, with one node per return, each leading to the next.
 
     Each operation leads to its own return, and the last return before its call leads to the operation. ``node`` has
@@ -43,9 +43,9 @@ def in_real_time(node: Ints, call: Ints, ret: Ints, place: Ints) -> InTime:
     # Windows follow each other in time, but an operation may return long after its window. So each place is separate.
     began = np.flatnonzero(node >= 0)
     began = began[np.lexsort((call[began], place[began]))]
-    before = _last_before(places, returns, place[began], call[began])
+    before = _find_last_before(places, returns, place[began], call[began])
     known = before >= 0
-    return InTime(
+    return TimeOrder(
         ids,
         returns,
         np.concatenate([node[ended], ids[:-1][same], ids[before[known]]]),
@@ -53,7 +53,7 @@ def in_real_time(node: Ints, call: Ints, ret: Ints, place: Ints) -> InTime:
     )
 
 
-def _last_before(places: Ints, returns: Ints, place: Ints, call: Ints) -> Ints:
+def _find_last_before(places: Ints, returns: Ints, place: Ints, call: Ints) -> Ints:
     """Returns for each (place, call) the index of the last (places, returns) below it in that place, or -1."""
     both = np.lexsort(
         (

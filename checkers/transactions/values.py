@@ -11,9 +11,9 @@
 
 from typing import Final
 
-from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Table, View, capital
+from assay.checkers.check import MOST_FINDINGS, Check, Evidence, Explanation, Table, View, capitalize_first
 from assay.checkers.engine import INFINITY, Row
-from assay.checkers.sql_idioms import first_of, first_rows, order_by, previous
+from assay.checkers.sql_idioms import first_rows_subquery, order_by, previous, select_first
 
 _READS: Final = """
     select (select count(*) from txn_cells) + (select count(*) from txn_register_reads where value is not null)
@@ -21,16 +21,16 @@ _READS: Final = """
     """
 
 
-def _transaction(evidence: Evidence, op: int | None) -> str:
+def _describe_transaction(evidence: Evidence, op: int | None) -> str:
     return f"transaction {op} of {evidence.who(op)}"
 
 
-def _aborted(row: Row, evidence: Evidence) -> Explanation:
+def _explain_aborted_read(row: Row, evidence: Evidence) -> Explanation:
     claim = (
-        f"{_transaction(evidence, row['read_op'])} read {row['value']} of {row['key']}, the write of which by "
+        f"{_describe_transaction(evidence, row['read_op'])} read {row['value']} of {row['key']}, the write of which by "
         f"transaction {row['write_op']} had definitely failed."
     )
-    return Explanation(capital(claim), (row["read_op"], row["write_op"]), row["reads"] - 1)
+    return Explanation(capitalize_first(claim), (row["read_op"], row["write_op"]), row["reads"] - 1)
 
 
 G1A: Final = Check(
@@ -46,15 +46,16 @@ G1A: Final = Check(
             """,
         ),
     ),
-    evidence=first_of("found_g1a", "key, value"),
+    evidence=select_first("found_g1a", "key, value"),
     examined=_READS,
-    explain=_aborted,
+    explain=_explain_aborted_read,
 )
 
 
-def _garbage(row: Row, evidence: Evidence) -> Explanation:
-    claim = f"{_transaction(evidence, row['read_op'])} read {row['value']} of {row['key']}, which no transaction wrote."
-    return Explanation(capital(claim), (row["read_op"],), row["reads"] - 1)
+def _explain_garbage_read(row: Row, evidence: Evidence) -> Explanation:
+    reader = _describe_transaction(evidence, row["read_op"])
+    claim = f"{reader} read {row['value']} of {row['key']}, which no transaction wrote."
+    return Explanation(capitalize_first(claim), (row["read_op"],), row["reads"] - 1)
 
 
 GARBAGE_READ: Final = Check(
@@ -69,19 +70,20 @@ GARBAGE_READ: Final = Check(
             """,
         ),
     ),
-    evidence=first_of("found_garbage_read", "key, value"),
+    evidence=select_first("found_garbage_read", "key, value"),
     examined=_READS,
-    explain=_garbage,
+    explain=_explain_garbage_read,
     needs_close=True,
 )
 
 
-def _intermediate(row: Row, evidence: Evidence) -> Explanation:
+def _explain_intermediate_read(row: Row, evidence: Evidence) -> Explanation:
     claim = (
-        f"{_transaction(evidence, row['read_op'])} read {row['key']} as transaction {row['write_op']} left it with "
+        f"{_describe_transaction(evidence, row['read_op'])} read {row['key']} as transaction {row['write_op']} left "
+        "it with "
         f"{row['value']}, and not with {row['last']}, the last that it wrote there."
     )
-    return Explanation(capital(claim), (row["read_op"], row["write_op"]), row["reads"] - 1)
+    return Explanation(capitalize_first(claim), (row["read_op"], row["write_op"]), row["reads"] - 1)
 
 
 G1B: Final = Check(
@@ -101,23 +103,23 @@ G1B: Final = Check(
     ),
     evidence=f"""
         select f.key, f.value, f.write_op, f.read_op, f.reads, w.value as last
-        from {first_rows("found_g1b", "key, value")} f
+        from {first_rows_subquery("found_g1b", "key, value")} f
             join txn_writers w on f.key = w.key and f.write_op = w.op and w.final = 1
         {order_by("f.key, f.value")}
         """,
     examined=_READS,
-    explain=_intermediate,
+    explain=_explain_intermediate_read,
 )
 
 
-def _internal(row: Row, evidence: Evidence) -> Explanation:
-    who, key, value = _transaction(evidence, row["read_op"]), row["key"], row["value"]
+def _explain_internal(row: Row, evidence: Evidence) -> Explanation:
+    who, key, value = _describe_transaction(evidence, row["read_op"]), row["key"], row["value"]
     claim = {
         "lacks": f"{who} wrote {value} to {key}, and then read {key} without it.",
         "early": f"{who} read {value} of {key} before it wrote it itself.",
         "order": f"{who} appended {value} to {key} after another element of its own that is behind it, or missing.",
     }[row["why"]]
-    return Explanation(capital(claim), (row["read_op"],))
+    return Explanation(capitalize_first(claim), (row["read_op"],))
 
 
 INTERNAL: Final = Check(
@@ -179,16 +181,17 @@ INTERNAL: Final = Check(
         limit {MOST_FINDINGS}
         """,
     examined="select (select count(*) from txn_cells) + (select count(*) from txn_register_reads) as examined",
-    explain=_internal,
+    explain=_explain_internal,
 )
 
 
-def _duplicate(row: Row, evidence: Evidence) -> Explanation:
+def _explain_duplicate_elements(row: Row, evidence: Evidence) -> Explanation:
     claim = (
-        f"{_transaction(evidence, row['read_op'])} read {row['key']} with {row['value']} in it more than once, "
+        f"{_describe_transaction(evidence, row['read_op'])} read {row['key']} with {row['value']} in it more "
+        "than once, "
         "which no one appended twice."
     )
-    return Explanation(capital(claim), (row["read_op"],), row["reads"] - 1)
+    return Explanation(capitalize_first(claim), (row["read_op"],), row["reads"] - 1)
 
 
 DUPLICATE_ELEMENTS: Final = Check(
@@ -208,17 +211,17 @@ DUPLICATE_ELEMENTS: Final = Check(
             """,
         ),
     ),
-    evidence=first_of("found_duplicate_elements", "key, value"),
+    evidence=select_first("found_duplicate_elements", "key, value"),
     examined="select count(*) as examined from txn_cells",
-    explain=_duplicate,
+    explain=_explain_duplicate_elements,
 )
 
 
-def _incompatible(row: Row, evidence: Evidence) -> Explanation:
+def _explain_incompatible_order(row: Row, evidence: Evidence) -> Explanation:
     claim = (
         f"{row['key']} was read as two lists of which neither begins the other: element {row['position']} is "
-        f"{row['low']} to {_transaction(evidence, row['low_op'])}, and {row['high']} to "
-        f"{_transaction(evidence, row['high_op'])}."
+        f"{row['low']} to {_describe_transaction(evidence, row['low_op'])}, and {row['high']} to "
+        f"{_describe_transaction(evidence, row['high_op'])}."
     )
     return Explanation(claim, (row["low_op"], row["high_op"]), row["rivals"] - 2)
 
@@ -243,12 +246,12 @@ INCOMPATIBLE_ORDER: Final = Check(
     ),
     evidence=f"""
         select f.key, f.position, f.low, f.high, f.rivals, min(a.op) as low_op, min(b.op) as high_op
-        from {first_rows("found_incompatible_order", "key")} f
+        from {first_rows_subquery("found_incompatible_order", "key")} f
             join txn_ordered_cells a on f.key = a.key and f.position = a.position and f.low = a.value
             join txn_ordered_cells b on f.key = b.key and f.position = b.position and f.high = b.value
         group by f.key, f.position, f.low, f.high, f.rivals {order_by("f.key")}
         """,
     examined="select count(*) as examined from txn_cells",
-    explain=_incompatible,
+    explain=_explain_incompatible_order,
 )
 """Only one instance per key: the first position at which its reads differ."""

@@ -8,14 +8,14 @@ from assay.checkers.engine import Engine, Row
 from assay.checkers.judging.verdict import LONGEST_LIST
 from assay.checkers.times import seconds
 from assay.checkers.transactions.edges import FIRST, RW, WR, WW
-from assay.checkers.transactions.graph import ORDER, Step
+from assay.checkers.transactions.graph import ORDER, Edge
 
 _SHOWN: Final = "(select key, value, min(op) as op from txn_ordered_cells group by key, value)"
 """The first reader of each list element."""
 
 
 @dataclass(frozen=True)
-class Moments:
+class TransactionTimes:
     """Call and return of a transaction, and its process; ``ret`` -1 or infinite: not known."""
 
     process: int
@@ -30,14 +30,14 @@ class Link:
     source: int
     target: int
     kind: int
-    edges: tuple[Step, ...]
+    edges: tuple[Edge, ...]
 
 
-def links(steps: Sequence[Step]) -> list[Link]:
+def to_links(steps: Sequence[Edge]) -> list[Link]:
     """Returns a cycle's links from transaction to transaction, starting with the least one."""
     ops = [number for number, step in enumerate(steps) if step.source >= 0]
     begin = min(ops, key=lambda number: steps[number].source)
-    found, open_steps = [], list[Step]()
+    found, open_steps = [], list[Edge]()
     for step in (*steps[begin:], *steps[:begin]):
         open_steps.append(step)
         if step.target >= 0:
@@ -47,7 +47,7 @@ def links(steps: Sequence[Step]) -> list[Link]:
     return found
 
 
-class Reasons:
+class LinkReasons:
     """The rows of ``txn_edges`` behind the links of some cycles."""
 
     def __init__(self, engine: Engine, cycle: Iterable[Link]) -> None:
@@ -77,7 +77,7 @@ class Reasons:
         firsts = [link.edges[0] for link in cycle if link.kind == WW]
         return list(dict.fromkeys(self._rows[one.source, one.target]["reader"] for one in firsts))
 
-    def sentence(self, link: Link, moments: Mapping[int, Moments]) -> str:
+    def sentence(self, link: Link, moments: Mapping[int, TransactionTimes]) -> str:
         """Returns the reason why the link's target comes after its source."""
         source, target = f"transaction {link.source}", f"transaction {link.target}"
         if link.kind == ORDER:
@@ -104,7 +104,9 @@ class Reasons:
         return f"{source} read {seen}, without the {high} that {target} {wrote}"
 
 
-def circle(cycle: Sequence[Link], size: int, why: str, reasons: Reasons, moments: Mapping[int, Moments]) -> str:
+def describe_cycle(
+    cycle: Sequence[Link], size: int, why: str, reasons: LinkReasons, moments: Mapping[int, TransactionTimes]
+) -> str:
     """Returns the claim: one sentence for the anomaly, then one for each link."""
     sentences = [reasons.sentence(link, moments) for link in cycle[:LONGEST_LIST]]
     more = f" (and {len(cycle) - LONGEST_LIST} more)" if len(cycle) > LONGEST_LIST else ""
@@ -118,7 +120,7 @@ def is_long_fork(cycle: Sequence[Link]) -> bool:
     return [link.kind for link in cycle] in ([RW, WR, RW, WR], [WR, RW, WR, RW])
 
 
-def repeated(row: Row) -> str:
+def describe_repeated_read(row: Row) -> str:
     """Returns the claim for one transaction that read two versions of a register."""
     low, high = (
         "nothing" if value is None else f"{value} of another transaction" for value in (row["low"], row["high"])

@@ -17,7 +17,7 @@ UNKNOWN = "no run of it is known here"
 
 
 @dataclass(frozen=True)
-class Kept:
+class BuiltImage:
     """A node image, or a layer of one.
 
     - ``name``: its name, or its id if another image has taken the name
@@ -33,18 +33,18 @@ class Kept:
     purpose: str
 
 
-def present() -> list[Kept]:
+def list_images() -> list[BuiltImage]:
     """Returns every image that was built here, by name: node images, their layers, and extended user images.
 
     A user's images that are only referenced by name (``Software(image=...)``) are not included.
     """
-    rows = _listed()
+    rows = _list_labelled()
     if not rows:
         return []
-    shown = layer.command(
+    shown = layer.run_command(
         ["docker", "image", "inspect", *(row["ID"] for row in rows), "--format={{json .Config.Labels}}"]
     )
-    found, known = [], image_usage.known()
+    found, known = [], image_usage.read_usage()
     for row, line in zip(rows, shown.stdout.splitlines(), strict=True):
         labels = json.loads(line)
         dangling = row["Tag"] == "<none>"
@@ -52,21 +52,21 @@ def present() -> list[Kept]:
         if not (labels["assay"] in DERIVED if dangling else row["Repository"] in OURS):
             continue
         name = row["ID"].removeprefix("sha256:")[:12] if dangling else f"{row['Repository']}:{row['Tag']}"
-        used = not dangling and _used(name, labels)
-        purpose = image_usage.said(known.get(row["ID"], {})) or _base(name) or UNKNOWN
-        found.append(Kept(name, row["Size"], row["CreatedSince"], _of(labels), used, purpose))
+        used = not dangling and _is_used(name, labels)
+        purpose = image_usage.describe_usage(known.get(row["ID"], {})) or _base_purpose(name) or UNKNOWN
+        found.append(BuiltImage(name, row["Size"], row["CreatedSince"], _source_of(labels), used, purpose))
     return sorted(found, key=lambda kept: kept.name)
 
 
-def _listed() -> list[dict[str, str]]:
+def _list_labelled() -> list[dict[str, str]]:
     """Returns the engine's images with the project's label, which derived images inherit."""
-    printed = layer.command(["docker", "image", "ls", "--no-trunc", "--filter=label=assay", "--format={{json .}}"])
+    printed = layer.run_command(["docker", "image", "ls", "--no-trunc", "--filter=label=assay", "--format={{json .}}"])
     return [json.loads(line) for line in printed.stdout.splitlines()]
 
 
 def remove(name: str) -> None:
     """Removes an image. Raises ``ImageError``, for example if other images or containers use it."""
-    layer.command(["docker", "image", "rm", name])
+    layer.run_command(["docker", "image", "rm", name])
 
 
 def prune() -> Iterator[str]:
@@ -74,40 +74,40 @@ def prune() -> Iterator[str]:
 
     Raises ``ImageError`` for one that cannot be removed, for example because a container runs it.
     """
-    while unused := [kept.name for kept in present() if not kept.used]:
-        removed = [name for name in unused if _removed(name)]
+    while unused := [kept.name for kept in list_images() if not kept.used]:
+        removed = [name for name in unused if _try_remove(name)]
         if not removed:
             remove(unused[0])  # raises the reason
         yield from removed
-    image_usage.forget_others({row["ID"] for row in _listed()})
+    image_usage.forget_others({row["ID"] for row in _list_labelled()})
 
 
-def _removed(name: str) -> bool:
-    return layer.command(["docker", "image", "rm", name], check=False).returncode == 0
+def _try_remove(name: str) -> bool:
+    return layer.run_command(["docker", "image", "rm", name], check=False).returncode == 0
 
 
-def _base(name: str) -> str:
+def _base_purpose(name: str) -> str:
     """Returns the purpose of an image that no node runs."""
     if name in (layer.IMPORTED_BASE, layer.REFERENCE):
         return "below all others"
     return "copied from, for images of your own" if name.startswith(f"{user_images.BUNDLE}:") else ""
 
 
-def _of(labels: dict[str, str]) -> str:
+def _source_of(labels: dict[str, str]) -> str:
     """Returns the source of a user's image. Labels are inherited, and so is the Dockerfile's."""
     return labels.get(user_images.DOCKERFILE_LABEL) or labels.get(tools.OWN, "")
 
 
-def _used(name: str, labels: dict[str, str]) -> bool:
+def _is_used(name: str, labels: dict[str, str]) -> bool:
     """Returns whether a run may need it, as far as is known here. The user's current systems are not known."""
-    if name in {layer.IMPORTED_BASE, layer.REFERENCE, image.reference(), user_images.bundle()}:
+    if name in {layer.IMPORTED_BASE, layer.REFERENCE, image.image_reference(), user_images.bundle_reference()}:
         return True
     if labels["assay"] == user_images.NAME:
         return Path(labels[user_images.DOCKERFILE_LABEL]).is_file()
-    if labels.get(tools.NODE_IMAGE) != image.reference():
+    if labels.get(tools.NODE_IMAGE) != image.image_reference():
         return False
     if tools.OWN not in labels:
         return labels["assay"] == "software"
-    if labels.get(tools.RECIPE) != tools.recipe():
+    if labels.get(tools.RECIPE) != tools.recipe_hash():
         return False
     return layer.exists(labels[tools.OWN]) and layer.image_id(labels[tools.OWN]) == labels[tools.OWN_ID]

@@ -16,18 +16,18 @@ from typing import Any
 
 from assay.cluster import journal as undo
 from assay.cluster import zookeeper
-from assay.cluster.checked_hooks import command, stop_signal, written
+from assay.cluster.checked_hooks import list_written_paths, read_command, read_stop_signal
 from assay.cluster.docker import code_archive, disk, image, image_contents, keys, layer, network, preload, software
-from assay.cluster.docker.engine import DockerFreezer, EngineError, engine, labels, perform
-from assay.cluster.gather import all_of
-from assay.cluster.naming import PlannedNode, planned
+from assay.cluster.docker.engine import DockerEngineError, DockerFreezer, open_engine, run_labels, undo_action
+from assay.cluster.gather import gather_all
+from assay.cluster.naming import PlannedNode, plan_nodes
 from assay.cluster.node import Node
 from assay.cluster.over_ssh import SshCluster
-from assay.cluster.sidecars import sidecars
+from assay.cluster.sidecars import find_sidecars
 from assay.cluster.ssh import disk_slowness
 from assay.cluster.ssh.connection import Login, SshConnection
-from assay.cluster.ssh.node import Disk, SshNode
-from assay.cluster.ssh.node_processes import Program, beside
+from assay.cluster.ssh.node import NodeDisk, SshNode
+from assay.cluster.ssh.node_processes import Program, add_sidecars
 from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, SupportsDataFolder, System
 
 HOME = f"/{code_archive.ROOT}"
@@ -66,11 +66,11 @@ class DockerCluster(SshCluster):
         - ``spares``: number of additional nodes of the main role that wait to join.
         """
         super().__init__(system, run_id=run_id, seed=seed, state_dir=state_dir, progress=progress)
-        self._plans = planned(system.roles, counts, spares)
+        self._plans = plan_nodes(system.roles, counts, spares)
         self._members = sum(counts.values())
         self._own_disks = own_disks
         self._own_memory = own_memory
-        self._lacking: dict[preload.Preload, str | None] = {
+        self._lacking: dict[preload.PreloadLibrary, str | None] = {
             preload.CLOCK: None if own_clocks else "this cluster was started without the library that shifts clocks",
             preload.SLOWNESS: None if slow_disks else "this cluster was started without the library that slows disks",
         }
@@ -91,14 +91,14 @@ class DockerCluster(SshCluster):
     async def _set_up(self) -> None:
         """Raises :class:`EngineError`, :class:`~assay.cluster.docker.layer.ImageError` or :class:`NodeError`."""
         roles = {item.role for item in self._plans}
-        self._images = images = await self._call(software.ensure, self._system, roles, self._progress)
-        key, host_key = await self._call(keys.fresh)
-        code = await self._call(code_archive.archive, list(self._system.source))
-        self._journal = journal = undo.Journal(self._state, self.run_id, self._owner)
+        self._images = images = await self._call(software.ensure_images, self._system, roles, self._progress)
+        key, host_key = await self._call(keys.generate_keys)
+        code = await self._call(code_archive.archive_code, list(self._system.source))
+        self._journal = journal = undo.UndoJournal(self._state, self.run_id, self._owner)
         net = await self._call(self._make_network, journal)
         logins = {item.name: Login(net.address(item.number), "root", key, host_key) for item in self._plans}
         hosts = {item.name: logins[item.name].address for item in self._plans}
-        secrets = keys.archive(key, host_key)
+        secrets = keys.archive_keys(key, host_key)
         disks = await self._call(self._make_disks, journal)
         preloads = await self._call(self._make_preloads)
 
@@ -107,13 +107,13 @@ class DockerCluster(SshCluster):
             archives += preloads if self._is_server(item) else []
             self._make_container(item, images[item.role].id, net, hosts, archives, disks, journal)
 
-        await all_of(self._call(make, item) for item in self._plans)
+        await gather_all(self._call(make, item) for item in self._plans)
         self._made = [self._node(item, logins[item.name], journal) for item in self._plans]
         deadline = time.monotonic() + SSH_WITHIN
-        await all_of(self._reach(node, deadline) for node in self._made)
-        await all_of(self._try_preloads(node) for node in self._made)
-        await all_of(self._give_disk(node, disks) for node in self._made)
-        await all_of(self._write(node, self._provided(node)) for node in self._made)
+        await gather_all(self._reach(node, deadline) for node in self._made)
+        await gather_all(self._try_preloads(node) for node in self._made)
+        await gather_all(self._give_disk(node, disks) for node in self._made)
+        await gather_all(self._write(node, self._provided(node)) for node in self._made)
         self.description = await self._call(self._describe, images, net)
 
     @staticmethod
@@ -132,13 +132,13 @@ class DockerCluster(SshCluster):
             reason = f"its image cannot load what was compiled here: {said.strip().splitlines()[0]}"
             node.preloads(clock=reason, slowness=reason)
 
-    def _make_network(self, journal: undo.Journal) -> network.RunNetwork:
+    def _make_network(self, journal: undo.UndoJournal) -> network.RunNetwork:
         name = f"{self._prefix}-net"
         journal.append(undo.RemoveNetwork(name))
-        with engine() as client:
-            return network.create(client, name, labels(self.run_id, self._owner), self._state)
+        with open_engine() as client:
+            return network.create_network(client, name, run_labels(self.run_id, self._owner), self._state)
 
-    def _make_disks(self, journal: undo.Journal) -> Mapping[str, str] | str:
+    def _make_disks(self, journal: undo.UndoJournal) -> Mapping[str, str] | str:
         """Returns a loop device for each server, by name, or the reason why there are none."""
         if not self._own_disks:
             return "this cluster was started without separate disks for its nodes"
@@ -151,7 +151,7 @@ class DockerCluster(SshCluster):
             path = disk.image_path(self._state, self._owner, self.run_id, item.name)
             journal.append(undo.RemoveDisk(str(path)))
             try:
-                devices[item.name] = disk.make(path)
+                devices[item.name] = disk.make_disk(path)
             except OSError as error:
                 return str(error)
         return devices
@@ -181,7 +181,7 @@ class DockerCluster(SshCluster):
         hosts: Mapping[str, str],
         archives: Sequence[bytes],
         disks: Mapping[str, str] | str,
-        journal: undo.Journal,
+        journal: undo.UndoJournal,
     ) -> None:
         name = self._container(item.name)
         device = disks.get(item.name) if isinstance(disks, Mapping) else None
@@ -189,12 +189,12 @@ class DockerCluster(SshCluster):
         if self._own_memory and self._is_server(item):
             rights |= {"mem_limit": MEMORY, "memswap_limit": MEMORY}
         journal.append(undo.RemoveContainer(name))
-        with engine() as client:
+        with open_engine() as client:
             made = client.api.create_container(
                 reference,
                 name=name,
                 hostname=item.name,
-                labels=labels(self.run_id, self._owner),
+                labels=run_labels(self.run_id, self._owner),
                 host_config=client.api.create_host_config(
                     cap_add=["NET_ADMIN", *rights.pop("cap_add", ())],
                     extra_hosts=dict(hosts),  # name resolution must not depend on the network
@@ -209,7 +209,7 @@ class DockerCluster(SshCluster):
                 client.api.put_archive(made["Id"], "/", data)
             client.api.start(made["Id"])
 
-    def _node(self, item: PlannedNode, login: Login, journal: undo.Journal) -> SshNode:
+    def _node(self, item: PlannedNode, login: Login, journal: undo.UndoJournal) -> SshNode:
         node = SshNode(
             name=item.name,
             role=item.role,
@@ -221,14 +221,14 @@ class DockerCluster(SshCluster):
             event_log=self._system.event_log,
             undo=_NodeUndo(journal, self._container),
             freezer=DockerFreezer(journal, self._container(item.name), item.name),
-            stop_signal=stop_signal(self._system, item.role),
+            stop_signal=read_stop_signal(self._system, item.role),
         )
         node.preloads(clock=self._lacking[preload.CLOCK], slowness=self._lacking[preload.SLOWNESS])
         return node
 
     def _program(self, node: Node) -> Program:
         if node.role == ZOOKEEPER_ROLE:
-            return Program(zookeeper.argv(), zookeeper.DATA, {})
+            return Program(zookeeper.server_command(), zookeeper.DATA, {})
         # The hash seed is fixed per run: any order that depends on it is then equal at every start.
         environment = {"PYTHONPATH": HOME, "PYTHONUNBUFFERED": "1", "PYTHONHASHSEED": str(self._seed % 2**32)}
         found = self._images[node.role]
@@ -237,16 +237,16 @@ class DockerCluster(SshCluster):
             environment["PYTHONPATH"] = f"{HOME}:{found.environment['PYTHONPATH']}"
         if "PATH" in found.environment:  # the programs that start the process must be found, too
             environment["PATH"] = f"{found.environment['PATH']}:{image_contents.PATH}"
-        environment |= software.needed(self._system, node.role).environment
+        environment |= software.require_software(self._system, node.role).environment
         libraries = self._libraries(node)
         if libraries:
             theirs = environment.get("LD_PRELOAD")
             environment["LD_PRELOAD"] = ":".join([*libraries, *([theirs] if theirs else [])])
         if disk_slowness.LIBRARY in libraries and isinstance(self._system, SupportsDataFolder):
             environment[disk_slowness.FOLDER] = self._system.data_folder(node)
-        owned = [*self._files[node.name], *written(self._system, node)]
-        main = Program(command(self._system, node), found.folder or HOME, environment, found.user, owned)
-        return beside(main, sidecars(self._system, node))
+        owned = [*self._files[node.name], *list_written_paths(self._system, node)]
+        main = Program(read_command(self._system, node), found.folder or HOME, environment, found.user, owned)
+        return add_sidecars(main, find_sidecars(self._system, node))
 
     def _libraries(self, node: Node) -> list[str]:
         if not self._is_server(node) or node.name in self._unloaded:
@@ -258,17 +258,17 @@ class DockerCluster(SshCluster):
         if isinstance(disks, str):
             node.lacks_disk(disks)
         elif node.name in disks and isinstance(self._system, SupportsDataFolder):
-            await node.give_disk(Disk(disk.NODE_DEVICE, self._system.data_folder(node)))
+            await node.give_disk(NodeDisk(disk.NODE_DEVICE, self._system.data_folder(node)))
 
     def _describe(self, images: Mapping[str, software.NodeImage], net: network.RunNetwork) -> dict[str, str]:
-        with engine() as client:
+        with open_engine() as client:
             version: dict[str, Any] = client.version()
         return {
             "engine": f"docker {version['Version']}",
-            "image": image.reference(),
+            "image": image.image_reference(),
             "image digest": ", ".join(sorted({found.id for found in images.values()})),
             **{f"image of {role}": found.own for role, found in sorted(images.items()) if found.own is not None},
-            "base": layer.origin(),
+            "base": layer.base_origin(),
             "kernel": platform.release(),
             "subnet": str(net.subnet),
         }
@@ -286,7 +286,7 @@ class DockerCluster(SshCluster):
         return [line for line in map(_perform, [*containers, *others]) if line]
 
     def _left(self, what: str) -> Exception:
-        return EngineError(f"not removed: {what}")
+        return DockerEngineError(f"not removed: {what}")
 
     def _container(self, node: str) -> str:
         return f"{self._prefix}-{node}"
@@ -296,7 +296,7 @@ class DockerCluster(SshCluster):
 class _NodeUndo:
     """The journal as a node writes it, with the container's name in place of the node's."""
 
-    journal: undo.Journal
+    journal: undo.UndoJournal
     container: Callable[[str], str]
 
     def command(self, node: str, argv: Sequence[str]) -> int:
@@ -309,8 +309,8 @@ class _NodeUndo:
 def _perform(action: undo.Action) -> str | None:
     """Performs the action. Returns None, or the error."""
     try:
-        with engine() as client:
-            perform(client, action)
-    except (EngineError, OSError) as error:
+        with open_engine() as client:
+            undo_action(client, action)
+    except (DockerEngineError, OSError) as error:
         return f"{undo.describe(action)}: {error}"
     return None

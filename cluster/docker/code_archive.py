@@ -21,7 +21,7 @@ INIT = "__init__.py"
 _NODES_CACHE = f".cpython-{PYTHON.replace('.', '')}.pyc"
 
 
-def archive(folders: Sequence[str]) -> bytes:
+def archive_code(folders: Sequence[str]) -> bytes:
     """Packs folders or one-file modules of the Python path below ``/opt/assay`` under the same name.
 
     Examples are ``bank`` and ``assay/system_under_test``. Folders given by absolute path get their last name. From the
@@ -36,9 +36,9 @@ def archive(folders: Sequence[str]) -> bytes:
             place = found.name if Path(name).is_absolute() or found.is_file() else name
             if place == name:
                 around |= _packages_around(name, found)
-            tar.add(found.resolve(), arcname=f"{ROOT}/{place}", filter=_wanted)
+            tar.add(found.resolve(), arcname=f"{ROOT}/{place}", filter=_filter_member)
         for place, file in around.items():
-            tar.add(file.resolve(), arcname=f"{ROOT}/{place}", filter=_wanted)
+            tar.add(file.resolve(), arcname=f"{ROOT}/{place}", filter=_filter_member)
     return buffer.getvalue()
 
 
@@ -48,7 +48,7 @@ def _packages_around(name: str, found: Path) -> dict[str, Path]:
     return {f"{place}/{INIT}": folder / INIT for place, folder in outer if (folder / INIT).is_file()}
 
 
-def of_files(files: Mapping[str, tuple[int, bytes]]) -> bytes:
+def archive_files(files: Mapping[str, tuple[int, bytes]]) -> bytes:
     """Returns an archive of files owned by root: absolute path to (mode, content)."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
@@ -79,7 +79,7 @@ def locate(name: str) -> Path:
     )
 
 
-def _wanted(info: tarfile.TarInfo) -> tarfile.TarInfo | None:
+def _filter_member(info: tarfile.TarInfo) -> tarfile.TarInfo | None:
     name = Path(info.name)
     if name.suffix == ".pyc" and not name.name.endswith(_NODES_CACHE):
         return None

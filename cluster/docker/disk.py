@@ -28,7 +28,7 @@ LOOP_MAJOR = 7
 FOLDER, SUFFIX = "disks", ".ext4"
 
 
-class DiskError(OSError):
+class DiskImageError(OSError):
     """This machine cannot make or remove such disks. The message has the reason and the remedy."""
 
 
@@ -49,7 +49,7 @@ def image_path(state: Path, mine: Owner, run_id: str, node: str) -> Path:
     return state / FOLDER / f"{mine}.{run_id}.{node}{SUFFIX}"
 
 
-def images(state: Path) -> list[DiskImage]:
+def list_images(state: Path) -> list[DiskImage]:
     """Returns all disk images in this state folder, by name."""
     found = []
     for path in sorted((state / FOLDER).glob(f"*{SUFFIX}")):
@@ -58,9 +58,9 @@ def images(state: Path) -> list[DiskImage]:
     return found
 
 
-def make(image: Path) -> str:
+def make_disk(image: Path) -> str:
     """Returns the loop device of a new disk. Its undo (:func:`remove`) must be in the journal before."""
-    check()
+    require_disk_support()
     image.parent.mkdir(parents=True, exist_ok=True)
     with image.open("wb") as file:
         file.truncate(SIZE)
@@ -68,17 +68,17 @@ def make(image: Path) -> str:
     for _ in range(TRIES - 1):
         try:
             return _attach(image)
-        except DiskError:
+        except DiskImageError:
             continue
     return _attach(image)
 
 
-def remove(image: Path) -> bool:
+def remove_disk(image: Path) -> bool:
     """Detaches the device and deletes the image. Returns False if both were done already.
 
     If a container still uses the device, it is detached when the container ends.
     """
-    found = attached(image)
+    found = find_loop_devices(image)
     for device in found:
         _run("losetup", "-d", device)
     existed = image.exists()
@@ -86,7 +86,7 @@ def remove(image: Path) -> bool:
     return existed or bool(found)
 
 
-def attached(image: Path) -> list[str]:
+def find_loop_devices(image: Path) -> list[str]:
     """Returns the loop devices of this image, even if the image is deleted."""
     wanted = str(image.resolve())
     devices = []
@@ -112,19 +112,21 @@ def container_options(device: str) -> dict[str, Any]:
     }
 
 
-def check() -> None:
+def require_disk_support() -> None:
     """Raises :class:`DiskError` for problems that are visible without a trial."""
     if os.geteuid() != 0:
-        raise DiskError("loop devices need root; run as root, or in the simulation (--cluster=sim)")
+        raise DiskImageError("loop devices need root; run as root, or in the simulation (--cluster=sim)")
     host = os.environ.get("DOCKER_HOST") or "unix://"
     if not host.startswith("unix://"):
-        raise DiskError(f"the Docker engine is on another machine ({host}), and its loop devices cannot be made here")
+        raise DiskImageError(
+            f"the Docker engine is on another machine ({host}), and its loop devices cannot be made here"
+        )
     for program in ("mkfs.ext4", "losetup"):
         if shutil.which(program) is None:
             package = "e2fsprogs" if program == "mkfs.ext4" else "mount"
-            raise DiskError(f"{program} is not installed (`apt install {package}`)")
+            raise DiskImageError(f"{program} is not installed (`apt install {package}`)")
     if not Path("/dev/loop-control").exists():
-        raise DiskError("there is no /dev/loop-control: `modprobe loop`, or a container that is given the device")
+        raise DiskImageError("there is no /dev/loop-control: `modprobe loop`, or a container that is given the device")
 
 
 def _attach(image: Path) -> str:
@@ -139,5 +141,5 @@ def _attach(image: Path) -> str:
 def _run(*argv: str) -> str:
     done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
     if done.returncode != 0:
-        raise DiskError(f"`{' '.join(argv)}` exited {done.returncode}: {(done.stdout + done.stderr).strip()}")
+        raise DiskImageError(f"`{' '.join(argv)}` exited {done.returncode}: {(done.stdout + done.stderr).strip()}")
     return done.stdout.strip()

@@ -18,7 +18,7 @@ from docker.errors import APIError, DockerException, NotFound
 
 from assay.cluster import journal, owner
 from assay.cluster.docker import disk
-from assay.cluster.journal import Journal, Unpause
+from assay.cluster.journal import UndoJournal, Unpause
 from assay.cluster.node import NodeError
 
 LABEL = "assay"
@@ -31,28 +31,28 @@ ANSWER_WITHIN = 60
 REMEDY = "start one, as root: `dockerd`, of the package docker.io; `assay doctor` says more"
 
 
-class EngineError(Exception):
+class DockerEngineError(Exception):
     """No engine answers, or it rejected the call. The message has the engine's own words and the remedy."""
 
 
 @contextlib.contextmanager
-def engine(timeout: float = ANSWER_WITHIN) -> Iterator[docker.DockerClient]:
+def open_engine(timeout: float = ANSWER_WITHIN) -> Iterator[docker.DockerClient]:
     """Yields a client of the engine that ``DOCKER_HOST`` names, else of the local socket, and closes it."""
     try:
-        _knock(timeout)
+        _require_socket(timeout)
         client = docker.from_env(timeout=int(timeout))
     except (DockerException, OSError) as error:
-        raise EngineError(f"no Docker engine answers: {error}; {REMEDY}") from error
+        raise DockerEngineError(f"no Docker engine answers: {error}; {REMEDY}") from error
     try:
         yield client
     except (DockerException, requests.RequestException) as error:
-        remedy = _remedy(error) if isinstance(error, APIError) else REMEDY
-        raise EngineError(f"the Docker engine rejected the call or broke off: {error}; {remedy}") from error
+        remedy = _find_remedy(error) if isinstance(error, APIError) else REMEDY
+        raise DockerEngineError(f"the Docker engine rejected the call or broke off: {error}; {remedy}") from error
     finally:
         client.close()
 
 
-def _remedy(error: APIError) -> str:
+def _find_remedy(error: APIError) -> str:
     """Returns the remedy for an error of a running engine."""
     for pattern, kind, removal in (
         (r'The container name "/?([^"]+)" is already in use', "container", "docker rm -f"),
@@ -66,7 +66,7 @@ def _remedy(error: APIError) -> str:
     return "`assay doctor` says more"
 
 
-def _knock(timeout: float) -> None:
+def _require_socket(timeout: float) -> None:
     """Raises ``OSError`` if no process listens at a local socket. The SDK would leak its socket in that case."""
     url = os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
     if url.startswith("unix://"):
@@ -75,21 +75,21 @@ def _knock(timeout: float) -> None:
             one.connect(url.removeprefix("unix://"))
 
 
-def answers(timeout: float = 3) -> bool:
+def is_answering(timeout: float = 3) -> bool:
     """Returns whether an engine answers."""
     try:
-        with engine(timeout) as client:
+        with open_engine(timeout) as client:
             return bool(client.ping())
-    except EngineError:
+    except DockerEngineError:
         return False
 
 
-def labels(run_id: str, mine: owner.Owner) -> dict[str, str]:
+def run_labels(run_id: str, mine: owner.Owner) -> dict[str, str]:
     return {LABEL: "run", RUN_LABEL: run_id, OWNER_LABEL: str(mine)}
 
 
 @dataclass(frozen=True)
-class Owned:
+class OwnedObject:
     """A container or a network that a run has created."""
 
     kind: str
@@ -100,14 +100,14 @@ class Owned:
     running: bool
 
 
-def owned(client: docker.DockerClient) -> list[Owned]:
+def list_owned(client: docker.DockerClient) -> list[OwnedObject]:
     """Returns all owned objects. Containers come first, because a network in use cannot be removed."""
     found = []
     for container in client.containers.list(all=True, filters={"label": OWNER_LABEL}, ignore_removed=True):
         running = container.status == "running"
-        found.append(_owned("container", container.name or container.id or "", container.labels, running))
+        found.append(_to_owned("container", container.name or container.id or "", container.labels, running))
     for network in client.networks.list(filters={"label": OWNER_LABEL}):
-        found.append(_owned("network", network.name or network.id or "", network.attrs.get("Labels") or {}, False))
+        found.append(_to_owned("network", network.name or network.id or "", network.attrs.get("Labels") or {}, False))
     return found
 
 
@@ -159,15 +159,15 @@ def execute(client: docker.DockerClient, container: str, argv: list[str]) -> boo
         return False
     if code != 0:
         said = output.decode("utf-8", "replace") if isinstance(output, bytes) else ""
-        raise EngineError(f"{container}: `{' '.join(argv)[:120]}` exited {code}: {said[-400:]}")
+        raise DockerEngineError(f"{container}: `{' '.join(argv)[:120]}` exited {code}: {said[-400:]}")
     return True
 
 
-def _owned(kind: str, name: str, found: dict[str, str], running: bool) -> Owned:
-    return Owned(kind, name, found.get(RUN_LABEL, "?"), found.get(OWNER_LABEL, ""), running)
+def _to_owned(kind: str, name: str, found: dict[str, str], running: bool) -> OwnedObject:
+    return OwnedObject(kind, name, found.get(RUN_LABEL, "?"), found.get(OWNER_LABEL, ""), running)
 
 
-def perform(client: docker.DockerClient, action: journal.Action) -> bool:
+def undo_action(client: docker.DockerClient, action: journal.Action) -> bool:
     """Undoes one action. Returns False if there was nothing left to undo."""
     match action:
         case journal.RemoveContainer(name):
@@ -177,7 +177,7 @@ def perform(client: docker.DockerClient, action: journal.Action) -> bool:
         case journal.RunInContainer(container, argv):
             return execute(client, container, list(argv))
         case journal.RunOnHost(host):
-            raise EngineError(f"{host} is not a container")
+            raise DockerEngineError(f"{host} is not a container")
         case journal.Unpause(container):
             return unpause(client, container)
         case journal.RemoveFile(path):
@@ -185,13 +185,13 @@ def perform(client: docker.DockerClient, action: journal.Action) -> bool:
             Path(path).unlink(missing_ok=True)
             return existed
         case journal.RemoveDisk(image):
-            return disk.remove(Path(image))
+            return disk.remove_disk(Path(image))
 
 
 class DockerFreezer:
     """Freezes one container. Satisfies :class:`assay.cluster.ssh.node.Freezer`; errors are :class:`NodeError`."""
 
-    def __init__(self, journal: Journal, container: str, node: str) -> None:
+    def __init__(self, journal: UndoJournal, container: str, node: str) -> None:
         self._journal = journal
         self._container = container
         self._node = node
@@ -201,16 +201,16 @@ class DockerFreezer:
         if self._entry is None:
             self._entry = self._journal.append(Unpause(self._container))
         try:
-            with engine() as client:
+            with open_engine() as client:
                 client.containers.get(self._container).pause()
-        except EngineError as error:
+        except DockerEngineError as error:
             raise self._error("frozen", error) from error
 
     def thaw(self) -> None:
         try:
-            with engine() as client:
+            with open_engine() as client:
                 unpause(client, self._container)
-        except EngineError as error:
+        except DockerEngineError as error:
             raise self._error("thawed", error) from error
         entry, self._entry = self._entry, None
         if entry is not None:
@@ -218,11 +218,11 @@ class DockerFreezer:
 
     def frozen(self) -> bool:
         try:
-            with engine() as client:
+            with open_engine() as client:
                 return client.containers.get(self._container).status == "paused"
-        except EngineError as error:
+        except DockerEngineError as error:
             raise self._error("asked whether it is frozen", error) from error
 
-    def _error(self, what: str, error: EngineError) -> NodeError:
+    def _error(self, what: str, error: DockerEngineError) -> NodeError:
         gone = " (the container is gone)" if isinstance(error.__cause__, NotFound) else ""
         return NodeError(f"{self._node} could not be {what}{gone}: {error}")

@@ -12,17 +12,17 @@ import tempfile
 from pathlib import Path
 
 from assay.cluster.docker import layer
-from assay.cluster.docker.image_contents import Interpreter
+from assay.cluster.docker.image_contents import ImagePython
 from assay.cluster.docker.layer import BuildStep, ImageError, Progress
-from assay.cluster.docker.network import locked
+from assay.cluster.docker.network import hold_lock
 from assay.cluster.journal import state_folder
 
-__all__ = ["ImageError", "ensure", "exists", "reference"]
+__all__ = ["ImageError", "ensure_node_image", "exists", "image_reference"]
 
 NAME = "assay-node"
 REQUIREMENTS = ("cramjam", "kazoo", "lz4", "msgspec", "xxhash")
 """Distributions that the broker imports on its node."""
-INTERPRETER = Interpreter("3.11", ("manylinux2014_x86_64", "manylinux_2_28_x86_64"))
+INTERPRETER = ImagePython("3.11", ("manylinux2014_x86_64", "manylinux_2_28_x86_64"))
 PYTHON = INTERPRETER.version
 """Python of Debian bookworm."""
 
@@ -56,7 +56,7 @@ ENTRYPOINT ["/usr/bin/tini", "--", "/usr/sbin/sshd", "-D", "-e", "-f", "/etc/ssh
 """
 
 
-def reference() -> str:
+def image_reference() -> str:
     """Returns the tag of this checkout's recipe."""
     recipe = "\n".join([layer.REFERENCE, _dockerfile(), SSHD_CONFIG])
     return f"{NAME}:{hashlib.sha256(recipe.encode()).hexdigest()[:12]}"
@@ -64,7 +64,7 @@ def reference() -> str:
 
 def exists() -> bool:
     """Returns whether the image exists. Raises :class:`ImageError` if there is no docker command."""
-    return layer.exists(reference())
+    return layer.exists(image_reference())
 
 
 def can_build() -> bool:
@@ -72,37 +72,37 @@ def can_build() -> bool:
     return exists() or layer.can_build()
 
 
-def ensure(progress: Progress) -> str:
+def ensure_node_image(progress: Progress) -> str:
     """Returns the image's id (digest), and builds it if it is missing. Concurrent sessions build it once."""
     if not exists():
-        with locked(state_folder() / "image.lock"):
+        with hold_lock(state_folder() / "image.lock"):
             if not exists():
                 _build(BuildStep(progress))
-    return layer.image_id(reference())
+    return layer.image_id(image_reference())
 
 
 def _build(step: BuildStep) -> None:
-    lower = layer.ensure(step.progress)
+    lower = layer.ensure_layer(step.progress)
     with tempfile.TemporaryDirectory(prefix="assay-image-") as folder:
         context = Path(folder)
         (context / "wheels").mkdir()
         (context / "sshd_config").write_text(SSHD_CONFIG)
         step("broker's dependencies (pip download)", lambda: _download(context / "wheels"))
         step(
-            f"node image {reference()}",
-            lambda: layer.build(_dockerfile(), reference(), {"LAYER": lower}, network="none", context=context),
+            f"node image {image_reference()}",
+            lambda: layer.build(_dockerfile(), image_reference(), {"LAYER": lower}, network="none", context=context),
         )
 
 
 def _download(folder: Path) -> str:
     argv = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
-    layer.command([*argv, *INTERPRETER.wheels(folder), "pip", *_pinned()], timeout=300)
-    return " ".join(_pinned())
+    layer.run_command([*argv, *INTERPRETER.wheels(folder), "pip", *_pin_requirements()], timeout=300)
+    return " ".join(_pin_requirements())
 
 
-def _pinned() -> list[str]:
+def _pin_requirements() -> list[str]:
     return [f"{name}=={importlib.metadata.version(name)}" for name in REQUIREMENTS]
 
 
 def _dockerfile() -> str:
-    return DOCKERFILE.format(requirements=" ".join(_pinned()), modules=", ".join(REQUIREMENTS))
+    return DOCKERFILE.format(requirements=" ".join(_pin_requirements()), modules=", ".join(REQUIREMENTS))

@@ -35,7 +35,7 @@ PYTHON = "import platform, sys; print(*sys.version_info[:2], *platform.libc_ver(
 
 
 @dataclass(frozen=True)
-class Contents:
+class ImageContents:
     """``missing``: tools from :data:`TOOLS`, in that order.
 
     ``manager``: one of :data:`MANAGERS`. ``system``: its own name.
@@ -56,7 +56,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Interpreter:
+class ImagePython:
     """An image's Python: its version, such as ``3.11``, and the platforms of its wheels, as pip names them."""
 
     version: str
@@ -69,19 +69,19 @@ class Interpreter:
         return ["--only-binary=:all:", *of_it, "-d", str(folder)]
 
 
-def look(image: str, named: str) -> Contents:
+def examine_image(image: str, named: str) -> ImageContents:
     """Examines an image. Raises :class:`ImageError` if it has no shell; ``named`` is the user's name of it."""
     lines = [line.partition(" ")[::2] for line in _run(image, named, LOOK).splitlines()]
     missing = {value for kind, value in lines if kind == "missing"}
-    return Contents(
+    return ImageContents(
         tuple(tool for tool in TOOLS if tool in missing),
         next((value for kind, value in lines if kind == "manager"), None),
         next((value for kind, value in lines if kind == "system"), "a system without /etc/os-release"),
     )
 
 
-def settings(image: str) -> Settings:
-    config = json.loads(layer.command(["docker", "image", "inspect", "--format", "{{json .Config}}", image]).stdout)
+def read_settings(image: str) -> Settings:
+    config = json.loads(layer.run_command(["docker", "image", "inspect", "--format", "{{json .Config}}", image]).stdout)
     pairs = (entry.partition("=") for entry in config.get("Env") or [])
     folder = config.get("WorkingDir") or "/"
     return Settings(
@@ -89,30 +89,30 @@ def settings(image: str) -> Settings:
     )
 
 
-def interpreter(image: str, named: str) -> Interpreter:
+def read_interpreter(image: str, named: str) -> ImagePython:
     """Returns the ``python3`` that the image's processes find. Raises :class:`ImageError`."""
-    return parsed(_run(image, named, f"PATH=$PATH:{PATH}; python3 -c {shlex.quote(PYTHON)}"))
+    return parse_interpreter(_run(image, named, f"PATH=$PATH:{PATH}; python3 -c {shlex.quote(PYTHON)}"))
 
 
-def parsed(said: str) -> Interpreter:
+def parse_interpreter(said: str) -> ImagePython:
     """Parses the output of :data:`PYTHON`. Any C library other than glibc is considered musl."""
     major, minor, *libc = said.split()
     version = f"{major}.{minor}"
     if libc[:1] != ["glibc"]:
-        return Interpreter(version, ("musllinux_1_1_x86_64", "musllinux_1_2_x86_64"))
+        return ImagePython(version, ("musllinux_1_1_x86_64", "musllinux_1_2_x86_64"))
     has = tuple(map(int, re.findall(r"\d+", libc[1])[:2]))
     newer = ((28, "manylinux_2_28_x86_64"), (34, "manylinux_2_34_x86_64"))
-    return Interpreter(version, ("manylinux2014_x86_64", *(name for needs, name in newer if has >= (2, needs))))
+    return ImagePython(version, ("manylinux2014_x86_64", *(name for needs, name in newer if has >= (2, needs))))
 
 
 def _run(image: str, named: str, script: str) -> str:
     argv = ["docker", "run", "--rm", "--network=none", "--user=0", "--entrypoint=/bin/sh", image, "-c", script]
-    done = layer.command(argv, check=False, timeout=120)
+    done = layer.run_command(argv, check=False, timeout=120)
     if done.returncode == 127 and '"/bin/sh"' in done.stderr:  # the engine's words
         raise ImageError(
             f"{named} has no shell (/bin/sh), which the harness needs on a node: build it FROM an image "
             "that has one, such as debian:bookworm-slim or busybox, and copy your program into that"
         )
     if done.returncode != 0:
-        raise ImageError(f"{named} could not be looked into: {layer.tail(done.stdout + done.stderr)}")
+        raise ImageError(f"{named} could not be looked into: {layer.last_lines(done.stdout + done.stderr)}")
     return done.stdout

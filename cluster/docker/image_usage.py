@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Final
 
-from assay.cluster.docker.network import locked
+from assay.cluster.docker.network import hold_lock
 from assay.cluster.journal import state_folder
 
 MOST: Final = 3
@@ -22,7 +22,7 @@ Uses = Mapping[str, Mapping[str, Collection[str]]]
 """Image id to system name to roles of its nodes."""
 
 
-def note(system: str, images: Mapping[str, Collection[str]]) -> str | None:
+def note_usage(system: str, images: Mapping[str, Collection[str]]) -> str | None:
     """Notes the image ids of each role: its own image and those below it.
 
     Returns the reason if it cannot be noted, for example on a full disk.
@@ -35,25 +35,25 @@ def note(system: str, images: Mapping[str, Collection[str]]) -> str | None:
                 after.setdefault(image, {}).setdefault(system, set()).add(role)
         return after
 
-    return _changed(with_these)
+    return _change_usage(with_these)
 
 
 def forget_others(images: Collection[str]) -> str | None:
     """Forgets all other image ids, because their images are gone. Returns the error, if any."""
-    return _changed(lambda before: {image: systems for image, systems in before.items() if image in images})
+    return _change_usage(lambda before: {image: systems for image, systems in before.items() if image in images})
 
 
-def _changed(change: Callable[[Uses], Uses]) -> str | None:
+def _change_usage(change: Callable[[Uses], Uses]) -> str | None:
     try:
-        with locked(_lock()):
-            before = known()
+        with hold_lock(_lock()):
+            before = read_usage()
             _write(change(before), before)
     except OSError as error:
         return f"which systems run which images is not noted: {error}"
     return None
 
 
-def known() -> Uses:
+def read_usage() -> Uses:
     """Returns the notes; empty if there are none or they are unreadable."""
     try:
         found = json.loads(_file().read_text())
@@ -62,7 +62,7 @@ def known() -> Uses:
         return {}
 
 
-def said(systems: Mapping[str, Collection[str]]) -> str:
+def describe_usage(systems: Mapping[str, Collection[str]]) -> str:
     """Returns text like ``redis (sentinel, server), etcd (server)``; empty if no system is known."""
     named = [f"{name} ({', '.join(sorted(roles))})" for name, roles in sorted(systems.items())]
     return ", ".join(named[:MOST]) + (f" and {len(named) - MOST} more" if len(named) > MOST else "")

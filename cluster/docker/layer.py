@@ -87,17 +87,17 @@ class BuildStep:
         return outcome
 
 
-def ensure(progress: Progress) -> str:
+def ensure_layer(progress: Progress) -> str:
     """Returns the layer's reference, and builds the layer if it is missing. Raises :class:`ImageError`."""
     if exists(REFERENCE):
         return REFERENCE
     step = BuildStep(progress)
-    base = _base(step)
+    base = _ensure_base(step)
     step("node packages (apt)", lambda: build(DOCKERFILE, REFERENCE, {"BASE": base}, network="host"))
     return REFERENCE
 
 
-def origin() -> str:
+def base_origin() -> str:
     """Returns the source of the base image, for a run's record."""
     return f"debootstrap {SUITE}" if exists(IMPORTED_BASE) else REGISTRY_BASE
 
@@ -110,12 +110,12 @@ def can_build() -> bool:
 
 
 def exists(reference: str) -> bool:
-    return command(["docker", "image", "inspect", "--format", "{{.Id}}", reference], check=False).returncode == 0
+    return run_command(["docker", "image", "inspect", "--format", "{{.Id}}", reference], check=False).returncode == 0
 
 
 def image_id(reference: str) -> str:
     """Returns the digest of the content."""
-    return command(["docker", "image", "inspect", "--format", "{{.Id}}", reference]).stdout.strip()
+    return run_command(["docker", "image", "inspect", "--format", "{{.Id}}", reference]).stdout.strip()
 
 
 def build(dockerfile: str, tag: str, arguments: dict[str, str], *, network: str, context: Path | None = None) -> str:
@@ -153,8 +153,8 @@ def docker_build(options: Sequence[str], stepped: Progress, timeout: float = 180
             argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", env=environment
         )
     except NO_PROGRAM as error:
-        raise ImageError(_not_installed("docker")) from error
-    with run, _limit(run, timeout) as over:
+        raise ImageError(_not_installed_message("docker")) from error
+    with run, _kill_after(run, timeout) as over:
         assert run.stdout is not None, "it was asked for"
         for line in run.stdout:
             lines.append(COLOUR.sub("", line.rstrip()))
@@ -175,7 +175,7 @@ def docker_build(options: Sequence[str], stepped: Progress, timeout: float = 180
 
 
 @contextlib.contextmanager
-def _limit(run: "subprocess.Popen[str]", seconds: float) -> Iterator[threading.Event]:
+def _kill_after(run: "subprocess.Popen[str]", seconds: float) -> Iterator[threading.Event]:
     """Kills the process after ``seconds``. The event is set then."""
     over = threading.Event()
 
@@ -191,23 +191,23 @@ def _limit(run: "subprocess.Popen[str]", seconds: float) -> Iterator[threading.E
         timer.cancel()
 
 
-def command(argv: Sequence[str], *, check: bool = True, timeout: float = 900) -> subprocess.CompletedProcess[str]:
+def run_command(argv: Sequence[str], *, check: bool = True, timeout: float = 900) -> subprocess.CompletedProcess[str]:
     """Runs a command. Raises :class:`ImageError` if it fails, is missing, or lasts over ``timeout`` seconds."""
     try:
         done = subprocess.run(argv, capture_output=True, text=True, timeout=timeout, check=False, env=_environment())
     except NO_PROGRAM as error:
-        raise ImageError(_not_installed(argv[0])) from error
+        raise ImageError(_not_installed_message(argv[0])) from error
     except subprocess.TimeoutExpired as error:
         raise ImageError(f"`{' '.join(argv)[:120]}` did not end within {timeout:g} s") from error
     if check and done.returncode != 0:
         raise ImageError(
-            f"`{' '.join(argv)[:120]}` exited {done.returncode}:\n{tail(done.stdout + done.stderr)}\n"
+            f"`{' '.join(argv)[:120]}` exited {done.returncode}:\n{last_lines(done.stdout + done.stderr)}\n"
             "`assay doctor` says what this machine lacks"
         )
     return done
 
 
-def _not_installed(program: str) -> str:
+def _not_installed_message(program: str) -> str:
     remedy = INSTALL_DOCKER if program == "docker" else f"`apt install {program}`"
     return f"{program} is not installed, or this user may not run it; on Debian, as root: {remedy}"
 
@@ -220,7 +220,7 @@ def _environment() -> dict[str, str]:
     return environment
 
 
-def _base(step: BuildStep) -> str:
+def _ensure_base(step: BuildStep) -> str:
     for reference in (REGISTRY_BASE, IMPORTED_BASE):
         if exists(reference):
             return reference
@@ -239,15 +239,15 @@ def _base(step: BuildStep) -> str:
 
 def _pull() -> str:
     try:
-        done = command(["docker", "pull", "-q", REGISTRY_BASE], check=False, timeout=PULL_TIMEOUT)
+        done = run_command(["docker", "pull", "-q", REGISTRY_BASE], check=False, timeout=PULL_TIMEOUT)
     except ImageError:
         return "no registry answers"
-    return "pulled" if done.returncode == 0 else f"not available ({tail(done.stderr, 1)[-100:]})"
+    return "pulled" if done.returncode == 0 else f"not available ({last_lines(done.stderr, 1)[-100:]})"
 
 
 def _registry_answers() -> bool:
     try:
-        return command(["docker", "manifest", "inspect", REGISTRY_BASE], check=False, timeout=3).returncode == 0
+        return run_command(["docker", "manifest", "inspect", REGISTRY_BASE], check=False, timeout=3).returncode == 0
     except ImageError:
         return False
 
@@ -256,11 +256,11 @@ def _debootstrap() -> str:
     with tempfile.TemporaryDirectory(prefix="assay-debootstrap-") as folder:
         root = Path(folder) / "root"
         # The caller's TMPDIR may not exist in the chroot.
-        done = command(["env", "-u", "TMPDIR", "debootstrap", "--variant=minbase", SUITE, str(root)], check=False)
+        done = run_command(["env", "-u", "TMPDIR", "debootstrap", "--variant=minbase", SUITE, str(root)], check=False)
         if done.returncode != 0:
             log = root / "debootstrap" / "debootstrap.log"
             more = log.read_text(errors="replace") if log.exists() else ""
-            raise ImageError(f"debootstrap exited {done.returncode}:\n{tail(done.stdout + done.stderr + more)}")
+            raise ImageError(f"debootstrap exited {done.returncode}:\n{last_lines(done.stdout + done.stderr + more)}")
         for cache in ("var/cache/apt/archives", "var/lib/apt/lists"):
             shutil.rmtree(root / cache, ignore_errors=True)
             (root / cache / "partial").mkdir(parents=True)
@@ -279,16 +279,16 @@ def _import(root: Path) -> None:
             env=_environment(),
         )
     if done.returncode != 0 or tar.returncode != 0:
-        raise ImageError(f"docker import exited {done.returncode} (tar: {tar.returncode}): {tail(done.stderr)}")
+        raise ImageError(f"docker import exited {done.returncode} (tar: {tar.returncode}): {last_lines(done.stderr)}")
 
 
-def tail(text: str, lines: int = TAIL) -> str:
+def last_lines(text: str, lines: int = TAIL) -> str:
     return "\n".join(text.strip().splitlines()[-lines:])
 
 
 def main() -> int:
     try:
-        ensure(lambda line: print(f"assay: {line}", flush=True))
+        ensure_layer(lambda line: print(f"assay: {line}", flush=True))
     except ImageError as error:
         print(f"assay: no node image: {error}", file=sys.stderr)
         return 1

@@ -16,7 +16,7 @@ import docker
 from docker.errors import APIError
 from docker.types import IPAMConfig, IPAMPool
 
-from assay.cluster.docker.engine import EngineError
+from assay.cluster.docker.engine import DockerEngineError
 
 RANGE = ipaddress.IPv4Network("198.18.0.0/15")
 PREFIX = 24
@@ -41,12 +41,12 @@ class RunNetwork:
         return str(self.subnet[FIRST_HOST + number])
 
 
-def create(client: docker.DockerClient, name: str, labels: Mapping[str, str], state: Path) -> RunNetwork:
+def create_network(client: docker.DockerClient, name: str, labels: Mapping[str, str], state: Path) -> RunNetwork:
     """Creates the network. Raises :class:`EngineError` if the whole range is in use."""
-    with locked(state / "subnets.lock"):
+    with hold_lock(state / "subnets.lock"):
         rejected: set[ipaddress.IPv4Network] = set()
-        taken = used_subnets(client)
-        while (subnet := free_subnet(taken | rejected)) is not None:
+        taken = list_used_subnets(client)
+        while (subnet := find_free_subnet(taken | rejected)) is not None:
             try:
                 client.networks.create(
                     name,
@@ -61,10 +61,10 @@ def create(client: docker.DockerClient, name: str, labels: Mapping[str, str], st
                 rejected.add(subnet)
             else:
                 return RunNetwork(name, subnet)
-    raise EngineError(f"every subnet of {RANGE} is in use; `assay heal` removes what dead runs have left")
+    raise DockerEngineError(f"every subnet of {RANGE} is in use; `assay heal` removes what dead runs have left")
 
 
-def used_subnets(client: docker.DockerClient) -> set[ipaddress.IPv4Network]:
+def list_used_subnets(client: docker.DockerClient) -> set[ipaddress.IPv4Network]:
     """Returns the subnets of all the engine's networks, of any creator."""
     used = set()
     for network in client.networks.list():
@@ -75,7 +75,7 @@ def used_subnets(client: docker.DockerClient) -> set[ipaddress.IPv4Network]:
     return used
 
 
-def free_subnet(taken: set[ipaddress.IPv4Network]) -> ipaddress.IPv4Network | None:
+def find_free_subnet(taken: set[ipaddress.IPv4Network]) -> ipaddress.IPv4Network | None:
     """Returns the lowest subnet that overlaps with none of ``taken``."""
     for subnet in RANGE.subnets(new_prefix=PREFIX):
         if not any(subnet.overlaps(other) for other in taken):
@@ -84,7 +84,7 @@ def free_subnet(taken: set[ipaddress.IPv4Network]) -> ipaddress.IPv4Network | No
 
 
 @contextlib.contextmanager
-def locked(path: Path) -> Iterator[None]:
+def hold_lock(path: Path) -> Iterator[None]:
     """Holds a lock among this user's processes. The kernel releases it when the holder dies."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as file:

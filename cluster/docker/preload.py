@@ -18,7 +18,7 @@ class PreloadError(OSError):
 
 
 @dataclass(frozen=True)
-class Preload:
+class PreloadLibrary:
     """A preloaded library: its source next to this module, its path on a node, and the file that controls it.
 
     ``macro``: the preprocessor macro with the file's path. ``zero``: the file's initial content.
@@ -32,15 +32,15 @@ class Preload:
 
     def archive(self) -> bytes:
         """Returns the archive of files for a node. Raises :class:`PreloadError`."""
-        return code_archive.of_files({self.library: (0o755, compiled(self)), self.file: (0o666, self.zero)})
+        return code_archive.archive_files({self.library: (0o755, compile_library(self)), self.file: (0o666, self.zero)})
 
 
-CLOCK = Preload("clock", clock.LIBRARY, "SHIFT_FILE", clock.FILE, clock.ZERO)
-SLOWNESS = Preload("slowness", disk_slowness.LIBRARY, "SLOWNESS_FILE", disk_slowness.FILE, disk_slowness.ZERO)
+CLOCK = PreloadLibrary("clock", clock.LIBRARY, "SHIFT_FILE", clock.FILE, clock.ZERO)
+SLOWNESS = PreloadLibrary("slowness", disk_slowness.LIBRARY, "SLOWNESS_FILE", disk_slowness.FILE, disk_slowness.ZERO)
 
 
 @functools.cache
-def compiled(one: Preload) -> bytes:
+def compile_library(one: PreloadLibrary) -> bytes:
     """Returns the shared object.
 
     It needs so little of the C library that it runs on nodes. Raises :class:`PreloadError`.

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from assay.cluster.docker import image, image_contents, image_usage, layer, tools, user_images, wheels
-from assay.cluster.docker.image_contents import Interpreter
+from assay.cluster.docker.image_contents import ImagePython
 from assay.cluster.docker.layer import BuildStep, ImageError, Progress
-from assay.cluster.docker.network import locked
+from assay.cluster.docker.network import hold_lock
 from assay.cluster.journal import state_folder
 from assay.cluster.sidecars import USER
 from assay.cluster.system import (
@@ -60,7 +60,7 @@ class NodeImage:
     below: tuple[str, ...] = ()
 
 
-def needed(system: System, role: str) -> Software:
+def require_software(system: System, role: str) -> Software:
     """Returns the software of a role's nodes. Raises :class:`DeploymentError` if it is invalid."""
     if role == CLIENT_ROLE:
         software = system.client_software if isinstance(system, SupportsClientSoftware) else Software()
@@ -68,12 +68,12 @@ def needed(system: System, role: str) -> Software:
         software = Software()
     else:
         software = system.software(role)
-    if said := _wrong(software):
+    if said := _find_problem(software):
         raise DeploymentError(f"software of role {role}: {said}")
     return software
 
 
-def _wrong(software: Software) -> str | None:
+def _find_problem(software: Software) -> str | None:
     for kind, names, pattern in (("packages", software.packages, PACKAGE), ("python", software.python, PYTHON)):
         for name in names:
             if isinstance(names, str) or not pattern.fullmatch(name):
@@ -92,10 +92,10 @@ def _wrong(software: Software) -> str | None:
     return None
 
 
-def ensure(system: System, roles: Collection[str], progress: Progress) -> dict[str, NodeImage]:
+def ensure_images(system: System, roles: Collection[str], progress: Progress) -> dict[str, NodeImage]:
     """Returns the image of each role. Raises :class:`DeploymentError`, and ``ImageError`` that names the role."""
-    wanted = {role: needed(system, role) for role in roles}
-    base = image.ensure(progress)
+    wanted = {role: require_software(system, role) for role in roles}
+    base = image.ensure_node_image(progress)
     found, built = {}, {}
     for role, software in wanted.items():
         recipe = str(replace(software, environment={}, user=None))
@@ -105,51 +105,51 @@ def ensure(system: System, roles: Collection[str], progress: Progress) -> dict[s
             found[role] = replace(built[recipe], user=software.user or built[recipe].user)
         except ImageError as error:
             raise ImageError(f"no image for the nodes of role {role}: {error}") from error
-    if problem := image_usage.note(system.name, {role: (one.id, *one.below) for role, one in found.items()}):
+    if problem := image_usage.note_usage(system.name, {role: (one.id, *one.below) for role, one in found.items()}):
         progress(problem)
     return found
 
 
 def _ensure(base: str, software: Software, progress: Progress) -> NodeImage:
     if software.image is None and software.dockerfile is None:
-        return NodeImage(_with_names(base, software, progress), below=(base,))
-    with locked(state_folder() / "image.lock"):
+        return NodeImage(_ensure_with_packages(base, software, progress), below=(base,))
+    with hold_lock(state_folder() / "image.lock"):
         if software.image is not None:
-            mine = user_images.of_name(software.image, progress)
+            mine = user_images.find_or_pull(software.image, progress)
         else:
-            mine = user_images.of_dockerfile(Path(software.dockerfile or "").resolve(), progress)
-        tag = user_images.ensure(mine, NAME, software.packages, BuildStep(progress))
+            mine = user_images.build_dockerfile(Path(software.dockerfile or "").resolve(), progress)
+        tag = user_images.ensure_extended(mine, NAME, software.packages, BuildStep(progress))
         lower = layer.image_id(tag)
-        made = _with_wheels(tag, mine, software, progress) if software.python else lower
-    said = image_contents.settings(mine.id)
+        made = _ensure_with_wheels(tag, mine, software, progress) if software.python else lower
+    said = image_contents.read_settings(mine.id)
     return NodeImage(made, said.environment, said.folder, said.user, mine.shown, (mine.id, lower))
 
 
-def _with_names(base: str, software: Software, progress: Progress) -> str:
+def _ensure_with_packages(base: str, software: Software, progress: Progress) -> str:
     """Returns the id of the node image, extended by these packages if there are any."""
     if not software.packages and not software.python:
         return base
     apt = tools.APT.format(packages=" ".join(software.packages)) if software.packages else ""
-    recipe = _dockerfile(f"assay=software {tools.NODE_IMAGE}={image.reference()}", apt, software)
+    recipe = _dockerfile(f"assay=software {tools.NODE_IMAGE}={image.image_reference()}", apt, software)
     tag = f"{NAME}:{hashlib.sha256(f'{base} {recipe}'.encode()).hexdigest()[:12]}"
     if not layer.exists(tag):
-        with locked(state_folder() / "image.lock"):
+        with hold_lock(state_folder() / "image.lock"):
             if not layer.exists(tag):
-                _build(tag, recipe, image.reference(), software, image.INTERPRETER, BuildStep(progress))
+                _build(tag, recipe, image.image_reference(), software, image.INTERPRETER, BuildStep(progress))
     return layer.image_id(tag)
 
 
-def _with_wheels(lower: str, mine: user_images.Own, software: Software, progress: Progress) -> str:
+def _ensure_with_wheels(lower: str, mine: user_images.UserImage, software: Software, progress: Progress) -> str:
     """Returns the id of a user's image that already has the tools, extended by the wheels."""
     alone = Software(python=software.python)
     recipe = _dockerfile(mine.labels(), DISTUTILS, alone)
     tag = f"{NAME}:{hashlib.sha256(f'{layer.image_id(lower)} {recipe}'.encode()).hexdigest()[:12]}"
     if not layer.exists(tag):
-        _build(tag, recipe, lower, alone, image_contents.interpreter(lower, mine.shown), BuildStep(progress))
+        _build(tag, recipe, lower, alone, image_contents.read_interpreter(lower, mine.shown), BuildStep(progress))
     return layer.image_id(tag)
 
 
-def _build(tag: str, recipe: str, lower: str, software: Software, interpreter: Interpreter, step: BuildStep) -> None:
+def _build(tag: str, recipe: str, lower: str, software: Software, interpreter: ImagePython, step: BuildStep) -> None:
     with tempfile.TemporaryDirectory(prefix="assay-software-") as folder:
         context = Path(folder)
         if software.python:

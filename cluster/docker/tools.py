@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 
-from assay.cluster.docker.image_contents import LOOK, MANAGERS, PATH, Contents
+from assay.cluster.docker.image_contents import LOOK, MANAGERS, PATH, ImageContents
 
 PLACE = "/opt/assay-tools"
 NODE_IMAGE = "assay.node-image"
@@ -105,13 +105,15 @@ RUN set -e; place={PLACE}; mkdir -p $place/bin $place/real $place/lib $place/xta
 """
 
 
-def recipe() -> str:
+def recipe_hash() -> str:
     """Returns a hash of everything that determines what is added to an image."""
     parts = (LOOK, SETTLE, NODE, BUNDLE, str(PACKAGES), str(INSTALL))
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
 
 
-def dockerfile(labels: str, named: str, found: Contents, packages: Sequence[str], bundle: str | None) -> str:
+def render_dockerfile(
+    labels: str, named: str, found: ImageContents, packages: Sequence[str], bundle: str | None
+) -> str:
     """Returns a Dockerfile with the build arguments NODE and OWN. Raises ``ValueError`` if something cannot be added.
 
     ``packages``: what the system requires. ``bundle``: the image with copies. ``named``: the user's image, for
@@ -119,10 +121,14 @@ def dockerfile(labels: str, named: str, found: Contents, packages: Sequence[str]
     """
     lines = ["ARG NODE", "ARG OWN", "FROM $NODE AS node", "FROM $OWN", f"LABEL {labels}"]
     lines += ['SHELL ["/bin/sh", "-c"]', "USER 0", ""]
-    return "\n".join(lines) + _added(named, found, packages, bundle) + _settled(() if bundle is None else found.missing)
+    return (
+        "\n".join(lines)
+        + _render_installation(named, found, packages, bundle)
+        + _render_settings(() if bundle is None else found.missing)
+    )
 
 
-def _added(named: str, found: Contents, packages: Sequence[str], bundle: str | None) -> str:
+def _render_installation(named: str, found: ImageContents, packages: Sequence[str], bundle: str | None) -> str:
     if found.manager is not None:
         has = PACKAGES[found.manager]
         names = list(dict.fromkeys([*(has[tool] for tool in found.missing), *packages]))
@@ -140,7 +146,7 @@ def _added(named: str, found: Contents, packages: Sequence[str], bundle: str | N
     return f"COPY --from={bundle} {PLACE} {PLACE}\n" if found.missing else ""
 
 
-def _settled(copied: Sequence[str]) -> str:
+def _render_settings(copied: Sequence[str]) -> str:
     return f"""\
 COPY --from=node /usr/bin/tini-static {PLACE}/tini
 COPY sshd_config /etc/ssh/assay_sshd_config

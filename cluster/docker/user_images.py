@@ -22,7 +22,7 @@ DOCKERFILE_LABEL = "assay.dockerfile"
 
 
 @dataclass(frozen=True)
-class Own:
+class UserImage:
     """An existing image of the user: its name in the engine, its id, and the name that the user knows."""
 
     name: str
@@ -31,11 +31,11 @@ class Own:
 
     def labels(self) -> str:
         """Returns the labels of images built on it."""
-        recipe = f"{tools.NODE_IMAGE}={image.reference()} {tools.RECIPE}={tools.recipe()}"
+        recipe = f"{tools.NODE_IMAGE}={image.image_reference()} {tools.RECIPE}={tools.recipe_hash()}"
         return f'assay=software {recipe} {tools.OWN}="{self.name}" {tools.OWN_ID}={self.id}'
 
 
-def of_dockerfile(path: Path, progress: Progress) -> Own:
+def build_dockerfile(path: Path, progress: Progress) -> UserImage:
     """Builds the image of a Dockerfile, as far as the engine's cache lacks it. Raises :class:`ImageError`."""
     name = f"{NAME}:{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
 
@@ -48,10 +48,10 @@ def of_dockerfile(path: Path, progress: Progress) -> Own:
         layer.docker_build([*options, "-f", str(path), "-t", name, str(path.parent)], stepped)
     except ImageError as error:
         raise ImageError(f"{path}: {error}") from error
-    return Own(name, layer.image_id(name), str(path))
+    return UserImage(name, layer.image_id(name), str(path))
 
 
-def of_name(name: str, progress: Progress) -> Own:
+def find_or_pull(name: str, progress: Progress) -> UserImage:
     """Returns the image of this name, and pulls it if it is missing. Raises :class:`ImageError`."""
     if not layer.exists(name):
         try:
@@ -61,31 +61,31 @@ def of_name(name: str, progress: Progress) -> Own:
                 f"{error}\n{name} is not on this engine either: build it (`docker build -t {name}`), load it "
                 f"(`docker load`), or give the system its Dockerfile (`Software(dockerfile=...)`)"
             ) from error
-    return Own(name, layer.image_id(name), name)
+    return UserImage(name, layer.image_id(name), name)
 
 
 def _pull(name: str) -> str:
-    layer.command(["docker", "pull", "-q", name])
+    layer.run_command(["docker", "pull", "-q", name])
     return "pulled"
 
 
-def ensure(own: Own, prefix: str, packages: Sequence[str], step: BuildStep) -> str:
+def ensure_extended(own: UserImage, prefix: str, packages: Sequence[str], step: BuildStep) -> str:
     """Returns the name of the user's image extended by a node's needs and these packages; builds it if missing.
 
     Raises :class:`ImageError`.
     """
-    parts = "\n".join((own.id, image.reference(), tools.recipe(), *packages))
+    parts = "\n".join((own.id, image.image_reference(), tools.recipe_hash(), *packages))
     tag = f"{prefix}:{hashlib.sha256(parts.encode()).hexdigest()[:12]}"
     if not layer.exists(tag):
         _build(own, tag, packages, step)
     return tag
 
 
-def _build(own: Own, tag: str, packages: Sequence[str], step: BuildStep) -> None:
-    found = image_contents.look(own.id, own.shown)
+def _build(own: UserImage, tag: str, packages: Sequence[str], step: BuildStep) -> None:
+    found = image_contents.examine_image(own.id, own.shown)
     copied = found.manager is None and bool(found.missing)
     try:
-        text = tools.dockerfile(own.labels(), own.shown, found, packages, bundle() if copied else None)
+        text = tools.render_dockerfile(own.labels(), own.shown, found, packages, bundle_reference() if copied else None)
     except ValueError as error:
         raise ImageError(str(error)) from error
     if copied:
@@ -93,7 +93,7 @@ def _build(own: Own, tag: str, packages: Sequence[str], step: BuildStep) -> None
     with tempfile.TemporaryDirectory(prefix="assay-own-") as folder:
         for file, data in (("sshd_config", image.SSHD_CONFIG), ("settle", tools.SETTLE), ("node", tools.NODE)):
             (Path(folder) / file).write_text(data)
-        arguments = {"NODE": image.reference(), "OWN": own.id}
+        arguments = {"NODE": image.image_reference(), "OWN": own.id}
         added = ", ".join((*found.missing, *packages))
         what = f"{added} ({found.manager or 'copied from the node image'})" if added else "an init"
         try:
@@ -116,16 +116,16 @@ def _remedy(name: str, manager: str, missing: Sequence[str]) -> str:
     )
 
 
-def bundle() -> str:
-    text = tools.BUNDLE.replace("@REFERENCE@", image.reference())
+def bundle_reference() -> str:
+    text = tools.BUNDLE.replace("@REFERENCE@", image.image_reference())
     return f"{BUNDLE}:{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
 def _ensure_bundle(step: BuildStep) -> None:
-    if layer.exists(bundle()):
+    if layer.exists(bundle_reference()):
         return
-    text = tools.BUNDLE.replace("@REFERENCE@", image.reference())
+    text = tools.BUNDLE.replace("@REFERENCE@", image.image_reference())
     step(
         "copies of the node image's programs",
-        lambda: layer.build(text, bundle(), {"NODE": image.reference()}, network="none"),
+        lambda: layer.build(text, bundle_reference(), {"NODE": image.image_reference()}, network="none"),
     )

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from assay.cluster.docker import layer
-from assay.cluster.docker.image_contents import Interpreter
+from assay.cluster.docker.image_contents import ImagePython
 from assay.cluster.docker.layer import ImageError, Progress
 
 PIP = (sys.executable, "-m", "pip")
@@ -37,17 +37,17 @@ class PipError(ImageError):
 
     def __init__(self, what: str, said: str) -> None:
         self.said = said
-        more = "" if len(said.strip().splitlines()) <= SHORT else f"\n{layer.tail(said)}"
-        super().__init__(f"{what}: {last_line(said)}{more}")
+        more = "" if len(said.strip().splitlines()) <= SHORT else f"\n{layer.last_lines(said)}"
+        super().__init__(f"{what}: {find_last_error(said)}{more}")
 
 
-def download(names: Sequence[str], interpreter: Interpreter, folder: Path, progress: Progress) -> str:
+def download(names: Sequence[str], interpreter: ImagePython, folder: Path, progress: Progress) -> str:
     """Downloads wheels of these packages, their dependencies and pip into the folder. Raises :class:`ImageError`."""
     argv = ["download", *OPTIONS, *interpreter.wheels(folder), "--find-links", str(folder), "pip", *names]
     built: list[str] = []
     while True:
         try:
-            _pip(argv, "pip")
+            _run_pip(argv, "pip")
         except PipError as error:
             lacking = NOT_FOUND.search(error.said)
             if lacking is None or (requirement := lacking[1].strip()) in built:
@@ -62,7 +62,7 @@ def download(names: Sequence[str], interpreter: Interpreter, folder: Path, progr
 def _build(requirement: str, folder: Path) -> None:
     before = {*folder.iterdir()}
     argv = ["wheel", *OPTIONS, "--no-deps", "-w", str(folder), requirement]
-    _pip(argv, f"{requirement} has no wheel, and none could be built from its source distribution")
+    _run_pip(argv, f"{requirement} has no wheel, and none could be built from its source distribution")
     for path in {*folder.iterdir()} - before:
         if not path.name.endswith("-none-any.whl"):
             raise ImageError(
@@ -71,13 +71,13 @@ def _build(requirement: str, folder: Path) -> None:
             )
 
 
-def _pip(argv: Sequence[str], what: str) -> None:
-    done = layer.command([*PIP, *argv], check=False, timeout=WITHIN)
+def _run_pip(argv: Sequence[str], what: str) -> None:
+    done = layer.run_command([*PIP, *argv], check=False, timeout=WITHIN)
     if done.returncode != 0:
         raise PipError(what, done.stdout + done.stderr)
 
 
-def last_line(said: str) -> str:
+def find_last_error(said: str) -> str:
     """Returns pip's last error, or else its last line."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     errors = [line for line in lines if line.lower().startswith("error: ")]

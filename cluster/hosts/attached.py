@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from assay.cluster.hosts import inventory
-from assay.cluster.naming import main_role, planned
+from assay.cluster.naming import main_role, plan_nodes
 from assay.cluster.node import Node, NodeError, ProcessState, ProcessStatus
 from assay.cluster.system import System
 
@@ -58,18 +58,18 @@ class AttachedCluster:
         progress: Callable[[str], None] = lambda line: None,
         **_: Any,
     ) -> None:
-        """``hosts``: the file that names the machines, or ``compose:PROJECT`` (:func:`inventory.addresses`)."""
+        """``hosts``: the file that names the machines, or ``compose:PROJECT`` (:func:`inventory.read_addresses`)."""
         self._system, self._counts, self._hosts, self._progress = system, counts, hosts, progress
         self.nodes: list[Node] = []
         self.description: dict[str, str] = {}
 
     async def start(self) -> None:
         """Reads the inventory. Raises :class:`~assay.cluster.hosts.inventory.InventoryError`."""
-        found = inventory.addresses(self._hosts)
+        found = inventory.read_addresses(self._hosts)
         chosen = inventory.by_role(found, main_role(self._system.roles), self._counts, Path(self._hosts))
         self.nodes = [
             cast(Node, AttachedNode(item.name, item.role, item.index, chosen[item.role][item.index - 1].reach.address))
-            for item in planned(self._system.roles, self._counts)
+            for item in plan_nodes(self._system.roles, self._counts)
         ]
         self.description = {"hosts": ", ".join(f"{node.name} {node.address}" for node in self.nodes)}
         self._progress(f"attached to {self.description['hosts']}")

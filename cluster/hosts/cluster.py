@@ -13,20 +13,20 @@ from pathlib import Path
 
 from assay.cluster import journal as undo
 from assay.cluster import zookeeper
-from assay.cluster.checked_hooks import command, stop_signal, written
+from assay.cluster.checked_hooks import list_written_paths, read_command, read_stop_signal
 from assay.cluster.docker import code_archive, software
-from assay.cluster.gather import all_of
+from assay.cluster.gather import gather_all
 from assay.cluster.hosts import inventory, upkeep
-from assay.cluster.hosts.host_command import Undoing
-from assay.cluster.naming import PlannedNode, main_role, planned
+from assay.cluster.hosts.host_command import HostUndoer
+from assay.cluster.naming import PlannedNode, main_role, plan_nodes
 from assay.cluster.node import Node, NodeError
 from assay.cluster.over_ssh import SshCluster
 from assay.cluster.second_copy import second_log
-from assay.cluster.sidecars import sidecars
+from assay.cluster.sidecars import find_sidecars
 from assay.cluster.ssh.connection import PART, SshConnection
 from assay.cluster.ssh.node import SshNode
-from assay.cluster.ssh.node_processes import Program, beside
-from assay.cluster.ssh.ssh_address import Reach
+from assay.cluster.ssh.node_processes import Program, add_sidecars
+from assay.cluster.ssh.ssh_address import SshAddress
 from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_PORT, ZOOKEEPER_ROLE, SupportsDataFolder, SupportsHold, System
 
 HOME = f"/{code_archive.ROOT}"
@@ -55,41 +55,41 @@ class HostCluster(SshCluster):
         """``hosts``: the file that names the machines (:mod:`assay.cluster.hosts.inventory`)."""
         super().__init__(system, run_id=run_id, seed=seed, state_dir=state_dir, progress=progress)
         self._counts, self._hosts = counts, hosts
-        self._reaches: dict[str, Reach] = {}
+        self._reaches: dict[str, SshAddress] = {}
 
     async def _set_up(self) -> None:
         """Raises :class:`~assay.cluster.hosts.inventory.InventoryError` or :class:`NodeError`."""
         main = main_role(self._system.roles)
-        chosen = inventory.by_role(inventory.read(self._hosts), main, self._counts, self._hosts)
-        plans = planned(self._system.roles, self._counts)
+        chosen = inventory.by_role(inventory.read_inventory(self._hosts), main, self._counts, self._hosts)
+        plans = plan_nodes(self._system.roles, self._counts)
         self._reaches = {item.name: chosen[item.role][item.index - 1].reach for item in plans}
-        code = await self._call(code_archive.archive, list(self._system.source))
-        self._journal = journal = undo.Journal(self._state, self.run_id, self._owner)
+        code = await self._call(code_archive.archive_code, list(self._system.source))
+        self._journal = journal = undo.UndoJournal(self._state, self.run_id, self._owner)
         self._made = [await self._call(self._node, item, journal) for item in plans]
-        _alike(self._made)
+        _require_distinct(self._made)
         self._progress(f"connecting to {', '.join(str(reach) for reach in self._reaches.values())}")
         deadline = time.monotonic() + SSH_WITHIN
-        await all_of(node.connect(deadline) for node in self._made)
-        await all_of(self._prepare(node, code, journal) for node in self._made)
-        offsets = await all_of(map(self._clock, self._made))
+        await gather_all(node.connect(deadline) for node in self._made)
+        await gather_all(self._prepare(node, code, journal) for node in self._made)
+        offsets = await gather_all(map(self._clock, self._made))
         self.description = {
             "hosts": ", ".join(f"{name} {reach}" for name, reach in self._reaches.items()),
             "clocks": ", ".join(f"{node.name} {offset}" for node, offset in zip(self._made, offsets, strict=True)),
         }
 
-    def _node(self, item: PlannedNode, journal: undo.Journal) -> SshNode:
+    def _node(self, item: PlannedNode, journal: undo.UndoJournal) -> SshNode:
         reach = self._reaches[item.name]
         node = SshNode(
             name=item.name,
             role=item.role,
             index=item.index,
-            address=_ip(item.name, reach.address),
+            address=resolve_ip(item.name, reach.address),
             connection=SshConnection(item.name, reach.login()),
             executor=self._executor,
             program=self._program,
             event_log=self._system.event_log,
             undo=_NodeUndo(journal, self.run_id, self._reaches),
-            stop_signal=stop_signal(self._system, item.role),
+            stop_signal=read_stop_signal(self._system, item.role),
         )
         node.spared_ports = sorted({port for one in self._reaches.values() for port in one.ports()})
         node.lacks_disk("its data lie on a disk of the host's own")
@@ -98,28 +98,28 @@ class HostCluster(SshCluster):
 
     def _program(self, node: Node) -> Program:
         if node.role == ZOOKEEPER_ROLE:
-            return Program(zookeeper.argv(), zookeeper.DATA, {upkeep.MARK: self.run_id})
+            return Program(zookeeper.server_command(), zookeeper.DATA, {upkeep.MARK: self.run_id})
         environment = {"PYTHONPATH": HOME, "PYTHONUNBUFFERED": "1", "PYTHONHASHSEED": str(self._seed % 2**32)}
         environment |= {upkeep.MARK: self.run_id}
-        needed = software.needed(self._system, node.role)
-        user, owned = needed.user, [*self._files[node.name], *written(self._system, node)]
-        main = Program(command(self._system, node), HOME, {**environment, **needed.environment}, user, owned)
-        return beside(main, sidecars(self._system, node))
+        needed = software.require_software(self._system, node.role)
+        user, owned = needed.user, [*self._files[node.name], *list_written_paths(self._system, node)]
+        main = Program(read_command(self._system, node), HOME, {**environment, **needed.environment}, user, owned)
+        return add_sidecars(main, find_sidecars(self._system, node))
 
-    async def _prepare(self, node: SshNode, code: bytes, journal: undo.Journal) -> None:
+    async def _prepare(self, node: SshNode, code: bytes, journal: undo.UndoJournal) -> None:
         where = f"{node.name} ({self._reaches[node.name]})"
         files = self._provided(node)
         made = await self._what_is_made(node, where, files)
-        clean = upkeep.clean(self.run_id, made)
+        clean = upkeep.clean_command(self.run_id, made)
         await self._call(journal.append, undo.RunOnHost(self._reaches[node.name], clean, "cleaned"))
-        await node.shell(upkeep.claim(self.run_id))
+        await node.shell(upkeep.claim_command(self.run_id))
         await node.prepare()
         await node.shell("tar -xf - -C /", stdin=code, timeout=COPY_SECONDS)
         await self._write(node, files)
 
-    async def _what_is_made(self, node: SshNode, where: str, files: Mapping[str, bytes]) -> upkeep.Made:
+    async def _what_is_made(self, node: SshNode, where: str, files: Mapping[str, bytes]) -> upkeep.CreatedPaths:
         """Returns what the run will create. Raises :class:`NodeError` if the host cannot be used as it is."""
-        user, other = upkeep.who(await node.shell(upkeep.WHO))
+        user, other = upkeep.parse_who(await node.shell(upkeep.WHO))
         if user != "0":
             raise NodeError(f"{where}: commands run as user {user}, not as root: log in as root, or set sudo = true")
         if other:
@@ -128,25 +128,25 @@ class HostCluster(SshCluster):
                 f"started it frees the host; if that machine is gone, remove {upkeep.CLAIM} and what the run has left"
             )
         port = ZOOKEEPER_PORT if node.role == ZOOKEEPER_ROLE else self._system.port(node.role)
-        if await _answers(node.address, port):
+        if await _is_answering(node.address, port):
             raise NodeError(
                 f"{where}: another process answers at port {port} and would be mistaken for the system: end it first"
             )
         try:
             halves = (path + PART for path in files)  # temporary files of a killed harness
             wanted = sorted({*files, *halves, HOME, *upkeep.OWN, *self._data(node, files)})
-            paths = [upkeep.checked(path) for path in wanted]
+            paths = [upkeep.require_removable(path) for path in wanted]
         except upkeep.PathError as error:
             raise NodeError(f"{where}: {error}") from None
-        around = upkeep.around(paths)
-        found = upkeep.seen(await node.shell(upkeep.look(paths)), paths)
-        folders = upkeep.seen(await node.shell(upkeep.look(around)), around)
+        around = upkeep.list_parents(paths)
+        found = upkeep.parse_look(await node.shell(upkeep.look_command(paths)), paths)
+        folders = upkeep.parse_look(await node.shell(upkeep.look_command(around)), around)
         if there := [path for path in paths if found.get(path, upkeep.FULL) == upkeep.FULL]:
             raise NodeError(
                 f"{where} has {', '.join(there)} already, which a run would overwrite and remove: move it away, or "
                 "take another host"
             )
-        return upkeep.Made(
+        return upkeep.CreatedPaths(
             removed=[path for path in paths if found[path] == upkeep.NONE],
             emptied=[path for path in paths if found[path] == upkeep.EMPTY],
             folders=[folder for folder in around if folders.get(folder) == upkeep.NONE],
@@ -177,7 +177,7 @@ class HostCluster(SshCluster):
         return f"{float(said[-2]) - (before + half):+.3f} s (within {half:.3f} s)"
 
     def _undo(self, actions: Sequence[undo.Action]) -> list[str]:
-        failed, undoing = [], Undoing()
+        failed, undoing = [], HostUndoer()
         for action in actions:
             assert isinstance(action, undo.RunOnHost), "this cluster writes no others"
             try:
@@ -190,7 +190,7 @@ class HostCluster(SshCluster):
         return NodeError(f"not undone: {what}")
 
 
-def _ip(node: str, address: str) -> str:
+def resolve_ip(node: str, address: str) -> str:
     """Returns the source address of the host's packets, because rules take no names. Prefers IPv4."""
     try:
         known = socket.getaddrinfo(address, 0, type=socket.SOCK_DGRAM)
@@ -208,7 +208,7 @@ def _ip(node: str, address: str) -> str:
     raise NodeError(f"{node}: {address} is this machine, from which the others are reached: faults would cut that off")
 
 
-def _alike(nodes: Sequence[Node]) -> None:
+def _require_distinct(nodes: Sequence[Node]) -> None:
     """Raises :class:`NodeError` unless all nodes are different machines with addresses of one IP version."""
     first: dict[str, Node] = {}
     for node in nodes:
@@ -221,7 +221,7 @@ def _alike(nodes: Sequence[Node]) -> None:
             )
 
 
-async def _answers(address: str, port: int) -> bool:
+async def _is_answering(address: str, port: int) -> bool:
     try:
         async with asyncio.timeout(1):
             _, writer = await asyncio.open_connection(address, port)
@@ -231,19 +231,19 @@ async def _answers(address: str, port: int) -> bool:
     return True
 
 
-def _short(argv: Sequence[str]) -> str:
+def _shorten(argv: Sequence[str]) -> str:
     return " ".join(" ".join(argv).split())[:60]
 
 
 class _NodeUndo:
     """The journal as a node writes it. Nothing is undone on a host that another run has claimed meanwhile."""
 
-    def __init__(self, journal: undo.Journal, run_id: str, reaches: Mapping[str, Reach]) -> None:
+    def __init__(self, journal: undo.UndoJournal, run_id: str, reaches: Mapping[str, SshAddress]) -> None:
         self._journal, self._run_id, self._reaches = journal, run_id, reaches
 
     def command(self, node: str, argv: Sequence[str]) -> int:
         return self._journal.append(
-            undo.RunOnHost(self._reaches[node], upkeep.guarded(self._run_id, argv), _short(argv))
+            undo.RunOnHost(self._reaches[node], upkeep.guard_command(self._run_id, argv), _shorten(argv))
         )
 
     def done(self, entry: int) -> None:

@@ -3,10 +3,10 @@
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from assay.cluster.doctor_finding import Finding
+from assay.cluster.doctor_finding import DoctorFinding
 from assay.cluster.hosts import inventory, upkeep
-from assay.cluster.hosts.host_command import run
-from assay.cluster.hosts.inventory import Host
+from assay.cluster.hosts.host_command import run_on_host
+from assay.cluster.hosts.inventory import InventoryHost
 from assay.cluster.node import NodeError
 
 ALL = "--cluster=ssh"
@@ -17,23 +17,23 @@ REMEDIES = {
     "pkill": ("", "install procps", "kill and stop of processes that have children"),
     "setsid": ("", "install util-linux", ALL),
 }
-"""For each line of :func:`upkeep.needs`: the good value (empty: any but ``no``), the remedy, and what needs it."""
+"""For each line of :func:`upkeep.needs_command`: good value (empty: any but ``no``), remedy, and what needs it."""
 
 
-def diagnose(hosts: Path) -> list[Finding]:
+def diagnose(hosts: Path) -> list[DoctorFinding]:
     """Raises :class:`inventory.InventoryError`."""
-    found = inventory.read(hosts)
+    found = inventory.read_inventory(hosts)
     with ThreadPoolExecutor(len(found)) as executor:
-        return [finding for findings in executor.map(_of, found) for finding in findings]
+        return [finding for findings in executor.map(_diagnose_host, found) for finding in findings]
 
 
-def _of(host: Host) -> list[Finding]:
+def _diagnose_host(host: InventoryHost) -> list[DoctorFinding]:
     where = str(host.reach)
     try:
-        lines = run(host.reach, upkeep.needs(host.reach.address)).splitlines()
+        lines = run_on_host(host.reach, upkeep.needs_command(host.reach.address)).splitlines()
     except NodeError as error:
         remedy = "is it up, does the key open it, and is the host key the right one?"
-        return [Finding(where, False, str(error), remedy, ALL, required=True)]
+        return [DoctorFinding(where, False, str(error), remedy, ALL, required=True)]
     findings = []
     for line in lines:
         what, _, value = line.partition(" ")
@@ -42,6 +42,6 @@ def _of(host: Host) -> list[Finding]:
         wanted, remedy, enables = REMEDIES[what]
         good = value == wanted if wanted else value != "no"
         findings.append(
-            Finding(f"{where} {what}", good, value, "" if good else remedy, enables, required=enables == ALL)
+            DoctorFinding(f"{where} {what}", good, value, "" if good else remedy, enables, required=enables == ALL)
         )
     return findings

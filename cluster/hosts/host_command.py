@@ -5,8 +5,14 @@ import time
 
 from assay.cluster.journal import RunOnHost
 from assay.cluster.node import NodeError
-from assay.cluster.ssh.connection import COMMAND_TIMEOUT, AwayError, RefusedError, SshConnection, UnendedError
-from assay.cluster.ssh.ssh_address import Reach
+from assay.cluster.ssh.connection import (
+    COMMAND_TIMEOUT,
+    CommandTimeoutError,
+    RefusedError,
+    SshConnection,
+    UnansweredError,
+)
+from assay.cluster.ssh.ssh_address import SshAddress
 
 WITHIN = 10.0
 """Seconds for the host to answer."""
@@ -17,7 +23,7 @@ An aborted command can be repeated, but until then the host is neither in use no
 """
 
 
-def run(reach: Reach, command: str, timeout: float = COMMAND_TIMEOUT) -> str:
+def run_on_host(reach: SshAddress, command: str, timeout: float = COMMAND_TIMEOUT) -> str:
     """Returns the command's output. Raises :class:`~assay.cluster.node.NodeError`."""
     connection = SshConnection(str(reach), reach.login())
     try:
@@ -27,21 +33,21 @@ def run(reach: Reach, command: str, timeout: float = COMMAND_TIMEOUT) -> str:
         connection.close()
 
 
-class Undoing:
+class HostUndoer:
     """Runs undo commands, and skips a host after it failed to answer, to log in or to finish in time.
 
     Each such failure takes a whole time limit, and repeated rejected logins may cause a ban.
     """
 
     def __init__(self) -> None:
-        self._away: dict[Reach, str] = {}
+        self._away: dict[SshAddress, str] = {}
 
     def perform(self, action: RunOnHost) -> None:
         """Raises :class:`~assay.cluster.node.NodeError`."""
         if (reason := self._away.get(action.host)) is not None:
             raise NodeError(reason)
         try:
-            run(action.host, shlex.join(action.argv), UNDO_WITHIN)
-        except (AwayError, RefusedError, UnendedError) as error:
+            run_on_host(action.host, shlex.join(action.argv), UNDO_WITHIN)
+        except (UnansweredError, RefusedError, CommandTimeoutError) as error:
             self._away[action.host] = str(error)
             raise

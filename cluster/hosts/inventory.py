@@ -23,7 +23,7 @@ from typing import Any, Final
 import msgspec
 import paramiko
 
-from assay.cluster.ssh.ssh_address import Reach
+from assay.cluster.ssh.ssh_address import SshAddress
 from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, DeploymentError
 
 KNOWN: Final = "~/.ssh/known_hosts"
@@ -35,22 +35,22 @@ class InventoryError(DeploymentError):
     """The file is unreadable, or does not say how to reach a host. The message names both, and the remedy."""
 
 
-class _Way(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+class _RawReach(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     address: str = ""
     user: str = ""
     key: str = ""
     host_key: str = ""
     port: int = 22
     sudo: bool | None = None
-    jump: "_Way | None" = None
+    jump: "_RawReach | None" = None
 
 
-class _Host(_Way, forbid_unknown_fields=True, omit_defaults=True):
+class _RawHost(_RawReach, forbid_unknown_fields=True, omit_defaults=True):
     role: str = ""
 
 
-class _File(msgspec.Struct, forbid_unknown_fields=True):
-    host: list[_Host] = []
+class _RawInventory(msgspec.Struct, forbid_unknown_fields=True):
+    host: list[_RawHost] = []
     user: str = "root"
     key: str = "~/.ssh/id_ed25519"
     sudo: bool = False
@@ -58,19 +58,20 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
 
 
 @dataclass(frozen=True)
-class Host:
+class InventoryHost:
     """``role``: empty for the system's main role."""
 
     role: str
-    reach: Reach
+    reach: SshAddress
 
 
-def read(path: Path) -> list[Host]:
+def read_inventory(path: Path) -> list[InventoryHost]:
     """Returns the hosts in the order of the file. Raises :class:`InventoryError`."""
-    file = _parsed(path)
-    known = _known_hosts(Path(file.known_hosts).expanduser())
+    file = _parse_inventory(path)
+    known = _read_known_hosts(Path(file.known_hosts).expanduser())
     found = [
-        Host(one.role, _reach(one, file, known, f"{path}: host {number}")) for number, one in enumerate(file.host, 1)
+        InventoryHost(one.role, _to_reach(one, file, known, f"{path}: host {number}"))
+        for number, one in enumerate(file.host, 1)
     ]
     addresses = [one.reach.address for one in found]
     if twice := sorted({one for one in addresses if addresses.count(one) > 1}):
@@ -78,11 +79,11 @@ def read(path: Path) -> list[Host]:
     return found
 
 
-def _parsed(path: Path) -> _File:
+def _parse_inventory(path: Path) -> _RawInventory:
     if path.exists() and not path.is_file():
         raise InventoryError(f"{path} is not a regular file: name one with --hosts")
     try:
-        file = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), _File)
+        file = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), _RawInventory)
     except FileNotFoundError:
         raise InventoryError(
             f"there is no {path}: write it (docs/guide/hosts.md), or name another with --hosts"
@@ -94,33 +95,33 @@ def _parsed(path: Path) -> _File:
     return file
 
 
-def addresses(hosts: str) -> list[Host]:
+def read_addresses(hosts: str) -> list[InventoryHost]:
     """Returns the hosts of a file that needs no logins, only addresses.
 
     ``compose:PROJECT`` returns the containers of that Compose project, with its services as roles. Raises
     :class:`InventoryError`.
     """
     if hosts.startswith(COMPOSE):
-        return _of_compose(hosts.removeprefix(COMPOSE))
+        return _read_compose(hosts.removeprefix(COMPOSE))
     path = Path(hosts)
-    file = _parsed(path)
+    file = _parse_inventory(path)
     for number, one in enumerate(file.host, 1):
         if not one.address:
             raise InventoryError(f"{path}: host {number} has no address")
-    return [Host(one.role, Reach(one.address, "", "", "")) for one in file.host]
+    return [InventoryHost(one.role, SshAddress(one.address, "", "", "")) for one in file.host]
 
 
-def _of_compose(project: str) -> list[Host]:
-    from assay.cluster.docker.engine import EngineError, engine
+def _read_compose(project: str) -> list[InventoryHost]:
+    from assay.cluster.docker.engine import DockerEngineError, open_engine
 
     try:
-        with engine() as client:
+        with open_engine() as client:
             found = client.containers.list(filters={"label": f"com.docker.compose.project={project}"})
             return [
-                Host(str(one.labels["com.docker.compose.service"]), Reach(_address_of(one), "", "", ""))
+                InventoryHost(str(one.labels["com.docker.compose.service"]), SshAddress(_address_of(one), "", "", ""))
                 for one in sorted(found, key=lambda one: str(one.name))
             ]
-    except EngineError as error:
+    except DockerEngineError as error:
         raise InventoryError(f"compose:{project}: {error}") from None
 
 
@@ -132,9 +133,11 @@ def _address_of(container: Any) -> str:
     return found[0]
 
 
-def by_role(hosts: Sequence[Host], main: str | None, counts: Mapping[str, int], path: Path) -> dict[str, list[Host]]:
+def by_role(
+    hosts: Sequence[InventoryHost], main: str | None, counts: Mapping[str, int], path: Path
+) -> dict[str, list[InventoryHost]]:
     """Returns the first hosts of each role, as many as counted. Raises :class:`InventoryError` if there are too few."""
-    chosen: dict[str, list[Host]] = {}
+    chosen: dict[str, list[InventoryHost]] = {}
     for role, count in counts.items():
         there = [host for host in hosts if (host.role or main) == role]
         if len(there) < count:
@@ -146,7 +149,7 @@ def by_role(hosts: Sequence[Host], main: str | None, counts: Mapping[str, int], 
     return chosen
 
 
-def _known_hosts(path: Path) -> paramiko.HostKeys:
+def _read_known_hosts(path: Path) -> paramiko.HostKeys:
     keys = paramiko.HostKeys()
     if path.is_file():
         try:
@@ -156,7 +159,7 @@ def _known_hosts(path: Path) -> paramiko.HostKeys:
     return keys
 
 
-def _reach(way: _Way, file: _File, known: paramiko.HostKeys, where: str) -> Reach:
+def _to_reach(way: _RawReach, file: _RawInventory, known: paramiko.HostKeys, where: str) -> SshAddress:
     if not way.address:
         raise InventoryError(f"{where} has no address")
     host_key = way.host_key
@@ -170,8 +173,8 @@ def _reach(way: _Way, file: _File, known: paramiko.HostKeys, where: str) -> Reac
                 f"{way.address}` says, and add it to {file.known_hosts}, or here as host_key"
             )
         host_key = f"{key.get_name()} {key.get_base64()}"
-    jump = None if way.jump is None else _reach(way.jump, file, known, f"{where}, jump")
+    jump = None if way.jump is None else _to_reach(way.jump, file, known, f"{where}, jump")
     # absolute, because the undo journal is read from other folders
     key = str(Path(way.key or file.key).expanduser().absolute())
     sudo = file.sudo if way.sudo is None else way.sudo
-    return Reach(way.address, way.user or file.user, key, host_key, way.port, sudo, jump)
+    return SshAddress(way.address, way.user or file.user, key, host_key, way.port, sudo, jump)

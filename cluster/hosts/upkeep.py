@@ -23,7 +23,7 @@ class PathError(ValueError):
     """A run may not create and remove this path. The message says why."""
 
 
-def checked(path: str) -> str:
+def require_removable(path: str) -> str:
     """Returns the path itself. Raises :class:`PathError`."""
     if not path.startswith("/") or posixpath.normpath(path) != path or not path.isprintable():
         raise PathError(f"{path!r} is not a normalized absolute path")
@@ -32,7 +32,7 @@ def checked(path: str) -> str:
     return path
 
 
-def around(paths: Sequence[str]) -> list[str]:
+def list_parents(paths: Sequence[str]) -> list[str]:
     """Returns all parent folders of the paths, the deepest first."""
     folders = {str(folder) for path in paths for folder in PurePosixPath(path).parents} - {"/"}
     return sorted(folders, key=lambda folder: (-len(PurePosixPath(folder).parts), folder))
@@ -41,7 +41,7 @@ def around(paths: Sequence[str]) -> list[str]:
 NONE, EMPTY, FULL = "none", "empty", "full"
 
 
-def look(paths: Sequence[str]) -> str:
+def look_command(paths: Sequence[str]) -> str:
     """Prints ``none``, ``empty`` (an empty folder) or ``full`` (everything else) and the path, a line for each path."""
     return f"""for one in {shlex.join(paths)}; do
 if [ -L "$one" ]; then echo "{FULL} $one"
@@ -50,7 +50,7 @@ elif [ -e "$one" ]; then echo "{FULL} $one"
 else echo "{NONE} $one"; fi; done"""
 
 
-def seen(output: str, paths: Sequence[str]) -> dict[str, str]:
+def parse_look(output: str, paths: Sequence[str]) -> dict[str, str]:
     """Parses the output of :func:`look`, by path. Other lines, such as a shell's greeting, are skipped."""
     known = {f"{what} {path}": (path, what) for path in paths for what in (NONE, EMPTY, FULL)}
     return dict(known[line] for line in output.split("\n") if line in known)
@@ -60,13 +60,13 @@ WHO = f'echo "user $(id -u)"; echo "claim $(cat {CLAIM} 2>/dev/null)"'
 """Prints the user who runs commands, and the run that has claimed the host, if any."""
 
 
-def who(output: str) -> tuple[str, str]:
+def parse_who(output: str) -> tuple[str, str]:
     """Parses the output of :data:`WHO`: user id and run. A shell's greeting may precede it."""
     *_, user, claimed = ["", "", *output.rstrip("\n").split("\n")]
     return user.removeprefix("user "), claimed.removeprefix("claim").strip()
 
 
-def claim(run_id: str) -> str:
+def claim_command(run_id: str) -> str:
     """Claims the host. Fails with exit code 22 and the other run's id if it is claimed already."""
     return (
         f"(set -C; echo {shlex.quote(run_id)} > {CLAIM}) 2>/dev/null || {{ cat {CLAIM} >&2; exit 22; }}; "
@@ -74,17 +74,17 @@ def claim(run_id: str) -> str:
     )
 
 
-def _ours(run_id: str) -> str:
+def _require_claim_command(run_id: str) -> str:
     return f'[ "$(cat {CLAIM} 2>/dev/null)" = {shlex.quote(run_id)} ] || exit 0'
 
 
-def guarded(run_id: str, argv: Sequence[str]) -> tuple[str, ...]:
+def guard_command(run_id: str, argv: Sequence[str]) -> tuple[str, ...]:
     """Returns a command that does nothing unless the host is claimed by this run."""
-    return ("sh", "-c", f"{_ours(run_id)}\n{shlex.join(argv)}")
+    return ("sh", "-c", f"{_require_claim_command(run_id)}\n{shlex.join(argv)}")
 
 
 @dataclass(frozen=True)
-class Made:
+class CreatedPaths:
     """Everything that a run creates on a host.
 
     - ``removed``: paths that did not exist before
@@ -97,7 +97,7 @@ class Made:
     folders: Sequence[str]
 
 
-def clean(run_id: str, made: Made) -> tuple[str, ...]:
+def clean_command(run_id: str, made: CreatedPaths) -> tuple[str, ...]:
     """Ends all processes of the run, lifts all rules, and removes everything that the run created. Idempotent."""
     chains = "\n".join(
         f"for tables in {firewall.FOUR} {firewall.SIX}; do "
@@ -107,9 +107,9 @@ def clean(run_id: str, made: Made) -> tuple[str, ...]:
     )
     mark = shlex.quote(f"{MARK}={run_id}")
     parts = [
-        _ours(run_id),
+        _require_claim_command(run_id),
         f"for file in {process.FOLDER}/*.pid; do name=${{file##*/}} name=${{name%.pid}}",
-        f"{process.if_there(process.kill('$name'))} || exit; done",
+        f"{process.tolerate_missing(process.kill_command('$name'))} || exit; done",
         # A found process may have just started another one, so the search repeats until it finds none.
         f'tries=0; while found=$(grep -lzxF {mark} /proc/[0-9]*/environ 2>/dev/null); [ "$found" ]; do '
         'for one in $found; do one=${one#/proc/}; kill -KILL "${one%/environ}" 2>/dev/null; done; '
@@ -128,12 +128,12 @@ def clean(run_id: str, made: Made) -> tuple[str, ...]:
     return ("sh", "-c", "\n".join(filter(None, parts)))
 
 
-def needs(address: str) -> str:
+def needs_command(address: str) -> str:
     """Prints how the host at this address meets a node's needs, a word and a value in each line."""
     return f"""
 echo user $(id -u)
 echo python $(python3 -c 'import sys; print(sys.version_info >= (3, 10) and "yes" or "no")' 2>/dev/null || echo no)
-echo iptables $({firewall.tables(address)} -w -nL INPUT >/dev/null 2>&1 && echo yes || echo no)
+echo iptables $({firewall.filter_program(address)} -w -nL INPUT >/dev/null 2>&1 && echo yes || echo no)
 echo pkill $(command -v pkill || echo no)
 echo setsid $(command -v setsid || echo no)
 """

@@ -10,7 +10,7 @@ import posixpath
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from assay.cluster.checked_hooks import command, provided, written
+from assay.cluster.checked_hooks import list_written_paths, read_command, read_files
 from assay.cluster.naming import main_role, node_name
 from assay.cluster.sim.disk import SimDisk
 from assay.cluster.sim.loop import SimLoop
@@ -117,7 +117,7 @@ class SimCluster:
             process=None,
             disk=SimDisk(self._loop.chance.source(f"{label} disk")),
             clock=lambda: EPOCH + self._loop.time(),
-            event_log=_unread,
+            event_log=_discard_line,
             host_name="harness",
         )
 
@@ -126,9 +126,9 @@ class SimCluster:
             return await server.serve(self.zookeeper)
         if node.name not in self._prepared:
             self._prepared.add(node.name)
-            for path, data in provided(self._system, node, self).items():
+            for path, data in read_files(self._system, node, self).items():
                 await node.write_file(path, data)
-        for path in written(self._system, node):
+        for path in list_written_paths(self._system, node):
             node.disk.make_folder(posixpath.dirname(path))
         runtime = SimRuntime(
             label=f"{self._seed} {process.incarnation}",
@@ -140,10 +140,10 @@ class SimCluster:
             host_name=node.name,
         )
         try:
-            return await self._system.entry(runtime, command(self._system, node))
+            return await self._system.entry(runtime, read_command(self._system, node))
         except SystemExit as leaving:  # it would end the whole simulation
             return leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
 
 
-def _unread(line: str) -> None:
+def _discard_line(line: str) -> None:
     """Discards a line: the harness's own event log has no reader."""

@@ -34,10 +34,10 @@ from random import Random
 from typing import Protocol
 
 from assay.cluster.node import DiskChange
-from assay.cluster.sim.disk_slowness import Slowness, Stoppable
-from assay.cluster.sim.disk_strikes import Breaking, Changing, Mortal, Rejected
-from assay.cluster.sim.filesystem import Folder, Inode, Namespace
-from assay.cluster.sim.snapshot import FileState, Snapshot, within
+from assay.cluster.sim.disk_slowness import DiskSlowness, Stoppable
+from assay.cluster.sim.disk_strikes import ChangeGuard, DiskFailurePlan, DiskRejectionError, Killable
+from assay.cluster.sim.filesystem import FileTree, Folder, Inode
+from assay.cluster.sim.snapshot import FileState, FolderSnapshot, is_within
 
 UNLIMITED = 1 << 40
 """Bytes."""
@@ -53,7 +53,7 @@ def no_check() -> None:
     """Passes, because the process is alive."""
 
 
-class Owner(Stoppable, Mortal, Protocol):
+class DiskUser(Stoppable, Killable, Protocol):
     """The process that a disk slows or fails."""
 
 
@@ -70,17 +70,17 @@ class SimDisk:
 
     def __init__(self, random: Random) -> None:
         self._random = random
-        self._names = Namespace()
+        self._names = FileTree()
         self.capacity: int | None = None
-        self.slowness = Slowness()
-        self.breaking = Breaking()
+        self.slowness = DiskSlowness()
+        self.breaking = DiskFailurePlan()
 
     def storage(
         self,
         check: Check | None = None,
         fsync_delay: Delay = default_fsync_delay,
         root: str = "",
-        process: Owner | None = None,
+        process: DiskUser | None = None,
         name: str = "",
     ) -> SimStorage:
         """Returns a process's view of the folder ``root``, which is created if missing.
@@ -105,7 +105,7 @@ class SimDisk:
             root,
             self._room,
             lambda: slowness.of_call(process),
-            Changing(self.breaking, process, alive),
+            ChangeGuard(self.breaking, process, alive),
             name,
         )
 
@@ -121,15 +121,15 @@ class SimDisk:
 
     def _room(self, size: int) -> None:
         if self.capacity is not None and size > self.free:
-            raise Rejected.of(errno.ENOSPC)
+            raise DiskRejectionError.of(errno.ENOSPC)
 
-    def snapshot(self, folder: str = "", kept: Collection[str] = ()) -> Snapshot:
+    def snapshot(self, folder: str = "", kept: Collection[str] = ()) -> FolderSnapshot:
         """Returns the visible content of a folder, without the files ``kept``, for a rollback."""
         left_out = {path.strip("/") for path in kept}
-        paths = (path for path in self.files() if within(path, folder) and path not in left_out)
-        return Snapshot(folder, {path: self.read(path) for path in paths})
+        paths = (path for path in self.files() if is_within(path, folder) and path not in left_out)
+        return FolderSnapshot(folder, {path: self.read(path) for path in paths})
 
-    def roll_back(self, snapshot: Snapshot, kept: Collection[str] = ()) -> None:
+    def roll_back(self, snapshot: FolderSnapshot, kept: Collection[str] = ()) -> None:
         """Restores the snapshot durably. Later files are gone. Processes must be dead."""
         self.wipe(snapshot.folder, kept)
         for path, data in snapshot.files.items():
@@ -139,7 +139,7 @@ class SimDisk:
         """Removes everything below the folder except the files ``kept``. Processes must be dead."""
         for name in self.names(folder):
             path = f"{folder}/{name}"
-            if not any(within(one, path, itself=True) for one in kept):
+            if not any(is_within(one, path, itself=True) for one in kept):
                 self.remove(path)
             elif isinstance(self._names.find(path), Folder):
                 self.wipe(path, kept)
@@ -221,7 +221,7 @@ class SimFile:
 
     __slots__ = ("_call", "_changing", "_check", "_closed", "_delay", "_inode", "_room", "size")
 
-    def __init__(self, inode: Inode, check: Check, delay: Delay, room: Room, call: Call, changing: Changing) -> None:
+    def __init__(self, inode: Inode, check: Check, delay: Delay, room: Room, call: Call, changing: ChangeGuard) -> None:
         self._room = room
         self._changing = changing
         self._call = call
@@ -285,13 +285,13 @@ class SimStorage:
 
     def __init__(
         self,
-        names: Namespace,
+        names: FileTree,
         check: Check,
         delay: Delay,
         root: str,
         room: Room,
         call: Call,
-        changing: Changing,
+        changing: ChangeGuard,
         name: str = "",
     ) -> None:
         self._room = room
@@ -375,7 +375,7 @@ class SimStorage:
             return False
         return True
 
-    def _enter(self) -> Namespace:
+    def _enter(self) -> FileTree:
         self._check()
         return self._names
 
@@ -385,7 +385,7 @@ class SimStorage:
         return f"{self._root}/{path}"
 
 
-async def _fsync(inode: Inode, delay: Delay, changing: Changing) -> None:
+async def _fsync(inode: Inode, delay: Delay, changing: ChangeGuard) -> None:
     """Fsyncs a file. A rejected fsync fails only after the simulated device delay."""
     flight = inode.begin_fsync()
     try:

@@ -3,14 +3,14 @@
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from assay.cluster.node import Broken, DiskChange, ProcessState, ProcessStatus, Slowed
+from assay.cluster.node import DiskChange, DiskErrorEffects, ProcessState, ProcessStatus, Slowed
 from assay.cluster.sim.disk import SimDisk
 
 PROBE_BYTES = 4096
 """Size of the write that is tried when a disk is examined."""
 
 
-class Device:
+class DiskFaultMethods:
     """Mixin of :class:`assay.cluster.sim.node.SimNode` for its disk."""
 
     disk: SimDisk
@@ -71,6 +71,6 @@ class Device:
         breaking = self.disk.breaking
         breaking.changes, breaking.after, breaking.errors, breaking.made = frozenset(changes), after, errors, made
 
-    async def broken(self) -> Broken:
+    async def broken(self) -> DiskErrorEffects:
         self._reach()
         return self.disk.breaking.so_far

@@ -25,7 +25,7 @@ continues meanwhile.
 
 
 @dataclass
-class Slowness:
+class DiskSlowness:
     """Additional seconds of each ``fsync``, and each read or write (``call``), and the counts of both.
 
     ``halt``: seconds into the next slow fsync after which its process is stopped, once; 0: never.

@@ -7,26 +7,26 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from assay.cluster.node import Broken, DiskChange
+from assay.cluster.node import DiskChange, DiskErrorEffects
 
 
-class Mortal(Protocol):
+class Killable(Protocol):
     """A process, as a failing disk sees it."""
 
     def kill(self) -> None: ...
 
 
-class Rejected(OSError):
+class DiskRejectionError(OSError):
     """The error of a change while the disk fails or is full. A process may end because of it."""
 
     @classmethod
-    def of(cls, number: int) -> "Rejected":
+    def of(cls, number: int) -> "DiskRejectionError":
         """Returns the error with the operating system's text for an error number."""
         return cls(number, os.strerror(number))
 
 
 @dataclass
-class Breaking:
+class DiskFailurePlan:
     """Plan of a failure: ``after`` more changes of these kinds succeed, and the next ``errors`` ones are rejected.
 
     With ``errors`` 0 the process ends instead, before the change, or after it if ``made``.
@@ -36,8 +36,8 @@ class Breaking:
     after: int = 0
     errors: int = 1
     made: bool = False
-    so_far: Broken = field(default_factory=Broken)
-    counted: Counter[Mortal] = field(default_factory=Counter)
+    so_far: DiskErrorEffects = field(default_factory=DiskErrorEffects)
+    counted: Counter[Killable] = field(default_factory=Counter)
     """Number of changes that each process has made or tried, without fsyncs."""
 
     def strikes(self, change: DiskChange) -> bool:
@@ -49,22 +49,22 @@ class Breaking:
             return False
         return True
 
-    def reject(self) -> Rejected:
+    def reject(self) -> DiskRejectionError:
         """Counts a rejection and returns its error."""
         self.errors -= 1
         if not self.errors:
             self.changes = ()
         self.so_far = replace(self.so_far, errors=self.so_far.errors + 1)
-        return Rejected.of(errno.EIO)
+        return DiskRejectionError.of(errno.EIO)
 
-    def end(self, process: Mortal) -> None:
+    def end(self, process: Killable) -> None:
         """Ends the process, once, and counts it."""
         self.changes = ()
         self.so_far = replace(self.so_far, ends=self.so_far.ends + 1)
         process.kill()
 
 
-class Changing:
+class ChangeGuard:
     """Wraps each change that one process makes on its disk: ``with changing(DiskChange.WRITE): ...``.
 
     Raises :class:`Rejected`. If the process has ended, it raises the error of ``check``, before or after the body. The
@@ -73,13 +73,13 @@ class Changing:
 
     __slots__ = ("_breaking", "_check", "_ends", "_process")
 
-    def __init__(self, breaking: Breaking, process: Mortal | None, check: Callable[[], None]) -> None:
+    def __init__(self, breaking: DiskFailurePlan, process: Killable | None, check: Callable[[], None]) -> None:
         self._breaking = breaking
         self._process = process
         self._check = check
         self._ends = False
 
-    def __call__(self, change: DiskChange) -> "Changing":
+    def __call__(self, change: DiskChange) -> "ChangeGuard":
         breaking, process = self._breaking, self._process
         if process is not None and change is not DiskChange.FSYNC:
             breaking.counted[process] += 1

@@ -165,7 +165,7 @@ class Folder:
 Node = Inode | Folder
 
 
-class Change:
+class NameChange:
     """Name changes of one operation: ``(folder, name, new node)``, with None for a removed name."""
 
     __slots__ = ("edits", "folders", "number")
@@ -191,17 +191,17 @@ class Change:
             self._set([edit for edit in self.edits if edit[0] is not folder or edit[1] != name])
 
 
-class Namespace:
+class FileTree:
     """The tree from the disk's root. Errors equal those of the operating system's calls of the same names."""
 
     def __init__(self, root: Folder | None = None) -> None:
         self._root = root or Folder()
-        self._pending: list[Change] = []
+        self._pending: list[NameChange] = []
         self._changes = 0
 
     def find(self, path: str) -> Node | None:
         node: Node | None = self._root
-        for part in _parts(path):
+        for part in _split_path(path):
             if type(node) is not Folder:
                 return None
             node = node.entries.get(part)
@@ -210,18 +210,18 @@ class Namespace:
     def folder(self, path: str) -> Folder:
         node = self.find(path)
         if node is None:
-            raise _error(errno.ENOENT, path)
+            raise _os_error(errno.ENOENT, path)
         if not isinstance(node, Folder):
-            raise _error(errno.ENOTDIR, path)
+            raise _os_error(errno.ENOTDIR, path)
         return node
 
     def file(self, path: str, *, create: bool = False) -> Inode:
         node = self.find(path)
         if isinstance(node, Folder):
-            raise _error(errno.EISDIR, path)
+            raise _os_error(errno.EISDIR, path)
         if node is None:
             if not create:
-                raise _error(errno.ENOENT, path)
+                raise _os_error(errno.ENOENT, path)
             node = Inode()
             folder, name = self._parent(path)
             self._change((folder, name, node))
@@ -230,35 +230,35 @@ class Namespace:
     def mkdir(self, path: str) -> None:
         """Creates a folder with its parents."""
         folder = self._root
-        for part in _parts(path):
+        for part in _split_path(path):
             node = folder.entries.get(part)
             if node is None:
                 node = Folder()
                 self._change((folder, part, node))
             if not isinstance(node, Folder):
-                raise _error(errno.ENOTDIR, path)
+                raise _os_error(errno.ENOTDIR, path)
             folder = node
 
     def rename(self, source: str, target: str) -> None:
         node = self.find(source)
         if node is None:
-            raise _error(errno.ENOENT, source)
+            raise _os_error(errno.ENOENT, source)
         there = self.find(target)
         if there is node:
             return
         if isinstance(there, Folder) and not isinstance(node, Folder):
-            raise _error(errno.EISDIR, target)
+            raise _os_error(errno.EISDIR, target)
         if isinstance(there, Inode) and isinstance(node, Folder):
-            raise _error(errno.ENOTDIR, target)
+            raise _os_error(errno.ENOTDIR, target)
         if isinstance(there, Folder) and there.entries:
-            raise _error(errno.ENOTEMPTY, target)
+            raise _os_error(errno.ENOTEMPTY, target)
         self._change((*self._parent(source), None), (*self._parent(target), node))
 
     def remove(self, path: str) -> None:
         """Removes a file or folder. A folder is removed file by file, from the inside, as on a real disk."""
         node = self.find(path)
         if node is None:
-            raise _error(errno.ENOENT, path)
+            raise _os_error(errno.ENOENT, path)
         if isinstance(node, Folder):
             for name in sorted(node.entries):
                 self.remove(f"{path}/{name}")
@@ -267,7 +267,7 @@ class Namespace:
     def is_durable(self, path: str) -> bool:
         """Returns whether the device holds this path: its name and its parents' names, for their current nodes."""
         folder = self._root
-        for part in _parts(path):
+        for part in _split_path(path):
             node = folder.entries.get(part)
             if node is None or folder.durable.get(part) is not node:
                 return False
@@ -281,7 +281,7 @@ class Namespace:
     def matching(self, pattern: str) -> dict[str, Inode]:
         """Returns the files that match a shell pattern, by path, sorted. Each part of the path is matched alone."""
         found: list[tuple[str, Node]] = [("", self._root)]
-        for part in _parts(pattern):
+        for part in _split_path(pattern):
             found = [
                 (f"{path}/{name}", node)
                 for path, folder in found
@@ -298,7 +298,7 @@ class Namespace:
     def commit(self, folder: Folder, mark: int) -> None:
         """Makes the changes in ``folder`` up to ``mark`` durable, and the earlier changes that they depend on."""
         folders = {folder}
-        committed: list[Change] = []
+        committed: list[NameChange] = []
         for change in reversed(self._pending):
             if change.number <= mark and not folders.isdisjoint(change.folders):
                 committed.append(change)
@@ -312,7 +312,7 @@ class Namespace:
     def pin(self, path: str) -> None:
         """Makes the current names of ``path`` and its parents durable, and nothing else."""
         folder = self._root
-        for part in _parts(path):
+        for part in _split_path(path):
             node = folder.entries.get(part)
             for change in self._pending:
                 change.forget(folder, part)
@@ -324,16 +324,16 @@ class Namespace:
                 return
             folder = node
 
-    def after_power_loss(self, random: Random) -> Namespace:
+    def after_power_loss(self, random: Random) -> FileTree:
         """Returns the device's state as a new tree that is completely durable."""
-        for change in _survivors(self._pending, random):
+        for change in _select_survivors(self._pending, random):
             change.apply()
-        return Namespace(_durable_tree(self._root, random))
+        return FileTree(_copy_durable(self._root, random))
 
     def _parent(self, path: str) -> tuple[Folder, str]:
-        parts = _parts(path)
+        parts = _split_path(path)
         if not parts:
-            raise _error(errno.EBUSY, path)
+            raise _os_error(errno.EBUSY, path)
         return self.folder("/".join(parts[:-1])), parts[-1]
 
     def _change(self, *edits: tuple[Folder, str, Node | None]) -> None:
@@ -343,10 +343,10 @@ class Namespace:
             else:
                 folder.entries[name] = node
         self._changes += 1
-        self._pending.append(Change(self._changes, list(edits)))
+        self._pending.append(NameChange(self._changes, list(edits)))
 
 
-def _survivors(pending: list[Change], random: Random) -> list[Change]:
+def _select_survivors(pending: list[NameChange], random: Random) -> list[NameChange]:
     """Returns a random prefix of each folder's changes. A change in two folders must be in both prefixes."""
     totals: dict[Folder, int] = {}
     for change in pending:
@@ -364,17 +364,17 @@ def _survivors(pending: list[Change], random: Random) -> list[Change]:
     return survivors
 
 
-def _durable_tree(folder: Folder, random: Random) -> Folder:
+def _copy_durable(folder: Folder, random: Random) -> Folder:
     tree = Folder()
     for name in sorted(folder.durable):
         node = folder.durable[name]
-        left = node.after_power_loss(random) if isinstance(node, Inode) else _durable_tree(node, random)
+        left = node.after_power_loss(random) if isinstance(node, Inode) else _copy_durable(node, random)
         tree.entries[name] = tree.durable[name] = left
     return tree
 
 
 @lru_cache(maxsize=10_000)
-def _parts(path: str) -> tuple[str, ...]:
+def _split_path(path: str) -> tuple[str, ...]:
     return tuple(part for part in path.split("/") if part)
 
 
@@ -388,5 +388,5 @@ def _walk(folder: Folder, prefix: str) -> list[str]:
     return paths
 
 
-def _error(number: int, path: str) -> OSError:
+def _os_error(number: int, path: str) -> OSError:
     return OSError(number, os.strerror(number), path)

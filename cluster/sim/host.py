@@ -9,13 +9,13 @@ from contextvars import Context
 from typing import Any, Protocol
 
 from assay.cluster.node import Flow
-from assay.cluster.sim.packet_shaping import Shaping
+from assay.cluster.sim.packet_shaping import PacketShaper
 from assay.cluster.sim.process import Process
 
 EPHEMERAL_PORT = 32768
 
 
-class Fate(enum.Enum):
+class PacketFate(enum.Enum):
     """Outcome of sending a packet."""
 
     PASSES = 0
@@ -28,14 +28,14 @@ class FlowRule:
 
     __slots__ = ("count", "flow", "rejects", "seen", "source")
 
-    def __init__(self, source: Host, flow: Flow, rejects: bool) -> None:
+    def __init__(self, source: SimHost, flow: Flow, rejects: bool) -> None:
         self.source = source
         self.flow = flow
         self.rejects = rejects
         self.seen = 0
         self.count = 0
 
-    def matches(self, source: Host, from_port: int, to_port: int) -> bool:
+    def matches(self, source: SimHost, from_port: int, to_port: int) -> bool:
         return source is self.source and self.flow.port == (from_port if self.flow.answers else to_port)
 
     def takes(self) -> bool:
@@ -47,7 +47,7 @@ class FlowRule:
         return True
 
 
-class Host:
+class SimHost:
     """A machine.
 
     - ``rules``: hosts whose packets are dropped, with their counts
@@ -74,12 +74,12 @@ class Host:
     def __init__(self, name: str, address: str) -> None:
         self.name = name
         self.address = address
-        self.rules: dict[Host, int] = {}
-        self.rejected: dict[Host, None] = {}
+        self.rules: dict[SimHost, int] = {}
+        self.rejected: dict[SimHost, None] = {}
         self.flows: list[FlowRule] = []
         self.frozen = False
         self.filtering = False
-        self.shaping: Shaping | None = None
+        self.shaping: PacketShaper | None = None
         self.listeners: dict[int, Listener] = {}
         self._next_port = EPHEMERAL_PORT
 
@@ -117,8 +117,8 @@ class Medium(Protocol):
 
     def latency(self) -> float: ...
 
-    def fate_of(self, sender: Any) -> Fate: ...
+    def fate_of(self, sender: Any) -> PacketFate: ...
 
-    def silenced(self, source: Host, target: Host, ports: tuple[int, int]) -> bool: ...
+    def silenced(self, source: SimHost, target: SimHost, ports: tuple[int, int]) -> bool: ...
 
-    def count(self, source: Host, target: Host) -> None: ...
+    def count(self, source: SimHost, target: SimHost) -> None: ...

@@ -24,7 +24,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from contextvars import Context, copy_context
 from typing import Any, TypeVar
 
-from assay.cluster.rng import Chance
+from assay.cluster.rng import RandomSources
 from assay.cluster.sim.network import Network
 from assay.cluster.sim.process import PROCESS, Process, Runnable, close_coroutine
 from assay.cluster.sim.server import SimServer
@@ -133,7 +133,7 @@ class SimTimer(asyncio.TimerHandle):
     def cancel(self) -> None:
         if not self._cancelled:
             self._cancelled = True
-            self._callback = _nothing  # its references may be large, and the timer far away
+            self._callback = _do_nothing  # its references may be large, and the timer far away
             self._args = ()
             self._loop.timer_cancelled()
 
@@ -160,7 +160,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self._generators: dict[int, tuple[weakref.ref[AsyncGenerator[Any, Any]], Process | None]] = {}
         self._breaks: list[tuple[float, int, Callable[[], object]]] = []
         self._break_count = 0
-        self.chance = Chance()
+        self.chance = RandomSources()
         self.network = Network(self, self.chance.source(f"network {seed}"))
 
     # Time and callbacks
@@ -342,7 +342,7 @@ class SimLoop(asyncio.BaseEventLoop):
     async def create_connection(
         self, protocol_factory: Callable[[], Any], host: str | None = None, port: int | None = None, **options: Any
     ) -> tuple[asyncio.Transport, Any]:
-        _refuse(options, "ssl", "sock")
+        _reject_options(options, "ssl", "sock")
         if host is None or port is None:
             raise ValueError("host and port are needed")
         return await self.network.connect(protocol_factory, host, int(port))
@@ -354,7 +354,7 @@ class SimLoop(asyncio.BaseEventLoop):
         port: int | None = None,
         **options: Any,
     ) -> SimServer:
-        _refuse(options, "ssl", "sock")
+        _reject_options(options, "ssl", "sock")
         if host is not None and not isinstance(host, str):
             host = host[0]
         return self.network.listen(protocol_factory, host, int(port or 0))
@@ -364,11 +364,11 @@ async def _close_generator(agen: AsyncGenerator[Any, Any]) -> None:
     await agen.aclose()
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     """Replaces the callback of a cancelled timer."""
 
 
-def _refuse(options: dict[str, Any], *names: str) -> None:
+def _reject_options(options: dict[str, Any], *names: str) -> None:
     for name in names:
         if options.get(name):
             raise NotImplementedError(f"{name}= is not offered by the simulated network")

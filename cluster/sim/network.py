@@ -21,11 +21,11 @@ from contextvars import copy_context
 from typing import Any
 
 from assay.cluster.node import Flow, Traffic
-from assay.cluster.sim.host import Fate, FlowRule, Host, Listener
-from assay.cluster.sim.packet_shaping import Shaping
+from assay.cluster.sim.host import FlowRule, Listener, PacketFate, SimHost
+from assay.cluster.sim.packet_shaping import PacketShaper
 from assay.cluster.sim.process import PROCESS, Process
 from assay.cluster.sim.server import SimServer
-from assay.cluster.sim.transport import Kernel, Sender, SimSocket, SimTransport
+from assay.cluster.sim.transport import KernelTimer, SimSender, SimSocket, SimTransport
 
 LATENCY = (0.0001, 0.001)
 """Seconds one way, uniform: a rack's network with a busy kernel at each end."""
@@ -44,22 +44,22 @@ class Network:
     def __init__(self, loop: Any, source: random.Random) -> None:
         self.loop = loop
         self.random = source
-        self.outside = Host("harness", OUTSIDE)
+        self.outside = SimHost("harness", OUTSIDE)
         # Keeps connections alive, as a selector would. Otherwise idle ones are garbage, collected at nondeterministic
         # times.
         self.connections: dict[SimTransport, None] = {}
-        self._hosts: dict[str, Host] = {OUTSIDE: self.outside, "harness": self.outside}
+        self._hosts: dict[str, SimHost] = {OUTSIDE: self.outside, "harness": self.outside}
         self._draw = source.random
         self._base, self._spread = LATENCY[0], LATENCY[1] - LATENCY[0]
 
-    def add_host(self, name: str, address: str) -> Host:
+    def add_host(self, name: str, address: str) -> SimHost:
         """Raises ``ValueError`` if the name or the address is taken."""
         if name in self._hosts or address in self._hosts:
             raise ValueError(f"host {name} or address {address} is taken")
-        host = self._hosts[name] = self._hosts[address] = Host(name, address)
+        host = self._hosts[name] = self._hosts[address] = SimHost(name, address)
         return host
 
-    def remove_host(self, host: Host) -> None:
+    def remove_host(self, host: SimHost) -> None:
         """Removes a host. Its processes must be dead."""
         self._hosts.pop(host.name, None)
         self._hosts.pop(host.address, None)
@@ -76,69 +76,69 @@ class Network:
         """Returns the seconds that the next packet takes."""
         return self._base + self._spread * self._draw()
 
-    def shape(self, source: Host, traffic: Traffic | None, peers: Collection[Host] | None = None) -> None:
+    def shape(self, source: SimHost, traffic: Traffic | None, peers: Collection[SimHost] | None = None) -> None:
         """Shapes what ``source`` sends to these peers, or to all, from now on."""
-        source.shaping = None if traffic is None else Shaping(traffic, peers, self._draw)
+        source.shaping = None if traffic is None else PacketShaper(traffic, peers, self._draw)
 
-    def drop(self, source: Host, target: Host) -> None:
+    def drop(self, source: SimHost, target: SimHost) -> None:
         """Drops packets from ``source`` that arrive at ``target`` from now on. The outside is never cut off."""
         if source is not target and self.outside not in (source, target):
             target.rules.setdefault(source, 0)
             target.filtering = True
 
-    def reject(self, source: Host, target: Host) -> None:
+    def reject(self, source: SimHost, target: SimHost) -> None:
         """Does the same as ``drop``, but answers with a reset. An existing drop rule stays."""
         if source not in target.rules:
             self.drop(source, target)
             if source in target.rules:
                 target.rejected[source] = None
 
-    def divert(self, source: Host, target: Host, flow: Flow, *, rejects: bool) -> None:
+    def divert(self, source: SimHost, target: SimHost, flow: Flow, *, rejects: bool) -> None:
         """Does the same as ``drop`` or ``reject``, for packets of this flow only."""
         if source is not target and self.outside not in (source, target):
             target.flows.append(FlowRule(source, flow, rejects))
             target.filtering = True
 
-    def heal(self, target: Host) -> None:
+    def heal(self, target: SimHost) -> None:
         """Removes all rules of a host, with their counters."""
         target.rules.clear()
         target.rejected.clear()
         target.flows.clear()
         target.filtering = target.frozen
 
-    def freeze(self, host: Host) -> None:
+    def freeze(self, host: SimHost) -> None:
         host.frozen = host.filtering = True
 
-    def thaw(self, host: Host) -> None:
+    def thaw(self, host: SimHost) -> None:
         host.frozen = False
         host.filtering = bool(host.rules or host.flows)
 
-    def cut(self, source: Host, target: Host) -> bool:
+    def cut(self, source: SimHost, target: SimHost) -> bool:
         """Returns whether no packet passes (except resets, see ``silenced``)."""
         return source in target.rules or source.frozen or target.frozen
 
-    def fate(self, source: Host, target: Host, ports: tuple[int, int]) -> Fate:
+    def fate(self, source: SimHost, target: SimHost, ports: tuple[int, int]) -> PacketFate:
         """Returns the fate of a packet from ``source`` between these ports. The rule that it meets counts it."""
         if self.cut(source, target):
             self.count(source, target)
             rejects = source in target.rejected and not (source.frozen or target.frozen)
-            return Fate.REJECTED if rejects else Fate.LOST
+            return PacketFate.REJECTED if rejects else PacketFate.LOST
         for rule in target.flows:
             if rule.matches(source, *ports) and rule.takes():
-                return Fate.REJECTED if rule.rejects else Fate.LOST
-        return Fate.PASSES
+                return PacketFate.REJECTED if rule.rejects else PacketFate.LOST
+        return PacketFate.PASSES
 
-    def fate_of(self, sender: Sender) -> Fate:
+    def fate_of(self, sender: SimSender) -> PacketFate:
         """Returns the fate of a packet that this end of a connection sends now."""
         return self.fate(sender.host, sender.peer.host, sender.ports)
 
-    def silenced(self, source: Host, target: Host, ports: tuple[int, int]) -> bool:
+    def silenced(self, source: SimHost, target: SimHost, ports: tuple[int, int]) -> bool:
         """Returns whether not even a reset passes. A rule that rejects lets resets pass."""
         if self.cut(source, target):
             return source.frozen or target.frozen or source not in target.rejected
         return any(rule.matches(source, *ports) and not rule.rejects and rule.flow.every == 1 for rule in target.flows)
 
-    def count(self, source: Host, target: Host) -> None:
+    def count(self, source: SimHost, target: SimHost) -> None:
         """Counts one more packet from ``source`` that ``target``'s rule dropped."""
         if source in target.rules:
             target.rules[source] += 1
@@ -166,21 +166,21 @@ class Network:
         target = host if address in LOOPBACK else self._hosts.get(address)
         if target is None:
             raise OSError(errno.EHOSTUNREACH, f"no route from {host.name} to {address}")
-        transport = await _Attempt(self, process, host, target, port, loopback=address in LOOPBACK).run()
+        transport = await _ConnectionAttempt(self, process, host, target, port, loopback=address in LOOPBACK).run()
         protocol = factory()
         transport.attach(protocol)
         return transport, protocol
 
-    def _here(self) -> tuple[Process | None, Host]:
+    def _here(self) -> tuple[Process | None, SimHost]:
         process = PROCESS.get()
         return (None, self.outside) if process is None else (process, process.host)
 
 
-class _Attempt:
+class _ConnectionAttempt:
     """A connection request: SYN, SYN-ACK, and their repetitions while a link is cut."""
 
     def __init__(
-        self, network: Network, process: Process | None, host: Host, target: Host, port: int, *, loopback: bool
+        self, network: Network, process: Process | None, host: SimHost, target: SimHost, port: int, *, loopback: bool
     ) -> None:
         self._network = network
         self._loopback = loopback
@@ -210,7 +210,7 @@ class _Attempt:
             del self
 
     def _after_latency(self, call: Callable[[], None]) -> None:
-        self._network.loop.schedule(self._network.loop.time() + self._network.latency(), Kernel(call))
+        self._network.loop.schedule(self._network.loop.time() + self._network.latency(), KernelTimer(call))
 
     def _send(self) -> None:
         self._after_latency(self._arrives)
@@ -223,11 +223,11 @@ class _Attempt:
             return
         network, host, target = self._network, self._host, self._target
         fate = network.fate(host, target, (0, self._port))
-        if fate is Fate.LOST or (fate is Fate.REJECTED and network.silenced(target, host, (self._port, 0))):
+        if fate is PacketFate.LOST or (fate is PacketFate.REJECTED and network.silenced(target, host, (self._port, 0))):
             self._again()
-        elif fate is Fate.REJECTED:
+        elif fate is PacketFate.REJECTED:
             self._after_latency(self._refused)
-        elif network.fate(target, host, (self._port, 0)) is not Fate.PASSES:
+        elif network.fate(target, host, (self._port, 0)) is not PacketFate.PASSES:
             self._again()  # the answer is lost; the half-open entry is not modelled
         elif (server := target.listeners.get(self._port)) is None or (server.local and not self._loopback):
             self._after_latency(self._refused)
@@ -242,7 +242,7 @@ class _Attempt:
             self._retry *= 2
         else:
             wait, call = max(left, 0.0), self._timed_out
-        loop.schedule(loop.time() + wait, Kernel(call))
+        loop.schedule(loop.time() + wait, KernelTimer(call))
 
     def _refused(self) -> None:
         place = f"{self._target.name}:{self._port}"
@@ -259,22 +259,22 @@ class _Attempt:
         network, loop = self._network, self._network.loop
         near_name = (self._host.address, self._host.ephemeral_port())
         far_name = (self._target.address, self._port)
-        near = SimTransport(network, self._host, self._process, self._context, _names(near_name, far_name))
+        near = SimTransport(network, self._host, self._process, self._context, _extra_info(near_name, far_name))
         far_context = server.connection_context()
-        far = SimTransport(network, self._target, server.process, far_context, _names(far_name, near_name))
+        far = SimTransport(network, self._target, server.process, far_context, _extra_info(far_name, near_name))
         near.peer, far.peer = far, near
         self._transport = near
         connected = loop.time() + network.latency()
         accepted = connected + network.latency()
         near.not_before(accepted)
         far.not_before(connected)
-        loop.schedule(connected, Kernel(self._connected))
-        loop.schedule(accepted, Kernel(server.accept, far, far_context))
+        loop.schedule(connected, KernelTimer(self._connected))
+        loop.schedule(accepted, KernelTimer(server.accept, far, far_context))
 
     def _connected(self) -> None:
         if not self._given_up() and self._transport is not None:
             self._result.set_result(self._transport)
 
 
-def _names(own: tuple[str, int], peer: tuple[str, int]) -> dict[str, Any]:
+def _extra_info(own: tuple[str, int], peer: tuple[str, int]) -> dict[str, Any]:
     return {"sockname": own, "peername": peer, "socket": SimSocket(own)}

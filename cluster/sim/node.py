@@ -10,12 +10,12 @@ from typing import Any
 from assay.cluster.commands import CommandResult
 from assay.cluster.node import Exhaustion, Flow, Node, NodeError, ProcessState, ProcessStatus, Traffic
 from assay.cluster.sim.disk import SimDisk
-from assay.cluster.sim.disk_faults import Device
-from assay.cluster.sim.disk_strikes import Rejected
-from assay.cluster.sim.host import Host
+from assay.cluster.sim.disk_faults import DiskFaultMethods
+from assay.cluster.sim.disk_strikes import DiskRejectionError
+from assay.cluster.sim.host import SimHost
 from assay.cluster.sim.process import Process
 from assay.cluster.sim.second_copy import Twice
-from assay.cluster.sim.snapshot import Snapshot
+from assay.cluster.sim.snapshot import FolderSnapshot
 
 PRESSURE = 0.3
 """Seconds from the shortage of memory until the kernel kills a process."""
@@ -43,7 +43,7 @@ class Crash:
     error: BaseException | None = None
 
 
-class EventLog:
+class NodeEventLog:
     """A node's event lines over all its incarnations, for any number of observers."""
 
     def __init__(self) -> None:
@@ -88,18 +88,18 @@ class EventLog:
             await future
 
 
-class SimNode(Device, Twice):
+class SimNode(DiskFaultMethods, Twice):
     """Satisfies ``assay.cluster.node.Node``. ``clock_offset``: seconds by which its wall clock is wrong."""
 
     def __init__(
-        self, loop: Any, host: Host, role: str, index: int, disk: SimDisk, main: Main, crashes: list[Crash]
+        self, loop: Any, host: SimHost, role: str, index: int, disk: SimDisk, main: Main, crashes: list[Crash]
     ) -> None:
         super().__init__()
         self._loop = loop
         self.host = host
         self.disk = disk
         self.clock_offset = 0.0
-        self.log = EventLog()
+        self.log = NodeEventLog()
         self.exit_code: int | None = None
         self.losses = 0
         """How often its files lost data, or were rolled back, while it had no process."""
@@ -115,7 +115,7 @@ class SimNode(Device, Twice):
         self._process: Process | None = None
         self._task: asyncio.Task[int] | None = None
         self._stopped_before_freeze = False
-        self._copy: Snapshot | None = None
+        self._copy: FolderSnapshot | None = None
 
     def __repr__(self) -> str:
         return f"<SimNode {self.name} {self._process}>"
@@ -218,7 +218,7 @@ class SimNode(Device, Twice):
         elif (error := task.exception()) is not None:
             self.exit_code = 1
             text = "".join(traceback.format_exception(error))
-            asked = self._asked or isinstance(error, Rejected)
+            asked = self._asked or isinstance(error, DiskRejectionError)
             self._crashes.append(Crash(self.name, process.incarnation, self._loop.time(), text, asked, error))
         else:
             self.exit_code = task.result()
@@ -381,7 +381,7 @@ class SimNode(Device, Twice):
             else:
                 self._loop.network.divert(host, self.host, flow, rejects=True)
 
-    def _hosts(self, peers: Sequence[Node]) -> list[Host]:
+    def _hosts(self, peers: Sequence[Node]) -> list[SimHost]:
         self._reach()
         hosts = []
         for peer in peers:

@@ -24,7 +24,7 @@ A real queue of that length would be full and slow the sender down.
 """
 
 
-class Shaping:
+class PacketShaper:
     """Shaping in force on one host. ``peers``: the hosts it applies to, None for all."""
 
     __slots__ = ("_draw", "_free", "_traffic", "counts", "peers")

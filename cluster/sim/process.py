@@ -42,7 +42,7 @@ class Resource(Protocol):
     def process_died(self) -> None: ...
 
 
-class Deferred:
+class DeferredCall:
     """A call that happens later in its original context, whatever state the process is in."""
 
     __slots__ = ("_args", "_call", "_context")
@@ -108,7 +108,7 @@ class Process:
     def later(self, call: Callable[..., object], *args: Any) -> None:
         """Queues a call of a process that is not running. It happens after the resume if stopped, never if dead."""
         if not self.dead:
-            self._held.append(Deferred(call, args))
+            self._held.append(DeferredCall(call, args))
 
     def stop(self) -> None:
         """Sends SIGSTOP. No effect if the process is suspended or dead."""
@@ -129,13 +129,13 @@ class Process:
         if self._waits_until is None:
             self.running = False
             self._waits_until = self._loop.time() + seconds
-            self._loop.schedule(self._waits_until, Deferred(self._returned, ()))
+            self._loop.schedule(self._waits_until, DeferredCall(self._returned, ()))
         else:
             self._waits_until += seconds
 
     def _returned(self) -> None:
         if self._waits_until is not None and self._loop.time() < self._waits_until:
-            self._loop.schedule(self._waits_until, Deferred(self._returned, ()))
+            self._loop.schedule(self._waits_until, DeferredCall(self._returned, ()))
         else:
             self._waits_until = None
             self._go_on()
@@ -163,12 +163,12 @@ class Process:
         own = asyncio.current_task(self._loop)
         for task in self._loop.tasks_of(self):
             if task is own:
-                self._loop.call_soon(_unwind_rest, task, self.context, context=Context())
+                self._loop.call_soon(_unwind_remainder, task, self.context, context=Context())
             else:
                 unwind(task, self.context)
 
 
-def _unwind_rest(task: asyncio.Task[Any], context: Context) -> None:
+def _unwind_remainder(task: asyncio.Task[Any], context: Context) -> None:
     """Unwinds the task whose step ended its own process."""
     if not task.done():
         unwind(task, context)

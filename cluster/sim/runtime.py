@@ -3,7 +3,7 @@
 import errno
 from collections.abc import Callable
 
-from assay.cluster.rng import Chance
+from assay.cluster.rng import RandomSources
 from assay.cluster.sim.disk import SimDisk
 from assay.cluster.sim.process import Process
 from assay.cluster.sim.zookeeper.client import SimZooKeeper
@@ -26,7 +26,7 @@ class SimRuntime:
         self,
         *,
         label: str,
-        chance: Chance,
+        chance: RandomSources,
         process: Process | None,
         disk: SimDisk,
         clock: Callable[[], float],

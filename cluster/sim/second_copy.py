@@ -11,7 +11,7 @@ from typing import Any
 from assay.cluster.node import NodeError
 from assay.cluster.second_copy import SECOND, SecondStatus
 from assay.cluster.sim.disk import SimDisk
-from assay.cluster.sim.host import Host
+from assay.cluster.sim.host import SimHost
 from assay.cluster.sim.process import Process
 
 _log = logging.getLogger("assay.sim")
@@ -21,7 +21,7 @@ class Twice:
     """Mixin of :class:`assay.cluster.sim.node.SimNode` that runs the second copy."""
 
     disk: SimDisk
-    host: Host
+    host: SimHost
     _loop: Any
 
     def __init__(self) -> None:

@@ -7,7 +7,7 @@ from zlib import crc32
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class FolderSnapshot:
     """The content of every file in a folder, by path."""
 
     folder: str
@@ -38,7 +38,7 @@ class FileState(NamedTuple):
         return self.size - self.durable
 
 
-def within(path: str, folder: str, *, itself: bool = False) -> bool:
+def is_within(path: str, folder: str, *, itself: bool = False) -> bool:
     """Returns whether a path lies in a folder, at any depth; with ``itself`` also whether it is that folder."""
     if itself and path.strip("/") == folder.strip("/"):
         return True

@@ -30,7 +30,7 @@ from collections.abc import Callable
 from contextvars import Context
 from typing import Any
 
-from assay.cluster.sim.host import Fate, Host, Listener, Medium
+from assay.cluster.sim.host import Listener, Medium, PacketFate, SimHost
 from assay.cluster.sim.process import Process
 
 SEND_BUFFER = 256 * 1024
@@ -46,7 +46,7 @@ RETRANSMISSION_LIMIT = 15.0
 """Seconds (Linux: tcp_retries2, about 15 minutes by default; production brokers lower it)."""
 
 
-class Mark:
+class ControlPacket:
     """An item in flight that is not data."""
 
     __slots__ = ("name",)
@@ -55,11 +55,11 @@ class Mark:
         self.name = name
 
 
-FIN = Mark("FIN")
-RESET = Mark("RESET")
+FIN = ControlPacket("FIN")
+RESET = ControlPacket("RESET")
 
 
-class Kernel:
+class KernelTimer:
     """A kernel timer. It fires in any state of the processes."""
 
     __slots__ = ("_args", "_call")
@@ -72,7 +72,7 @@ class Kernel:
         self._call(*self._args)
 
 
-class Sender(asyncio.Transport):
+class SimSender(asyncio.Transport):
     """Base of :class:`SimTransport`; ``peer`` is the other end."""
 
     __slots__ = (
@@ -85,7 +85,7 @@ class Sender(asyncio.Transport):
     peer: SimTransport
 
     def __init__(
-        self, network: Medium, host: Host, process: Process | None, context: Context, extra: dict[str, Any]
+        self, network: Medium, host: SimHost, process: Process | None, context: Context, extra: dict[str, Any]
     ) -> None:
         self._extra: dict[str, Any] = extra
         self._network = network
@@ -97,7 +97,7 @@ class Sender(asyncio.Transport):
         self._closing = False
         self._lost = False
         # sending
-        self._flight: deque[list[bytes] | Mark] = deque()
+        self._flight: deque[list[bytes] | ControlPacket] = deque()
         self._tail_at = -1.0
         self._last_due = 0.0
         self._outstanding = 0
@@ -115,14 +115,14 @@ class Sender(asyncio.Transport):
         self._unacknowledged = 0
         self._unreachable_since = -1.0
 
-    def _send(self, item: list[bytes] | Mark) -> None:
+    def _send(self, item: list[bytes] | ControlPacket) -> None:
         self._flight.append(item)
         if self._stalled:
             return
         now = self._loop.time()
         due = now + self._network.latency()
         if self.host.shaping is not None:
-            size = 0 if isinstance(item, Mark) else sum(map(len, item))
+            size = 0 if isinstance(item, ControlPacket) else sum(map(len, item))
             due += self.host.shaping.hold(self.peer.host, size, now)
         self._last_due = due = max(due, self._last_due)
         self._loop.schedule(due, self)
@@ -178,17 +178,17 @@ class Sender(asyncio.Transport):
         if self._flight[0] is RESET:
             return self._reset_passes()
         forth = network.fate_of(self)
-        if forth is not Fate.PASSES:
-            if forth is Fate.LOST or self.peer.silenced:
+        if forth is not PacketFate.PASSES:
+            if forth is PacketFate.LOST or self.peer.silenced:
                 self._stall()
             else:
                 self._halt()  # packets behind it are out of order, and their reader never sees them
                 self._send_back_reset()
             return False
         back = network.fate_of(self.peer)
-        if back is Fate.LOST:
+        if back is PacketFate.LOST:
             return self._deliver_unacknowledged()
-        if back is Fate.REJECTED:  # the acknowledgement is rejected: the receiver's end is reset
+        if back is PacketFate.REJECTED:  # the acknowledgement is rejected: the receiver's end is reset
             self.peer._send_back_reset()
         if self._unacknowledged:
             self._acknowledged()
@@ -215,7 +215,7 @@ class Sender(asyncio.Transport):
     def _deliver_unacknowledged(self) -> bool:
         """Delivers a packet, if the window allows, while the link back is cut and loses its acknowledgement."""
         head = self._flight[0]
-        size = 1 if isinstance(head, Mark) else sum(map(len, head))
+        size = 1 if isinstance(head, ControlPacket) else sum(map(len, head))
         rejected = self.peer._lost
         if rejected or (self._unacknowledged and self._unacknowledged + size > WINDOW):
             self._stall()
@@ -246,7 +246,7 @@ class Sender(asyncio.Transport):
             self._rto = RTO_MINIMUM
         wait = self._rto * (1.0 + 0.2 * self._network.random.random())
         self._rto = min(2 * self._rto, RTO_MAXIMUM)
-        self._loop.schedule(self._loop.time() + wait, Kernel(self._retransmit))
+        self._loop.schedule(self._loop.time() + wait, KernelTimer(self._retransmit))
 
     def _retransmit(self) -> None:
         self._retrying = False
@@ -254,7 +254,7 @@ class Sender(asyncio.Transport):
             return
         network = self._network
         forth = network.fate_of(self)
-        if forth is Fate.PASSES and network.fate_of(self.peer) is Fate.PASSES:
+        if forth is PacketFate.PASSES and network.fate_of(self.peer) is PacketFate.PASSES:
             self._acknowledged()
             if self._stalled:
                 self._stalled = False
@@ -262,7 +262,7 @@ class Sender(asyncio.Transport):
                 for _ in range(len(self._flight)):
                     self._loop.schedule(self._last_due, self)
             return
-        if forth is Fate.REJECTED and not self.peer.silenced:
+        if forth is PacketFate.REJECTED and not self.peer.silenced:
             self._send_back_reset()
             return
         if self._loop.time() - self._unreachable_since >= RETRANSMISSION_LIMIT:
@@ -280,7 +280,7 @@ class Sender(asyncio.Transport):
 
     def _send_back_reset(self) -> None:
         """Answers data for a closed end, or for a machine that rejects them, with a reset."""
-        self._loop.schedule(self._loop.time() + self._network.latency(), Kernel(self._reset_arrives))
+        self._loop.schedule(self._loop.time() + self._network.latency(), KernelTimer(self._reset_arrives))
 
     def _reset_arrives(self) -> None:
         if self.peer.silenced:
@@ -293,7 +293,7 @@ class Sender(asyncio.Transport):
         else:
             self._flight_ends()
             if self._process is not None and self._process.stopped:
-                self._process.hold_back(Kernel(self._receive_mark, RESET))
+                self._process.hold_back(KernelTimer(self._receive_mark, RESET))
             elif self._protocol is not None:
                 self._receive_mark(RESET)
 
@@ -317,11 +317,11 @@ class Sender(asyncio.Transport):
         """Makes everything that this end sends arrive no earlier than ``due``."""
         self._last_due = due
 
-    def _deliver(self, item: list[bytes] | Mark) -> None:
+    def _deliver(self, item: list[bytes] | ControlPacket) -> None:
         """Handles the arrival at the peer's machine."""
         raise NotImplementedError
 
-    def _receive_mark(self, mark: Mark) -> None:
+    def _receive_mark(self, mark: ControlPacket) -> None:
         """Handles an end or a reset from the peer."""
         raise NotImplementedError
 
@@ -349,16 +349,16 @@ class SimSocket:
             self.drops = value == struct.pack("ii", 1, 0)
 
 
-class SimTransport(Sender):
+class SimTransport(SimSender):
     """An end of a connection; ``peer`` is the other. The network creates them in pairs."""
 
     __slots__ = ("_arrived", "_close_asked", "_reading", "server")
 
     def __init__(
-        self, network: Medium, host: Host, process: Process | None, context: Context, extra: dict[str, Any]
+        self, network: Medium, host: SimHost, process: Process | None, context: Context, extra: dict[str, Any]
     ) -> None:
         super().__init__(network, host, process, context, extra)
-        self._arrived: deque[list[bytes] | Mark] = deque()
+        self._arrived: deque[list[bytes] | ControlPacket] = deque()
         self._reading = True
         self._close_asked = False  # by the step that stopped the process
         self.server: Listener | None = None  # the server that accepted it
@@ -468,7 +468,7 @@ class SimTransport(Sender):
             return
         self._reading = True
         if self._arrived:
-            self._loop.run_soon(Kernel(self._drain))
+            self._loop.run_soon(KernelTimer(self._drain))
 
     def _off_stage(self, call: Callable[[], None]) -> bool:
         """Returns True if the process is not running. The call then happens after its resume, if ever."""
@@ -480,7 +480,7 @@ class SimTransport(Sender):
 
     # The kernel of the peer, as receiver
 
-    def _deliver(self, item: list[bytes] | Mark) -> None:
+    def _deliver(self, item: list[bytes] | ControlPacket) -> None:
         peer = self.peer
         if peer._lost:
             if item is not RESET:
@@ -504,7 +504,7 @@ class SimTransport(Sender):
             return
         peer._arrived.append(item)
         if process is not None and process.stopped and len(peer._arrived) == 1:
-            process.hold_back(Kernel(peer._drain))
+            process.hold_back(KernelTimer(peer._drain))
 
     def _receive(self, data: bytes) -> None:
         try:
@@ -520,7 +520,7 @@ class SimTransport(Sender):
         )
         self._context.run(self.abort)
 
-    def _receive_mark(self, mark: Mark) -> None:
+    def _receive_mark(self, mark: ControlPacket) -> None:
         if mark is RESET:
             self._fail(ConnectionResetError(errno.ECONNRESET, f"Connection reset by peer {self.peer.host.name}"))
         elif not self._closing:
@@ -534,7 +534,7 @@ class SimTransport(Sender):
         """Hands over data that arrived while the process was stopped, reading was paused or there was no protocol."""
         process = self._process
         if process is not None and not process.running:
-            process.hold_back(Kernel(self._drain))
+            process.hold_back(KernelTimer(self._drain))
             return
         while self._arrived and self._reading and not self._lost:
             item = self._arrived.popleft()
@@ -543,7 +543,7 @@ class SimTransport(Sender):
                 self.peer._consumed(len(data))
                 if not self._closing:
                     self._receive(data)
-            elif isinstance(item, Mark):
+            elif isinstance(item, ControlPacket):
                 self._receive_mark(item)
 
     # Closing
@@ -593,4 +593,4 @@ class SimTransport(Sender):
         self._protocol = protocol
         protocol.connection_made(self)
         if self._arrived:
-            self._loop.run_soon(Kernel(self._drain))
+            self._loop.run_soon(KernelTimer(self._drain))

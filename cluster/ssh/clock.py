@@ -17,18 +17,18 @@ LOOKS = 30
 """How often to look whether the process has read its clock: some seconds altogether."""
 LOOK_EVERY = 0.05
 
-READ = mapped_words.read(FILE)
+READ = mapped_words.read_command(FILE)
 
 
-def shift(seconds: float) -> str:
+def shift_command(seconds: float) -> str:
     """Returns the shell command that sets the clock ahead by this many seconds."""
-    return mapped_words.write(FILE, 0, round(seconds * NANOSECONDS))
+    return mapped_words.write_command(FILE, 0, round(seconds * NANOSECONDS))
 
 
-UNDO = ("sh", "-c", shift(0.0))
+UNDO = ("sh", "-c", shift_command(0.0))
 
 
-def shown(output: str) -> tuple[float, int]:
+def parse_shown(output: str) -> tuple[float, int]:
     """Parses the output of :data:`READ`: the shift shown last, in seconds, and the number of clock reads."""
-    _, last, times = mapped_words.words(output)
+    _, last, times = mapped_words.parse_words(output)
     return last / NANOSECONDS, times

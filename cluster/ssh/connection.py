@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import paramiko
 
-from assay.cluster.addresses import at
+from assay.cluster.addresses import join_host_port
 from assay.cluster.commands import CommandResult
 from assay.cluster.node import NodeError
 
@@ -58,7 +58,7 @@ class Login:
     """The user's login shell understands the syntax of ``sh``."""
 
 
-class AwayError(NodeError):
+class UnansweredError(NodeError):
     """The machine does not answer."""
 
 
@@ -66,7 +66,7 @@ class RefusedError(NodeError):
     """The machine rejects this user, or is another machine. Retries are useless and may cause a ban."""
 
 
-class UnendedError(NodeError):
+class CommandTimeoutError(NodeError):
     """A command did not end in time. It is killed on the machine if possible."""
 
 
@@ -122,7 +122,7 @@ class SshConnection:
         channel, begun = self._channel(), time.monotonic()
         try:
             channel.settimeout(timeout)
-            channel.exec_command(self._worded(_bounded(command, timeout)))
+            channel.exec_command(self._worded(_limit_time(command, timeout)))
             if stdin:
                 channel.sendall(stdin)
             channel.shutdown_write()
@@ -132,11 +132,11 @@ class SshConnection:
             code = channel.recv_exit_status()
         except (TimeoutError, paramiko.SSHException, OSError, EOFError) as error:
             broken = self._error(command, f"no end after {timeout:g} s, or the connection broke: {error!r}")
-            raise (UnendedError(str(broken)) if isinstance(error, TimeoutError) else broken) from error
+            raise (CommandTimeoutError(str(broken)) if isinstance(error, TimeoutError) else broken) from error
         finally:
             channel.close()
         if code in KILLED and time.monotonic() - begun >= timeout:
-            raise UnendedError(str(self._error(command, f"no end after {timeout:g} s: it was killed")))
+            raise CommandTimeoutError(str(self._error(command, f"no end after {timeout:g} s: it was killed")))
         if code == -1:  # paramiko's value for "no exit code"
             raise self._error(command, "the connection broke before its end, or a signal ended it")
         return CommandResult(code, output, errors)
@@ -248,13 +248,14 @@ class SshConnection:
             assert transport is not None, "it was asked"
             transport.close()
             raise RefusedError(
-                f"{self._name}: {login.user}@{at(login.address, login.port)} rejects this key: {error}"
+                f"{self._name}: {login.user}@{join_host_port(login.address, login.port)} rejects this key: {error}"
             ) from error
         except (paramiko.SSHException, OSError, EOFError) as error:
             if transport is not None:
                 transport.close()
-            raise AwayError(
-                f"{self._name}: no SSH connection to {login.user}@{at(login.address, login.port)}: {error!r}; "
+            raise UnansweredError(
+                f"{self._name}: no SSH connection to {login.user}@{join_host_port(login.address, login.port)}: "
+                f"{error!r}; "
                 "is the machine up and sshd running?"
             ) from error
         except BaseException:
@@ -343,10 +344,10 @@ class SshConnection:
             self._ways.pop().close()
 
     def _error(self, command: str, what: str) -> NodeError:
-        return NodeError(f"{self._name}: `{_shortened(command)}`: {what}")
+        return NodeError(f"{self._name}: `{_shorten(command)}`: {what}")
 
 
-def _bounded(command: str, timeout: float) -> str:
+def _limit_time(command: str, timeout: float) -> str:
     """Adds a time limit, if the machine has the program ``timeout``.
 
     It kills the command with its children. Processes with sessions of their own, such as the node's, continue.
@@ -382,6 +383,6 @@ def _last_lines(text: str) -> str:
     return "last output: " + " | ".join(lines[-TAIL_LINES:]) if lines else "it printed nothing"
 
 
-def _shortened(command: str) -> str:
+def _shorten(command: str) -> str:
     flat = " ".join(command.split())
     return flat if len(flat) <= 160 else flat[:157] + "..."

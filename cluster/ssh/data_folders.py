@@ -16,42 +16,42 @@ def undo_copy(folder: str) -> list[str]:
     return ["rm", "-rf", folder + SUFFIX]
 
 
-def contents(folder: str, kept: Collection[str] = ()) -> str:
+def contents_command(folder: str, kept: Collection[str] = ()) -> str:
     """Prints checksum, size and path of each file except ``kept``. Prints nothing if the folder does not exist."""
     place = shlex.quote(folder)
-    return f"[ ! -d {place} ] || find {place} -type f {_but(kept)} -exec cksum {{}} +"
+    return f"[ ! -d {place} ] || find {place} -type f {_find_exclusions(kept)} -exec cksum {{}} +"
 
 
-def remove(folder: str, kept: Collection[str] = ()) -> str:
+def remove_command(folder: str, kept: Collection[str] = ()) -> str:
     """Removes everything except the files ``kept`` and their parent folders."""
     place = shlex.quote(folder)
     if not kept:
         return f"[ ! -d {place} ] || {{ find {place}/. ! -name . -prune -exec rm -rf {{}} + && sync -f {place}; }}"
     around = {str(parent) for path in kept for parent in PurePosixPath(path).parents}
-    left = _but({*kept, *around})
+    left = _find_exclusions({*kept, *around})
     return f"[ ! -d {place} ] || {{ find {place} -mindepth 1 -depth {left} -delete && sync -f {place}; }}"
 
 
-def copy(folder: str, kept: Collection[str] = ()) -> str:
+def copy_command(folder: str, kept: Collection[str] = ()) -> str:
     """Prints the :func:`contents` of the copy, which lacks the files ``kept``."""
     place, beside = shlex.quote(folder), shlex.quote(folder + SUFFIX)
     others = shlex.join(folder + SUFFIX + path.removeprefix(folder) for path in sorted(kept))
     left_out = f"rm -f {others} && " if kept else ""
-    return f"rm -rf {beside} && cp -a {place} {beside} && {left_out}{contents(folder + SUFFIX)}"
+    return f"rm -rf {beside} && cp -a {place} {beside} && {left_out}{contents_command(folder + SUFFIX)}"
 
 
-def restore(folder: str, kept: Collection[str] = ()) -> str:
+def restore_command(folder: str, kept: Collection[str] = ()) -> str:
     place, beside = shlex.quote(folder), shlex.quote(folder + SUFFIX)
-    return f"[ -d {beside} ] && {{ {remove(folder, kept)}; }} && cp -a {beside}/. {place}/ && sync -f {place}"
+    return f"[ -d {beside} ] && {{ {remove_command(folder, kept)}; }} && cp -a {beside}/. {place}/ && sync -f {place}"
 
 
-def _but(paths: Collection[str]) -> str:
+def _find_exclusions(paths: Collection[str]) -> str:
     """Returns the ``find`` condition that skips these paths, with its special characters escaped."""
     plain = (re.sub(r"([][*?\\])", r"\\\1", path) for path in sorted(paths))
     return " ".join(f"! -path {shlex.quote(path)}" for path in plain)
 
 
-def sums(output: str, folder: str) -> dict[str, str]:
+def parse_contents(output: str, folder: str) -> dict[str, str]:
     """Parses the output of :func:`contents`: path to size and checksum. Paths of a copy become those of the folder."""
     found = {}
     for line in output.splitlines():

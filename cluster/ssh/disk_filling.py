@@ -11,7 +11,7 @@ CHUNKS = (1 << 26, 1 << 22, 1 << 18, 1 << 14, 1 << 12)
 PROBE_BYTES = 4096
 
 
-def fill(folder: str) -> str:
+def fill_command(folder: str) -> str:
     """Fills the disk until no block is free."""
     sizes = " ".join(map(str, CHUNKS))
     return f"""file={shlex.quote(f"{folder}/{FILLER}")} at=0
@@ -22,12 +22,12 @@ done
 """
 
 
-def undo(folder: str) -> tuple[str, ...]:
+def undo_command(folder: str) -> tuple[str, ...]:
     """Returns the command that removes the filling. Idempotent."""
     return ("rm", "-f", f"{folder}/{FILLER}", f"{folder}/{PROBE}")
 
 
-def look(folder: str) -> str:
+def look_command(folder: str) -> str:
     """Prints the free blocks, their size, and the result of writing one block."""
     probe = shlex.quote(f"{folder}/{PROBE}")
     return f"""said=$(LC_ALL=C dd if=/dev/zero of={probe} bs={PROBE_BYTES} count=1 conv=fsync 2>&1)
@@ -37,7 +37,7 @@ echo "$said"
 """
 
 
-def room(output: str) -> tuple[int, bool]:
+def parse_room(output: str) -> tuple[int, bool]:
     """Parses the output of :func:`look`: free bytes, and whether the write failed with ENOSPC."""
     first, *said = output.splitlines()
     free, size = first.split()

@@ -8,7 +8,7 @@ files or queued calls (io_uring) are not affected and not counted.
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from assay.cluster.node import Broken, DiskChange, Slowed
+from assay.cluster.node import DiskChange, DiskErrorEffects, Slowed
 from assay.cluster.ssh import mapped_words
 
 PLACE = "/opt/assay-slowness"
@@ -39,45 +39,46 @@ BITS: Final[Mapping[DiskChange, int]] = {
 }
 
 
-def look(file: str = FILE) -> str:
+def look_command(file: str = FILE) -> str:
     """Prints all words, and the state (proc(5)) of the process that has stopped itself."""
     state = "sed 's/.*) //' /proc/$1/stat 2>/dev/null | cut -c 1"
-    return f"set -- $(od -An -v -t d8 -j {STOPPED * mapped_words.SIZE} {file}); {mapped_words.read(file)} && {state}"
+    words = mapped_words.read_command(file)
+    return f"set -- $(od -An -v -t d8 -j {STOPPED * mapped_words.SIZE} {file}); {words} && {state}"
 
 
-READ = look()
+READ = look_command()
 
 
-def slow(fsync: float, call: float) -> str:
+def slow_command(fsync: float, call: float) -> str:
     """Returns the shell command that adds ``fsync`` and ``call`` seconds to the calls."""
-    return mapped_words.write(FILE, 0, round(fsync * MICROSECONDS), round(call * MICROSECONDS))
+    return mapped_words.write_command(FILE, 0, round(fsync * MICROSECONDS), round(call * MICROSECONDS))
 
 
-def halt(after: float) -> str:
+def halt_command(after: float) -> str:
     """Returns the command that makes the process stop itself ``after`` seconds into a slow fsync; 0 cancels it."""
-    return mapped_words.write(FILE, HALT, round(after * MICROSECONDS))
+    return mapped_words.write_command(FILE, HALT, round(after * MICROSECONDS))
 
 
-def fail(changes: Collection[DiskChange], after: int = 0, errors: int = 0, made: bool = False) -> str:
+def fail_command(changes: Collection[DiskChange], after: int = 0, errors: int = 0, made: bool = False) -> str:
     """Returns the command that makes these changes fail. The kinds are written last, because they arm the failure."""
-    kinds = mapped_words.write(FILE, KINDS, sum(BITS[change] for change in changes))
+    kinds = mapped_words.write_command(FILE, KINDS, sum(BITS[change] for change in changes))
     if not changes:
         return kinds
     what = errors or (ENDS_AFTER if made else ENDS)
-    return f"{mapped_words.write(FILE, AFTER, after, what, 0)} && {kinds}"
+    return f"{mapped_words.write_command(FILE, AFTER, after, what, 0)} && {kinds}"
 
 
-UNDO = ("sh", "-c", mapped_words.write(FILE, 0, 0, 0, 0))
-UNDO_FAILING = ("sh", "-c", fail(()))
+UNDO = ("sh", "-c", mapped_words.write_command(FILE, 0, 0, 0, 0))
+UNDO_FAILING = ("sh", "-c", fail_command(()))
 
 
-def so_far(output: str) -> Slowed:
+def parse_slowed(output: str) -> Slowed:
     """Parses the slowness in the output of :func:`look`."""
     *words, last = output.split()
     fsyncs, calls, halts = map(int, words[COUNTS : COUNTS + 3])
     return Slowed(fsyncs, calls, halts, last in ("T", "t"))
 
 
-def failed(output: str) -> Broken:
+def parse_failures(output: str) -> DiskErrorEffects:
     """Parses the failures in the output of :func:`look`."""
-    return Broken(*map(int, output.split()[COUNTS + 3 : STOPPED]))
+    return DiskErrorEffects(*map(int, output.split()[COUNTS + 3 : STOPPED]))

@@ -22,12 +22,12 @@ NEIGHBOURS = tuple(f"-p icmpv6 --icmpv6-type {kind}" for kind in (135, 136))
 """Neighbour discovery: IPv6 needs these packets to find a machine. IPv4's ARP is not filtered by iptables."""
 
 
-def tables(address: str) -> str:
+def filter_program(address: str) -> str:
     """Returns the filter program for packets from this address."""
     return SIX if ":" in address else FOUR
 
 
-def set_up(tables: str) -> str:
+def set_up_command(tables: str) -> str:
     """Creates the chain. Idempotent."""
     return (
         f"{tables} -w -N {CHAIN} 2>/dev/null; "
@@ -35,20 +35,20 @@ def set_up(tables: str) -> str:
     )
 
 
-def flush(tables: str) -> str:
+def flush_command(tables: str) -> str:
     return f"{tables} -w -F {CHAIN}"
 
 
-def undo(tables: str) -> tuple[str, ...]:
+def undo_command(tables: str) -> tuple[str, ...]:
     """Flushes the chain. It is no error if the chain is gone, for example after a reboot."""
-    return ("sh", "-c", f"{tables} -w -nL {CHAIN} >/dev/null 2>&1 || exit 0; exec {flush(tables)}")
+    return ("sh", "-c", f"{tables} -w -nL {CHAIN} >/dev/null 2>&1 || exit 0; exec {flush_command(tables)}")
 
 
-def count(tables: str) -> str:
+def count_command(tables: str) -> str:
     return f"{tables} -w -nvxL {CHAIN}"
 
 
-def apply(tables: str) -> str:
+def apply_command(tables: str) -> str:
     """Reads :func:`rules` from standard input and applies all of them atomically."""
     return f"{tables}-restore -w --noflush"
 
@@ -71,7 +71,7 @@ UNSILENCE = (
 DROPPED, REJECTED = "-j DROP", "-p tcp ! --tcp-flags RST RST -j REJECT --reject-with tcp-reset"
 
 
-def rules(
+def render_rules(
     addresses: Sequence[str], *, reject: bool = False, flow: Flow | None = None, spared: Sequence[int] = ()
 ) -> bytes:
     """Returns one rule per peer address, in the format of iptables-restore.
@@ -80,20 +80,20 @@ def rules(
     """
     action = REJECTED if reject else DROPPED
     if flow is not None:
-        action = f"-p tcp {_matching(flow)} {action.removeprefix('-p tcp ')}"
+        action = f"-p tcp {_match_options(flow)} {action.removeprefix('-p tcp ')}"
     lines = [f"-A {CHAIN} -p tcp --{side} {port} -j RETURN" for port in spared for side in ("dport", "sport")]
-    if any(tables(address) == SIX for address in addresses):
+    if any(filter_program(address) == SIX for address in addresses):
         lines += [f"-A {CHAIN} {what} -j RETURN" for what in NEIGHBOURS]
     lines += [f"-A {CHAIN} -s {address} {action}" for address in addresses]
     return "\n".join(["*filter", *lines, "COMMIT", ""]).encode()
 
 
-def _matching(flow: Flow) -> str:
+def _match_options(flow: Flow) -> str:
     port = f"--{'sport' if flow.answers else 'dport'} {flow.port}"
     return port if flow.every == 1 else f"{port} -m statistic --mode nth --every {flow.every} --packet {flow.every - 1}"
 
 
-def counted(listing: str, names: Mapping[str, str]) -> dict[str, int]:
+def parse_counts(listing: str, names: Mapping[str, str]) -> dict[str, int]:
     """Parses the output of :func:`count`: packets per peer's name and flow. ``names`` maps addresses to names."""
     packets: dict[str, int] = {}
     for line in listing.splitlines():
@@ -101,12 +101,12 @@ def counted(listing: str, names: Mapping[str, str]) -> dict[str, int]:
         if len(fields) >= 8 and fields[2] in ("DROP", "REJECT") and fields[0].isdigit():
             address = next((field for field in fields[3:] if field in names), None)
             if address is not None:
-                whose = names[address] + _flow(line)
+                whose = names[address] + _parse_flow(line)
                 packets[whose] = packets.get(whose, 0) + int(fields[0])
     return packets
 
 
-def _flow(line: str) -> str:
+def _parse_flow(line: str) -> str:
     port, every = _PORT.search(line), _EVERY.search(line)
     if port is None:
         return ""

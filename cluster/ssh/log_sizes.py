@@ -24,7 +24,7 @@ MOST: Final = 20_000
 """Maximum number of sizes kept for one log. Beyond it every second one is dropped."""
 
 
-class Sizes:
+class LogSizes:
     """Observed sizes of one node's logs, by path."""
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class Sizes:
         self._printed: list[str] = []
 
     def take(self, line: str, now: float) -> None:
-        """Takes one line printed by :func:`assay.cluster.ssh.stream.looking`. An empty line ends a look."""
+        """Takes one line printed by :func:`assay.cluster.ssh.stream.size_watch_command`. An empty line ends a look."""
         if line:
             self._printed.append(line)
             return
@@ -50,13 +50,13 @@ class Sizes:
             del known[:-1:2]
 
 
-class Growth:
+class LogGrowthRecorder:
     """Records the sizes of some nodes' logs, from ``start`` to ``stop``."""
 
     def __init__(self, system: System, nodes: Sequence[SshNode]) -> None:
         self._system = system
         self._nodes = nodes
-        self._sizes = {node.name: Sizes() for node in nodes}
+        self._sizes = {node.name: LogSizes() for node in nodes}
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
@@ -81,7 +81,7 @@ class Growth:
         """Writes ``folder/growth.json``. Raises ``OSError``."""
         known = {}
         for node in self._nodes:
-            called, seen = logs.names(self._system, node), self._sizes[node.name].seen
+            called, seen = logs.local_log_names(self._system, node), self._sizes[node.name].seen
             if seen:
                 known[node.name] = {called.get(path, PurePosixPath(path).name): sizes for path, sizes in seen.items()}
         if known:
@@ -90,11 +90,11 @@ class Growth:
 
     async def _follow(self, node: SshNode) -> None:
         loop, sizes = asyncio.get_running_loop(), self._sizes[node.name]
-        async for line in node.log_sizes(words(self._system, node)):
+        async for line in node.log_sizes(log_patterns(self._system, node)):
             sizes.take(line, loop.time())
 
 
-def words(system: System, node: SshNode) -> list[str]:
+def log_patterns(system: System, node: SshNode) -> list[str]:
     """Returns the text logs that :mod:`assay.cluster.ssh.logs` collects, as words of the shell."""
     own = f"{process.LOG.rpartition('/')[0]}/*.log"
     return [own] if node.role == ZOOKEEPER_ROLE else [own, *map(shlex.quote, system.logs(node))]

@@ -17,18 +17,18 @@ COMMANDS: Final = "assay-commands.log"
 
 async def collect(system: System, nodes: Sequence[SshNode], folder: Path) -> list[str]:
     """Copies each node's process, system and event logs to ``folder/NODE/NAME``. Returns the unavailable ones."""
-    missing = await asyncio.gather(*(_of(system, node, folder / node.name) for node in nodes))
+    missing = await asyncio.gather(*(_collect_node(system, node, folder / node.name) for node in nodes))
     return [line for lines in missing for line in lines]
 
 
-def names(system: System, node: SshNode) -> dict[str, str]:
+def local_log_names(system: System, node: SshNode) -> dict[str, str]:
     """Returns the local name of each of a node's logs, by path.
 
     It is the file's name, or the whole path with hyphens if an earlier log has that name.
     """
-    paths = [process.log(named) for named in (process.MAIN, *node.beside)]
+    paths = [process.log_path(named) for named in (process.MAIN, *node.beside)]
     if node.had_second:
-        paths.append(process.log(SECOND))
+        paths.append(process.log_path(SECOND))
     if node.role != ZOOKEEPER_ROLE:
         events = system.event_log(node)
         paths += [*system.logs(node), *([] if events is None else [events])]
@@ -41,9 +41,9 @@ def names(system: System, node: SshNode) -> dict[str, str]:
     return found
 
 
-async def _of(system: System, node: SshNode, folder: Path) -> list[str]:
+async def _collect_node(system: System, node: SshNode, folder: Path) -> list[str]:
     missing = []
-    for path, name in names(system, node).items():
+    for path, name in local_log_names(system, node).items():
         try:
             data = await node.read_file(path)
         except FileNotFoundError:

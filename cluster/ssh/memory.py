@@ -68,9 +68,9 @@ def exhaust(pid: str) -> dict[str, int]:
     taken, enough = mmap.mmap(-1, 8), mmap.mmap(-1, 1)
     parent, taker = os.getpid(), os.fork()
     if taker == 0:
-        _take(before["limit"], taken, enough, parent)
+        _allocate(before["limit"], taken, enough, parent)
     try:
-        while _alive(pid):
+        while _is_alive(pid):
             if time.monotonic() >= deadline:
                 raise RuntimeError(f"process {pid} was not ended within {WITHIN:g} s")
             time.sleep(0.01)
@@ -81,10 +81,10 @@ def exhaust(pid: str) -> dict[str, int]:
     # kernel counts first and kills then, so a signal in between would appear as the exit status instead.
     ended_too = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
     found = look()
-    return {**found, "ended": found["ended"] - ended_too, "before": before["ended"], "taken": _number(taken)}
+    return {**found, "ended": found["ended"] - ended_too, "before": before["ended"], "taken": _read_counter(taken)}
 
 
-def _take(limit: int, taken: mmap.mmap, enough: mmap.mmap, parent: int) -> NoReturn:
+def _allocate(limit: int, taken: mmap.mmap, enough: mmap.mmap, parent: int) -> NoReturn:
     """Allocates memory in a process of its own, until it is killed, ``enough`` is set, or its parent is gone."""
     held: list[bytes] = []
     while not enough[0] and os.getppid() == parent:
@@ -96,11 +96,11 @@ def _take(limit: int, taken: mmap.mmap, enough: mmap.mmap, parent: int) -> NoRet
     os._exit(0)
 
 
-def _number(taken: mmap.mmap) -> int:
+def _read_counter(taken: mmap.mmap) -> int:
     return int.from_bytes(taken[:], "little")
 
 
-def _alive(pid: str) -> bool:
+def _is_alive(pid: str) -> bool:
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):

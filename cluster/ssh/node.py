@@ -20,15 +20,15 @@ from assay.cluster.node import Exhaustion, Flow, Node, NodeError, ProcessState, 
 from assay.cluster.ssh import data_folders, disk_filling, firewall, memory, packets, power, process
 from assay.cluster.ssh.connection import SshConnection
 from assay.cluster.ssh.node_processes import Program
-from assay.cluster.ssh.preloaded import Preloaded
+from assay.cluster.ssh.preloaded import PreloadMethods
 from assay.cluster.ssh.second_copy import RunningTwice
-from assay.cluster.ssh.stream import Command, Stream, following, looking
+from assay.cluster.ssh.stream import Command, LineStream, follow_command, size_watch_command
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Disk:
+class NodeDisk:
     """A separate disk for the system's data: the device, and where it is mounted."""
 
     device: str
@@ -56,7 +56,7 @@ class Freezer(Protocol):
     def frozen(self) -> bool: ...
 
 
-class SshNode(RunningTwice, Preloaded):
+class SshNode(RunningTwice, PreloadMethods):
     """The methods are specified in :class:`assay.cluster.node.Node`."""
 
     def __init__(
@@ -79,7 +79,7 @@ class SshNode(RunningTwice, Preloaded):
         self.role = role
         self.index = index
         self.address = address
-        self._tables = firewall.tables(address)
+        self._tables = firewall.filter_program(address)
         self._connection = connection
         self._executor = executor
         self._program = program
@@ -87,7 +87,7 @@ class SshNode(RunningTwice, Preloaded):
         self._undo = undo
         self._freezer = freezer
         self.stop_signal = stop_signal
-        self._disk: Disk | str = "it has no disk of its own"
+        self._disk: NodeDisk | str = "it has no disk of its own"
         """The disk, or why there is none whose power can be cut."""
         self._frozen = False
         self._open_entries: dict[str, int] = {}
@@ -96,7 +96,7 @@ class SshNode(RunningTwice, Preloaded):
         """TCP ports that cuts and packet shaping leave alone. If empty, SSH's own port is not shaped."""
         self.monotonic_ahead = 0.0
         """Seconds by which the clock of its events is ahead of this machine's."""
-        self._streams: set[Stream] = set()
+        self._streams: set[LineStream] = set()
         self.changes: list[str] = []
         """Commands of users that changed something, each a line with its time and its result."""
 
@@ -109,7 +109,7 @@ class SshNode(RunningTwice, Preloaded):
 
     async def prepare(self) -> None:
         """Creates the firewall chain for network faults. Idempotent."""
-        await self.shell(firewall.set_up(self._tables))
+        await self.shell(firewall.set_up_command(self._tables))
 
     async def shell(self, command: str, *, stdin: bytes = b"", timeout: float = 30.0) -> str:
         """Returns a command's standard output. Raises :class:`NodeError` if it fails or exceeds ``timeout`` s."""
@@ -127,22 +127,22 @@ class SshNode(RunningTwice, Preloaded):
     ) -> CommandResult:
         """Marks a change as undone if the command equals the change's ``undo`` and exits with status 0."""
         self._reach()
-        text = as_text(command)
+        text = to_shell_text(command)
         if undo is not None:
-            await self._note(_change(as_text(undo)), ("sh", "-c", as_text(undo)))
+            await self._note(_change_key(to_shell_text(undo)), ("sh", "-c", to_shell_text(undo)))
         elif changes:
-            await self._note(_change(text), ("true", "not undone:", text))
+            await self._note(_change_key(text), ("true", "not undone:", text))
         done: CommandResult | None = None
         begun = datetime.now(UTC)
         try:
             done = await self._call(lambda: self._connection.complete(text, stdin=stdin, timeout=timeout))
         finally:
-            undone = _change(text) in self._open_entries and not changes and undo is None
+            undone = _change_key(text) in self._open_entries and not changes and undo is None
             if changes or undo is not None or undone:
                 ended = "no answer" if done is None else f"exit status {done.status}"
                 self.changes.append(f"{begun.isoformat(timespec='milliseconds')} {ended}: {text}")
         if undone and done.status == 0:
-            await self._tick_off(_change(text))
+            await self._tick_off(_change_key(text))
         return done
 
     async def write_file(self, path: str, data: bytes) -> None:
@@ -155,7 +155,7 @@ class SshNode(RunningTwice, Preloaded):
         return await self._call(self._connection.read, path)
 
     async def find_files(self, pattern: str) -> Mapping[str, int]:
-        return process.sizes(await self.shell(process.files(pattern)))
+        return process.parse_files(await self.shell(process.files_command(pattern)))
 
     async def read_range(self, path: str, position: int, size: int) -> bytes:
         self._reach()
@@ -172,11 +172,11 @@ class SshNode(RunningTwice, Preloaded):
         await self._make_durable(path)
 
     async def contents(self, folder: str, kept: Collection[str] = ()) -> Mapping[str, str]:
-        return data_folders.sums(await self.shell(data_folders.contents(folder, kept)), folder)
+        return data_folders.parse_contents(await self.shell(data_folders.contents_command(folder, kept)), folder)
 
     async def remove_contents(self, folder: str, kept: Collection[str] = ()) -> None:
         await self._only_when_dead(folder)
-        await self.shell(data_folders.remove(folder, kept))
+        await self.shell(data_folders.remove_command(folder, kept))
 
     async def save(self, folder: str, kept: Collection[str] = ()) -> Mapping[str, str]:
         running = [self.part(named) for named in await self._alive()]
@@ -186,11 +186,11 @@ class SshNode(RunningTwice, Preloaded):
             for one in running:
                 stopped.push_async_callback(one.resume)  # needed even if the stop may have failed
                 await one.stop()
-            return data_folders.sums(await self.shell(data_folders.copy(folder, kept)), folder)
+            return data_folders.parse_contents(await self.shell(data_folders.copy_command(folder, kept)), folder)
 
     async def restore(self, folder: str, kept: Collection[str] = ()) -> None:
         await self._only_when_dead(folder)
-        await self.shell(data_folders.restore(folder, kept))
+        await self.shell(data_folders.restore_command(folder, kept))
 
     async def discard(self, folder: str) -> None:
         await self.shell(shlex.join(data_folders.undo_copy(folder)))
@@ -198,7 +198,7 @@ class SshNode(RunningTwice, Preloaded):
 
     async def _make_durable(self, path: str) -> None:
         """Syncs what the harness writes: it is not the system's data and must survive a power loss."""
-        if isinstance(self._disk, Disk) and path.startswith(f"{self._disk.folder}/"):
+        if isinstance(self._disk, NodeDisk) and path.startswith(f"{self._disk.folder}/"):
             await self.shell(f"sync {shlex.quote(path)} {shlex.quote(path.rpartition('/')[0])}")
 
     async def _only_when_dead(self, path: str) -> None:
@@ -207,7 +207,7 @@ class SshNode(RunningTwice, Preloaded):
 
     async def _to_start(self) -> Program:
         # a process that finds an unmounted, empty folder would seem to have lost all data
-        if isinstance(self._disk, Disk):
+        if isinstance(self._disk, NodeDisk):
             await self._power("mount", self._disk)
         return self._main_program()
 
@@ -217,7 +217,7 @@ class SshNode(RunningTwice, Preloaded):
     def event_path(self) -> str | None:
         return self._event_log(self)
 
-    async def give_disk(self, disk: Disk) -> None:
+    async def give_disk(self, disk: NodeDisk) -> None:
         """Mounts the disk before the first start, and tests that it loses unsynced data and nothing else.
 
         If that fails the node has no disk, and :meth:`own_disk_unavailable` returns the reason.
@@ -252,29 +252,29 @@ class SshNode(RunningTwice, Preloaded):
         return None
 
     async def exhaust_memory(self) -> Exhaustion:
-        found = json.loads(await self.shell(process.ending(memory.command("exhaust", "$pid"))))
+        found = json.loads(await self.shell(process.ending_command(memory.command("exhaust", "$pid"))))
         await self._tick_off("stop")
         return Exhaustion(found["limit"], found["taken"], found["ended"] - found["before"])
 
     async def fill_disk(self) -> None:
         folder = self._needs_disk("filled")
-        await self._note("fill", disk_filling.undo(folder))
-        await self.shell(disk_filling.fill(folder))
+        await self._note("fill", disk_filling.undo_command(folder))
+        await self.shell(disk_filling.fill_command(folder))
 
     async def free_disk(self) -> None:
-        if isinstance(self._disk, Disk):
-            await self.shell(shlex.join(disk_filling.undo(self._disk.folder)))
+        if isinstance(self._disk, NodeDisk):
+            await self.shell(shlex.join(disk_filling.undo_command(self._disk.folder)))
             await self._tick_off("fill")
 
     async def room(self) -> tuple[int, bool]:
-        return disk_filling.room(await self.shell(disk_filling.look(self._needs_disk("looked at"))))
+        return disk_filling.parse_room(await self.shell(disk_filling.look_command(self._needs_disk("looked at"))))
 
     def _needs_disk(self, what: str) -> str:
         if isinstance(self._disk, str):
             raise NodeError(f"the disk of {self.name} cannot be {what}: {self._disk}")
         return self._disk.folder
 
-    async def _power(self, what: str, disk: Disk) -> str:
+    async def _power(self, what: str, disk: NodeDisk) -> str:
         return await self.shell(power.command(what, disk.device, disk.folder))
 
     async def freeze(self) -> None:
@@ -317,24 +317,24 @@ class SshNode(RunningTwice, Preloaded):
         if not peers:
             return
         self._reach()
-        await self._note("cut", firewall.undo(self._tables))
+        await self._note("cut", firewall.undo_command(self._tables))
         self._peers.update({peer.address: peer.name for peer in peers})
         addresses = [peer.address for peer in peers]
         await self.shell(
-            firewall.apply(self._tables),
-            stdin=firewall.rules(addresses, reject=reject, flow=flow, spared=self.spared_ports),
+            firewall.apply_command(self._tables),
+            stdin=firewall.render_rules(addresses, reject=reject, flow=flow, spared=self.spared_ports),
         )
 
     async def accept_all(self) -> None:
-        await self.shell(firewall.flush(self._tables))
+        await self.shell(firewall.flush_command(self._tables))
         await self._tick_off("cut")
 
     async def dropped(self) -> Mapping[str, int]:
-        return firewall.counted(await self.shell(firewall.count(self._tables)), self._peers)
+        return firewall.parse_counts(await self.shell(firewall.count_command(self._tables)), self._peers)
 
     async def shaping_unavailable(self) -> str | None:
         try:
-            await self.shell(packets.trial(self._tables))
+            await self.shell(packets.trial_command(self._tables))
         except NodeError as error:
             return f"{error}; the kernel needs nfnetlink_queue and xt_NFQUEUE"
         return None
@@ -356,16 +356,16 @@ class SshNode(RunningTwice, Preloaded):
     def events(self) -> AsyncIterator[str]:
         """Follows the file by name from its first line; ends when the node is closed, or at once without a file."""
         path = self._event_log(self)
-        return self._lines(None if path is None else following(path), f"tail {path}")
+        return self._lines(None if path is None else follow_command(path), f"tail {path}")
 
     def log_sizes(self, words: Sequence[str]) -> AsyncIterator[str]:
-        """Yields the output of :func:`assay.cluster.ssh.stream.looking` until the node is closed."""
-        return self._lines(looking(words), f"sizes of logs on {self.name}")
+        """Yields the output of :func:`assay.cluster.ssh.stream.size_watch_command` until the node is closed."""
+        return self._lines(size_watch_command(words), f"sizes of logs on {self.name}")
 
     async def _lines(self, command: Command | None, name: str) -> AsyncIterator[str]:
         if command is None:
             return
-        stream = Stream(self._connection, command, asyncio.get_running_loop(), name)
+        stream = LineStream(self._connection, command, asyncio.get_running_loop(), name)
         self._streams.add(stream)
         try:
             while (line := await stream.queue.get()) is not None:
@@ -396,11 +396,11 @@ class SshNode(RunningTwice, Preloaded):
             self._open_entries[fault] = await self._call(self._undo.command, self.name, undo)
 
 
-def as_text(command: str | Sequence[str]) -> str:
+def to_shell_text(command: str | Sequence[str]) -> str:
     """Returns the command as text for the shell."""
     return command if isinstance(command, str) else shlex.join(command)
 
 
-def _change(undo: str) -> str:
+def _change_key(undo: str) -> str:
     """Returns the journal's name for the change that this command undoes."""
     return f"change {undo}"

@@ -38,7 +38,7 @@ class Program:
     beside: Mapping[str, Program] = field(default_factory=dict)
 
 
-def beside(main: Program, others: Mapping[str, Sidecar]) -> Program:
+def add_sidecars(main: Program, others: Mapping[str, Sidecar]) -> Program:
     """Adds the sidecars to the main process's program. They inherit its settings unless they set their own.
 
     A sidecar with another user owns none of the main process's files. It starts first, so the folders are created for
@@ -57,7 +57,7 @@ def beside(main: Program, others: Mapping[str, Sidecar]) -> Program:
 class OneProcess:
     """See :class:`assay.cluster.node.Part`."""
 
-    node: Running
+    node: ProcessMethods
     named: str
 
     @property
@@ -68,7 +68,7 @@ class OneProcess:
         await self.node.start_one(self.named)
 
     async def kill(self) -> None:
-        await self.node.end_one(self.named, process.kill(self.named))
+        await self.node.end_one(self.named, process.kill_command(self.named))
 
     async def terminate(self) -> None:
         await self.node.end_one(self.named, self.node.asking_to_end(self.named))
@@ -77,13 +77,13 @@ class OneProcess:
         await self.node.stop_one(self.named)
 
     async def resume(self) -> None:
-        await self.node.end_one(self.named, process.resume(self.named))
+        await self.node.end_one(self.named, process.resume_command(self.named))
 
     async def process(self) -> ProcessStatus:
-        return process.status(await self.node.shell(process.look(self.named)))
+        return process.parse_status(await self.node.shell(process.look_command(self.named)))
 
 
-class Commanded:
+class CommandMethods:
     """The methods that the mixins of :class:`assay.cluster.ssh.node.SshNode` need from it."""
 
     name: str
@@ -98,7 +98,7 @@ class Commanded:
         raise NotImplementedError
 
 
-class Running(Commanded):
+class ProcessMethods(CommandMethods):
     """Mixin of :class:`assay.cluster.ssh.node.SshNode` for its processes."""
 
     beside: Sequence[str] = ()
@@ -127,7 +127,7 @@ class Running(Commanded):
         await self._launch(named, program if named == MAIN else program.beside[named])
 
     async def _launch(self, named: str, program: Program) -> None:
-        command = process.launch(
+        command = process.launch_command(
             program.argv,
             folder=program.folder,
             environment=program.environment,
@@ -140,17 +140,17 @@ class Running(Commanded):
         try:
             await self.shell(command)
         except NodeError as error:
-            raise NodeError(f"{error}; {process.log(named)} on {self.name} has what it printed") from error
+            raise NodeError(f"{error}; {process.log_path(named)} on {self.name} has what it printed") from error
 
     async def kill(self) -> None:
-        await self._end(process.kill)
+        await self._end(process.kill_command)
 
     async def terminate(self) -> None:
         await self._end(self.asking_to_end)
 
     def asking_to_end(self, named: str) -> str:
         """Returns the command that asks a process to end, and waits."""
-        return process.terminate(named, self._asked_by(named))
+        return process.terminate_command(named, self._asked_by(named))
 
     def _asked_by(self, named: str) -> Signals:
         return self.stop_signal if named == MAIN else Signals.SIGTERM
@@ -162,22 +162,22 @@ class Running(Commanded):
                 await self.stop_one(named)
 
     async def resume(self) -> None:
-        await self._end(process.resume)
+        await self._end(process.resume_command)
 
     async def _end(self, how: Callable[[str], str]) -> None:
         """Applies a command to the main process, which must exist, and then to the existing sidecars."""
         await self.end_one(MAIN, how(MAIN))
         for named in self.beside:
-            await self.end_one(named, process.if_there(how(named)))
+            await self.end_one(named, process.tolerate_missing(how(named)))
 
     async def end_one(self, named: str, command: str) -> None:
         """Runs the command. It also ends a pause of the process."""
         await self.shell(command)
-        await self._tick_off(_pause(named))
+        await self._tick_off(_pause_key(named))
 
     async def stop_one(self, named: str) -> None:
-        await self._note(_pause(named), process.undo_stop(named))
-        await self.shell(process.stop(named))
+        await self._note(_pause_key(named), process.undo_stop_command(named))
+        await self.shell(process.stop_command(named))
         if (await self.part(named).process()).state is not ProcessState.STOPPED:
             raise NodeError(f"{self.name}: SIGSTOP was sent but the {named} process is gone; did it crash just now?")
 
@@ -190,5 +190,5 @@ class Running(Commanded):
         return [named for named, state in states.items() if state is not ProcessState.DEAD]
 
 
-def _pause(named: str) -> str:
+def _pause_key(named: str) -> str:
     return "stop" if named == MAIN else f"stop {named}"

@@ -95,13 +95,13 @@ done
 """
 
 
-def trial(tables: str) -> str:
+def trial_command(tables: str) -> str:
     """Tests whether shaping works here. Queues no packet and leaves nothing."""
     nowhere = "2001:db8::1" if tables == SIX else "192.0.2.1"
     return command({}, [nowhere], tables=tables) + shlex.join(UNSHAPE)
 
 
-class Queue:
+class PacketQueue:
     """The kernel's queue: packets come in, verdicts go out."""
 
     def __init__(self) -> None:
@@ -201,7 +201,7 @@ class Shaper:
         return wanted > 0 and (not self.counts[counted] or self._draw() < wanted)
 
 
-def _raw(family: int) -> socket.socket:
+def _open_raw_socket(family: int) -> socket.socket:
     """Returns a socket for packets that include their headers."""
     made = socket.socket(family, socket.SOCK_RAW, socket.IPPROTO_RAW)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_MARK, MARK)
@@ -209,8 +209,8 @@ def _raw(family: int) -> socket.socket:
 
 
 def main(traffic: str) -> int:
-    queue, shaper = Queue(), Shaper(json.loads(traffic), random.Random())
-    copies = {4: _raw(socket.AF_INET)}
+    queue, shaper = PacketQueue(), Shaper(json.loads(traffic), random.Random())
+    copies = {4: _open_raw_socket(socket.AF_INET)}
     held: list[tuple[float, int, int, bytes]] = []
     order = itertools.count()
     ending: list[int] = []
@@ -230,7 +230,7 @@ def main(traffic: str) -> int:
                 version = copy[0] >> 4
                 with contextlib.suppress(OSError):
                     if version == 6 and version not in copies:
-                        copies[version] = _raw(socket.AF_INET6)
+                        copies[version] = _open_raw_socket(socket.AF_INET6)
                     to = copy[24:40] if version == 6 else copy[16:20]
                     copies[version].sendto(copy, (socket.inet_ntop(copies[version].family, to), 0))
         if written != shaper.counts["seen"]:

@@ -52,8 +52,8 @@ def argv(what: str, device: str, folder: str) -> list[str]:
 
 def mount(device: str, folder: str) -> None:
     """Mounts the disk unless it is mounted and alive. Creates the folder."""
-    if _mounted(folder):
-        if _alive(folder):
+    if _is_mounted(folder):
+        if _is_alive(folder):
             return
         _unmount(folder)
     os.makedirs(folder, exist_ok=True)
@@ -62,7 +62,7 @@ def mount(device: str, folder: str) -> None:
         os.rmdir(os.path.join(folder, "lost+found"))  # the system under test would see a foreign folder in its data
 
 
-def lose(device: str, folder: str) -> dict[str, int]:
+def lose_power(device: str, folder: str) -> dict[str, int]:
     """Cuts the power. Returns path to lost bytes. Raises ``RuntimeError``.
 
     No process may have a file open on the disk. An unsynced file is written right before: if it survives, no power was
@@ -87,7 +87,7 @@ def lose(device: str, folder: str) -> dict[str, int]:
     return {path: size - after.get(path, 0) for path, size in sorted(before.items()) if size > after.get(path, 0)}
 
 
-def trial(device: str, folder: str) -> None:
+def try_power_loss(device: str, folder: str) -> None:
     """Mounts the disk and cuts its power once: fsynced data must survive, and nothing else."""
     mount(device, folder)
     try:
@@ -98,7 +98,7 @@ def trial(device: str, folder: str) -> None:
             os.fsync(file.fileno())
             _fsync_folder(folder)
             file.write(b", and this is not")
-        lose(device, folder)
+        lose_power(device, folder)
         kept = Path(path).read_bytes()
         if kept != b"fsynced":
             raise RuntimeError(f"a file of which 7 bytes were fsynced came through as {kept!r}")
@@ -109,7 +109,7 @@ def trial(device: str, folder: str) -> None:
         raise
 
 
-def _mounted(folder: str) -> bool:
+def _is_mounted(folder: str) -> bool:
     """Returns whether the folder is a mount point.
 
     The kernel resolves links in its path and escapes characters in octal (proc(5)).
@@ -120,7 +120,7 @@ def _mounted(folder: str) -> bool:
     return any(re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), field) == place for field in fields)
 
 
-def _alive(folder: str) -> bool:
+def _is_alive(folder: str) -> bool:
     """Returns whether the disk works. After a shutdown names can still be read, but nothing can be created."""
     canary = os.path.join(folder, CANARY)
     try:
@@ -171,7 +171,7 @@ def _run(*argv: str) -> None:
 
 def main(what: str, device: str, folder: str) -> int:
     try:
-        print(json.dumps({"mount": mount, "lose": lose, "trial": trial}[what](device, folder)))
+        print(json.dumps({"mount": mount, "lose": lose_power, "trial": try_power_loss}[what](device, folder)))
     except (OSError, RuntimeError) as error:
         print(f"{what} {device}: {error}", file=sys.stderr)
         return 1

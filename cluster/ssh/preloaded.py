@@ -4,12 +4,12 @@ import asyncio
 import shlex
 from collections.abc import Collection
 
-from assay.cluster.node import Broken, DiskChange, NodeError, Slowed
+from assay.cluster.node import DiskChange, DiskErrorEffects, NodeError, Slowed
 from assay.cluster.ssh import clock, disk_slowness, process
-from assay.cluster.ssh.node_processes import Commanded
+from assay.cluster.ssh.node_processes import CommandMethods
 
 
-class Preloaded(Commanded):
+class PreloadMethods(CommandMethods):
     """Mixin of :class:`assay.cluster.ssh.node.SshNode`."""
 
     def __init__(self) -> None:
@@ -25,8 +25,8 @@ class Preloaded(Commanded):
         self._needs_clock()
         if seconds:
             await self._note("clock", clock.UNDO)
-        await self.shell(clock.shift(seconds))
-        self._read_before = clock.shown(await self.shell(clock.READ))[1]
+        await self.shell(clock.shift_command(seconds))
+        self._read_before = clock.parse_shown(await self.shell(clock.READ))[1]
         if not seconds:
             await self._tick_off("clock")
 
@@ -34,7 +34,7 @@ class Preloaded(Commanded):
         """Returns the shift that the main process has read since the last change; 0 after seconds without a read."""
         self._needs_clock()
         for _ in range(clock.LOOKS):
-            seconds, times = clock.shown(await self.shell(clock.READ))
+            seconds, times = clock.parse_shown(await self.shell(clock.READ))
             if times > self._read_before:
                 return seconds
             await asyncio.sleep(clock.LOOK_EVERY)
@@ -51,7 +51,7 @@ class Preloaded(Commanded):
         self._needs_slowness()
         if fsync or call:
             await self._note("slow", disk_slowness.UNDO)
-        await self.shell(disk_slowness.slow(fsync, call))
+        await self.shell(disk_slowness.slow_command(fsync, call))
         if not fsync and not call:
             await self._tick_off("slow")
 
@@ -59,14 +59,14 @@ class Preloaded(Commanded):
         self._needs_slowness()
         if after:
             await self._note("halt", process.UNDO_STOP)
-        await self.shell(disk_slowness.halt(after))
+        await self.shell(disk_slowness.halt_command(after))
         if not after:
             await self.shell(shlex.join(process.UNDO_STOP))
             await self._tick_off("halt")
 
     async def slowed(self) -> Slowed:
         self._needs_slowness()
-        return disk_slowness.so_far(await self.shell(disk_slowness.READ))
+        return disk_slowness.parse_slowed(await self.shell(disk_slowness.READ))
 
     async def break_disk(
         self, changes: Collection[DiskChange], after: int = 0, errors: int = 1, *, made: bool = False
@@ -74,13 +74,13 @@ class Preloaded(Commanded):
         self._needs_slowness()
         if changes:
             await self._note("break", disk_slowness.UNDO_FAILING)
-        await self.shell(disk_slowness.fail(changes, after, errors, made))
+        await self.shell(disk_slowness.fail_command(changes, after, errors, made))
         if not changes:
             await self._tick_off("break")
 
-    async def broken(self) -> Broken:
+    async def broken(self) -> DiskErrorEffects:
         self._needs_slowness()
-        return disk_slowness.failed(await self.shell(disk_slowness.READ))
+        return disk_slowness.parse_failures(await self.shell(disk_slowness.READ))
 
     def _needs_slowness(self) -> None:
         if self._slowness is not None:

@@ -24,7 +24,7 @@ GONE_WITHIN = 10
 """Seconds for a signal to show in /proc. A process in uninterruptible sleep dies when its system call returns."""
 
 
-def log(process: str) -> str:
+def log_path(process: str) -> str:
     """Returns the path of a process's standard output and error."""
     return LOG if process == MAIN else f"{LOG.rpartition('/')[0]}/{process}.log"
 
@@ -54,7 +54,7 @@ os.execvp(sys.argv[1], sys.argv[1:])
 """
 
 
-def launch(
+def launch_command(
     argv: Sequence[str],
     *,
     folder: str,
@@ -74,7 +74,7 @@ def launch(
       root only the folders are created, because root can create files anywhere.
     - ``needed``: like ``owned``, but only their folders are created, and their owner does not change.
     """
-    pid, output = f"{FOLDER}/{process}.pid", log(process)
+    pid, output = f"{FOLDER}/{process}.pid", log_path(process)
     settings = " ".join(f"{key}={shlex.quote(value)}" for key, value in sorted(environment.items()))
     own = "set -- $$ \"$@\"; began=$(sed 's/.*) //' /proc/$1/stat | cut -d' ' -f20)"
     own += f'; echo "$1 $began" > {pid}.new; shift; mv {pid}.new {pid}; exec "$@"'
@@ -167,7 +167,7 @@ kin() {{
 """
 
 
-def signal(name: str, until: str, seconds: int = GONE_WITHIN, process: str = MAIN) -> str:
+def signal_command(name: str, until: str, seconds: int = GONE_WITHIN, process: str = MAIN) -> str:
     """Sends a signal to the process and its children, and waits until the process's state is in ``until``.
 
     For KILL and STOP it waits for the children, too. A request to end skips children with sessions of their own,
@@ -200,7 +200,7 @@ done
 """
 
 
-def ending(command: str) -> str:
+def ending_command(command: str) -> str:
     """Runs a command that ends the process, given ``$pid``, and then kills the remaining children.
 
     Fails (exit code 20) if there is no process.
@@ -215,40 +215,40 @@ kin
 """
 
 
-def kill(process: str = MAIN) -> str:
+def kill_command(process: str = MAIN) -> str:
     """``$name`` stands for the process that this shell variable names."""
-    return signal("KILL", "ZX-", process=process)
+    return signal_command("KILL", "ZX-", process=process)
 
 
-def terminate(process: str = MAIN, by: Signals = Signals.SIGTERM) -> str:
-    return signal(by.name.removeprefix("SIG"), "ZX-", TERMINATE_WITHIN, process)
+def terminate_command(process: str = MAIN, by: Signals = Signals.SIGTERM) -> str:
+    return signal_command(by.name.removeprefix("SIG"), "ZX-", TERMINATE_WITHIN, process)
 
 
-def stop(process: str = MAIN) -> str:
-    return signal("STOP", "TtZX-", process=process)
+def stop_command(process: str = MAIN) -> str:
+    return signal_command("STOP", "TtZX-", process=process)
 
 
-def resume(process: str = MAIN) -> str:
-    return signal("CONT", "RSDIZX-", process=process)
+def resume_command(process: str = MAIN) -> str:
+    return signal_command("CONT", "RSDIZX-", process=process)
 
 
-def undo_stop(process: str = MAIN) -> tuple[str, ...]:
+def undo_stop_command(process: str = MAIN) -> tuple[str, ...]:
     """Returns the command that continues the process. It is no error if the process has died."""
-    return ("sh", "-c", if_there(resume(process)))
+    return ("sh", "-c", tolerate_missing(resume_command(process)))
 
 
-def if_there(command: str) -> str:
+def tolerate_missing(command: str) -> str:
     """Wraps a :func:`signal` to a process that need not run."""
     return f"({command}) || [ $? -eq 20 ]"
 
 
-UNDO_STOP = undo_stop()
+UNDO_STOP = undo_stop_command()
 
 PATTERN = re.compile(r"/[A-Za-z0-9_./*?@%+=:-]+")
 """Patterns that :func:`files` accepts: only ``*`` and ``?`` are special to the shell."""
 
 
-def files(pattern: str) -> str:
+def files_command(pattern: str) -> str:
     """Prints size and path of each file. Raises ``ValueError`` if it is not a plain pattern.
 
     A file that is removed meanwhile is skipped.
@@ -259,19 +259,19 @@ def files(pattern: str) -> str:
     return f"""for file in {pattern}; do if [ -f "$file" ]; then {look}; fi; done"""
 
 
-def sizes(output: str) -> dict[str, int]:
+def parse_files(output: str) -> dict[str, int]:
     """Parses the output of :func:`files`: path to bytes, sorted."""
     found = (line.split(" ", 1) for line in output.splitlines())
     return dict(sorted((path, int(size)) for size, path in found))
 
 
-def look(process: str = MAIN) -> str:
+def look_command(process: str = MAIN) -> str:
     return f"""{_identify(process)}
 echo "$state $pid $began"
 """
 
 
-def status(output: str) -> ProcessStatus:
+def parse_status(output: str) -> ProcessStatus:
     """Parses the output of :func:`look`."""
     fields = output.split()
     if len(fields) != 3 or fields[0] in "ZX":

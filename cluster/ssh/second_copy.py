@@ -12,7 +12,7 @@ from dataclasses import replace
 from assay.cluster.node import NodeError
 from assay.cluster.second_copy import SECOND, SecondStatus, names_log, second_log, with_second_log
 from assay.cluster.ssh import process, tracing
-from assay.cluster.ssh.node_processes import BESIDE, OneProcess, Program, Running
+from assay.cluster.ssh.node_processes import BESIDE, OneProcess, ProcessMethods, Program
 
 STATUS = f"{process.FOLDER}/{SECOND}.status"
 COUNTS = f"{process.FOLDER}/{SECOND}.changes"
@@ -38,7 +38,7 @@ def changes_of(counted: str) -> tuple[int | None, str | None]:
     return (None, trouble) if trouble and not int(number) else (int(number), trouble or None)
 
 
-class RunningTwice(Running):
+class RunningTwice(ProcessMethods):
     """Mixin of :class:`assay.cluster.ssh.node.SshNode` that runs the second copy."""
 
     had_second: bool = False
@@ -64,7 +64,7 @@ class RunningTwice(Running):
         if (reason := self.second_unavailable()) is not None:
             raise NodeError(f"{self.name} cannot run a second copy of its process: {reason}")
         program = copy_of(await self._to_start(), self.event_path(), data)
-        await self._note(SECOND, ("sh", "-c", process.if_there(process.kill(SECOND))))
+        await self._note(SECOND, ("sh", "-c", process.tolerate_missing(process.kill_command(SECOND))))
         await self.shell(f"mkdir -p {process.FOLDER} && rm -f {STATUS} {COUNTS}")
         self.had_second = True
         await self._launch(SECOND, program)
@@ -82,7 +82,7 @@ class RunningTwice(Running):
 
     async def end_second(self) -> None:
         if self.had_second:
-            await self.shell(process.if_there(process.kill(SECOND)))
+            await self.shell(process.tolerate_missing(process.kill_command(SECOND)))
             await self._tick_off(SECOND)
 
     async def _alive(self) -> list[str]:

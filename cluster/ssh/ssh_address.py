@@ -5,12 +5,12 @@ from pathlib import Path
 import msgspec
 import paramiko
 
-from assay.cluster.addresses import at
+from assay.cluster.addresses import join_host_port
 from assay.cluster.node import NodeError
 from assay.cluster.ssh.connection import Login
 
 
-class Reach(msgspec.Struct, frozen=True):
+class SshAddress(msgspec.Struct, frozen=True):
     """Address and credentials of a machine.
 
     - ``key``: path of the user's private key
@@ -24,11 +24,11 @@ class Reach(msgspec.Struct, frozen=True):
     host_key: str
     port: int = 22
     sudo: bool = False
-    jump: "Reach | None" = None
+    jump: "SshAddress | None" = None
     """The machine through which this one is reached."""
 
     def __str__(self) -> str:
-        return f"{self.user}@{at(self.address, self.port)}"
+        return f"{self.user}@{join_host_port(self.address, self.port)}"
 
     def ports(self) -> set[int]:
         """Returns the SSH ports of this machine and of its jump hosts."""
@@ -41,11 +41,11 @@ class Reach(msgspec.Struct, frozen=True):
         except Exception as error:
             raise NodeError(f"{self}: the private key {self.key} cannot be read: {error}") from error
         jump = None if self.jump is None else self.jump.login()
-        host_key = host_key_of(self.host_key)
+        host_key = parse_host_key(self.host_key)
         return Login(self.address, self.user, key, host_key, self.port, self.sudo, jump, plain_shell=False)
 
 
-def host_key_of(text: str) -> paramiko.PKey:
+def parse_host_key(text: str) -> paramiko.PKey:
     """Parses a public key. Raises :class:`NodeError` if it is none."""
     try:
         entry = paramiko.hostkeys.HostKeyEntry.from_line(f"host {text}")

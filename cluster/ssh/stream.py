@@ -21,13 +21,13 @@ Command = Callable[[int], str]
 """Returns the shell command that continues after the given number of delivered lines."""
 
 
-def following(path: str) -> Command:
+def follow_command(path: str) -> Command:
     """Follows a file from its first line, by name, even if it does not exist yet."""
     folder, file = shlex.quote(path.rpartition("/")[0]), shlex.quote(path)
     return lambda delivered: f"mkdir -p {folder}; exec tail -n +{delivered + 1} -F {file} 2>/dev/null"
 
 
-def looking(words: Sequence[str], every: float = LOOK_EVERY) -> Command:
+def size_watch_command(words: Sequence[str], every: float = LOOK_EVERY) -> Command:
     """Prints size and path of each file that these shell words name, whenever a size has changed.
 
     Each look ends with an empty line. Writing it also ends the command once no one reads any more.
@@ -37,7 +37,7 @@ def looking(words: Sequence[str], every: float = LOOK_EVERY) -> Command:
     return lambda delivered: f"before=; while :; do {once}; sleep {every:g}; done"
 
 
-class Stream:
+class LineStream:
     """A separate thread per command. It waits in ``recv`` as long as the run lasts.
 
     A broken connection is resumed after the lines that were already delivered.

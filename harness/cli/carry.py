@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any, Final
 
-from assay.harness.cli.command import Exit, InputError, note
+from assay.harness.cli.command import ExitCode, InputError, note
 
 DESCRIPTION: Final = """\
 Copies the files of a store that pages of later nights need: the small JSON files of each run, the record of each
@@ -24,7 +24,7 @@ def add(commands: Any) -> None:
     parser.set_defaults(run=run)
 
 
-def run(arguments: argparse.Namespace) -> Exit:
+def run(arguments: argparse.Namespace) -> ExitCode:
     from assay.harness.nightly.carry_over import SameStoreError, carry
 
     if arguments.store.exists() and not arguments.store.is_dir():
@@ -39,4 +39,4 @@ def run(arguments: argparse.Namespace) -> Exit:
     except OSError as error:
         raise InputError(f"{arguments.into}: {error}") from error
     print(f"{runs} runs and {nights} nights carried to {arguments.into}")
-    return Exit.PASS
+    return ExitCode.PASS

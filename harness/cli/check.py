@@ -10,10 +10,10 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final
 
-from assay.harness.cli.command import Exit, plugin_options, reading
+from assay.harness.cli.command import ExitCode, add_plugin_options, convert_errors
 from assay.harness.run.limits import LONG
 from assay.harness.run.settings import ENGINES, parse_engine
-from assay.harness.stored.request import AUTO, FORMATS, KEYS, MODELS, ORDERS, WORKLOADS, Request
+from assay.harness.stored.request import AUTO, FORMATS, KEYS, MODELS, ORDERS, WORKLOADS, CheckRequest
 
 UNITS: Final = {f"{name}b": 1000**at for at, name in enumerate("kmgt", 1)} | {
     f"{name}ib": 1024**at for at, name in enumerate("kmgt", 1)
@@ -71,7 +71,7 @@ def add(commands: Any) -> None:
         help="for a run that has lost its contract: a settings.json of the same test, or the word strictest",
     )  # fmt: skip
     parser.add_argument(
-        "--model", type=_model, metavar="MODEL",
+        "--model", type=_parse_model, metavar="MODEL",
         help=f"the model of the operations ({', '.join(MODELS)}, or your own: package.module:Class); a file needs it "
         "or --workload",
     )  # fmt: skip
@@ -86,11 +86,11 @@ def add(commands: Any) -> None:
         help="for a workload: require real-time order, so an operation comes after all that ended before it began",
     )  # fmt: skip
     parser.add_argument(
-        "--time-limit", dest="seconds", type=_seconds, metavar="SECONDS",
+        "--time-limit", dest="seconds", type=_parse_seconds, metavar="SECONDS",
         help="seconds that the search by --model may take for each key; beyond them the key is unknown (300)",
     )  # fmt: skip
     parser.add_argument(
-        "--memory-limit", dest="bytes", type=_bytes, metavar="SIZE",
+        "--memory-limit", dest="bytes", type=_parse_bytes, metavar="SIZE",
         help="memory that the search may use on this machine, on all cores, without the history: 2GB, 512MB (4GiB)",
     )  # fmt: skip
     parser.add_argument(
@@ -104,7 +104,7 @@ def add(commands: Any) -> None:
         "--cas-refusals", dest="refusals", action="store_true",
         help="a cas that ended :fail without an error found another value (default: it proves nothing)",
     )  # fmt: skip
-    plugin_options(parser)
+    add_plugin_options(parser)
     parser.add_argument("--json", action="store_true", help="print the judgement as one JSON object")
     parser.add_argument(
         "--engine", choices=ENGINES, default=ENGINES[0],
@@ -116,37 +116,39 @@ def add(commands: Any) -> None:
     parser.set_defaults(run=run)
 
 
-def run(arguments: argparse.Namespace) -> Exit:
+def run(arguments: argparse.Namespace) -> ExitCode:
     import msgspec
 
     from assay.checkers.engine import Engines
-    from assay.checkers.judging.verdict import Verdict, with_stage
-    from assay.harness.cli.no_pandas import spare_pandas
-    from assay.harness.cli.time_estimate import estimating
+    from assay.checkers.judging.verdict import Verdict, add_stage
+    from assay.harness.cli.no_pandas import hide_pandas
+    from assay.harness.cli.time_estimate import show_estimate
     from assay.harness.run.registry import Registry
-    from assay.harness.run.store import runs_below
+    from assay.harness.run.store import list_runs_below
     from assay.harness.stored.check_path import check
 
     if not arguments.plugin and not arguments.trust_run and (arguments.model is None or arguments.model in MODELS):
-        spare_pandas()
-    registry = reading(lambda: Registry.with_modules(arguments.plugin, trusts_runs=arguments.trust_run))
-    engine = reading(lambda: parse_engine(arguments.engine, arguments.spark_master))
-    if len(arguments.paths) > 1 or runs_below(arguments.paths[0]):
+        hide_pandas()
+    registry = convert_errors(lambda: Registry.with_modules(arguments.plugin, trusts_runs=arguments.trust_run))
+    engine = convert_errors(lambda: parse_engine(arguments.engine, arguments.spark_master))
+    if len(arguments.paths) > 1 or list_runs_below(arguments.paths[0]):
         from assay.harness.cli.check_many import check_many
 
         return check_many(arguments, engine)
-    starting = _since_start()
-    with Engines(engine, spark_master=arguments.spark_master) as engines, estimating() as estimate:
-        checked = reading(lambda: check(request(arguments), engines, registry, estimate.step))
-    judgement = with_stage(checked.judgement, "starting the command", starting, first=True)
+    starting = _measure_start_seconds()
+    with Engines(engine, spark_master=arguments.spark_master) as engines, show_estimate() as estimate:
+        checked = convert_errors(lambda: check(make_request(arguments), engines, registry, estimate.step))
+    judgement = add_stage(checked.judgement, "starting the command", starting, first=True)
     print(msgspec.json.encode(judgement).decode() if arguments.json else checked.text)
     if judgement.interrupted:
         print("assay: interrupted", file=sys.stderr)
-        return Exit.INTERRUPTED
-    return {Verdict.PASS: Exit.PASS, Verdict.FAIL: Exit.FAIL, Verdict.UNKNOWN: Exit.UNKNOWN}[judgement.verdict]
+        return ExitCode.INTERRUPTED
+    return {Verdict.PASS: ExitCode.PASS, Verdict.FAIL: ExitCode.FAIL, Verdict.UNKNOWN: ExitCode.UNKNOWN}[
+        judgement.verdict
+    ]
 
 
-def _since_start() -> float:
+def _measure_start_seconds() -> float:
     """Returns the seconds since this process began, or 0 if the kernel does not provide them."""
     try:
         began = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])  # in ticks since the boot
@@ -155,12 +157,12 @@ def _since_start() -> float:
         return 0.0
 
 
-def request(arguments: argparse.Namespace) -> Request:
-    given = {field.name: getattr(arguments, field.name) for field in fields(Request) if field.name != "path"}
-    return Request(arguments.paths[0], **given)
+def make_request(arguments: argparse.Namespace) -> CheckRequest:
+    given = {field.name: getattr(arguments, field.name) for field in fields(CheckRequest) if field.name != "path"}
+    return CheckRequest(arguments.paths[0], **given)
 
 
-def _model(text: str) -> str:
+def _parse_model(text: str) -> str:
     module, colon, name = text.partition(":")
     if text in MODELS or (colon and all(part.isidentifier() for part in (*module.split("."), *name.split(".")))):
         return text
@@ -169,7 +171,7 @@ def _model(text: str) -> str:
     )
 
 
-def _seconds(text: str) -> float:
+def _parse_seconds(text: str) -> float:
     try:
         seconds = float(text)
     except ValueError:
@@ -179,7 +181,7 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-def _bytes(text: str) -> int:
+def _parse_bytes(text: str) -> int:
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?([kmgt]i?b)", text.strip(), re.IGNORECASE)
     size = int(float(match[1]) * UNITS[match[2].lower()]) if match else 0
     if size < LEAST_MEMORY:

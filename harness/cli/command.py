@@ -8,14 +8,14 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
-from assay.harness.run.limits import COUNT, wrong_number
+from assay.harness.run.limits import COUNT, check_number
 from assay.harness.run.settings import SettingsError
 from assay.harness.run.systems import DEFAULT
 
 T = TypeVar("T")
 
 
-class Exit(IntEnum):
+class ExitCode(IntEnum):
     """Exit codes. 64 and 70 are from ``sysexits.h``; 130 is the shell's code for SIGINT."""
 
     PASS = 0
@@ -38,20 +38,20 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self.register("type", Path, _path)
+        self.register("type", Path, _parse_path)
 
     def add_argument(self, *names: str, **given: Any) -> argparse.Action:
         """Adds an argument, as argparse does."""
-        if given.get("type") in (count, positive):
-            given["type"] = _limited(names[0], given["type"])
+        if given.get("type") in (parse_count, parse_positive):
+            given["type"] = _limit_number(names[0], given["type"])
         return super().add_argument(*names, **given)
 
     def error(self, message: str) -> NoReturn:
         self.print_usage(sys.stderr)
-        self.exit(Exit.USAGE, f"{self.prog}: {message}\nTry `{self.prog} --help`.\n")
+        self.exit(ExitCode.USAGE, f"{self.prog}: {message}\nTry `{self.prog} --help`.\n")
 
 
-def reading(read: Callable[[], T]) -> T:
+def convert_errors(read: Callable[[], T]) -> T:
     """Returns the result of ``read``, and turns errors of files and options into ``InputError``."""
     from assay.checkers.engine import EngineExhausted, EngineUnavailable
     from assay.harness.core.files import SpecialFileError
@@ -69,7 +69,7 @@ def reading(read: Callable[[], T]) -> T:
         raise InputError(str(error)) from error
 
 
-def plugin_options(parser: argparse.ArgumentParser) -> None:
+def add_plugin_options(parser: argparse.ArgumentParser) -> None:
     """Adds ``--plugin`` and ``--trust-run``, for verbs that judge stored runs."""
     parser.add_argument(
         "--plugin", action="append", default=[], metavar="MODULE",
@@ -82,18 +82,18 @@ def plugin_options(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def _path(text: str) -> Path:
+def _parse_path(text: str) -> Path:
     if not text:
         raise argparse.ArgumentTypeError("the path is empty; is a variable of the shell not set?")
     return Path(text)
 
 
-def yes_option(parser: argparse.ArgumentParser) -> None:
+def add_yes_option(parser: argparse.ArgumentParser) -> None:
     """Adds ``--yes``, for verbs that ask before they delete or execute."""
     parser.add_argument("--yes", action="store_true", help="do not ask; without a terminal nothing is done without it")
 
 
-def confirmed(question: str, arguments: argparse.Namespace) -> bool:
+def confirm(question: str, arguments: argparse.Namespace) -> bool:
     """Returns whether the user agrees, by ``--yes`` or at the terminal. Without a terminal the answer is no."""
     if arguments.yes:
         return True
@@ -109,36 +109,36 @@ def note(line: str) -> None:
     print(f"assay: {line}", file=sys.stderr, flush=True)
 
 
-def system_option(parser: argparse.ArgumentParser) -> None:
+def add_system_option(parser: argparse.ArgumentParser) -> None:
     """Adds ``--system``, for verbs that work with a system without a run."""
     parser.add_argument(
         "--system", default=DEFAULT, metavar="NAME", help="your own: package.module:Class (default: the broker)"
     )
 
 
-def day(text: str) -> date:
+def parse_day(text: str) -> date:
     try:
         return date.fromisoformat(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is no date such as 2026-11-21") from None
 
 
-def count(text: str) -> int:
+def parse_count(text: str) -> int:
     """Parses a whole number, 0 or more."""
-    return _at_least(0, text)
+    return _parse_at_least(0, text)
 
 
-def positive(text: str) -> int:
+def parse_positive(text: str) -> int:
     """Parses a whole number, 1 or more."""
-    return _at_least(1, text)
+    return _parse_at_least(1, text)
 
 
-def _limited(option: str, read: Callable[[str], int]) -> Callable[[str], int]:
+def _limit_number(option: str, read: Callable[[str], int]) -> Callable[[str], int]:
     """Adds the limits of the option to the parser of a number."""
 
     def number(text: str) -> int:
         value = read(text)
-        if value and (reason := wrong_number(option, text, value, COUNT)) is not None:  # `read` has judged 0
+        if value and (reason := check_number(option, text, value, COUNT)) is not None:  # `read` has judged 0
             raise argparse.ArgumentTypeError(reason)
         return value
 
@@ -146,7 +146,7 @@ def _limited(option: str, read: Callable[[str], int]) -> Callable[[str], int]:
     return number
 
 
-def _at_least(least: int, text: str) -> int:
+def _parse_at_least(least: int, text: str) -> int:
     value = int(text)
     if value < least:
         raise argparse.ArgumentTypeError(f"{text} is below {least}")

@@ -17,18 +17,18 @@ from typing import Final
 import msgspec
 
 from assay.cluster.system import Defect
-from assay.harness.cli.sessions import PATIENCE, Session, SessionEnd, perform
-from assay.harness.cli.time_estimate import rounded
+from assay.harness.cli.sessions import PATIENCE, PytestSession, SessionEnd, run_sessions
+from assay.harness.cli.time_estimate import round_seconds
 from assay.harness.run import store
 from assay.harness.run.settings import SIM
-from assay.harness.stored.replay import forbidden_found, judged
+from assay.harness.stored.replay import read_forbidden_anomalies, read_judgement
 
 RATE: Final = "--rate=100"
 """The rate in the simulation, if a run names none: answers take a millisecond there, so clients would never pause."""
 SESSION: Final = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--reports=never")
 
 
-class Came(StrEnum):
+class SessionVerdict(StrEnum):
     """Verdict on a session."""
 
     PASS = "pass"
@@ -43,7 +43,7 @@ class SessionResult(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     seed: int
-    came: Came
+    came: SessionVerdict
     reported: tuple[str, ...]
     seconds: float
     cpu_seconds: float
@@ -54,7 +54,7 @@ class SessionResult(msgspec.Struct, frozen=True, kw_only=True):
     """The folder that holds its store."""
 
 
-class Verified(msgspec.Struct, kw_only=True):
+class DefectResult(msgspec.Struct, kw_only=True):
     """Results for one defect. ``runs`` and ``without`` are sorted by seed; an interrupted verification lacks some."""
 
     name: str
@@ -66,12 +66,16 @@ class Verified(msgspec.Struct, kw_only=True):
     @property
     def hits(self) -> list[SessionResult]:
         """The runs that caught the defect: they failed with an anomaly that its description names."""
-        return [run for run in self.runs if run.came is Came.FAIL and not set(self.expected).isdisjoint(run.reported)]
+        return [
+            run
+            for run in self.runs
+            if run.came is SessionVerdict.FAIL and not set(self.expected).isdisjoint(run.reported)
+        ]
 
     @property
     def alarms(self) -> list[SessionResult]:
         """The runs without the defect that failed or broke."""
-        return [run for run in self.without if run.came in (Came.FAIL, Came.BROKEN)]
+        return [run for run in self.without if run.came in (SessionVerdict.FAIL, SessionVerdict.BROKEN)]
 
     @property
     def reported(self) -> Counter[str]:
@@ -88,23 +92,23 @@ class Verified(msgspec.Struct, kw_only=True):
         return sum(run.cpu_seconds for run in spent), sum(run.seconds for run in spent)
 
 
-def command(defect: Defect, cluster: str, seed: int, *, switched_on: bool) -> tuple[str, ...]:
+def build_command(defect: Defect, cluster: str, seed: int, *, switched_on: bool) -> tuple[str, ...]:
     """Returns the pytest arguments. A run that names its own cluster stays there."""
     given = shlex.split(defect.run)
-    added = [] if _value(given, "--cluster") else [f"--cluster={cluster}"]
-    if cluster_of(defect, cluster) == SIM and not _value(given, "--rate"):
+    added = [] if _find_option(given, "--cluster") else [f"--cluster={cluster}"]
+    if find_cluster(defect, cluster) == SIM and not _find_option(given, "--rate"):
         added.append(RATE)
     if switched_on:
         added.append(f"--defect={defect.name}")
     return (*given, *added, f"--seed={seed}")
 
 
-def cluster_of(defect: Defect, cluster: str) -> str:
+def find_cluster(defect: Defect, cluster: str) -> str:
     """Returns the cluster of the defect's run: its own, or the given one."""
-    return _value(shlex.split(defect.run), "--cluster") or cluster
+    return _find_option(shlex.split(defect.run), "--cluster") or cluster
 
 
-def _value(words: Sequence[str], option: str) -> str | None:
+def _find_option(words: Sequence[str], option: str) -> str | None:
     """Returns the value of ``--option=value`` or ``--option value``, or None if the option is not given."""
     for word, following in zip(words, (*words[1:], ""), strict=True):
         name, equals, value = word.partition("=")
@@ -123,38 +127,38 @@ def verify(
     jobs: int,
     limit: float,
     note: Callable[[str], None],
-) -> tuple[list[Verified], bool]:
+) -> tuple[list[DefectResult], bool]:
     """Runs all sessions in folders of ``root``.
 
     Only broken runs, and failures of the correct build, are kept there, or all with ``keep``. Equal runs without a
     defect are done once. The second result is False if a signal interrupted the runs.
     """
     results = [
-        Verified(
-            name=one.name, cluster=cluster_of(one, cluster), expected=tuple(one.anomalies), runs=[], without=[]
+        DefectResult(
+            name=one.name, cluster=find_cluster(one, cluster), expected=tuple(one.anomalies), runs=[], without=[]
         )
         for one in defects
     ]  # fmt: skip
-    wanted: dict[tuple[str, ...], list[tuple[Verified, int, bool]]] = {}
+    wanted: dict[tuple[str, ...], list[tuple[DefectResult, int, bool]]] = {}
     for defect, result in zip(defects, results, strict=True):
         for switched_on in (True, False):
             for seed in seeds:
-                argv = command(defect, cluster, seed, switched_on=switched_on)
+                argv = build_command(defect, cluster, seed, switched_on=switched_on)
                 wanted.setdefault(argv, []).append((result, seed, switched_on))
     sessions = {
-        Session((*SESSION, *argv, f"--store={root / str(number) / 'store'}"), root / str(number)): argv
+        PytestSession((*SESSION, *argv, f"--store={root / str(number) / 'store'}"), root / str(number)): argv
         for number, argv in enumerate(wanted, 1)
     }
     done, began = 0, time.monotonic()
     note(f"{len(sessions)} runs, {jobs} at a time, in {root}")
 
-    def ended(session: Session, end: SessionEnd) -> None:
+    def ended(session: PytestSession, end: SessionEnd) -> None:
         nonlocal done
         done += 1
         argv = sessions[session]
-        came, reported, problem = _judged(session, end)
+        came, reported, problem = _judge_session(session, end)
         first, seed, switched_on = wanted[argv][0]
-        kept = keep or came is Came.BROKEN or (came is Came.FAIL and not switched_on)
+        kept = keep or came is SessionVerdict.BROKEN or (came is SessionVerdict.FAIL and not switched_on)
         run = SessionResult(
             seed=seed, came=came, reported=reported, seconds=end.seconds, cpu_seconds=end.cpu_seconds,
             command=shlex.join(("pytest", *argv)), problem=problem, kept=str(session.folder) if kept else None,
@@ -170,51 +174,53 @@ def verify(
         why = f": {problem}" if problem else ""
         left = (time.monotonic() - began) / done * (len(sessions) - done)
         note(
-            f"{done} of {len(sessions)}{f', about {rounded(left)} left' if left else ''}: "
+            f"{done} of {len(sessions)}{f', about {round_seconds(left)} left' if left else ''}: "
             f"{first.name if switched_on else f'without {first.name}'}, seed {seed}: "
             f"{what}{found}, {end.cpu_seconds:.0f} s of CPU, {end.seconds:.0f} s{why}"
         )
 
-    complete = perform(
+    complete = run_sessions(
         sessions, jobs, limit, ended,
         lambda under_way: note(f"stopping; under way: {under_way}; they heal and check, {sum(PATIENCE):.0f} s at most"),
         lambda under_way, left: note(f"waiting for {under_way} to heal and check, for {left:.0f} s at most"),
     )  # fmt: skip
     if not complete:
         for session in sessions:
-            if session.folder.exists() and not any(str(session.folder) == run.kept for run in _all(results)):
+            if session.folder.exists() and not any(
+                str(session.folder) == run.kept for run in _collect_results(results)
+            ):
                 shutil.rmtree(session.folder)
     return results, complete
 
 
-def _all(results: Sequence[Verified]) -> list[SessionResult]:
+def _collect_results(results: Sequence[DefectResult]) -> list[SessionResult]:
     return [run for result in results for run in (*result.runs, *result.without)]
 
 
-def _judged(session: Session, end: SessionEnd) -> tuple[Came, tuple[str, ...], str | None]:
+def _judge_session(session: PytestSession, end: SessionEnd) -> tuple[SessionVerdict, tuple[str, ...], str | None]:
     """Returns the worst verdict of the session's runs, the forbidden anomalies, and why it is broken or unknown."""
 
-    def broken(why: str) -> tuple[Came, tuple[str, ...], str]:
-        return Came.BROKEN, (), f"{why}; its last lines: {session.last_lines(3) or 'none'}"
+    def broken(why: str) -> tuple[SessionVerdict, tuple[str, ...], str]:
+        return SessionVerdict.BROKEN, (), f"{why}; its last lines: {session.last_lines(3) or 'none'}"
 
     if end.code is None:
         return broken(f"it was still running after {end.seconds:.0f} s")
     if end.code not in (0, 1):  # pytest's codes for passed and for failed tests
         return broken(f"pytest was killed by signal {-end.code}" if end.code < 0 else f"pytest ended with {end.code}")
-    came, reported, reasons = set[Came](), set[str](), list[str]()
-    for folder in store.runs(session.folder / "store"):
-        info, judgement = store.read_info(folder), judged(folder)
+    came, reported, reasons = set[SessionVerdict](), set[str](), list[str]()
+    for folder in store.list_runs(session.folder / "store"):
+        info, judgement = store.read_info(folder), read_judgement(folder)
         if info is None or info.status != store.FINISHED or info.verdict is None:
             return broken(f"a run has no verdict ({(info and info.problem) or 'it did not come to its end'})")
         if judgement is None:
             return broken("a run has no verdict (verdict.json cannot be read)")
-        came.add(Came(info.verdict))
-        if info.verdict == Came.FAIL:
-            reported |= forbidden_found(folder)
+        came.add(SessionVerdict(info.verdict))
+        if info.verdict == SessionVerdict.FAIL:
+            reported |= read_forbidden_anomalies(folder)
         reasons += [" ".join(reason.split()) for reason in judgement.unknown]
     if not came:
         return broken("it left no run")
-    worst = next(one for one in (Came.FAIL, Came.UNKNOWN, Came.PASS) if one in came)
-    if (worst is Came.PASS) != (end.code == 0):
+    worst = next(one for one in (SessionVerdict.FAIL, SessionVerdict.UNKNOWN, SessionVerdict.PASS) if one in came)
+    if (worst is SessionVerdict.PASS) != (end.code == 0):
         return broken(f"pytest ended with {end.code}, and the verdict is {worst}")
-    return worst, tuple(sorted(reported)), "; ".join(reasons) if worst is Came.UNKNOWN else None
+    return worst, tuple(sorted(reported)), "; ".join(reasons) if worst is SessionVerdict.UNKNOWN else None

@@ -9,14 +9,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from assay.harness.cli.command import Exit, InputError, note, positive, reading, system_option
-from assay.harness.run.limits import COUNT, wrong_number
+from assay.harness.cli.command import ExitCode, InputError, add_system_option, convert_errors, note, parse_positive
+from assay.harness.run.limits import COUNT, check_number
 from assay.harness.run.settings import CLUSTERS, SIM
 from assay.harness.run.systems import described_defects
 
 if TYPE_CHECKING:
     from assay.cluster.system import Defect
-    from assay.harness.cli.defect_verification import Verified
+    from assay.harness.cli.defect_verification import DefectResult
 
 DESCRIPTION: Final = """\
 Lists the defects for --defect: the fault that reveals each, the anomalies of which one must be reported, and the run
@@ -49,23 +49,23 @@ def add(commands: Any) -> None:
     )  # fmt: skip
     parser.add_argument("names", nargs="*", metavar="NAME", help="only these (default: all)")
     parser.add_argument("--verify", action="store_true", help="do the run of each, with the defect and without")
-    parser.add_argument("--seeds", type=seeds, default=range(1, 11), metavar="N",
+    parser.add_argument("--seeds", type=parse_seeds, default=range(1, 11), metavar="N",
         help="the number of runs of each, with the seeds 1 to N, or FIRST..LAST (10)")  # fmt: skip
     parser.add_argument("--cluster", choices=CLUSTERS, default=SIM,
         help="the cluster of runs that do not name one (sim)")  # fmt: skip
-    parser.add_argument("--jobs", type=positive, default=2, metavar="N", help="runs at a time (2)")
-    parser.add_argument("--limit", type=positive, default=LIMIT, metavar="S",
+    parser.add_argument("--jobs", type=parse_positive, default=2, metavar="N", help="runs at a time (2)")
+    parser.add_argument("--limit", type=parse_positive, default=LIMIT, metavar="S",
         help=f"wall-clock seconds after which a run is killed, and broken ({LIMIT})")  # fmt: skip
     parser.add_argument("--store", type=Path, metavar="DIR",
         help="keep all runs there (default: only broken runs, and failures without a defect, in a temporary folder)",
     )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="as JSON: a list; with --verify an object with every run")
-    system_option(parser)
+    add_system_option(parser)
     parser.set_defaults(run=run)
 
 
-def run(arguments: argparse.Namespace) -> Exit:
-    there = {defect.name: defect for defect in reading(lambda: described_defects(arguments.system))}
+def run(arguments: argparse.Namespace) -> ExitCode:
+    there = {defect.name: defect for defect in convert_errors(lambda: described_defects(arguments.system))}
     wrong = [name for name in arguments.names if name not in there]
     if wrong:
         raise InputError(f"there is no defect {', '.join(wrong)}; there are {', '.join(there)}")
@@ -76,15 +76,15 @@ def run(arguments: argparse.Namespace) -> Exit:
         import msgspec
 
         print(msgspec.json.encode(defects).decode())
-        return Exit.PASS
+        return ExitCode.PASS
     for defect in defects:
         print(f"{defect.name}\n  what goes wrong   {defect.summary}\n  shown by          {defect.fault}")
         print(f"  must be reported  {', '.join(defect.anomalies)}\n  reference         {defect.reference}")
         print(f"  caught by         pytest {defect.run} --defect={defect.name}\n")
-    return Exit.PASS
+    return ExitCode.PASS
 
 
-def _verify(defects: Sequence[Defect], arguments: argparse.Namespace) -> Exit:
+def _verify(defects: Sequence[Defect], arguments: argparse.Namespace) -> ExitCode:
     from assay.harness.cli.defect_verification import verify
 
     for defect in defects:
@@ -107,15 +107,19 @@ def _verify(defects: Sequence[Defect], arguments: argparse.Namespace) -> Exit:
     )  # fmt: skip
     if not any(root.iterdir()):
         root.rmdir()
-    show(results, complete, as_json=arguments.json)
+    show_results(results, complete, as_json=arguments.json)
     if not complete:
-        return Exit.INTERRUPTED
+        return ExitCode.INTERRUPTED
     if any(not result.hits or result.alarms for result in results):
-        return Exit.FAIL
-    return Exit.UNKNOWN if any(run.came == "unknown" for result in results for run in result.without) else Exit.PASS
+        return ExitCode.FAIL
+    return (
+        ExitCode.UNKNOWN
+        if any(run.came == "unknown" for result in results for run in result.without)
+        else ExitCode.PASS
+    )
 
 
-def show(results: Sequence[Verified], complete: bool, *, as_json: bool) -> None:
+def show_results(results: Sequence[DefectResult], complete: bool, *, as_json: bool) -> None:
     if as_json:
         import msgspec
 
@@ -130,16 +134,16 @@ def show(results: Sequence[Verified], complete: bool, *, as_json: bool) -> None:
         seconds = ("-", "-") if result.detection is None else [f"{one:.0f}" for one in result.detection]
         rows.append((
             result.name, result.cluster, f"{len(result.hits)} of {len(result.runs)}",
-            counted([run.came for run in result.without]), *seconds,
+            describe_verdicts([run.came for run in result.without]), *seconds,
         ))  # fmt: skip
     widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     print(lines[0])
     for result, line in zip(results, lines[1:], strict=True):
-        print(f"{line}\n  reported: {_reported(result)}")
+        print(f"{line}\n  reported: {_describe_reported(result)}")
     print()
     for result in results:
-        for line in _explained(result):
+        for line in _explain_problems(result):
             print(line)
     caught = sum(bool(result.hits) for result in results)
     print(f"{caught} of {len(results)} defects were caught; CPU s and s are what the runs up to the first catch took")
@@ -147,7 +151,7 @@ def show(results: Sequence[Verified], complete: bool, *, as_json: bool) -> None:
         print("interrupted: these are the results so far")
 
 
-def _reported(result: Verified) -> str:
+def _describe_reported(result: DefectResult) -> str:
     """Returns the runs per anomaly: ``lost-write 3; also vanished 2``. Anomalies after ``also`` count as no catch."""
     every = result.reported.most_common()
     demanded, others = (
@@ -157,10 +161,10 @@ def _reported(result: Verified) -> str:
     return "; also ".join(part for part in (demanded or ("none demanded" if others else "-"), others) if part)
 
 
-def _explained(result: Verified) -> Iterator[str]:
+def _explain_problems(result: DefectResult) -> Iterator[str]:
     """Yields each problem with the command that repeats it; only the first of the unknown runs."""
     if result.runs and not result.hits:
-        came = counted([run.came for run in result.runs])
+        came = describe_verdicts([run.came for run in result.runs])
         yield f"{result.name} was not caught ({came}); one must be reported: {', '.join(result.expected)}"
         yield f"  {result.runs[0].command}"
     broken = [run for run in result.runs if run.came == "broken"]
@@ -172,16 +176,16 @@ def _explained(result: Verified) -> Iterator[str]:
             yield f"  {run.kept}"
 
 
-def counted(came: Sequence[str]) -> str:
+def describe_verdicts(came: Sequence[str]) -> str:
     """Returns text such as ``3 pass, 1 broken``."""
     return ", ".join(f"{came.count(one)} {one}" for one in sorted(set(came), reverse=True)) or "-"
 
 
-def seeds(text: str) -> range:
+def parse_seeds(text: str) -> range:
     """Parses ``N`` or ``FIRST..LAST``."""
     first, dots, last = text.partition("..")
     begin, end = (int(first), int(last)) if dots else (1, int(first))
-    if end >= begin and (reason := wrong_number("--seeds", text, end - begin + 1, COUNT)) is not None:
+    if end >= begin and (reason := check_number("--seeds", text, end - begin + 1, COUNT)) is not None:
         raise argparse.ArgumentTypeError(reason)
     found = range(begin, end + 1)
     if not found or found[0] < 0:

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from assay.harness.cli.command import Exit, InputError
+from assay.harness.cli.command import ExitCode, InputError
 from assay.harness.run.settings import DEFAULT_HOSTS, SSH
 
 
@@ -17,7 +17,7 @@ def add(commands: Any) -> None:
     parser.set_defaults(run=run)
 
 
-def run(arguments: argparse.Namespace) -> Exit:
+def run(arguments: argparse.Namespace) -> ExitCode:
     if arguments.cluster == SSH:
         from assay.cluster.hosts import doctor as of_hosts
         from assay.cluster.hosts.inventory import InventoryError
@@ -42,4 +42,4 @@ def run(arguments: argparse.Namespace) -> Exit:
             if not finding.good:
                 purpose = f" (for {finding.enables})" if finding.enables else ""
                 print(f"{'':<8}{'':<{width}}  {finding.remedy}{purpose}")
-    return Exit.FAIL if any(finding.required and not finding.good for finding in findings) else Exit.PASS
+    return ExitCode.FAIL if any(finding.required and not finding.good for finding in findings) else ExitCode.PASS

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from assay.harness.cli.command import Exit, InputError, confirmed, count, note, yes_option
+from assay.harness.cli.command import ExitCode, InputError, add_yes_option, confirm, note, parse_count
 
 DESCRIPTION: Final = """\
 Deletes old runs: folders STORE/TEST/RUN that have a readable run.json of ours. Every other folder is named and kept,
@@ -23,20 +23,22 @@ def add(commands: Any) -> None:
     parser = commands.add_parser("gc", help="delete old runs", description=DESCRIPTION, epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("store", nargs="?", type=Path, default=Path("store"), metavar="STORE", help="default: store")
-    parser.add_argument("--keep", type=count, default=10, metavar="N", help="newest runs to keep of each test (10)")
-    parser.add_argument("--older-than", type=count, metavar="DAYS", help="only runs that began longer ago")
+    parser.add_argument(
+        "--keep", type=parse_count, default=10, metavar="N", help="newest runs to keep of each test (10)"
+    )
+    parser.add_argument("--older-than", type=parse_count, metavar="DAYS", help="only runs that began longer ago")
     parser.add_argument("--dry-run", action="store_true", help="only list the runs that would be deleted")
-    yes_option(parser)
+    add_yes_option(parser)
     parser.set_defaults(run=run)
 
 
-def run(arguments: argparse.Namespace) -> Exit:
+def run(arguments: argparse.Namespace) -> ExitCode:
     from assay.harness.run import store
 
     if not arguments.store.is_dir():
         raise InputError(f"{arguments.store} is not a folder; give the store's path (default: ./store)")
     age = None if arguments.older_than is None else timedelta(days=arguments.older_than)
-    paths = store.collectable(arguments.store, keep=arguments.keep, older_than=age, now=datetime.now(UTC))
+    paths = store.find_collectable(arguments.store, keep=arguments.keep, older_than=age, now=datetime.now(UTC))
     for special in store.with_special_files(arguments.store):
         note(f"kept: the run of {special}")
     for path, why in store.kept_by_gc(arguments.store):
@@ -45,13 +47,13 @@ def run(arguments: argparse.Namespace) -> Exit:
         print(path, flush=True)
     if arguments.dry_run or not paths:
         print(f"{len(paths)} runs would be deleted", file=sys.stderr)
-        return Exit.PASS
-    if not confirmed(f"delete these {len(paths)} runs?", arguments):
+        return ExitCode.PASS
+    if not confirm(f"delete these {len(paths)} runs?", arguments):
         note("nothing was deleted")
-        return Exit.UNKNOWN
+        return ExitCode.UNKNOWN
     try:
-        store.delete(paths)
+        store.delete_runs(paths)
     except OSError as error:
         raise InputError(f"{error.filename} cannot be deleted: {error.strerror}") from error
     print(f"{len(paths)} runs deleted", file=sys.stderr)
-    return Exit.PASS
+    return ExitCode.PASS

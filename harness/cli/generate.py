@@ -6,7 +6,7 @@ import textwrap
 from pathlib import Path
 from typing import Any, Final
 
-from assay.harness.cli.command import Exit, InputError, count, reading
+from assay.harness.cli.command import ExitCode, InputError, convert_errors, parse_count
 from assay.harness.synthetic.catalogue import CATALOGUE
 
 DESCRIPTION: Final = """\
@@ -23,23 +23,25 @@ not grow with the number of operations.
 
 def add(commands: Any) -> None:
     parser = commands.add_parser("generate", help="write a synthetic history of any size to check",
-        description=DESCRIPTION, epilog=_catalogue(), formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+        description=DESCRIPTION, epilog=_describe_catalogue(),
+        formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     option = parser.add_argument
     option("model", choices=tuple(CATALOGUE), metavar="MODEL", help=f"{', '.join(CATALOGUE)}")
     option("--out", type=Path, required=True, metavar="DIR", help="an empty or missing folder")
-    option("--operations", type=count, default=100_000, metavar="N", help="default: 100000")
-    option("--clients", type=count, default=50, metavar="N", help="operations open at once (50)")
-    option("--keys", type=count, default=100, metavar="N", help="partitions, registers, leases... (100)")
-    option("--seed", type=count, default=0, metavar="N", help="equal seeds give equal histories (0)")
+    option("--operations", type=parse_count, default=100_000, metavar="N", help="default: 100000")
+    option("--clients", type=parse_count, default=50, metavar="N", help="operations open at once (50)")
+    option("--keys", type=parse_count, default=100, metavar="N", help="partitions, registers, leases... (100)")
+    option("--seed", type=parse_count, default=0, metavar="N", help="equal seeds give equal histories (0)")
     option("--info-share", type=float, default=0.01, metavar="SHARE", help="share of operations that time out (0.01)")
-    option("--bursts", type=count, metavar="N", help="operations time out in N windows, in which hardly any client is "
-        "answered, as under network faults; 0: anywhere (default: one for each 25000 operations)")  # fmt: skip
+    option("--bursts", type=parse_count, metavar="N", help="operations time out in N windows, in which "
+        "hardly any client is answered, as under network faults; 0: anywhere (default: one for each 25000 "
+        "operations)")  # fmt: skip
     option("--plant", action="append", default=[], metavar="ANOMALY",
         help="plant one, in a key of its own; may be given more than once")  # fmt: skip
     parser.set_defaults(run=run)
 
 
-def _catalogue() -> str:
+def _describe_catalogue() -> str:
     """Lists the models, and the anomalies that can be planted in each."""
     lines = []
     for name, entry in CATALOGUE.items():
@@ -51,7 +53,7 @@ def _catalogue() -> str:
     return "\n".join(["models, and what can be planted in each:", *lines])
 
 
-def run(arguments: argparse.Namespace) -> Exit:
+def run(arguments: argparse.Namespace) -> ExitCode:
     from assay.harness.synthetic.generate import generate
     from assay.harness.synthetic.plan import Plan, PlanError
 
@@ -65,7 +67,7 @@ def run(arguments: argparse.Namespace) -> Exit:
             bursts=arguments.bursts,
             plant=tuple(arguments.plant),
         )
-        made = reading(lambda: generate(arguments.model, plan, arguments.out))
+        made = convert_errors(lambda: generate(arguments.model, plan, arguments.out))
     except PlanError as error:
         raise InputError(str(error)) from error
     print(f"{arguments.out}: {made.operations} operations, {made.effects} effects")
@@ -78,4 +80,4 @@ def run(arguments: argparse.Namespace) -> Exit:
         print(f"planted: {planted.anomaly}{place}{where}{what}, from {when}, operations {operations}")
     check = f"assay check {arguments.out}"
     print(f"in {made.seconds:.1f} s; to check it: {check}", file=sys.stderr)
-    return Exit.PASS
+    return ExitCode.PASS

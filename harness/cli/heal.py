@@ -4,7 +4,7 @@ import argparse
 import sys
 from typing import Any
 
-from assay.harness.cli.command import Exit
+from assay.harness.cli.command import ExitCode
 
 
 def add(commands: Any) -> None:
@@ -14,7 +14,7 @@ def add(commands: Any) -> None:
     parser.set_defaults(run=run)
 
 
-def run(arguments: argparse.Namespace) -> Exit:
+def run(arguments: argparse.Namespace) -> ExitCode:
     from assay.cluster.leftovers import heal
 
     report = heal(everything=arguments.all)
@@ -24,4 +24,4 @@ def run(arguments: argparse.Namespace) -> Exit:
         print(f"failed: {line}", file=sys.stderr)
     if not report.undone and not report.failed:
         print("nothing to undo")
-    return Exit.FAIL if report.failed else Exit.PASS
+    return ExitCode.FAIL if report.failed else ExitCode.PASS

@@ -5,12 +5,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from assay.harness.cli.command import Exit, InputError, note, reading, system_option
-from assay.harness.cli.summary import known_option, marks
+from assay.harness.cli.command import ExitCode, InputError, add_system_option, convert_errors, note
+from assay.harness.cli.summary import add_known_option, read_marks
 from assay.harness.run.systems import described_defects
 
 if TYPE_CHECKING:
-    from assay.reports.index.page import Page
+    from assay.reports.index.page import RenderedPage
 
 TRENDS: Final = "trends.json"
 DESCRIPTION: Final = """\
@@ -26,25 +26,25 @@ repeats it.
 def add(commands: Any) -> None:
     parser = commands.add_parser("index", help="one page over all runs of a store", description=DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
-    options(parser)
+    add_options(parser)
     parser.add_argument("--check", action="store_true",
         help="exit 1 when a failure is unmarked, or its mark expired; 2 when a run or a record is damaged")  # fmt: skip
     parser.set_defaults(run=run)
 
 
-def options(parser: argparse.ArgumentParser) -> None:
+def add_options(parser: argparse.ArgumentParser) -> None:
     """Adds the options that ``assay index`` and ``assay serve`` share."""
     parser.add_argument("store", nargs="?", type=Path, default=Path("store"), metavar="STORE", help="default: store")
-    known_option(parser)
+    add_known_option(parser)
     parser.add_argument("--trends", type=Path, metavar="FILE",
         help=f"the output of `assay nights trends` (STORE/{TRENDS}, if it exists)")  # fmt: skip
-    system_option(parser)
+    add_system_option(parser)
 
 
-def run(arguments: argparse.Namespace) -> Exit:
+def run(arguments: argparse.Namespace) -> ExitCode:
     from assay.harness.core.files import write_atomically
 
-    made = maker(arguments)(False)
+    made = make_page_maker(arguments)(False)
     target = arguments.store / "index.html"
     write_atomically(target, made.html.encode())
     print(target)
@@ -54,31 +54,33 @@ def run(arguments: argparse.Namespace) -> Exit:
     for damaged in made.damaged if arguments.check else ():
         note(f"cannot be read, and may have failed: {damaged}")
     if not arguments.check:
-        return Exit.PASS
-    return Exit.FAIL if made.counting else Exit.UNKNOWN if made.damaged else Exit.PASS
+        return ExitCode.PASS
+    return ExitCode.FAIL if made.counting else ExitCode.UNKNOWN if made.damaged else ExitCode.PASS
 
 
-def maker(arguments: argparse.Namespace) -> "Callable[[bool], Page]":
+def make_page_maker(arguments: argparse.Namespace) -> "Callable[[bool], RenderedPage]":
     """Returns a function that makes the page as it is now; its argument ``live`` is for a server."""
-    from assay.harness.nightly.store_index import read
-    from assay.reports.index.page import page
+    from assay.harness.nightly.store_index import read_store
+    from assay.reports.index.page import render_page
     from assay.reports.index.trends import TrendsError, read_trends
 
     if not arguments.store.is_dir():
         raise InputError(f"{arguments.store} is not a folder; give the store's path (default: ./store)")
-    zoo = {defect.name: tuple(defect.anomalies) for defect in reading(lambda: described_defects(arguments.system))}
-    many = arguments.trends or _there(arguments.store / TRENDS)
+    zoo = {
+        defect.name: tuple(defect.anomalies) for defect in convert_errors(lambda: described_defects(arguments.system))
+    }
+    many = arguments.trends or _existing_path(arguments.store / TRENDS)
 
-    def make(live: bool) -> "Page":
-        known = marks(arguments.known)
+    def make(live: bool) -> "RenderedPage":
+        known = read_marks(arguments.known)
         try:
             trends = None if many is None else read_trends(many)
         except (TrendsError, OSError) as error:
             raise InputError(str(error)) from error
-        return page(read(arguments.store.resolve(), zoo), known, trends, live=live)
+        return render_page(read_store(arguments.store.resolve(), zoo), known, trends, live=live)
 
     return make
 
 
-def _there(path: Path) -> Path | None:
+def _existing_path(path: Path) -> Path | None:
     return path if path.exists() else None

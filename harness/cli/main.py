@@ -35,10 +35,10 @@ from assay.harness.cli import (
     up,
     watch,
 )
-from assay.harness.cli.command import Exit, InputError, Parser
+from assay.harness.cli.command import ExitCode, InputError, Parser
 from assay.harness.core.files import SpecialFileError
 from assay.harness.run.full_disk import is_full
-from assay.harness.run.interrupt import stopped_by_all
+from assay.harness.run.interrupt import handle_stop_signals
 
 VERBS: Final = (
     check, watch, report, replay, shrink, up, heal, doctor, gc, defects, generate, nightly, nights, summary, index,
@@ -84,42 +84,42 @@ def main(argv: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a terminal may support ASCII only
             stream.reconfigure(errors="backslashreplace")
-    arguments = parser().parse_args(argv)
-    run: Callable[[argparse.Namespace], Exit] = arguments.run
+    arguments = build_parser().parse_args(argv)
+    run: Callable[[argparse.Namespace], ExitCode] = arguments.run
     try:
-        with stopped_by_all():
+        with handle_stop_signals():
             code = int(run(arguments))
             sys.stdout.flush()  # at the end of the process, a failed write would have an exit code of its own
             return code
     except (InputError, SpecialFileError) as error:
         print(f"assay: {error}", file=sys.stderr)
-        return int(Exit.USAGE)
+        return int(ExitCode.USAGE)
     except KeyboardInterrupt:
         print("assay: interrupted", file=sys.stderr)
-        return int(Exit.INTERRUPTED)
+        return int(ExitCode.INTERRUPTED)
     except BrokenPipeError:
-        _let_go_of_output()
+        _discard_output()
         return 141
     except Exception as error:  # noqa: BLE001 - the last resort: full traceback, and an exit code of no verdict
         if is_full(error):
             print(f"assay: {error}", file=sys.stderr)
-            _let_go_of_output()
-            return int(Exit.USAGE)
+            _discard_output()
+            return int(ExitCode.USAGE)
         if isinstance(error, OSError) and error.errno in UNUSABLE and error.filename is not None:
             place = error.filename if error.filename2 is None else error.filename2
             print(f"assay: {place}: {error.strerror}; give a place that can be read and written", file=sys.stderr)
-            return int(Exit.USAGE)
+            return int(ExitCode.USAGE)
         traceback.print_exc()
         print("assay: internal error, see above; please report it with the command line", file=sys.stderr)
-        return int(Exit.INTERNAL)
+        return int(ExitCode.INTERNAL)
 
 
-def _let_go_of_output() -> None:
+def _discard_output() -> None:
     """Redirects standard output to /dev/null, so that the interpreter does not fail at exit: it cannot be written."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def parser() -> argparse.ArgumentParser:
+def build_parser() -> argparse.ArgumentParser:
     """Builds the parser of all verbs with their options."""
     top = Parser(
         prog="assay", description=DESCRIPTION, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter

@@ -8,13 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from assay.harness.cli.command import Exit, InputError, confirmed, note, reading, yes_option
-from assay.harness.cli.summary import exit_of, known_option, marks
+from assay.harness.cli.command import ExitCode, InputError, add_yes_option, confirm, convert_errors, note
+from assay.harness.cli.summary import add_known_option, read_marks, to_exit_code
 
 if TYPE_CHECKING:
-    from assay.harness.nightly.night_record import Cell, Night, NightFolder, Result, Small
-    from assay.harness.nightly.night_verdict import Account
-    from assay.reports.index.known import Known
+    from assay.harness.nightly.night_record import AttemptResult, MatrixCell, Night, NightFolder, ShrunkFailure
+    from assay.harness.nightly.night_verdict import NightAccount
+    from assay.reports.index.known import KnownFailures
 
 NO: Final = "no"
 DESCRIPTION: Final = """\
@@ -47,18 +47,18 @@ def add(commands: Any) -> None:
     parser.add_argument("--night", metavar="ID", help="its name; all seeds follow from it (default: the UTC day)")
     parser.add_argument("--store", type=Path, default=Path("store"), metavar="DIR", help="where runs are kept (store)")
     parser.add_argument("--version", metavar="TEXT", help="version under test (default: git describe, at the matrix)")
-    parser.add_argument("--split", type=share, default=(1, 1), metavar="K/N",
+    parser.add_argument("--split", type=parse_share, default=(1, 1), metavar="K/N",
         help="part K of N: every Nth cell; `assay summary` combines all parts of a --night")  # fmt: skip
     parser.add_argument("--shrink", metavar="TIME",
         help=f"time for shrinking each new failure, or {NO} (default: as the matrix says)")  # fmt: skip
-    known_option(parser)
+    add_known_option(parser)
     parser.add_argument("--resume", action="store_true",
         help="go on with --night, or the newest: its cells, except those that have ended")  # fmt: skip
-    yes_option(parser)
+    add_yes_option(parser)
     parser.set_defaults(run=run)
 
 
-def share(text: str) -> tuple[int, int]:
+def parse_share(text: str) -> tuple[int, int]:
     """Parses text such as ``2/5``."""
     part, slash, parts = text.partition("/")
     if not (slash and part.isdecimal() and parts.isdecimal() and 1 <= int(part) <= int(parts)):
@@ -66,62 +66,63 @@ def share(text: str) -> tuple[int, int]:
     return int(part), int(parts)
 
 
-def run(arguments: argparse.Namespace) -> Exit:
-    from assay.harness.nightly.night_record import folder
-    from assay.harness.nightly.night_runner import Nightly
+def run(arguments: argparse.Namespace) -> ExitCode:
+    from assay.harness.nightly.night_record import night_folder
+    from assay.harness.nightly.night_runner import NightRunner
 
-    known = marks(arguments.known)
-    night, budget = reading(lambda: _night(arguments))
-    if arguments.resume and not _trusted(night, arguments):
+    known = read_marks(arguments.known)
+    night, budget = convert_errors(lambda: _prepare_night(arguments))
+    if arguments.resume and not _is_trusted(night, arguments):
         note("nothing was run")
-        return Exit.UNKNOWN
+        return ExitCode.UNKNOWN
     store = arguments.store.resolve()
-    path = folder(store, night.night)
-    one = Nightly(
-        store, path, night, budget, note=_printer(night), begins=_begins, stopping=_stopping, shrank=_shrank,
-        shrinks=lambda cell: _under_way(f"{cell}: its failure is made small ..."),
+    path = night_folder(store, night.night)
+    one = NightRunner(
+        store, path, night, budget, note=_make_printer(night), begins=_show_beginning, stopping=_show_stopping,
+        shrank=_show_shrunk,
+        shrinks=lambda cell: _show_progress(f"{cell}: its failure is made small ..."),
     )  # fmt: skip
     part = f", part {night.part} of {night.parts}" * (night.parts > 1)
     note(f"night {night.name}{part}, seed {night.seed}: {len(night.cells)} cells in {budget:.0f} s, in {path.path}")
-    reading(one.run)
-    return _summary(night, path, known, interrupted=one.interrupt.requested)
+    convert_errors(one.run)
+    return _summarise(night, path, known, interrupted=one.interrupt.requested)
 
 
-def _night(arguments: argparse.Namespace) -> tuple["Night", float]:
+def _prepare_night(arguments: argparse.Namespace) -> tuple["Night", float]:
     """Returns a new or resumed night, and the seconds that it has from now."""
     import msgspec
 
-    from assay.harness.nightly.git_versions import version_of
-    from assay.harness.nightly.matrix import plan, seconds
-    from assay.harness.nightly.night_record import folder
-    from assay.harness.nightly.night_runner import begin, resumed
+    from assay.harness.nightly.git_versions import read_version
+    from assay.harness.nightly.matrix import parse_seconds, read_plan
+    from assay.harness.nightly.night_record import night_folder
+    from assay.harness.nightly.night_runner import begin_night, find_resumable_night
 
     store = arguments.store.resolve()
     given = arguments.shrink
-    shrink = None if given is None else 0.0 if given == NO else seconds("--shrink", given)
+    shrink = None if given is None else 0.0 if given == NO else parse_seconds("--shrink", given)
     if arguments.resume:
-        night = resumed(store, arguments.night, arguments.split)
+        night = find_resumable_night(store, arguments.night, arguments.split)
         if shrink is not None:
             night = msgspec.structs.replace(night, shrink_seconds=shrink)
-        spent = sum(result.seconds for result in folder(store, night.night).results())
+        spent = sum(result.seconds for result in night_folder(store, night.night).results())
         left = night.budget_seconds - spent
-        return night, left if arguments.budget is None else seconds("--budget", arguments.budget)
+        return night, left if arguments.budget is None else parse_seconds("--budget", arguments.budget)
     if arguments.budget is None:
         raise InputError("--budget is missing: --budget=30min")
-    budget, place = seconds("--budget", arguments.budget), arguments.matrix.parent
-    version = arguments.version or version_of(place)
-    cells, usual = plan(arguments.matrix)
+    budget, place = parse_seconds("--budget", arguments.budget), arguments.matrix.parent
+    version = arguments.version or read_version(place)
+    cells, usual = read_plan(arguments.matrix)
     usual = usual if shrink is None else shrink
-    return begin(store, arguments.night, cells, budget, place, version, arguments.split, usual), budget
+    return begin_night(store, arguments.night, cells, budget, place, version, arguments.split, usual), budget
 
 
-def _trusted(night: "Night", arguments: argparse.Namespace) -> bool:
+def _is_trusted(night: "Night", arguments: argparse.Namespace) -> bool:
     """Returns whether the cells of a stored night may be run: they are in the matrix, or the user agrees."""
-    from assay.harness.nightly.matrix import plan
+    from assay.harness.nightly.matrix import read_plan
     from assay.harness.nightly.night_record import NightError
 
     try:
-        ours = plan(arguments.matrix)[0] if night.folder == str(arguments.matrix.parent.resolve()) else ()
+        ours = read_plan(arguments.matrix)[0] if night.folder == str(arguments.matrix.parent.resolve()) else ()
     except NightError:
         ours = ()
     others = [cell for cell in night.cells if cell not in ours]
@@ -129,20 +130,20 @@ def _trusted(night: "Night", arguments: argparse.Namespace) -> bool:
         return True
     for cell in others:
         note(f"not a cell of {arguments.matrix}: {shlex.join(['pytest', *cell.arguments])}")
-    return confirmed(f"run what the record of night {night.night} names, in {night.folder}?", arguments)
+    return confirm(f"run what the record of night {night.night} names, in {night.folder}?", arguments)
 
 
-def _begins(cell: "Cell", attempt: int) -> None:
-    _under_way(f"{cell.name}{f', attempt {attempt} of {cell.repeat}' * (cell.repeat > 1)} ...")
+def _show_beginning(cell: "MatrixCell", attempt: int) -> None:
+    _show_progress(f"{cell.name}{f', attempt {attempt} of {cell.repeat}' * (cell.repeat > 1)} ...")
 
 
-def _stopping(why: str) -> None:
-    _under_way("")
+def _show_stopping(why: str) -> None:
+    _show_progress("")
     note(f"interrupted, {why}: the cell heals, checks and reports (a second Ctrl-C kills it)")
 
 
-def _shrank(small: "Small") -> None:
-    _under_way("")
+def _show_shrunk(small: "ShrunkFailure") -> None:
+    _show_progress("")
     what = f"{' + '.join(small.anomalies)} in {small.workload}"
     if small.schedule:
         print(f"shrunk      {what}  {small.seconds:6.0f} s\n  {small.command}", flush=True)
@@ -150,41 +151,41 @@ def _shrank(small: "Small") -> None:
         print(f"not shrunk  {what}  {small.seconds:6.0f} s  {small.detail}", flush=True)
 
 
-def _under_way(text: str) -> None:
+def _show_progress(text: str) -> None:
     """Shows a line on a terminal that the next line replaces."""
     if sys.stderr.isatty():
         print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
 
 
-def _printer(night: "Night") -> Callable[["Result", int, float], None]:
+def _make_printer(night: "Night") -> Callable[["AttemptResult", int, float], None]:
     width = max(len(cell.name) for cell in night.cells)
 
-    def show(result: "Result", attempts: int, left: float) -> None:
+    def show(result: "AttemptResult", attempts: int, left: float) -> None:
         name, runs = result.cell.ljust(width), f"{len(result.runs)} run{'s' * (len(result.runs) != 1)}"
-        _under_way("")
+        _show_progress("")
         head = f"{result.outcome:<11} {name}  {runs:>7} {result.seconds:6.0f} s"
         print(f"{head}  {attempts} to do, {left / 60:.1f} min left  {result.detail}".rstrip(), flush=True)
 
     return show
 
 
-def _summary(night: "Night", folder: "NightFolder", known: "Known", *, interrupted: bool) -> Exit:
-    from assay.harness.nightly.night_verdict import account
+def _summarise(night: "Night", folder: "NightFolder", known: "KnownFailures", *, interrupted: bool) -> ExitCode:
+    from assay.harness.nightly.night_verdict import read_account
 
-    found = account(folder.path.parents[1], night.name, known, night.part)
-    _print(found)
+    found = read_account(folder.path.parents[1], night.name, known, night.part)
+    _print_account(found)
     if night.folder != str(Path.cwd()):
         print(f"\nthe commands are for {night.folder}")
     if interrupted:
         part = [f"--split={night.part}/{night.parts}"] * (night.parts > 1)
         again = ["assay", "nightly", "--resume", f"--night={night.name}", *part, f"--store={folder.path.parents[1]}"]
         note(f"interrupted: `{shlex.join(again)}` goes on")
-        return Exit.INTERRUPTED
-    return exit_of(found)
+        return ExitCode.INTERRUPTED
+    return to_exit_code(found)
 
 
-def _print(found: "Account") -> None:
-    from assay.harness.nightly.night_record import troubled
+def _print_account(found: "NightAccount") -> None:
+    from assay.harness.nightly.night_record import is_troubled
 
     counts = Counter(result.outcome for cell in found.cells for result in cell.results)
     print("\n" + (", ".join(f"{count} {outcome}" for outcome, count in counts.most_common()) or "nothing was run"))
@@ -195,7 +196,7 @@ def _print(found: "Account") -> None:
         print(f"an outcome is lost: {line}")
     for cell in found.cells:
         outcomes = [result.outcome for result in cell.results]
-        for result in (one for one in cell.results if troubled(outcomes) and troubled([one.outcome])):
+        for result in (one for one in cell.results if is_troubled(outcomes) and is_troubled([one.outcome])):
             mark = cell.marks.get(result.attempt)
             rate = f"{outcomes.count(result.outcome)} of {len(outcomes)}"
             print(

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from assay.harness.cli.command import Exit, day, note, reading, system_option
+from assay.harness.cli.command import ExitCode, add_system_option, convert_errors, note, parse_day
 from assay.harness.run.systems import described_defects
 
 if TYPE_CHECKING:
@@ -29,23 +29,25 @@ def add(commands: Any) -> None:
     about = commands.add_parser("nights", help="tables over the runs of many nights", description=DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     actions = about.add_subparsers(required=True, metavar="ACTION")
-    _add_parser(actions)
-    _show_parser(actions)
-    _trends_parser(actions)
-    _pack_parser(actions)
+    _define_add(actions)
+    _define_show(actions)
+    _define_trends(actions)
+    _define_pack(actions)
 
 
-def _add_parser(actions: Any) -> None:
+def _define_add(actions: Any) -> None:
     parser = actions.add_parser("add", help="add the runs of stores to a data set", description=(
         "Each run becomes one row; a run that is added again replaces its row. Runs that did not end, or are damaged, "
         "become rows without a verdict, and are named on standard error."))  # fmt: skip
     parser.add_argument("stores", nargs="+", type=Path, metavar="STORE", help="a folder with <test>/<time>/ in it")
     parser.add_argument("--into", type=Path, required=True, metavar="DATASET", help="made if it is missing")
-    parser.add_argument("--night", type=day, metavar="DATE", help="2026-11-21 (default: the UTC day each run began on)")
+    parser.add_argument(
+        "--night", type=parse_day, metavar="DATE", help="2026-11-21 (default: the UTC day each run began on)"
+    )
     parser.set_defaults(run=add_runs)
 
 
-def _show_parser(actions: Any) -> None:
+def _define_show(actions: Any) -> None:
     parser = actions.add_parser("show", help="show tables over a data set, by Spark", description=(
         "Verdicts and recovery times of the newest night, changes since the one before, and the runs that caught "
         "each defect, over all nights."))  # fmt: skip
@@ -57,11 +59,11 @@ def _show_parser(actions: Any) -> None:
         help="exit 1 unless the newest night caught every one of `assay defects`, and every other that was ever run",
     )  # fmt: skip
     parser.add_argument("--spark-master", metavar="URL", help="compute on this Spark (default: in a JVM of its own)")
-    system_option(parser)
+    add_system_option(parser)
     parser.set_defaults(run=show_tables)
 
 
-def _trends_parser(actions: Any) -> None:
+def _define_trends(actions: Any) -> None:
     parser = actions.add_parser("trends", help="show what got worse over the nights, by Spark", description=(
         "Compares the newest nights of each cell with earlier ones: rate, latency, recovery, time to detection, and "
         "share of failures. At most 1 in 100 listed changes is noise (docs/guide/nights.md)."))  # fmt: skip
@@ -70,100 +72,104 @@ def _trends_parser(actions: Any) -> None:
     parser.add_argument("--json", action="store_true", help="print them as JSON")
     parser.add_argument("--check", action="store_true", help="exit 1 when anything got worse")
     parser.add_argument("--spark-master", metavar="URL", help="compute on this Spark (default: in a JVM of its own)")
-    system_option(parser)
+    add_system_option(parser)
     parser.set_defaults(run=show_trends)
 
 
-def _pack_parser(actions: Any) -> None:
+def _define_pack(actions: Any) -> None:
     parser = actions.add_parser("pack", help="merge the files of each night into one", description=(
         "Thousands of small files are slow to read. Runs keep their columns and their night."))  # fmt: skip
     parser.add_argument("dataset", type=Path, metavar="DATASET")
     parser.set_defaults(run=pack_runs)
 
 
-def add_runs(arguments: argparse.Namespace) -> Exit:
-    from assay.harness.nightly.dataset import add
-    from assay.harness.nightly.rows import Run
+def add_runs(arguments: argparse.Namespace) -> ExitCode:
+    from assay.harness.nightly.dataset import add_stores
+    from assay.harness.nightly.rows import RunRow
 
-    def added(run: Run) -> None:
+    def added(run: RunRow) -> None:
         if run.verdict is None:
             note(f"{run.folder} has no verdict ({run.status}): {run.problem}")
 
     left_out: list[Path] = []
-    number = reading(lambda: add(arguments.stores, arguments.into, arguments.night, added, left_out.append))
+    number = convert_errors(
+        lambda: add_stores(arguments.stores, arguments.into, arguments.night, added, left_out.append)
+    )
     if left_out:
         names = ", ".join(map(str, left_out[:NAMED])) + f" and {len(left_out) - NAMED} more" * (len(left_out) > NAMED)
         note(f"left out, because they are marked as carried from another store: {names}")
     print(f"{number} run{'s' * (number != 1)} added to {arguments.into}")
-    return Exit.PASS
+    return ExitCode.PASS
 
 
-def show_tables(arguments: argparse.Namespace) -> Exit:
+def show_tables(arguments: argparse.Namespace) -> ExitCode:
     from assay.harness.nightly import table_output
 
-    zoo = _zoo(arguments)
-    from assay.harness.nightly.tables import compute
+    zoo = _read_zoo(arguments)
+    from assay.harness.nightly.tables import compute_tables
 
-    tables = reading(lambda: compute(arguments.dataset, zoo, arguments.spark_master))
+    tables = convert_errors(lambda: compute_tables(arguments.dataset, zoo, arguments.spark_master))
     if arguments.json:
-        print(table_output.as_json(tables))
+        print(table_output.to_json(tables))
     else:
-        table_output.show(tables, _console())
+        table_output.show_tables(tables, _make_console())
     if arguments.out is not None:
-        for path in reading(lambda: table_output.write(tables, arguments.out)):
+        for path in convert_errors(lambda: table_output.write_tables(tables, arguments.out)):
             note(str(path))
     if not arguments.require_detection or not tables.missed:
-        return Exit.PASS
+        return ExitCode.PASS
     note(f"{tables.night} did not catch {', '.join(tables.missed)}")
-    return Exit.FAIL
+    return ExitCode.FAIL
 
 
-def show_trends(arguments: argparse.Namespace) -> Exit:
+def show_trends(arguments: argparse.Namespace) -> ExitCode:
     import msgspec
 
     from assay.harness.core.files import write_atomically
     from assay.harness.nightly import table_output
 
-    zoo = _zoo(arguments)
-    from assay.harness.nightly.trends import compute
+    zoo = _read_zoo(arguments)
+    from assay.harness.nightly.trends import compute_trends
 
-    trends = reading(lambda: compute(arguments.dataset, zoo, arguments.spark_master))
+    trends = convert_errors(lambda: compute_trends(arguments.dataset, zoo, arguments.spark_master))
     content = msgspec.json.encode(trends)
     if arguments.json:
         print(content.decode())
     else:
-        table_output.show_trends(trends, _console())
+        table_output.show_trends(trends, _make_console())
     if arguments.out is not None:
-        reading(lambda: write_atomically(arguments.out, content))
+        convert_errors(lambda: write_atomically(arguments.out, content))
         note(str(arguments.out))
-    return Exit.FAIL if arguments.check and trends.worse else Exit.PASS
+    return ExitCode.FAIL if arguments.check and trends.worse else ExitCode.PASS
 
 
-def pack_runs(arguments: argparse.Namespace) -> Exit:
-    from assay.harness.nightly.dataset import parts
+def pack_runs(arguments: argparse.Namespace) -> ExitCode:
+    from assay.harness.nightly.dataset import list_parts
 
-    reading(lambda: parts(arguments.dataset))
-    print(f"{reading(lambda: _packed(arguments.dataset))} files in {arguments.dataset}")
-    return Exit.PASS
+    convert_errors(lambda: list_parts(arguments.dataset))
+    print(f"{convert_errors(lambda: _packed(arguments.dataset))} files in {arguments.dataset}")
+    return ExitCode.PASS
 
 
 def _packed(dataset: Path) -> int:
-    from assay.harness.nightly.dataset import held, pack, parts
+    from assay.harness.nightly.dataset import list_parts, lock_dataset, pack
 
-    with held(dataset, alone=True):
+    with lock_dataset(dataset, alone=True):
         pack(dataset)
-        return len(parts(dataset))
+        return len(list_parts(dataset))
 
 
-def _zoo(arguments: argparse.Namespace) -> dict[str, tuple[str, ...]]:
+def _read_zoo(arguments: argparse.Namespace) -> dict[str, tuple[str, ...]]:
     """Returns the defects of the requested system, after verifying that Spark is available."""
     from assay.checkers.engine import Engines
 
-    reading(Engines("spark", spark_master=arguments.spark_master).check)
-    return {defect.name: tuple(defect.anomalies) for defect in reading(lambda: described_defects(arguments.system))}
+    convert_errors(Engines("spark", spark_master=arguments.spark_master).check)
+    return {
+        defect.name: tuple(defect.anomalies) for defect in convert_errors(lambda: described_defects(arguments.system))
+    }
 
 
-def _console() -> "Console":
+def _make_console() -> "Console":
     from rich.console import Console
 
     from assay.harness.nightly import table_output

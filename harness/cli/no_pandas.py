@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 
-class _Nowhere:
+class _PandasHider:
     """Import hook that hides pandas."""
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: object = None) -> None:
@@ -18,11 +18,11 @@ class _Nowhere:
             raise ImportError("pandas is not imported for a first look")
 
 
-def spare_pandas() -> None:
+def hide_pandas() -> None:
     """Hides pandas from pyarrow's first look, unless it is imported. Only for processes that run no code of a user."""
     if "pandas" in sys.modules or not hasattr(pa.lib, "_pandas_api"):
         return
-    nowhere = _Nowhere()
+    nowhere = _PandasHider()
     sys.meta_path.insert(0, nowhere)
     try:
         _ = pa.lib._pandas_api.have_pandas  # pyarrow's Python part looks once, and caches the result

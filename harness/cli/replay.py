@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from assay.harness.cli.command import Exit, confirmed, note, reading, yes_option
+from assay.harness.cli.command import ExitCode, add_yes_option, confirm, convert_errors, note
 
 
 def add(commands: Any) -> None:
@@ -14,21 +14,21 @@ def add(commands: Any) -> None:
         "first. Exit codes: 0 same result, 1 another result, 2 not confirmed."))  # fmt: skip
     parser.add_argument("path", type=Path, metavar="RUN")
     parser.add_argument("--store", type=Path, metavar="DIR", help="store for the new run (that of the first run)")
-    yes_option(parser)
+    add_yes_option(parser)
     parser.set_defaults(run=run)
 
 
-def run(arguments: argparse.Namespace) -> Exit:
+def run(arguments: argparse.Namespace) -> ExitCode:
     from assay.harness.stored.repeat_arguments import Declined
     from assay.harness.stored.replay import replay
 
     def agreed(command: str) -> bool:
-        return confirmed(f"run `{command}` in {Path.cwd()}?", arguments)
+        return confirm(f"run `{command}` in {Path.cwd()}?", arguments)
 
     try:
-        compared = reading(lambda: replay(arguments.path, arguments.store, agreed))
+        compared = convert_errors(lambda: replay(arguments.path, arguments.store, agreed))
     except Declined:
         note("nothing was run")
-        return Exit.UNKNOWN
+        return ExitCode.UNKNOWN
     print(f"assay: {compared.summary}\nassay: replayed as {compared.again}")
-    return Exit.PASS if compared.same else Exit.FAIL
+    return ExitCode.PASS if compared.same else ExitCode.FAIL

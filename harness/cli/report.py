@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from assay.harness.cli.command import Exit, InputError, reading
+from assay.harness.cli.command import ExitCode, InputError, convert_errors
 
 
 def add(commands: Any) -> None:
@@ -13,15 +13,15 @@ def add(commands: Any) -> None:
     parser.set_defaults(run=run)
 
 
-def run(arguments: argparse.Namespace) -> Exit:
+def run(arguments: argparse.Namespace) -> ExitCode:
     from assay.checkers.judging.history_views import open_history
     from assay.harness.stored.by_contract import open_stored
     from assay.reports.page import render
 
-    stored = reading(lambda: open_stored(arguments.path))
+    stored = convert_errors(lambda: open_stored(arguments.path))
     if stored.run is None:
         raise InputError(f"{arguments.path} is a bare history; a report needs the run folder around it")
-    history = reading(lambda: open_history(stored.history))
-    reading(history.require_values)
+    history = convert_errors(lambda: open_history(stored.history))
+    convert_errors(history.require_values)
     print(render(stored.run, history))
-    return Exit.PASS
+    return ExitCode.PASS

@@ -4,10 +4,10 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from assay.harness.cli.command import Exit, InputError
+from assay.harness.cli.command import ExitCode, InputError
 
 if TYPE_CHECKING:
-    from assay.harness.search.coverage_report import Reached
+    from assay.harness.search.coverage_report import CoverageReport
 
 RAREST: Final = 8
 DESCRIPTION: Final = """\
@@ -34,21 +34,21 @@ def add(commands: Any) -> None:
     parser.set_defaults(run=run)
 
 
-def run(arguments: argparse.Namespace) -> Exit:
+def run(arguments: argparse.Namespace) -> ExitCode:
     import msgspec
 
-    from assay.harness.search.coverage_report import load
+    from assay.harness.search.coverage_report import load_reports
 
     try:
-        everything = load(arguments.path)
+        everything = load_reports(arguments.path)
     except (FileNotFoundError, ValueError) as error:
         raise InputError(str(error)) from error
     if arguments.html is not None:
         from assay.harness.core.files import write_atomically
-        from assay.harness.search.coverage_page import page
+        from assay.harness.search.coverage_page import render_page
 
         try:
-            write_atomically(arguments.html, page(everything).encode())
+            write_atomically(arguments.html, render_page(everything).encode())
         except OSError as error:
             why = error.strerror or error
             raise InputError(
@@ -58,14 +58,14 @@ def run(arguments: argparse.Namespace) -> Exit:
     elif arguments.json:
         print(msgspec.json.encode(everything).decode())
     else:
-        print("\n\n".join("\n".join(lines(one)) for one in everything))
-    return Exit.PASS
+        print("\n\n".join("\n".join(describe_report(one)) for one in everything))
+    return ExitCode.PASS
 
 
-def lines(one: "Reached") -> list[str]:
+def describe_report(one: "CoverageReport") -> list[str]:
     """Returns the table of one test."""
-    from assay.harness.search.code_coverage.table import table
-    from assay.harness.search.coverage_report import NOTHING, rarest
+    from assay.harness.search.code_coverage.table import make_table
+    from assay.harness.search.coverage_report import NOTHING, find_rarest
 
     seen, during, struck = one.seen, one.during, one.struck
     verdicts = ", ".join(f"{many} {verdict}" for verdict, many in sorted(one.verdicts.items()))
@@ -79,20 +79,20 @@ def lines(one: "Reached") -> list[str]:
         f"{len(one.sequences) - len(pairs)} in threes",
         f"  turning points that no example came to: {', '.join(one.never_seen) or 'none'}",
         f"  faults that were never injected: {', '.join(one.never_struck) or 'none'}",
-        f"  rarest events: {_counted(rarest(seen, RAREST))}",
-        f"  rarest pairs: {_counted(rarest(pairs, RAREST))}",
+        f"  rarest events: {_join_counts(find_rarest(seen, RAREST))}",
+        f"  rarest pairs: {_join_counts(find_rarest(pairs, RAREST))}",
         f"  {'fault':<28} {'examples':>8} {'events':>7}  turning points that never came while it was in force",
     ]
     for fault in sorted(struck.keys() | during.keys() - {NOTHING}):
         came = during.get(fault, {})
         missing = [event for event in one.events if event not in came]
-        found.append(f"  {fault:<28} {struck.get(fault, 0):>8} {len(came):>7}  {_named(missing)}")
-    return [*found, *(f"  {line}" for line in table(one.code))]
+        found.append(f"  {fault:<28} {struck.get(fault, 0):>8} {len(came):>7}  {_join_names(missing)}")
+    return [*found, *(f"  {line}" for line in make_table(one.code))]
 
 
-def _counted(pairs: list[tuple[str, int]]) -> str:
+def _join_counts(pairs: list[tuple[str, int]]) -> str:
     return ", ".join(f"{name} ({many})" for name, many in pairs) or "none"
 
 
-def _named(names: list[str]) -> str:
+def _join_names(names: list[str]) -> str:
     return ", ".join(names[:RAREST]) + (f" and {len(names) - RAREST} more" if len(names) > RAREST else "") or "none"

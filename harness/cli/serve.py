@@ -14,11 +14,11 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from assay.harness.cli.command import Exit, InputError, count, note
-from assay.harness.cli.index import maker, options
+from assay.harness.cli.command import ExitCode, InputError, note, parse_count
+from assay.harness.cli.index import add_options, make_page_maker
 
 if TYPE_CHECKING:
-    from assay.reports.index.page import Page
+    from assay.reports.index.page import RenderedPage
 
 LOOPBACK: Final = "127.0.0.1"
 LEAST_SECONDS: Final = 3.0
@@ -37,13 +37,13 @@ def add(commands: Any) -> None:
     parser = commands.add_parser("serve", help="serve the live page of a store on this machine", description=(
         "Serves the page of `assay index` and the runs' files on the loopback address. The page is renewed while "
         "runs are added, and reloads itself."))  # fmt: skip
-    options(parser)
-    parser.add_argument("--port", type=count, default=8020, metavar="N", help="0: any free port (8020)")
+    add_options(parser)
+    parser.add_argument("--port", type=parse_count, default=8020, metavar="N", help="0: any free port (8020)")
     parser.set_defaults(run=run)
 
 
-def run(arguments: argparse.Namespace) -> Exit:
-    make = partial(maker(arguments), True)
+def run(arguments: argparse.Namespace) -> ExitCode:
+    make = partial(make_page_maker(arguments), True)
     make()  # reports wrong input here, and not in a browser
     try:
         server = open_server(arguments.store.resolve(), make, arguments.port)
@@ -52,12 +52,12 @@ def run(arguments: argparse.Namespace) -> Exit:
     note(f"http://{LOOPBACK}:{server.server_port}/ shows {arguments.store}; Ctrl-C ends it")
     with server:
         server.serve_forever()
-    return Exit.PASS
+    return ExitCode.PASS
 
 
-def open_server(root: Path, make: "Callable[[], Page]", port: int) -> ThreadingHTTPServer:
+def open_server(root: Path, make: "Callable[[], RenderedPage]", port: int) -> ThreadingHTTPServer:
     """Opens the server. ``root`` must have no symbolic link in it. Raises ``OSError`` if the port is taken."""
-    return PageServer((LOOPBACK, port), partial(Handler, root, Fresh(make)))
+    return PageServer((LOOPBACK, port), partial(StoreRequestHandler, root, PageCache(make)))
 
 
 class PageServer(ThreadingHTTPServer):
@@ -69,10 +69,10 @@ class PageServer(ThreadingHTTPServer):
             super().handle_error(request, client_address)
 
 
-class Fresh:
+class PageCache:
     """Cache of the page, which is made again on request, but not too often."""
 
-    def __init__(self, make: "Callable[[], Page]", clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, make: "Callable[[], RenderedPage]", clock: Callable[[], float] = time.monotonic) -> None:
         self._make = make
         self._clock = clock
         self._lock = threading.Lock()
@@ -88,10 +88,10 @@ class Fresh:
             return self._page
 
 
-class Handler(SimpleHTTPRequestHandler):
+class StoreRequestHandler(SimpleHTTPRequestHandler):
     """Serves the page, and only files below ``root`` after links are resolved. Files of runs are sandboxed."""
 
-    def __init__(self, root: Path, fresh: Fresh, *arguments: Any) -> None:
+    def __init__(self, root: Path, fresh: PageCache, *arguments: Any) -> None:
         self._root = root
         self._fresh = fresh
         super().__init__(*arguments, directory=str(root))

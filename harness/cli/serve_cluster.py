@@ -16,7 +16,7 @@ from assay.cluster.deploy import start_system
 from assay.cluster.node import Node, NodeError, ProcessState
 from assay.cluster.system import System, zookeeper_servers
 from assay.harness.run.environments import World, open_world
-from assay.harness.run.interrupt import handled_signals
+from assay.harness.run.interrupt import list_handled_signals
 from assay.harness.run.settings import Settings
 from assay.nemesis.schedule.target import servers
 
@@ -25,18 +25,18 @@ WATCH_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True)
-class Addresses:
+class ClusterAddresses:
     """Addresses of the cluster, ``host:port`` joined by commas, as clients take them. ``zookeeper`` may be empty."""
 
     bootstrap: str
     zookeeper: str
 
 
-def serve(
+def serve_cluster(
     system: System,
     settings: Settings,
     note: Callable[[str], None],
-    serving: Callable[[Addresses], None],
+    serving: Callable[[ClusterAddresses], None],
 ) -> None:
     """Starts the cluster, calls ``serving``, and removes the cluster at the first SIGINT, SIGTERM or SIGHUP.
 
@@ -45,17 +45,17 @@ def serve(
     # The process id distinguishes two clusters started in the same second.
     world = open_world(system, settings, run_id=f"up-{datetime.now(UTC):%Y%m%dt%H%M%S}-{os.getpid()}")
     try:
-        world.loop.run_until_complete(_life(world, system, note, serving))
+        world.loop.run_until_complete(_serve_until_signal(world, system, note, serving))
     finally:
         world.loop.close()
 
 
-async def _life(
-    world: World, system: System, note: Callable[[str], None], serving: Callable[[Addresses], None]
+async def _serve_until_signal(
+    world: World, system: System, note: Callable[[str], None], serving: Callable[[ClusterAddresses], None]
 ) -> None:
     """Serves until a failure or a signal. Further signals do not interrupt the removal of the cluster."""
-    loop, served = asyncio.get_running_loop(), asyncio.ensure_future(_serve(world, system, note, serving))
-    signals = handled_signals()
+    loop, served = asyncio.get_running_loop(), asyncio.ensure_future(_watch_cluster(world, system, note, serving))
+    signals = list_handled_signals()
     for number in signals:
         loop.add_signal_handler(number, served.cancel)
     try:
@@ -68,14 +68,14 @@ async def _life(
             loop.remove_signal_handler(number)
 
 
-async def _serve(
-    world: World, system: System, note: Callable[[str], None], serving: Callable[[Addresses], None]
+async def _watch_cluster(
+    world: World, system: System, note: Callable[[str], None], serving: Callable[[ClusterAddresses], None]
 ) -> None:
     """Serves forever, and reports each server that ends, comes back or does not answer."""
     cluster = await world.open(note, logged=False)
     await start_system(system, cluster, START_SECONDS, note)
     nodes = servers(cluster, system)
-    serving(Addresses(_joined(system, nodes), zookeeper_servers(cluster)))
+    serving(ClusterAddresses(_join_addresses(system, nodes), zookeeper_servers(cluster)))
     states: dict[str, ProcessState | None] = {node.name: ProcessState.RUNNING for node in nodes}
     while True:
         await asyncio.sleep(WATCH_SECONDS)
@@ -89,5 +89,5 @@ async def _serve(
                 states[node.name] = state
 
 
-def _joined(system: System, nodes: Iterable[Node]) -> str:
+def _join_addresses(system: System, nodes: Iterable[Node]) -> str:
     return ",".join(f"{node.address}:{system.port(node.role)}" for node in nodes)

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from assay.harness.run.interrupt import handled_signals
-from assay.harness.run.process_group import signal_group, start
+from assay.harness.run.interrupt import list_handled_signals
+from assay.harness.run.process_group import signal_group, start_group
 
 OUTPUT: Final = "output.txt"
 PATIENCE: Final = (80.0, 5.0)
@@ -27,7 +27,7 @@ SILENT: Final = 10.0
 
 
 @dataclass(frozen=True)
-class Session:
+class PytestSession:
     """A command and its folder, which is created; the output goes into the file ``OUTPUT`` there."""
 
     argv: Sequence[str]
@@ -52,17 +52,17 @@ class SessionEnd:
 
 
 @dataclass(frozen=True)
-class _Running:
-    session: Session
+class _RunningSession:
+    session: PytestSession
     pid: int
     began: float
 
 
-def perform(
-    sessions: Iterable[Session],
+def run_sessions(
+    sessions: Iterable[PytestSession],
     jobs: int,
     limit: float,
-    ended: Callable[[Session, SessionEnd], None],
+    ended: Callable[[PytestSession, SessionEnd], None],
     stopping: Callable[[int], None],
     waiting_for: Callable[[int, float], None] = lambda under_way, seconds: None,
 ) -> bool:
@@ -72,8 +72,8 @@ def perform(
     were stopped without a call of ``ended``. Every ``SILENT`` seconds, ``waiting_for`` was called with the number of
     sessions that had not ended and the seconds that they had left at most.
     """
-    waiting, running = deque(sessions), dict[int, _Running]()
-    with _signals() as woken:
+    waiting, running = deque(sessions), dict[int, _RunningSession]()
+    with _catch_signals() as woken:
         try:
             while waiting or running:
                 while waiting and len(running) < jobs:
@@ -85,21 +85,21 @@ def perform(
                     return False
                 for descriptor in ready:
                     session = running[descriptor].session
-                    ended(session, _reaped(descriptor, running))
+                    ended(session, _reap(descriptor, running))
                 for descriptor in [one for one, it in running.items() if time.monotonic() - it.began >= limit]:
                     session = running[descriptor].session
-                    ended(session, _reaped(descriptor, running, killed=True))
+                    ended(session, _reap(descriptor, running, killed=True))
         finally:
-            _stop(running, waiting_for)
+            _stop_all(running, waiting_for)
     return True
 
 
 @contextmanager
-def _signals() -> Iterator[int]:
+def _catch_signals() -> Iterator[int]:
     """Yields a descriptor that becomes readable at a signal to end, so that no code is interrupted in the middle."""
     read, write = os.pipe()
     os.set_blocking(write, False)
-    before = {number: signal.signal(number, lambda *_: None) for number in handled_signals()}
+    before = {number: signal.signal(number, lambda *_: None) for number in list_handled_signals()}
     former = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
     try:
         yield read
@@ -111,14 +111,14 @@ def _signals() -> Iterator[int]:
         os.close(write)
 
 
-def _start(session: Session, running: dict[int, _Running]) -> None:
+def _start(session: PytestSession, running: dict[int, _RunningSession]) -> None:
     session.folder.mkdir(parents=True)
-    process = start(session.argv, session.folder / OUTPUT)
+    process = start_group(session.argv, session.folder / OUTPUT)
     process.returncode = 0  # wait4 reaps it, to measure its resource usage; Popen must not
-    running[os.pidfd_open(process.pid)] = _Running(session, process.pid, time.monotonic())
+    running[os.pidfd_open(process.pid)] = _RunningSession(session, process.pid, time.monotonic())
 
 
-def _reaped(descriptor: int, running: dict[int, _Running], *, killed: bool = False) -> SessionEnd:
+def _reap(descriptor: int, running: dict[int, _RunningSession], *, killed: bool = False) -> SessionEnd:
     """Reaps a session that has ended, or kills it. Its group is killed before the process id can be reused."""
     one = running.pop(descriptor)
     signal_group(one.pid, signal.SIGKILL)
@@ -128,7 +128,7 @@ def _reaped(descriptor: int, running: dict[int, _Running], *, killed: bool = Fal
     return SessionEnd(code, time.monotonic() - one.began, used.ru_utime + used.ru_stime)
 
 
-def _stop(running: dict[int, _Running], waiting_for: Callable[[int, float], None]) -> None:
+def _stop_all(running: dict[int, _RunningSession], waiting_for: Callable[[int, float], None]) -> None:
     begun = said = time.monotonic()
     for patience in PATIENCE:
         for one in running.values():
@@ -136,10 +136,10 @@ def _stop(running: dict[int, _Running], waiting_for: Callable[[int, float], None
         deadline = time.monotonic() + patience
         while running and (left := deadline - time.monotonic()) > 0:
             for descriptor in select.select(list(running), [], [], min(left, SILENT))[0]:
-                _reaped(descriptor, running)
+                _reap(descriptor, running)
             now = time.monotonic()
             if running and now - said >= SILENT:
                 said = now
                 waiting_for(len(running), max(0.0, begun + sum(PATIENCE) - now))
     for descriptor in list(running):
-        _reaped(descriptor, running, killed=True)
+        _reap(descriptor, running, killed=True)

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from assay.harness.cli.command import Exit, confirmed, count, note, reading, yes_option
+from assay.harness.cli.command import ExitCode, add_yes_option, confirm, convert_errors, note, parse_count
 
 
 def add(commands: Any) -> None:
@@ -14,27 +14,29 @@ def add(commands: Any) -> None:
         "It executes the run's test, so it asks first. Exit code 2: it was not confirmed."))  # fmt: skip
     parser.add_argument("path", type=Path, metavar="RUN")
     parser.add_argument(
-        "--replays", type=count, default=10, metavar="N", help="runs that estimate the failure rate (10)"
+        "--replays", type=parse_count, default=10, metavar="N", help="runs that estimate the failure rate (10)"
     )
-    parser.add_argument("--budget", type=count, metavar="S", help="seconds for all runs (default: until it is minimal)")
+    parser.add_argument(
+        "--budget", type=parse_count, metavar="S", help="seconds for all runs (default: until it is minimal)"
+    )
     parser.add_argument("--store", type=Path, metavar="DIR", help="store for the runs (that of the first run)")
-    yes_option(parser)
+    add_yes_option(parser)
     parser.set_defaults(run=run)
 
 
-def run(arguments: argparse.Namespace) -> Exit:
+def run(arguments: argparse.Namespace) -> ExitCode:
     from assay.harness.search.shrink_run import shrink
     from assay.harness.stored.repeat_arguments import Declined
 
     def agreed(command: str) -> bool:
-        return confirmed(f"run `{command}`, and variants of it, in {Path.cwd()}?", arguments)
+        return confirm(f"run `{command}`, and variants of it, in {Path.cwd()}?", arguments)
 
     try:
-        shrunk = reading(
+        shrunk = convert_errors(
             lambda: shrink(arguments.path, arguments.store, arguments.replays, arguments.budget, note, agreed)
         )
     except Declined:
         note("nothing was run")
-        return Exit.UNKNOWN
+        return ExitCode.UNKNOWN
     print(shrunk.text())
-    return Exit.PASS
+    return ExitCode.PASS

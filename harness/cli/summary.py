@@ -5,11 +5,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from assay.harness.cli.command import Exit, InputError, reading
+from assay.harness.cli.command import ExitCode, InputError, convert_errors
 
 if TYPE_CHECKING:
-    from assay.harness.nightly.night_verdict import Account
-    from assay.reports.index.known import Known
+    from assay.harness.nightly.night_verdict import NightAccount
+    from assay.reports.index.known import KnownFailures
 
 KNOWN: Final = Path("known-failures.toml")
 DESCRIPTION: Final = """\
@@ -32,55 +32,55 @@ def add(commands: Any) -> None:
         description=DESCRIPTION, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("store", nargs="?", type=Path, default=Path("store"), metavar="STORE", help="default: store")
     parser.add_argument("--night", metavar="ID", help="(the newest)")
-    known_option(parser)
+    add_known_option(parser)
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write it there instead of printing it")
     parser.add_argument("--junit", type=Path, metavar="FILE", help="also write JUnit XML there")
     parser.set_defaults(run=run)
 
 
-def known_option(parser: argparse.ArgumentParser) -> None:
+def add_known_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--known", type=Path, metavar="FILE", help=f"marks of known failures ({KNOWN}, if it exists)")
 
 
-def run(arguments: argparse.Namespace) -> Exit:
-    from assay.harness.nightly.junit import junit
-    from assay.harness.nightly.markdown import markdown
-    from assay.harness.nightly.night_verdict import account
+def run(arguments: argparse.Namespace) -> ExitCode:
+    from assay.harness.nightly.junit import to_junit
+    from assay.harness.nightly.markdown import to_markdown
+    from assay.harness.nightly.night_verdict import read_account
 
     if not arguments.store.is_dir():
         raise InputError(f"{arguments.store} is not a folder; give the store's path (default: ./store)")
-    known = marks(arguments.known)
-    found = reading(lambda: account(arguments.store.resolve(), arguments.night, known))
+    known = read_marks(arguments.known)
+    found = convert_errors(lambda: read_account(arguments.store.resolve(), arguments.night, known))
     try:
         if arguments.junit is not None:
-            arguments.junit.write_bytes(junit(found))
+            arguments.junit.write_bytes(to_junit(found))
         if arguments.markdown is not None:
-            arguments.markdown.write_text(markdown(found), encoding="utf-8")
+            arguments.markdown.write_text(to_markdown(found), encoding="utf-8")
     except OSError as error:
         raise InputError(str(error)) from error
     if arguments.markdown is None:
-        print(markdown(found), end="")
-    return exit_of(found)
+        print(to_markdown(found), end="")
+    return to_exit_code(found)
 
 
-def marks(given: Path | None) -> "Known":
+def read_marks(given: Path | None) -> "KnownFailures":
     """Reads the marks of the file, or of the default file if it exists, as of today."""
-    from assay.reports.index.known import Known, KnownError, read_known
+    from assay.reports.index.known import KnownError, KnownFailures, read_known
 
     today = datetime.now(UTC).date()
     path = given or (KNOWN if KNOWN.exists() else None)
     try:
-        return Known(today=today) if path is None else read_known(path, today)
+        return KnownFailures(today=today) if path is None else read_known(path, today)
     except (KnownError, OSError) as error:
         raise InputError(str(error)) from error
 
 
-def exit_of(found: "Account") -> Exit:
+def to_exit_code(found: "NightAccount") -> ExitCode:
     """Returns the exit code: a failure comes first, then a broken cell, then a missing answer."""
     from assay.checkers.judging.verdict import Verdict
 
     if found.verdict is Verdict.FAIL:
-        return Exit.FAIL
+        return ExitCode.FAIL
     if found.broken:
-        return Exit.USAGE
-    return Exit.PASS if found.verdict is Verdict.PASS else Exit.UNKNOWN
+        return ExitCode.USAGE
+    return ExitCode.PASS if found.verdict is Verdict.PASS else ExitCode.UNKNOWN

@@ -13,7 +13,7 @@ INTERVAL: Final = 0.2
 """Seconds from one line to the next, at least."""
 
 
-class Estimate:
+class TimeEstimate:
     """Turns ``done`` of ``total``, in any unit, into a line for ``show``, at most five per second."""
 
     def __init__(self, show: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
@@ -31,10 +31,10 @@ class Estimate:
         if what == self._what and now < self._next:
             return
         self._what, self._next = what, now + INTERVAL
-        self._show(line(what, done, total, now - self._begun))
+        self._show(describe_progress(what, done, total, now - self._begun))
 
 
-def line(what: str, done: float, total: float, elapsed: float) -> str:
+def describe_progress(what: str, done: float, total: float, elapsed: float) -> str:
     """Returns text such as ``reading history.edn: 45 %, about 12 s left``."""
     if total <= 0:
         return what
@@ -43,10 +43,10 @@ def line(what: str, done: float, total: float, elapsed: float) -> str:
     if elapsed < SETTLED or done <= 0:
         return text
     left = elapsed / share - elapsed
-    return f"{text}, about {rounded(left)} left"
+    return f"{text}, about {round_seconds(left)} left"
 
 
-def rounded(seconds: float) -> str:
+def round_seconds(seconds: float) -> str:
     """Returns text such as ``12 s``, ``3 min`` or ``2.5 h``."""
     if seconds < 120:
         return f"{seconds:.0f} s"
@@ -54,17 +54,17 @@ def rounded(seconds: float) -> str:
 
 
 @contextmanager
-def estimating() -> Iterator[Estimate]:
+def show_estimate() -> Iterator[TimeEstimate]:
     """Shows the progress on standard error, if that is a terminal."""
     if not sys.stderr.isatty():
-        yield Estimate(lambda text: None)
+        yield TimeEstimate(lambda text: None)
         return
     from rich.console import Console
 
-    from assay.harness.run.progress import OnTerminal
+    from assay.harness.run.progress import TerminalProgress
 
-    live = OnTerminal(Console(stderr=True))
+    live = TerminalProgress(Console(stderr=True))
     try:
-        yield Estimate(live.note)
+        yield TimeEstimate(live.note)
     finally:
         live.close()

@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from assay.harness.cli.command import Exit, InputError, note, positive, reading, system_option
+from assay.harness.cli.command import ExitCode, InputError, add_system_option, convert_errors, note, parse_positive
 from assay.harness.run.command_line import DEFAULT_NODES
-from assay.harness.run.declared_nodes import declared, undeclared, with_counts
+from assay.harness.run.declared_nodes import check_declared, read_declarations, with_counts
 from assay.harness.run.settings import DOCKER, Settings
-from assay.harness.run.systems import system_named, with_defect
+from assay.harness.run.systems import find_system, with_defect
 
 if TYPE_CHECKING:
     from assay.cluster.system import System
@@ -20,58 +20,60 @@ def add(commands: Any) -> None:
         "Starts the broker and its ZooKeeper in containers, prints the brokers' addresses, which this machine reaches, "
         "on one line of standard output, and removes everything at Ctrl-C. Topics are created on first use."),
         epilog="example: kcat -b $(cat addresses) -L, after: assay up > addresses")  # fmt: skip
-    parser.add_argument("--nodes", type=positive, metavar="N",
+    parser.add_argument("--nodes", type=parse_positive, metavar="N",
         help="brokers, or nodes of each role (as the system declares, else 3)")  # fmt: skip
-    parser.add_argument("--zookeepers", type=positive, default=1, metavar="N", help="ZooKeeper servers (1)")
-    parser.add_argument("--partitions", type=positive, default=4, metavar="N", help="partitions of a new topic (4)")
+    parser.add_argument("--zookeepers", type=parse_positive, default=1, metavar="N", help="ZooKeeper servers (1)")
+    parser.add_argument(
+        "--partitions", type=parse_positive, default=4, metavar="N", help="partitions of a new topic (4)"
+    )
     parser.add_argument("--defect", metavar="NAME", help="switch on one of `assay defects`")
-    system_option(parser)
+    add_system_option(parser)
     parser.set_defaults(run=run)
 
 
-def run(arguments: argparse.Namespace) -> Exit:
+def run(arguments: argparse.Namespace) -> ExitCode:
     from assay.cluster.doctor import engine_available
     from assay.cluster.node import NodeError
     from assay.cluster.system import DeploymentError
-    from assay.harness.cli.serve_cluster import Addresses, serve
+    from assay.harness.cli.serve_cluster import ClusterAddresses, serve_cluster
 
     if not engine_available():
         raise InputError("no Docker engine answers, or no node image can be made; `assay doctor` says what is missing")
-    system = reading(lambda: _system(arguments))
-    settings = _sized(system, arguments)
+    system = convert_errors(lambda: _make_system(arguments))
+    settings = _make_settings(system, arguments)
 
-    def serving(addresses: Addresses) -> None:
+    def serving(addresses: ClusterAddresses) -> None:
         print(addresses.bootstrap, flush=True)
         zookeeper = f", ZooKeeper at {addresses.zookeeper}" if addresses.zookeeper else ""
         note(f"{system.name}s at {addresses.bootstrap}{zookeeper}; Ctrl-C removes everything")
 
     try:
-        serve(system, settings, note, serving)
+        serve_cluster(system, settings, note, serving)
     except (NodeError, DeploymentError) as error:
         raise InputError(str(error)) from error
-    return Exit.PASS
+    return ExitCode.PASS
 
 
-def _sized(system: System, arguments: argparse.Namespace) -> Settings:
+def _make_settings(system: System, arguments: argparse.Namespace) -> Settings:
     """Raises ``InputError`` for a number of nodes that the system does not declare."""
     asked = None if arguments.nodes is None else str(arguments.nodes)
     nodes = int(asked or DEFAULT_NODES)
     try:
-        counts = declared(system)
+        counts = read_declarations(system)
     except ValueError as error:
         raise InputError(str(error)) from None
     settings = Settings(seed=0, cluster=DOCKER, nodes=nodes, zookeepers=arguments.zookeepers)
     settings = with_counts(settings, asked, system, counts)
-    if (reason := undeclared(settings, asked, system, counts)) is not None:
+    if (reason := check_declared(settings, asked, system, counts)) is not None:
         raise InputError(reason)
     return settings
 
 
-def _system(arguments: argparse.Namespace) -> System:
+def _make_system(arguments: argparse.Namespace) -> System:
     """Creates the system. Raises ``SettingsError`` and ``InputError``."""
     from assay.cluster.system import SupportsStandalone
 
-    system = system_named(arguments.system)
+    system = find_system(arguments.system)
     if isinstance(system, SupportsStandalone):
         system = system.standalone(arguments.partitions)
     if arguments.defect is not None and arguments.defect not in system.defects:

@@ -4,13 +4,13 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from assay.harness.cli.command import Exit, note, plugin_options, reading
+from assay.harness.cli.command import ExitCode, add_plugin_options, convert_errors, note
 
 if TYPE_CHECKING:
     from assay.checkers.judging.verdict import Judgement
-    from assay.harness.stored.live_check import Look
+    from assay.harness.stored.live_check import WatchJudgement
 
-EXITS: Final = {"pass": Exit.PASS, "fail": Exit.FAIL, "unknown": Exit.UNKNOWN}
+EXITS: Final = {"pass": ExitCode.PASS, "fail": ExitCode.FAIL, "unknown": ExitCode.UNKNOWN}
 
 DESCRIPTION: Final = """\
 Judges a running run. Each time that a part of its history has been written (every 5 s), all of the history so far is
@@ -36,52 +36,52 @@ def add(commands: Any) -> None:
         "path", type=Path, nargs="?", default=Path("store"), metavar="PATH", help="a run, or a store (store)"
     )
     parser.add_argument("--fail-fast", action="store_true", help="end with the first forbidden anomaly")
-    plugin_options(parser)
+    add_plugin_options(parser)
     parser.add_argument("--json", action="store_true", help="print each judgement as one JSON object in a line")
     parser.set_defaults(run=run)
 
 
-def run(arguments: argparse.Namespace) -> Exit:
+def run(arguments: argparse.Namespace) -> ExitCode:
     from assay.checkers.engine import Engines
-    from assay.harness.cli.no_pandas import spare_pandas
-    from assay.harness.run.live_judging import Seen, encode
+    from assay.harness.cli.no_pandas import hide_pandas
+    from assay.harness.run.live_judging import LiveJudgement, encode_judgement
     from assay.harness.run.registry import Registry
-    from assay.harness.stored.live_check import MEMORY, going_on, watch
+    from assay.harness.stored.live_check import MEMORY, find_running_run, watch_run
 
     if not arguments.plugin and not arguments.trust_run:
-        spare_pandas()
-    registry = reading(lambda: Registry.with_modules(arguments.plugin, trusts_runs=arguments.trust_run))
-    path = reading(lambda: going_on(arguments.path, lambda error: note(f"skipped: the run of {error}")))
+        hide_pandas()
+    registry = convert_errors(lambda: Registry.with_modules(arguments.plugin, trusts_runs=arguments.trust_run))
+    path = convert_errors(lambda: find_running_run(arguments.path, lambda error: note(f"skipped: the run of {error}")))
     if not arguments.json:
         note(f"watching {path}")
     known: set[str] = set()
     first = True
     with Engines(threads=1, memory=MEMORY, spark=False) as engines:
-        looks = watch(path, engines, registry)
+        looks = watch_run(path, engines, registry)
         while True:
-            look = reading(lambda: next(looks))
-            found = forbidden(look.judgement)
+            look = convert_errors(lambda: next(looks))
+            found = find_forbidden(look.judgement)
             if arguments.json:
-                seen = Seen(look.until, look.taken, look.judgement.operations, found, look.text, look.ended)
-                print(encode(seen), flush=True)
+                seen = LiveJudgement(look.until, look.taken, look.judgement.operations, found, look.text, look.ended)
+                print(encode_judgement(seen), flush=True)
             else:
-                _say(look, first=first, new=not found.keys() <= known)
+                _print_look(look, first=first, new=not found.keys() <= known)
             first = False
             known |= found.keys()
             if look.ended:
                 return EXITS[look.judgement.verdict.value]
             if known and arguments.fail_fast:
-                return Exit.FAIL
+                return ExitCode.FAIL
 
 
-def _say(look: "Look", *, first: bool, new: bool) -> None:
+def _print_look(look: "WatchJudgement", *, first: bool, new: bool) -> None:
     from assay.checkers.judging.early_checks import LATE
 
     judgement = look.judgement
     late = [one.check for one in judgement.examined if one.note == LATE]
     if first and late and not look.ended:
         note(f"only once the run is over can be judged: {', '.join(late)}")
-    found = ", ".join(f"{name} {many}" for name, many in sorted(forbidden(judgement).items()))
+    found = ", ".join(f"{name} {many}" for name, many in sorted(find_forbidden(judgement).items()))
     note(
         f"{look.until:.1f} s: {judgement.operations} operations judged in {look.taken:.1f} s: "
         f"{found or 'nothing forbidden'}"
@@ -90,6 +90,6 @@ def _say(look: "Look", *, first: bool, new: bool) -> None:
         print(look.text, flush=True)
 
 
-def forbidden(judgement: "Judgement") -> dict[str, int]:
+def find_forbidden(judgement: "Judgement") -> dict[str, int]:
     """Returns the forbidden anomalies that were found, with their numbers of instances."""
     return {name: many for name, many in judgement.anomalies.items() if name in judgement.forbidden}

@@ -8,12 +8,12 @@ from weakref import WeakSet
 _LEFT: WeakSet[asyncio.Task[Any]] = WeakSet()
 
 
-def leave_behind(task: asyncio.Task[Any]) -> None:
+def abandon_task(task: asyncio.Task[Any]) -> None:
     """Marks a task as abandoned, and keeps asyncio from complaining about it when its loop is closed."""
     _LEFT.add(task)
     task._log_destroy_pending = False  # type: ignore[attr-defined]
 
 
-def awaited(tasks: Iterable[asyncio.Task[Any]]) -> list[asyncio.Task[Any]]:
+def exclude_abandoned(tasks: Iterable[asyncio.Task[Any]]) -> list[asyncio.Task[Any]]:
     """Returns the tasks that have not been abandoned."""
     return [task for task in tasks if task not in _LEFT]

@@ -23,7 +23,7 @@ SPREAD: Final = 0.618
 """The golden ratio: its multiples modulo 1 lie apart from each other."""
 
 
-class Rest:
+class Backoff:
     """The back-off state of one worker."""
 
     __slots__ = ("_failures", "_number")

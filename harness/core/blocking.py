@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Any, Protocol, TypeVar
 
-from assay.harness.core.client import Client, Endpoint, effects_of
+from assay.harness.core.client import Client, Endpoint, find_effects
 from assay.harness.core.operation import Completed, Completion, Effect, Operation
 
 T = TypeVar("T")
@@ -39,13 +39,13 @@ class BlockingClient(Protocol):
         return ()
 
 
-class Threaded:
+class ThreadedClient:
     """Adapter that gives a blocking client the interface of an asynchronous one."""
 
     def __init__(self, client: BlockingClient) -> None:
         self._client = client
         self._calls: SimpleQueue[_Call | None] = SimpleQueue()
-        self.effects: Callable[[Completed], Sequence[Effect]] = effects_of(client)
+        self.effects: Callable[[Completed], Sequence[Effect]] = find_effects(client)
         threading.Thread(target=self._work, name="client", daemon=True).start()
 
     @property
@@ -86,7 +86,7 @@ class _Call:
         try:
             result = self.call()
         except BaseException as error:  # noqa: BLE001 - raised at the await of the call
-            self._hand_over(self.answer.set_exception, _plain(error))
+            self._hand_over(self.answer.set_exception, _wrap_stop_iteration(error))
         else:
             self._hand_over(self.answer.set_result, result)
 
@@ -99,12 +99,12 @@ class _Call:
             self.answer.get_loop().call_soon_threadsafe(unless_given_up)
 
 
-def _plain(error: BaseException) -> BaseException:
+def _wrap_stop_iteration(error: BaseException) -> BaseException:
     """Wraps ``StopIteration``, which a future does not accept because it would silently end a coroutine."""
     return RuntimeError(f"{type(error).__name__}: {error}") if isinstance(error, StopIteration) else error
 
 
-def adapt(client: Any) -> Client:
+def adapt_client(client: Any) -> Client:
     """Returns ``client`` itself, or its :class:`Threaded` adapter if it blocks.
 
     Raises ``BlockingClientError`` for a blocking client in the simulation.
@@ -117,5 +117,5 @@ def adapt(client: Any) -> Client:
             f"{type(client).__name__} blocks (blocking = True) and the simulation has no threads: "
             "write it with coroutines, or run it against real nodes"
         )
-    threaded: Any = Threaded(client)
+    threaded: Any = ThreadedClient(client)
     return threaded  # type: ignore[no-any-return]

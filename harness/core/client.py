@@ -8,7 +8,7 @@ from assay.harness.core.operation import Completed, Completion, Effect, Operatio
 
 
 @dataclass(frozen=True)
-class Home:
+class ClientHome:
     """The node that a client lives on, and the address ``host:port`` of its worker process."""
 
     node: str
@@ -26,7 +26,7 @@ class Endpoint:
     node: str
     address: str
     all: tuple[str, ...]
-    home: Home | None = None
+    home: ClientHome | None = None
     zookeeper: tuple[str, ...] = ()
     """Every ZooKeeper server; empty if the cluster has none of its own."""
     defects: tuple[str, ...] = ()
@@ -64,7 +64,7 @@ class Client(Protocol):
         return ()
 
 
-def effects_of(client: Any) -> Callable[[Completed], Sequence[Effect]]:
+def find_effects(client: Any) -> Callable[[Completed], Sequence[Effect]]:
     """Returns the ``effects`` function of a client or a client class, or :func:`no_effects` if it has none."""
     own: Callable[[Completed], Sequence[Effect]] | None = getattr(client, "effects", None)
     return no_effects if own is None else own

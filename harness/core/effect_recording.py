@@ -12,7 +12,7 @@ import msgspec
 from assay.harness.core.history.data_sets import HistoryError
 from assay.harness.core.history.kinds import UNRECORDED
 from assay.harness.core.operation import Completed, Effect, Outcome
-from assay.harness.core.printable import encodable
+from assay.harness.core.printable import to_encodable
 from assay.harness.core.report import RunReport
 
 _TYPES: Final[dict[type, tuple[type, str]]] = {int: (Integral, "a whole number"), str: (str, "text")}
@@ -29,7 +29,7 @@ class Recorder(Protocol):
     def completed(self, completed: Completed, effects: Sequence[Effect]) -> None: ...
 
 
-class Recording:
+class EffectRecorder:
     """Validates each operation with its effects and records it. An invalid value is reported as an exception of the
     client.
     """
@@ -76,7 +76,7 @@ class Recording:
             wrong = TypeError(f"the error of a completion is {error!r}: it takes text")
             self._unexpected(completed, wrong)
             error = repr(error)
-        if (whole := encodable(error)) == completed.completion.error:
+        if (whole := to_encodable(error)) == completed.completion.error:
             return completed
         replaced = msgspec.structs.replace(completed.completion, error=whole)
         return msgspec.structs.replace(completed, completion=replaced)
@@ -100,17 +100,19 @@ class Recording:
                     f"outcome of an effect of kind {one.kind!r} is {one.outcome!r}, none of {', '.join(Outcome)}"
                 )
             if one.kind not in self._seen:
-                _look_at(one)
+                _require_column_types(one)
                 self._seen.add(one.kind)
             try:
                 array("q", filter(None, _numbers(one)))
             except (OverflowError, TypeError):
-                _look_at(one)  # which names the column, or finds nothing wrong with a number of an unusual type
+                _require_column_types(
+                    one
+                )  # which names the column, or finds nothing wrong with a number of an unusual type
         return effects
 
 
-def _look_at(effect: Effect) -> None:
-    for name, (wanted, word) in _columns().items():
+def _require_column_types(effect: Effect) -> None:
+    for name, (wanted, word) in _plain_column_types().items():
         value = getattr(effect, name)
         if value is None and name not in ("kind", "key"):
             continue
@@ -124,12 +126,12 @@ def _is_beyond_64_bits(number: Any) -> bool:
     return not _LEAST <= number <= _MOST
 
 
-def _columns() -> dict[str, tuple[type, str]]:
+def _plain_column_types() -> dict[str, tuple[type, str]]:
     """Returns the type and its name in messages for each column that takes one plain type."""
     hints = typing.get_type_hints(Effect)
     plain = {name: next(iter(typing.get_args(hint) or (hint,))) for name, hint in hints.items()}
     return {name: _TYPES[kind] for name, kind in plain.items() if kind in _TYPES}
 
 
-_numbers: Final = attrgetter(*(name for name, (wanted, _) in _columns().items() if wanted is Integral))
+_numbers: Final = attrgetter(*(name for name, (wanted, _) in _plain_column_types().items() if wanted is Integral))
 """Gets the columns of an effect that take whole numbers."""

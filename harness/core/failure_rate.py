@@ -11,7 +11,7 @@ CONFIDENCE: Final = 1.959964
 
 
 @dataclass(frozen=True)
-class Rate:
+class FailureRate:
     """Failures among a number of runs."""
 
     failed: int

@@ -22,16 +22,16 @@ from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any
 
-from assay.harness.core.abandoned_tasks import leave_behind
+from assay.harness.core.abandoned_tasks import abandon_task
 from assay.harness.core.client import Endpoint
-from assay.harness.core.effect_recording import Recorder, Recording
-from assay.harness.core.generator.base import Generator, Source, as_generator, phases_left
-from assay.harness.core.generator.context import Exhausted, Invoke, OperationEvent, bits
+from assay.harness.core.effect_recording import EffectRecorder, Recorder
+from assay.harness.core.generator.base import Generator, Source, as_generator, remaining_phases
+from assay.harness.core.generator.context import Exhausted, Invoke, OperationEvent, iterate_bits
 from assay.harness.core.generator.roster import Roster
 from assay.harness.core.operation import Completed, Completion, Effect, Outcome
 from assay.harness.core.report import RunReport
 from assay.harness.core.timestamps import NANOSECONDS, Stamps
-from assay.harness.core.worker import TIMEOUT, Surroundings, Worker
+from assay.harness.core.worker import TIMEOUT, Worker, WorkerEnvironment
 
 
 class Alarm:
@@ -130,8 +130,8 @@ class Interpreter:
         self._hooks = tuple(on_completion)
         self.stamps = stamps or Stamps()
         self.report = RunReport(invoked={endpoint.node: 0 for endpoint in endpoints})
-        self._recording = Recording(recorder, self.report)
-        self._around = Surroundings(
+        self._recording = EffectRecorder(recorder, self.report)
+        self._around = WorkerEnvironment(
             client, runtime, self.stamps, self.report, operation_timeout, self._on_ended, self._on_opened, rests
         )
         self._loop = asyncio.get_running_loop()
@@ -158,7 +158,7 @@ class Interpreter:
     @property
     def phases(self) -> tuple[Generator, ...]:
         """Returns the rest of the running generator: the rest of its present phase, and all later phases."""
-        return phases_left(self._generator)
+        return remaining_phases(self._generator)
 
     @property
     def waits_for(self) -> list[str]:
@@ -166,12 +166,12 @@ class Interpreter:
         roster = self._roster
         if roster.busy or (roster.free and not self._names_no_time):
             return []
-        closed = [self._workers[number] for number in bits(roster.everyone & ~roster.free)]
+        closed = [self._workers[number] for number in iterate_bits(roster.everyone & ~roster.free)]
         return sorted({worker.endpoint.node for worker in closed})
 
     def under_way(self) -> Iterator[tuple[Completed, Sequence[Effect]]]:
         """Yields the unfinished operations, each as if it had just been given up, with its effects."""
-        for number in bits(self._roster.busy):
+        for number in iterate_bits(self._roster.busy):
             worker = self._workers[number]
             completed = self._completed(worker, INTERRUPTED)
             yield completed, self._recording.effects(completed, worker.effects)
@@ -243,7 +243,7 @@ class Interpreter:
             self._give_up(task, "close", closing[task])
 
     def _give_up(self, task: asyncio.Task[None], method: str, worker: Worker) -> None:
-        leave_behind(task)
+        abandon_task(task)
         self.report.deaf(method, worker.endpoint.node)
 
     async def _schedule(self, stop: asyncio.Event | None, until: asyncio.Event | None) -> None:
@@ -349,7 +349,7 @@ class Interpreter:
         assert self._expiry_at is not None
         if now >= self._expiry_at:
             self._expiry_at = None
-            for number in bits(self._roster.busy):
+            for number in iterate_bits(self._roster.busy):
                 due = self._expire_one(self._workers[number], now)
                 if due is not None and (self._expiry_at is None or due < self._expiry_at):
                     self._expiry_at = due

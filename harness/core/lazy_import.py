@@ -8,8 +8,8 @@ from importlib import import_module
 from typing import Any
 
 
-class Late:
-    """Placeholder for a module: ``Late("numpy").array`` imports it."""
+class LazyModule:
+    """Placeholder for a module: ``LazyModule("numpy").array`` imports it."""
 
     def __init__(self, name: str) -> None:
         self.__name = name

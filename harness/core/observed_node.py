@@ -16,13 +16,13 @@ OTHERS: Final = frozenset(("all", "zookeeper", "roles"))
 """Fields of an endpoint with the addresses of other servers."""
 
 
-class Observed(Endpoint):
+class ObservedEndpoint(Endpoint):
     """The endpoint that all clients of one worker get. ``others``: a client has read other addresses."""
 
     others: bool = False
 
     @classmethod
-    def of(cls, endpoint: Endpoint) -> Observed:
+    def of(cls, endpoint: Endpoint) -> ObservedEndpoint:
         return cls(**{one.name: getattr(endpoint, one.name) for one in fields(endpoint)})
 
     @property
@@ -43,6 +43,6 @@ class Observed(Endpoint):
 
     def __eq__(self, other: object) -> bool:
         mine = self.plain
-        return bool(mine == (other.plain if isinstance(other, Observed) else other))
+        return bool(mine == (other.plain if isinstance(other, ObservedEndpoint) else other))
 
     __hash__ = None  # type: ignore[assignment]  # like Endpoint, which has mappings

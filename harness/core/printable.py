@@ -1,19 +1,19 @@
 """Makes text of unknown origin safe on one line of a terminal: no cursor movement, colours or hidden text."""
 
 
-def printable(text: str) -> str:
+def to_printable(text: str) -> str:
     """Escapes every character that is not printable, including line ends (``\\x1b``)."""
     if text.isprintable():
         return text
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 
-def encodable(text: str) -> str:
+def to_encodable(text: str) -> str:
     """Escapes lone surrogates, which cannot be encoded as UTF-8 (``\\udc80``)."""
     return text.encode(errors="backslashreplace").decode()
 
 
-def plainly(error: Exception) -> str:
+def to_plain_line(error: Exception) -> str:
     """Returns the message of a parser on one line, without bytes of the damaged file that it may quote."""
     text = "".join(letter if letter.isprintable() else " " for letter in str(error).partition("\n")[0])
     return " ".join(text.split())

@@ -5,9 +5,9 @@ import traceback
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from assay.harness.core.observed_node import Observed
+from assay.harness.core.observed_node import ObservedEndpoint
 from assay.harness.core.operation import Outcome
-from assay.harness.core.printable import encodable
+from assay.harness.core.printable import to_encodable
 
 KEPT_EXCEPTIONS = 20
 
@@ -49,7 +49,7 @@ class RunReport:
     exceptions: list[UnexpectedException] = field(default_factory=list)
     """The first 20 exceptions."""
     exceptions_total: int = 0
-    endpoints: dict[str, Observed] = field(default_factory=dict)
+    endpoints: dict[str, ObservedEndpoint] = field(default_factory=dict)
     """By worker, the endpoint that its clients get."""
     stuck: int = 0
     """Operations past their time limit that ignored their cancellation and were abandoned."""
@@ -148,7 +148,7 @@ class RunReport:
 
     def open_failed(self, node: str, error: Exception) -> None:
         self.failed_opens[node] = self.failed_opens.get(node, 0) + 1
-        self.open_errors[node] = placed(error)
+        self.open_errors[node] = describe_with_location(error)
 
     def deaf(self, method: str, node: str) -> None:
         """Counts a client of ``node`` whose ``method`` ignores cancellation."""
@@ -157,36 +157,36 @@ class RunReport:
 
     def close_failed(self, node: str, error: Exception) -> None:
         self.failed_closes += 1
-        self.close_errors[node] = placed(error)
+        self.close_errors[node] = describe_with_location(error)
 
     def unexpected(self, index: int, process: int, f: str, error: BaseException) -> None:
         self.exceptions_total += 1
         if len(self.exceptions) < KEPT_EXCEPTIONS:
-            text = encodable("".join(traceback.format_exception(error)))
-            self.exceptions.append(UnexpectedException(index, process, f, placed(error), text))
+            text = to_encodable("".join(traceback.format_exception(error)))
+            self.exceptions.append(UnexpectedException(index, process, f, describe_with_location(error), text))
 
 
-def describe(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """Returns ``ValueError: text`` on one line, with at most 200 characters of text."""
-    return encodable(f"{type(error).__name__}: {' '.join(str(error).split())[:200]}")
+    return to_encodable(f"{type(error).__name__}: {' '.join(str(error).split())[:200]}")
 
 
-def placed(error: BaseException) -> str:
+def describe_with_location(error: BaseException) -> str:
     """Returns :func:`describe` with the file and line in the user's code, if the exception passed through it."""
-    return describe(error) + place(error)
+    return describe_error(error) + find_location(error)
 
 
-def place(error: BaseException | None) -> str:
+def find_location(error: BaseException | None) -> str:
     """Returns `` at test_bank.py:17``, the last line of the user's code that an exception passed through; or empty."""
     own = [
         f" at {Path(frame.f_code.co_filename).name}:{line}"
         for frame, line in traceback.walk_tb(None if error is None else error.__traceback__)
-        if not _foreign(frame.f_globals.get("__name__", ""), frame.f_code.co_filename)
+        if not _is_foreign(frame.f_globals.get("__name__", ""), frame.f_code.co_filename)
     ]
     return own[-1] if own else ""
 
 
-def _foreign(module: str, file: str) -> bool:
+def _is_foreign(module: str, file: str) -> bool:
     """Returns whether code belongs to this harness, to Python or to an installed package, and not to the user."""
     return (
         module.startswith(("assay.harness.", "assay.cluster.", "assay.nemesis."))

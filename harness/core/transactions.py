@@ -2,7 +2,7 @@
 
 An operation has f ``txn``. Its argument is a list of micro-operations: ``["append", key, value]``, ``["w", key,
 value]`` and ``["r", key, null]``. Its result is this list with the reads filled in: a list for a list key, else the
-value, or null if the key was never written. In ``effects`` each key is text:
+value, or null if the key was never written. In ``derive_effects`` each key is text:
 
 - ``txn-append`` and ``txn-write`` have the ``value``.
 - ``txn-read`` of a register has the ``value``, and no ``list_index``.
@@ -21,16 +21,16 @@ TRANSACTION: Final = "txn"
 _WRITES: Final = {"append": "txn-append", "w": "txn-write"}
 
 
-def effects(completed: Completed) -> list[Effect]:
+def derive_effects(completed: Completed) -> list[Effect]:
     """Returns one row per micro-operation or element read. Raises ``ValueError`` naming an invalid micro-operation."""
     ok = completed.completion.outcome is Outcome.OK
     micros = completed.completion.result if ok else completed.operation.argument
     if not isinstance(micros, Sequence) or isinstance(micros, str):
         raise ValueError(f"operation {completed.index}: {micros!r} is no list of micro-operations")
-    return [effect for micro in micros for effect in _effects(completed.index, micro, ok)]
+    return [effect for micro in micros for effect in _derive_micro_effects(completed.index, micro, ok)]
 
 
-def _effects(index: int, micro: Any, ok: bool) -> list[Effect]:
+def _derive_micro_effects(index: int, micro: Any, ok: bool) -> list[Effect]:
     match micro:
         case [("append" | "w") as f, key, int(value)]:
             return [Effect(_WRITES[f], str(key), value=value)]

@@ -14,12 +14,12 @@ from typing import Any
 
 import msgspec
 
-from assay.harness.core.backoff import Rest
-from assay.harness.core.blocking import BlockingClientError, adapt
-from assay.harness.core.client import Client, Endpoint, effects_of, no_effects
-from assay.harness.core.observed_node import Observed
+from assay.harness.core.backoff import Backoff
+from assay.harness.core.blocking import BlockingClientError, adapt_client
+from assay.harness.core.client import Client, Endpoint, find_effects, no_effects
+from assay.harness.core.observed_node import ObservedEndpoint
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
-from assay.harness.core.report import RunReport, describe
+from assay.harness.core.report import RunReport, describe_error
 from assay.harness.core.timestamps import Stamps
 
 FIRST_RETRY = 0.05
@@ -28,7 +28,7 @@ TIMEOUT = Completion(Outcome.INFO, error="timeout")
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class WorkerEnvironment:
     """State that all workers of an interpreter share."""
 
     client: Callable[[], Any]
@@ -53,12 +53,12 @@ class Worker:
         "endpoint", "expired_at", "index", "name", "number", "operation", "process", "ret", "scheduled", "task",
     )  # fmt: skip
 
-    def __init__(self, number: int, process: int, stride: int, endpoint: Endpoint, around: Surroundings) -> None:
+    def __init__(self, number: int, process: int, stride: int, endpoint: Endpoint, around: WorkerEnvironment) -> None:
         """Starts the task. ``stride`` is added to the process id whenever a new process takes over."""
         self.number = number
         self.name = f"w{number}" if endpoint.home is None else f"w{number}@{endpoint.home.node}"
         self.process = process
-        self.endpoint = around.report.endpoints.setdefault(self.name, Observed.of(endpoint))
+        self.endpoint = around.report.endpoints.setdefault(self.name, ObservedEndpoint.of(endpoint))
         self.client: Client | None = None
         self.effects: Callable[[Completed], Sequence[Effect]] = no_effects
         self.operation = Operation("none")
@@ -74,7 +74,7 @@ class Worker:
         self._stride = stride
         self._around = around
         self._next: asyncio.Future[Operation] | None = None
-        self._rest = Rest(number) if around.rests else None
+        self._rest = Backoff(number) if around.rests else None
         self.task = asyncio.get_running_loop().create_task(self._serve(), name=self.name)
 
     def assign(self, operation: Operation, index: int, call: int, scheduled: int | None) -> None:
@@ -149,11 +149,11 @@ class Worker:
         wait = FIRST_RETRY
         while True:
             self.doing = "open"
-            self.client = adapt(self._around.client())
+            self.client = adapt_client(self._around.client())
             try:
                 async with asyncio.timeout(self._around.time_limit):
                     await self.client.open(self.endpoint, self._around.runtime)
-                self.effects = effects_of(self.client)
+                self.effects = find_effects(self.client)
                 self._around.report.opened.add(self.endpoint.node)
                 return self.client
             except BlockingClientError:
@@ -201,4 +201,4 @@ class Worker:
         if self.expired_at is not None:
             return TIMEOUT  # the client turned our own cancellation into another exception
         self._around.report.unexpected(self.index, self.process, self.operation.f, error)
-        return Completion(Outcome.INFO, error=f"exception: {describe(error)}")
+        return Completion(Outcome.INFO, error=f"exception: {describe_error(error)}")

@@ -15,13 +15,21 @@
 - ``malformed``: errors with line and column
 """
 
-from assay.harness.foreign.keys import Keys
+from assay.harness.foreign.keys import KeyMode
 from assay.harness.foreign.malformed import MalformedError
-from assay.harness.foreign.pairing import Order
-from assay.harness.foreign.read import Foreign, Format, read
-from assay.harness.foreign.recognise import recognise
+from assay.harness.foreign.pairing import EntryOrder
+from assay.harness.foreign.read import ForeignFormat, ForeignHistory, read_history
+from assay.harness.foreign.recognise import recognise_format
 from assay.harness.foreign.shapes import MODELS, WORKLOADS
 
 __all__ = [
-    "MODELS", "WORKLOADS", "Foreign", "Format", "Keys", "MalformedError", "Order", "read", "recognise",
+    "MODELS",
+    "WORKLOADS",
+    "EntryOrder",
+    "ForeignFormat",
+    "ForeignHistory",
+    "KeyMode",
+    "MalformedError",
+    "read_history",
+    "recognise_format",
 ]  # fmt: skip

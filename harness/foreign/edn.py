@@ -23,8 +23,8 @@ from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-from assay.harness.foreign.malformed import MalformedError, Place, shown
-from assay.harness.foreign.source import moved
+from assay.harness.foreign.malformed import MalformedError, TextPosition, shorten
+from assay.harness.foreign.source import advance
 
 DEEPEST: Final = 100
 """Levels of nesting. A history's values have a few; the limit keeps a hostile file from exhausting the stack."""
@@ -84,11 +84,11 @@ class Tagged:
     value: Any
 
 
-class _More(Exception):
+class _IncompleteValue(Exception):
     """The buffer ends inside a value."""
 
 
-class _Bad(Exception):
+class _SyntaxError(Exception):
     """Syntax error at offset ``at`` of the buffer."""
 
     def __init__(self, at: int, reason: str) -> None:
@@ -97,7 +97,7 @@ class _Bad(Exception):
         self.reason = reason
 
 
-START: Final = Place(1, 1)
+START: Final = TextPosition(1, 1)
 _BLANK: Final = re.compile(r"(?:[\s,]+|;[^\n]*(?:\n|\Z))*")
 _TOKEN: Final = re.compile(
     r"""(?P<atom>[^\s,;"()\[\]{}\\#^@`~][^\s,;"()\[\]{}\\^@`~]*)
@@ -125,21 +125,21 @@ _NOTHING: Final = object()
 """Result of parsing a discarded value."""
 
 
-def first(path: Path, text: str, place: Place) -> tuple[Any, int]:
+def parse_first(path: Path, text: str, place: TextPosition) -> tuple[Any, int]:
     """Parses the value at the beginning of ``text``, and returns it with its end. ``place`` is that of the text."""
-    reader = Reader(path, (), text, place)
+    reader = EdnReader(path, (), text, place)
     value, at = reader.value()
     return value, at
 
 
-class Reader:
+class EdnReader:
     """Reads values from a text that comes in pieces; ``path`` is for errors.
 
     Raises ``MalformedError`` for invalid text: a bad token, a bracket that is never closed, a map with a key but no
     value.
     """
 
-    def __init__(self, path: Path, pieces: Iterable[str], text: str = "", place: Place = START) -> None:
+    def __init__(self, path: Path, pieces: Iterable[str], text: str = "", place: TextPosition = START) -> None:
         self._path = path
         self._pieces = iter(pieces)
         self._text = text
@@ -150,7 +150,7 @@ class Reader:
         self._ended = False
         self._atoms: dict[str, Any] = dict(_WORDS)
 
-    def values(self) -> Iterator[tuple[Place, Any]]:
+    def values(self) -> Iterator[tuple[TextPosition, Any]]:
         """Yields each value of the file, or each element of its only vector, with its place."""
         if not self._skip():
             return
@@ -179,7 +179,7 @@ class Reader:
                 return value, self._at
         raise MalformedError(self._path, place, "there should be a value here")
 
-    def _outer(self) -> tuple[Place, str, str] | None:
+    def _outer(self) -> tuple[TextPosition, str, str] | None:
         opener = self._text[self._at]
         if opener not in "[(":
             return None
@@ -214,11 +214,11 @@ class Reader:
             try:
                 value, self._at = self._parse(self._at, 0)
                 return value
-            except _More:
+            except _IncompleteValue:
                 if self._grow(len(self._text) - self._at):
                     continue
                 self._ended = True
-            except _Bad as bad:
+            except _SyntaxError as bad:
                 self._fail_at(self._here(bad.at), bad.reason)
 
     def _grow(self, least: int = 0) -> bool:
@@ -239,15 +239,15 @@ class Reader:
         self._at = 0
         return True
 
-    def _here(self, at: int) -> Place:
+    def _here(self, at: int) -> TextPosition:
         """Returns the place of an offset. Offsets must not decrease, so each line is counted once."""
         if at < self._placed_at:
             raise AssertionError(f"offset {at} lies before {self._placed_at}")
-        place = moved(self._place, self._text[self._placed_at : at])
+        place = advance(self._place, self._text[self._placed_at : at])
         self._place, self._placed_at = place, at
         return place
 
-    def _fail_at(self, place: Place, reason: str) -> None:
+    def _fail_at(self, place: TextPosition, reason: str) -> None:
         raise MalformedError(self._path, place, reason)
 
     def _parse(self, at: int, depth: int) -> tuple[Any, int]:
@@ -260,72 +260,72 @@ class Reader:
         if kind == "open":
             return self._collection(match.group(), at, end, depth + 1)
         if end == len(text) and kind != "text" and kind != "close" and not self._ended:
-            raise _More
+            raise _IncompleteValue
         if kind == "atom":
             word = match.group()
             known = self._atoms.get(word, _NOTHING)
             return (self._atom(word, at) if known is _NOTHING else known), end
         if kind == "text":
             body = match.group("text")
-            return (_unescaped(body, at + 1) if "\\" in body else body), end
+            return (_unescape(body, at + 1) if "\\" in body else body), end
         if kind == "discard":
             _, end = self._next(end, depth + 1, at, "#_ has nothing behind it to leave out")
             return _NOTHING, end
         if kind == "tag":
-            value, end = self._next(end, depth + 1, at, f"the tag {shown(match.group())} has no value")
+            value, end = self._next(end, depth + 1, at, f"the tag {shorten(match.group())} has no value")
             return Tagged(match.group("tag"), value), end
         if kind == "char":
             name = match.group("char")
             code = name if len(name) == 1 else _NAMED.get(name) or chr(int(name[1:], 16))
             if "\ud800" <= code <= "\udfff":
-                raise _Bad(at, f"{shown(match.group())} is half of a character")
+                raise _SyntaxError(at, f"{shorten(match.group())} is half of a character")
             return Character(code), end
-        raise _Bad(at, f"{shown(match.group())} closes nothing")
+        raise _SyntaxError(at, f"{shorten(match.group())} closes nothing")
 
     def _no_token(self, at: int) -> NoReturn:
         text = self._text
         if not self._ended:
-            raise _More
+            raise _IncompleteValue
         if text[at] == '"':
-            raise _Bad(at, "this string is never closed: the file is cut short")
+            raise _SyntaxError(at, "this string is never closed: the file is cut short")
         end = at + 1
         while end < len(text) and not text[end].isspace() and text[end] not in ',;"()[]{}':
             end += 1
-        raise _Bad(at, f"{shown(text[at:end])} is no EDN token")
+        raise _SyntaxError(at, f"{shorten(text[at:end])} is no EDN token")
 
     def _blank(self, at: int) -> int:
         match = _BLANK.match(self._text, at)
         end = match.end() if match is not None else at
         if end >= len(self._text) and not self._ended:
-            raise _More
+            raise _IncompleteValue
         return end
 
     def _next(self, at: int, depth: int, opened: int, missing: str) -> tuple[Any, int]:
         """Returns the next value that is not discarded, after a token that needs one."""
         if depth > DEEPEST:
-            raise _Bad(opened, f"nested more than {DEEPEST} levels deep")
+            raise _SyntaxError(opened, f"nested more than {DEEPEST} levels deep")
         while True:
             at = self._blank(at)
             if at >= len(self._text) or self._text[at] in ")]}":
-                raise _Bad(opened, missing)
+                raise _SyntaxError(opened, missing)
             value, at = self._parse(at, depth)
             if value is not _NOTHING:
                 return value, at
 
     def _collection(self, opener: str, opened: int, at: int, depth: int) -> tuple[Any, int]:
         if depth > DEEPEST:
-            raise _Bad(opened, f"nested more than {DEEPEST} levels deep")
+            raise _SyntaxError(opened, f"nested more than {DEEPEST} levels deep")
         closer = _CLOSES[opener]
         elements: list[Any] = []
         while True:
             at = self._blank(at)
             if at >= len(self._text):
-                raise _Bad(opened, f"this {shown(opener)} is never closed: the file is cut short")
+                raise _SyntaxError(opened, f"this {shorten(opener)} is never closed: the file is cut short")
             letter = self._text[at]
             if letter == closer:
                 return self._collected(opener, opened, elements), at + 1
             if letter in ")]}":
-                raise _Bad(at, f"{shown(letter)} where {shown(closer)} should close {shown(opener)}")
+                raise _SyntaxError(at, f"{shorten(letter)} where {shorten(closer)} should close {shorten(opener)}")
             value, at = self._parse(at, depth)
             if value is not _NOTHING:
                 elements.append(value)
@@ -333,34 +333,34 @@ class Reader:
     def _collected(self, opener: str, opened: int, elements: list[Any]) -> Any:
         if opener == "{":
             if len(elements) % 2:
-                raise _Bad(opened, f"this map has {len(elements)} forms: a key has no value")
+                raise _SyntaxError(opened, f"this map has {len(elements)} forms: a key has no value")
             keys = elements[::2]
-            _differ(keys, opened, "key")
+            _require_distinct(keys, opened, "key")
             return Map(tuple(zip(keys, elements[1::2], strict=True)))
         if opener == "#{":
-            _differ(elements, opened, "element")
+            _require_distinct(elements, opened, "element")
             return Set(tuple(elements))
         return tuple(elements)
 
     def _atom(self, word: str, at: int) -> Any:
         first = word[0]
         if first.isdigit() or (first in "+-" and len(word) > 1 and word[1].isdigit()):
-            return _number(word, at)
+            return _parse_number(word, at)
         value: Any
         if first == ":" and _KEYWORD.match(word):
             value = Keyword(word[1:])
         elif _SYMBOL.match(word):
             value = Symbol(word)
         else:
-            raise _Bad(at, f"{shown(word)} is no EDN token")
+            raise _SyntaxError(at, f"{shorten(word)} is no EDN token")
         if len(self._atoms) < REMEMBERED:
             self._atoms[word] = value
         return value
 
 
-def _number(word: str, at: int) -> int | float | Decimal:
+def _parse_number(word: str, at: int) -> int | float | Decimal:
     if len(word) > LONGEST_NUMBER:
-        raise _Bad(at, f"the number {shown(word)} has more than {LONGEST_NUMBER} digits")
+        raise _SyntaxError(at, f"the number {shorten(word)} has more than {LONGEST_NUMBER} digits")
     if match := _INTEGER.match(word):
         return int(word.removesuffix("N") if match.group(1) else word)
     if match := _FLOAT.match(word):
@@ -369,20 +369,20 @@ def _number(word: str, at: int) -> int | float | Decimal:
         except InvalidOperation:
             value = math.inf
         if not math.isfinite(value):
-            raise _Bad(at, f"the number {shown(word)} is too large")
+            raise _SyntaxError(at, f"the number {shorten(word)} is too large")
         if not value:
             return Decimal(0) if match.group(1) else 0.0  # -0.0 is equal to 0.0
         return value
-    raise _Bad(at, f"{shown(word)} is no EDN number")
+    raise _SyntaxError(at, f"{shorten(word)} is no EDN number")
 
 
-def _unescaped(body: str, at: int) -> str:
+def _unescape(body: str, at: int) -> str:
     def one(match: re.Match[str]) -> str:
         escape = match.group()[1:]
         if len(escape) == 5:
             return chr(int(escape[1:], 16))
         if escape not in _ESCAPED:
-            raise _Bad(at + match.start(), f"{shown(match.group())} is no escape that EDN knows")
+            raise _SyntaxError(at + match.start(), f"{shorten(match.group())} is no escape that EDN knows")
         return _ESCAPED[escape]
 
     text = _ESCAPE.sub(one, body)
@@ -390,11 +390,11 @@ def _unescaped(body: str, at: int) -> str:
         # Java writes characters beyond 16 bits as two surrogates; this joins them.
         return text.encode("utf-16", "surrogatepass").decode("utf-16")
     except UnicodeDecodeError as error:
-        raise _Bad(at, "an escape in this string is half of a character") from error
+        raise _SyntaxError(at, "an escape in this string is half of a character") from error
 
 
-def _differ(values: list[Any], opened: int, what: str) -> None:
+def _require_distinct(values: list[Any], opened: int, what: str) -> None:
     # Python considers 1, 1.0 and true equal; EDN does not.
     seen = {value if type(value) is Keyword else (type(value), repr(value)) for value in values}
     if len(seen) < len(values):
-        raise _Bad(opened, f"the same {what} is in it twice")
+        raise _SyntaxError(opened, f"the same {what} is in it twice")

@@ -16,10 +16,10 @@ def to_json(value: Any) -> str:
         return "null"
     if type(value) is int and -(2**63) <= value < 2**63:
         return str(value)
-    return json.dumps(_plain(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return json.dumps(_to_plain(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
-def text_of(value: Any) -> str:
+def to_name(value: Any) -> str:
     """Returns a value as a name: a string itself, a keyword without its colon, everything else as JSON."""
     if isinstance(value, str):
         return value
@@ -28,12 +28,12 @@ def text_of(value: Any) -> str:
     return to_json(value)
 
 
-def _plain(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     match value:
         case tuple():
-            return [_plain(element) for element in value]
+            return [_to_plain(element) for element in value]
         case Set(elements):
-            return sorted((_plain(element) for element in elements), key=_order)
+            return sorted((_to_plain(element) for element in elements), key=_sort_key)
         case Keyword(name):
             return {"keyword": name}
         case Symbol(name):
@@ -45,14 +45,14 @@ def _plain(value: Any) -> Any:
         case Decimal():
             return {"decimal": str(value)}
         case Map(pairs):
-            return {"map": sorted(([_plain(key), _plain(one)] for key, one in pairs), key=_order)}
+            return {"map": sorted(([_to_plain(key), _to_plain(one)] for key, one in pairs), key=_sort_key)}
         case Tagged(tag, inner):
-            return {f"#{tag}": _plain(inner)}
+            return {f"#{tag}": _to_plain(inner)}
         case _:
             return value
 
 
-def _order(plain: Any) -> tuple[bool, int | float, str]:
+def _sort_key(plain: Any) -> tuple[bool, int | float, str]:
     """Sort key: numbers first, by size."""
     number = type(plain) in (int, float)
     return not number, plain if number else 0, json.dumps(plain)

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from assay.harness.core.operation import Outcome
 from assay.harness.foreign.edn import Keyword, Map, Symbol, Tagged
-from assay.harness.foreign.edn_text import text_of, to_json
-from assay.harness.foreign.malformed import MalformedError, Place, shown
+from assay.harness.foreign.edn_text import to_json, to_name
+from assay.harness.foreign.malformed import MalformedError, TextPosition, shorten
 
 INVOKE: Final = "invoke"
 TYPES: Final = (INVOKE, *Outcome)
@@ -25,7 +25,7 @@ class Entry:
     ``TYPES``.
     """
 
-    place: Place
+    place: TextPosition
     process: int | None
     type: str
     f: str
@@ -36,12 +36,12 @@ class Entry:
     error: str | None = None
 
 
-def from_map(path: Path, place: Place, value: Any) -> Entry:
+def read_entry(path: Path, place: TextPosition, value: Any) -> Entry:
     """Reads an operation of ``history.edn``: a map, or a record printed as one. Raises ``MalformedError``."""
     if isinstance(value, Tagged) and isinstance(value.value, Map):
         value = value.value
     if not isinstance(value, Map):
-        raise MalformedError(path, place, f"an operation is a map, not {shown(to_json(value))}")
+        raise MalformedError(path, place, f"an operation is a map, not {shorten(to_json(value))}")
     said = {key.name: one for key, one in value.pairs if type(key) is Keyword}
     for name in ("process", "type", "f"):
         if name not in said:
@@ -50,49 +50,51 @@ def from_map(path: Path, place: Place, value: Any) -> Entry:
     error = said.get("error")
     return Entry(
         place=place,
-        process=None if type(process) is Keyword else process_of(path, place, process),
-        type=type_of(path, place, said["type"]),
-        f=name_of(path, place, "f", said["f"]),
+        process=None if type(process) is Keyword else parse_process(path, place, process),
+        type=parse_type(path, place, said["type"]),
+        f=parse_name(path, place, "f", said["f"]),
         value=said.get("value"),
         key=said.get("key", NO_KEY),
-        time=_natural(path, place, "time", said, LATEST),
-        index=_natural(path, place, "index", said, LARGEST),
-        error=None if error is None else text_of(error),
+        time=_parse_natural(path, place, "time", said, LATEST),
+        index=_parse_natural(path, place, "index", said, LARGEST),
+        error=None if error is None else to_name(error),
     )
 
 
-def process_of(path: Path, place: Place, value: Any) -> int:
+def parse_process(path: Path, place: TextPosition, value: Any) -> int:
     """Returns the number of a client. Raises ``MalformedError`` for other values."""
     if type(value) is not int or not 0 <= value < MOST_PROCESSES:
         raise MalformedError(
-            path, place, f":process is {shown(to_json(value))}; clients are numbers from 0 on, the nemesis a keyword"
+            path, place, f":process is {shorten(to_json(value))}; clients are numbers from 0 on, the nemesis a keyword"
         )
     return value
 
 
-def type_of(path: Path, place: Place, value: Any) -> str:
+def parse_type(path: Path, place: TextPosition, value: Any) -> str:
     """Returns one of ``TYPES``. Raises ``MalformedError`` for other values."""
     name = value.name if isinstance(value, Keyword) else value
     if name not in TYPES:
-        raise MalformedError(path, place, f":type is {shown(_said(value))}, which is none of :{', :'.join(TYPES)}")
+        raise MalformedError(
+            path, place, f":type is {shorten(_quote_value(value))}, which is none of :{', :'.join(TYPES)}"
+        )
     return str(name)
 
 
-def name_of(path: Path, place: Place, what: str, value: Any) -> str:
+def parse_name(path: Path, place: TextPosition, what: str, value: Any) -> str:
     """Returns a keyword, a symbol or a string as a name. Raises ``MalformedError`` for other values."""
     if not isinstance(value, Keyword | Symbol | str):
-        raise MalformedError(path, place, f":{what} is {shown(to_json(value))}; it is a name, such as :read")
-    return text_of(value)
+        raise MalformedError(path, place, f":{what} is {shorten(to_json(value))}; it is a name, such as :read")
+    return to_name(value)
 
 
-def _natural(path: Path, place: Place, name: str, said: dict[str, Any], end: int) -> int | None:
+def _parse_natural(path: Path, place: TextPosition, name: str, said: dict[str, Any], end: int) -> int | None:
     value = said.get(name)
     if value is not None and (type(value) is not int or not 0 <= value < end):
         raise MalformedError(
-            path, place, f":{name} is {shown(_said(value))}; it is a whole number from 0 on, below {end}"
+            path, place, f":{name} is {shorten(_quote_value(value))}; it is a whole number from 0 on, below {end}"
         )
     return value
 
 
-def _said(value: Any) -> str:
+def _quote_value(value: Any) -> str:
     return f":{value.name}" if isinstance(value, Keyword) else to_json(value)

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from assay.harness.foreign import edn
-from assay.harness.foreign.edn_text import text_of
-from assay.harness.foreign.entry import INVOKE, Entry, process_of, type_of
-from assay.harness.foreign.malformed import MalformedError, Place, shown
-from assay.harness.foreign.source import Read, lines
+from assay.harness.foreign.edn_text import to_name
+from assay.harness.foreign.entry import INVOKE, Entry, parse_process, parse_type
+from assay.harness.foreign.malformed import MalformedError, TextPosition, shorten
+from assay.harness.foreign.source import Read, read_lines
 
 LINE: Final = re.compile(r"\bjepsen\.util\b[ \t]*[-:]?[ \t]+(?P<process>\d+|:[^\s:]+)[ \t]+(?P<type>:\S*)(?P<rest>.*)")
 """An operation, complete or not: a process, and the beginning of a type."""
@@ -44,9 +44,9 @@ class LogReader:
         """Yields the entries. Raises ``MalformedError`` for a line with half an operation or two, or a last line
         without end.
         """
-        for number, line, ended in lines(self._path, read):
+        for number, line, ended in read_lines(self._path, read):
             if not ended and line.strip():
-                place = Place(number, len(line) + 1)
+                place = TextPosition(number, len(line) + 1)
                 raise MalformedError(
                     self._path, place, "the last line has no end: the file may be cut short; if not, end it with one"
                 )
@@ -60,42 +60,42 @@ class LogReader:
     def _refuse_damaged(self, number: int, line: str, found: bool) -> None:
         """Raises for a damaged operation, which would otherwise be skipped like any other line."""
         if "\0" in line:
-            place = Place(number, line.index("\0") + 1)
+            place = TextPosition(number, line.index("\0") + 1)
             raise MalformedError(self._path, place, "a zero byte: the file is damaged, or in another encoding")
         if found and line.count("jepsen.util") == 1:
             return
         begun = list(_BEGUN.finditer(line))
         if len(begun) > 1:
-            place = Place(number, begun[1].start() + 1)
+            place = TextPosition(number, begun[1].start() + 1)
             raise MalformedError(self._path, place, "a second operation on one line: the end of the first is lost")
         if begun and not line[begun[0].end() :].strip():
-            place = Place(number, begun[0].start() + 1)
-            raise MalformedError(self._path, place, f"{shown(line[begun[0].start() :])} is cut behind the process")
+            place = TextPosition(number, begun[0].start() + 1)
+            raise MalformedError(self._path, place, f"{shorten(line[begun[0].start() :])} is cut behind the process")
 
     def _entry(self, number: int, line: str, match: re.Match[str]) -> Entry:
-        place = Place(number, match.start("process") + 1)
+        place = TextPosition(number, match.start("process") + 1)
         process, kind = match["process"], match["type"]
         nemesis = process.startswith(":")
-        type = type_of(self._path, Place(number, match.start("type") + 1), edn.Keyword(kind[1:]))
+        type = parse_type(self._path, TextPosition(number, match.start("type") + 1), edn.Keyword(kind[1:]))
         rest = _REST.fullmatch(match["rest"])
         if rest is None:
             raise MalformedError(
-                self._path, place, f"{shown(line[match.start('process') :])} is not process, :type, :f and value"
+                self._path, place, f"{shorten(line[match.start('process') :])} is not process, :type, :f and value"
             )
         if nemesis:
             return Entry(place, None, type, rest["f"], None)
         at = match.start("rest") + rest.start("value")
-        value, error = self._value(Place(number, at + 1), type, rest["value"])
+        value, error = self._value(TextPosition(number, at + 1), type, rest["value"])
         return Entry(place, self._process(place, process), type, rest["f"], value, error=error)
 
-    def _process(self, place: Place, text: str) -> int:
-        return process_of(self._path, place, int(text) if len(text) < 20 else text)
+    def _process(self, place: TextPosition, text: str) -> int:
+        return parse_process(self._path, place, int(text) if len(text) < 20 else text)
 
-    def _value(self, place: Place, type: str, text: str) -> tuple[Any, str | None]:
+    def _value(self, place: TextPosition, type: str, text: str) -> tuple[Any, str | None]:
         known = self._values.get(text)
         if known is None:
             try:
-                known = edn.first(self._path, text, place)
+                known = edn.parse_first(self._path, text, place)
             except MalformedError:
                 if type in (INVOKE, "ok"):
                     raise
@@ -105,14 +105,14 @@ class LogReader:
         value, end = known
         more = text[end:].strip()
         if more and (type == INVOKE or (type == "ok" and "\t" not in text[end:] and more[0] not in _AN_ERROR)):
-            behind = Place(place.line, place.column + text.index(more, end))
-            raise MalformedError(self._path, behind, f"{shown(more)} stands behind the value of an operation")
+            behind = TextPosition(place.line, place.column + text.index(more, end))
+            raise MalformedError(self._path, behind, f"{shorten(more)} stands behind the value of an operation")
         return value, self._error(place, more) if more else None
 
-    def _error(self, place: Place, text: str) -> str:
+    def _error(self, place: TextPosition, text: str) -> str:
         """Returns an error text as EDN reads it, if it is one EDN value."""
         try:
-            value, end = edn.first(self._path, text, place)
+            value, end = edn.parse_first(self._path, text, place)
         except MalformedError:
             return text
-        return text_of(value) if end == len(text) else text
+        return to_name(value) if end == len(text) else text

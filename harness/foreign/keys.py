@@ -17,16 +17,16 @@ from pathlib import Path
 from typing import Any, Final
 
 from assay.harness.foreign.edn import Tagged
-from assay.harness.foreign.edn_text import text_of, to_json
+from assay.harness.foreign.edn_text import to_json, to_name
 from assay.harness.foreign.entry import NO_KEY, Entry
-from assay.harness.foreign.malformed import MalformedError, Place, shown
+from assay.harness.foreign.malformed import MalformedError, TextPosition, shorten
 
 CAS: Final = "cas"
 TUPLE_TAG: Final = "jepsen.independent.tuple"
 """The tag of ``#jepsen.independent.Tuple[k v]``, in lower case."""
 
 
-class Keys(enum.StrEnum):
+class KeyMode(enum.StrEnum):
     """Location of keys: detected, in every value as ``[k v]``, or only in ``:key``."""
 
     AUTO = "auto"
@@ -34,15 +34,15 @@ class Keys(enum.StrEnum):
     NONE = "none"
 
 
-class Keyed:
+class KeySplitter:
     """Splits values into key and value, consistently for a whole file."""
 
-    def __init__(self, path: Path, keys: Keys) -> None:
+    def __init__(self, path: Path, keys: KeyMode) -> None:
         self._path = path
         self._asked = keys
-        self._tuples: bool | None = {Keys.AUTO: None, Keys.TUPLES: True, Keys.NONE: False}[keys]
+        self._tuples: bool | None = {KeyMode.AUTO: None, KeyMode.TUPLES: True, KeyMode.NONE: False}[keys]
         self._field: bool | None = None
-        self._first = Place(1, 1)
+        self._first = TextPosition(1, 1)
         self._names: dict[str, str] = {}
 
     def call(self, entry: Entry) -> tuple[str | None, Any]:
@@ -57,12 +57,12 @@ class Keyed:
         if field:
             return self._name(entry, entry.key), entry.value
         if not self._tuples:
-            if self._asked is Keys.AUTO and _must_be_tuple(entry.f, entry.value):
-                self._fail(entry, f"has the tuple {shown(to_json(entry.value))}", "--keys=tuples, or --keys=none")
+            if self._asked is KeyMode.AUTO and _must_be_tuple(entry.f, entry.value):
+                self._fail(entry, f"has the tuple {shorten(to_json(entry.value))}", "--keys=tuples, or --keys=none")
             return None, entry.value
-        pair = untagged(entry.value)
-        if not _is_pair(pair) or (entry.f == CAS and not _is_pair(pair[1]) and self._asked is Keys.AUTO):
-            self._fail(entry, f"has {shown(to_json(entry.value))}, no tuple of key and value", "--keys=none")
+        pair = remove_tag(entry.value)
+        if not _is_pair(pair) or (entry.f == CAS and not _is_pair(pair[1]) and self._asked is KeyMode.AUTO):
+            self._fail(entry, f"has {shorten(to_json(entry.value))}, no tuple of key and value", "--keys=none")
         return self._name(entry, pair[0]), pair[1]
 
     def completion(self, entry: Entry, key: str | None) -> Any:
@@ -71,12 +71,12 @@ class Keyed:
             if entry.key is not NO_KEY:
                 self._same(entry, key, entry.key)
             return entry.value
-        pair = untagged(entry.value)
+        pair = remove_tag(entry.value)
         if not self._tuples:
             return entry.value
         if not _is_pair(pair):
             if entry.type == "ok":
-                self._fail(entry, f"has {shown(to_json(entry.value))}, no tuple of key and value", "--keys=none")
+                self._fail(entry, f"has {shorten(to_json(entry.value))}, no tuple of key and value", "--keys=none")
             return entry.value  # the name of an error instead of the value
         self._same(entry, key, pair[0])
         return pair[1]
@@ -84,11 +84,11 @@ class Keyed:
     def _same(self, entry: Entry, key: str | None, other: Any) -> None:
         if self._name(entry, other) != key:
             raise MalformedError(
-                self._path, entry.place, f"this operation was called on key {key}, and ends on key {text_of(other)}"
+                self._path, entry.place, f"this operation was called on key {key}, and ends on key {to_name(other)}"
             )
 
     def _name(self, entry: Entry, key: Any) -> str:
-        name, exact = text_of(key), to_json(key)
+        name, exact = to_name(key), to_json(key)
         if self._names.setdefault(name, exact) != exact:
             raise MalformedError(
                 self._path, entry.place, f"the keys {self._names[name]} and {exact} would have one name, {name}"
@@ -104,7 +104,7 @@ class Keyed:
         )
 
 
-def untagged(value: Any) -> Any:
+def remove_tag(value: Any) -> Any:
     """Removes the tag that some versions print before a tuple."""
     return value.value if isinstance(value, Tagged) and value.tag.lower() == TUPLE_TAG else value
 
@@ -114,11 +114,11 @@ def _is_pair(value: Any) -> bool:
 
 
 def _is_tuple(f: str, value: Any) -> bool:
-    pair = untagged(value)
+    pair = remove_tag(value)
     return _is_pair(pair) and (pair is not value or f != CAS or _is_pair(pair[1]))
 
 
 def _must_be_tuple(f: str, value: Any) -> bool:
     """Returns whether the value can hardly be the plain value of a call."""
-    pair = untagged(value)
+    pair = remove_tag(value)
     return _is_pair(pair) and (pair is not value or pair[1] is None or (f == CAS and _is_pair(pair[1])))

@@ -16,11 +16,11 @@ import pyarrow.compute as pc
 
 from assay.harness.core.history import OPS
 from assay.harness.core.operation import Outcome, Phase
-from assay.harness.foreign.edn_text import text_of, to_json
+from assay.harness.foreign.edn_text import to_json, to_name
 from assay.harness.foreign.entry import INVOKE, Entry
-from assay.harness.foreign.keys import CAS, Keyed, Keys
-from assay.harness.foreign.malformed import MalformedError, shown
-from assay.harness.foreign.shapes import ANY, Shape
+from assay.harness.foreign.keys import CAS, KeyMode, KeySplitter
+from assay.harness.foreign.malformed import MalformedError, shorten
+from assay.harness.foreign.shapes import ANY, OperationShape
 
 STEP: Final = 1_000_000
 """Nanoseconds between two entries of a file without times: entry 14203 is shown as 14.203 s."""
@@ -30,7 +30,7 @@ OPEN: Final = -1
 """Stands for a missing return in the arrays."""
 
 
-class Order(enum.StrEnum):
+class EntryOrder(enum.StrEnum):
     """Order of entries: by ``:time``, if there is one, or by their order in the file."""
 
     TIME = "time"
@@ -43,17 +43,17 @@ class Pairing:
     def __init__(
         self,
         path: Path,
-        shapes: Mapping[str, Shape] | None,
+        shapes: Mapping[str, OperationShape] | None,
         model: str,
-        keys: Keys,
-        order: Order,
+        keys: KeyMode,
+        order: EntryOrder,
         *,
         refusals: bool = False,
     ) -> None:
         self._path = path
         self._shapes = shapes
         self._model = model
-        self._keyed = Keyed(path, keys)
+        self._keyed = KeySplitter(path, keys)
         self._order = order
         self._refusals = refusals
         self._timed: bool | None = None
@@ -128,7 +128,7 @@ class Pairing:
         shape = self._shape(entry)
         key, argument = self._keyed.call(entry)
         if not shape.takes(argument):
-            self._fail(entry, f":{entry.f} takes {shape.taken}, not {shown(to_json(argument))}")
+            self._fail(entry, f":{entry.f} takes {shape.taken}, not {shorten(to_json(argument))}")
         self._open[process] = (len(self._index), entry)
         self._index.append(index)
         self._process.append(process)
@@ -155,16 +155,16 @@ class Pairing:
         if entry.type == Outcome.OK:
             shape = self._shape(entry)
             if not shape.gives(value):
-                self._fail(entry, f"the result of :{entry.f} is {shape.given}, not {shown(to_json(value))}")
+                self._fail(entry, f"the result of :{entry.f} is {shape.given}, not {shorten(to_json(value))}")
             if shape.repeats and value is not None and shape.takes(value) and to_json(value) != self._argument[row]:
                 self._fail(
                     entry,
-                    f"process {process} ends :{entry.f} with {shown(to_json(value))}, but called it with "
-                    f"{shown(self._argument[row])} at line {call.place.line}: which of them took effect is unknown",
+                    f"process {process} ends :{entry.f} with {shorten(to_json(value))}, but called it with "
+                    f"{shorten(self._argument[row])} at line {call.place.line}: which of them took effect is unknown",
                 )
             self._result[row] = None if value is None else self._kept(to_json(value))
         elif entry.error is None and value is not None and to_json(value) != self._argument[row]:
-            self._error[row] = self._kept(text_of(value))
+            self._error[row] = self._kept(to_name(value))
         if entry.error is not None:
             self._error[row] = self._kept(entry.error)
         if entry.type == Outcome.INFO:
@@ -180,7 +180,7 @@ class Pairing:
             and (value is None or to_json(value) == self._argument[row])
         )
 
-    def _shape(self, entry: Entry) -> Shape:
+    def _shape(self, entry: Entry) -> OperationShape:
         if self._shapes is None:
             return ANY
         shape = self._shapes.get(entry.f)
@@ -202,7 +202,7 @@ class Pairing:
         return index
 
     def _stamped(self, entry: Entry, position: int) -> int:
-        if self._order is Order.FILE:
+        if self._order is EntryOrder.FILE:
             return position * STEP
         has = entry.time is not None
         if self._timed is None:

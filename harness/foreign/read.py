@@ -7,20 +7,20 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from assay.harness.foreign.edn import Reader
-from assay.harness.foreign.entry import Entry, from_map
+from assay.harness.foreign.edn import EdnReader
+from assay.harness.foreign.entry import Entry, read_entry
 from assay.harness.foreign.jepsen_log import LogReader
-from assay.harness.foreign.keys import Keys
-from assay.harness.foreign.pairing import Order, Pairing
-from assay.harness.foreign.recognise import Format
+from assay.harness.foreign.keys import KeyMode
+from assay.harness.foreign.pairing import EntryOrder, Pairing
+from assay.harness.foreign.recognise import ForeignFormat
 from assay.harness.foreign.shapes import MODELS, WORKLOADS
-from assay.harness.foreign.source import Read, pieces
+from assay.harness.foreign.source import Read, read_pieces
 
-__all__ = ["Foreign", "Format", "read"]
+__all__ = ["ForeignFormat", "ForeignHistory", "read_history"]
 
 
 @dataclass(frozen=True)
-class Foreign:
+class ForeignHistory:
     """The operations of a file, in the schema of ``ops``, and what was left out."""
 
     ops: pa.Table
@@ -37,16 +37,16 @@ class Foreign:
         return f"{self.nemesis} events of the nemesis and {self.skipped} other lines left out"
 
 
-def read(
+def read_history(
     path: Path,
-    format: Format,
+    format: ForeignFormat,
     model: str,
     *,
-    keys: Keys = Keys.AUTO,
-    order: Order = Order.TIME,
+    keys: KeyMode = KeyMode.AUTO,
+    order: EntryOrder = EntryOrder.TIME,
     refusals: bool = False,
     progress: Read = lambda done: None,
-) -> Foreign:
+) -> ForeignHistory:
     """Reads the operations of a file. They must fit ``model``, if that is one of ``MODELS`` or ``WORKLOADS``.
 
     With ``refusals`` a CAS that ended ``:fail`` without an error found another value, which then is the result false.
@@ -56,12 +56,12 @@ def read(
     begun = time.perf_counter()
     pairing = Pairing(path, {**MODELS, **WORKLOADS}.get(model), model, keys, order, refusals=refusals)
     log = LogReader(path)
-    for entry in _maps(path, progress) if format is Format.EDN else log.entries(progress):
+    for entry in _read_entries(path, progress) if format is ForeignFormat.EDN else log.entries(progress):
         pairing.add(entry)
-    return Foreign(pairing.table(), pairing.nemesis, log.skipped, time.perf_counter() - begun)
+    return ForeignHistory(pairing.table(), pairing.nemesis, log.skipped, time.perf_counter() - begun)
 
 
-def _maps(path: Path, progress: Read) -> Iterator[Entry]:
+def _read_entries(path: Path, progress: Read) -> Iterator[Entry]:
     """Reads a ``history.edn`` of Jepsen or another tool: a vector or a sequence of maps, one for each entry."""
-    for place, value in Reader(path, pieces(path, progress)).values():
-        yield from_map(path, place, value)
+    for place, value in EdnReader(path, read_pieces(path, progress)).values():
+        yield read_entry(path, place, value)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from assay.harness.foreign.malformed import MalformedError, Place
+from assay.harness.foreign.malformed import MalformedError, TextPosition
 
 CHUNK: Final = 1 << 20
 """Bytes read at a time."""
@@ -14,13 +14,13 @@ Read = Callable[[int], None]
 """Called with the number of bytes of the file that have been read so far."""
 
 
-def pieces(path: Path, read: Read, chunk: int = CHUNK) -> Iterator[str]:
+def read_pieces(path: Path, read: Read, chunk: int = CHUNK) -> Iterator[str]:
     """Yields the file's text in pieces, with its line ends, without a byte order mark.
 
     Raises ``MalformedError`` at the first byte that is not UTF-8 and for an empty file, and ``OSError``.
     """
     decoder = codecs.getincrementaldecoder("utf-8-sig")()
-    total, place = 0, Place(1, 1)
+    total, place = 0, TextPosition(1, 1)
     with path.open("rb") as file:
         while True:
             data = file.read(chunk)
@@ -30,23 +30,23 @@ def pieces(path: Path, read: Read, chunk: int = CHUNK) -> Iterator[str]:
             except UnicodeDecodeError as error:
                 raise MalformedError(
                     path,
-                    moved(place, bytes(error.object[: error.start]).decode()),
+                    advance(place, bytes(error.object[: error.start]).decode()),
                     f"the byte 0x{error.object[error.start]:02x} is not UTF-8: the file is in another encoding, "
                     "compressed, damaged or cut short",
                 ) from error
             if not data:
                 break
             yield text
-            place = moved(place, text)
+            place = advance(place, text)
             read(total)
     if total == 0:
         raise MalformedError(path, None, "the file is empty; a history has at least one operation")
 
 
-def lines(path: Path, read: Read, chunk: int = CHUNK) -> Iterator[tuple[int, str, bool]]:
+def read_lines(path: Path, read: Read, chunk: int = CHUNK) -> Iterator[tuple[int, str, bool]]:
     """Yields (number from 1, text without its end, whether it has an end) of each line."""
     number, rest = 0, ""
-    for text in pieces(path, read, chunk):
+    for text in read_pieces(path, read, chunk):
         *whole, rest = (rest + text).split("\n")
         for line in whole:
             number += 1
@@ -55,7 +55,7 @@ def lines(path: Path, read: Read, chunk: int = CHUNK) -> Iterator[tuple[int, str
         yield number + 1, rest, False
 
 
-def moved(place: Place, text: str) -> Place:
+def advance(place: TextPosition, text: str) -> TextPosition:
     """Returns the place after ``text``."""
     breaks = text.count("\n")
-    return Place(place.line + breaks, len(text) - text.rfind("\n") if breaks else place.column + len(text))
+    return TextPosition(place.line + breaks, len(text) - text.rfind("\n") if breaks else place.column + len(text))

@@ -41,7 +41,7 @@ def carry(source: Path, target: Path, skipped: Callable[[Path], None] = lambda p
         raise SameStoreError(f"{source} and {target} are the same folder; give another one")
     if here.is_relative_to(there) or there.is_relative_to(here):
         raise SameStoreError(f"of {source} and {target} one lies in the other; give a folder outside of it")
-    for run in store.runs(source):
+    for run in store.list_runs(source):
         if (place := target / run.relative_to(source)).exists() and place.samefile(run):
             raise SameStoreError(f"{run} and {place} are the same folder, by a symbolic link; remove the link")
 
@@ -72,18 +72,18 @@ def carry(source: Path, target: Path, skipped: Callable[[Path], None] = lambda p
             return False
         return folder.is_dir()
 
-    known = [run for run in store.runs(source) if not (target / run.relative_to(source) / "history").exists()]
+    known = [run for run in store.list_runs(source) if not (target / run.relative_to(source) / "history").exists()]
     runs = [run for run in known if not is_link_elsewhere(run)]
     for run in runs:
         copy((run / name for name in OF_RUN), target / run.relative_to(source))
-        _mark(target / run.relative_to(source))
+        _mark_as_carried(target / run.relative_to(source))
     nights = 0
     found = sorted((source / store.NIGHTS).iterdir()) if is_folder(source / store.NIGHTS) else []
     for night in filter(is_folder, found):
         place = target / night.relative_to(source)
         # These files are appended to, and get an end, so the longer file is the later version.
         files = [night / name for name in OF_NIGHT if is_file(night / name)]
-        longer = [file for file in files if _size(place / file.name) < _size(file)]
+        longer = [file for file in files if _file_size(place / file.name) < _file_size(file)]
         copy(longer, place)
         nights += bool(longer)
     if is_folder(source / FOUND):
@@ -91,12 +91,12 @@ def carry(source: Path, target: Path, skipped: Callable[[Path], None] = lambda p
     return len(runs), nights
 
 
-def _mark(run: Path) -> None:
+def _mark_as_carried(run: Path) -> None:
     """Marks a run as carried, because without its history it would look damaged to other readers."""
     if run.exists():
         (run / store.CARRIED).touch()
 
 
-def _size(file: Path) -> int:
+def _file_size(file: Path) -> int:
     """Returns the file's size, or -1 if there is no file."""
     return os.path.getsize(file) if file.is_file() else -1

@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from assay.harness.nightly.night_record import NOTHING_SAID, Cell, Result, settled, troubled
+from assay.harness.nightly.night_record import NOTHING_SAID, AttemptResult, MatrixCell, group_by_cell, is_troubled
 
 
 @dataclass(frozen=True)
-class Past:
+class LastEnd:
     """Last end of a cell: whether in trouble, its start (ISO 8601, UTC), and its longest attempt in seconds."""
 
     troubled: bool
@@ -15,23 +15,23 @@ class Past:
     seconds: float
 
 
-def past(nights: Iterable[Sequence[Result]]) -> dict[str, Past]:
+def read_last_ends(nights: Iterable[Sequence[AttemptResult]]) -> dict[str, LastEnd]:
     """Returns the last end of each cell; ``nights`` are the oldest first."""
-    found: dict[str, Past] = {}
+    found: dict[str, LastEnd] = {}
     for results in nights:
-        for name, ended in settled(results).items():
+        for name, ended in group_by_cell(results).items():
             said = [one for one in ended if one.outcome not in NOTHING_SAID]
             if said:
                 started, longest = max(one.started for one in said), max(one.seconds for one in said)
-                found[name] = Past(troubled([one.outcome for one in said]), started, longest)
+                found[name] = LastEnd(is_troubled([one.outcome for one in said]), started, longest)
     return found
 
 
-def ordered(cells: Sequence[Cell], earlier: Mapping[str, Past]) -> list[Cell]:
+def sort_by_urgency(cells: Sequence[MatrixCell], earlier: Mapping[str, LastEnd]) -> list[MatrixCell]:
     """Sorts cells by urgency. Cells that never ran count as the oldest; equal cells stay in the matrix's order."""
-    never = Past(False, "", 0.0)
+    never = LastEnd(False, "", 0.0)
 
-    def urgency(cell: Cell) -> tuple[bool, str]:
+    def urgency(cell: MatrixCell) -> tuple[bool, str]:
         one = earlier.get(cell.name, never)
         return not one.troubled, one.started
 

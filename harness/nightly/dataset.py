@@ -23,8 +23,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from assay.harness.core.files import SpecialFileError, lock_holders, open_lock
-from assay.harness.nightly.rows import SCHEMAS, Run, modern, table
-from assay.harness.nightly.run_row import began, record
+from assay.harness.nightly.rows import SCHEMAS, RunRow, to_current_columns, to_table
+from assay.harness.nightly.run_row import make_row, to_start
 from assay.harness.run import store
 from assay.harness.run.limits import DATA_SET_LOCK
 
@@ -42,11 +42,11 @@ class DataSetError(Exception):
     """A store or a data set is not what it was given as; the message says which, and what to do."""
 
 
-def add(
+def add_stores(
     stores: Sequence[Path],
     into: Path,
     night: date | None,
-    added: Callable[[Run], None],
+    added: Callable[[RunRow], None],
     left_out: Callable[[Path], None] = lambda run: None,
 ) -> int:
     """Every run of these stores, ``added`` is called with each once it is there; returns how many.
@@ -56,21 +56,21 @@ def add(
     ``night``: of all of them; None: the day, in UTC, on which each began. Raises :class:`DataSetError` before anything
     is written.
     """
-    found = [_runs(path, left_out) for path in stores]
-    _ours(into)
+    found = [_find_runs(path, left_out) for path in stores]
+    _require_own_folder(into)
     into.mkdir(parents=True, exist_ok=True)
-    with held(into, alone=True):
+    with lock_dataset(into, alone=True):
         for folder in [folder for folders in found for folder in folders]:
-            run = record(folder)
-            keep(into, night or began(run).date(), run)
+            run = make_row(folder)
+            store_run(into, night or to_start(run).date(), run)
             added(run)
-        if len(singles(into)) > MANY:
+        if len(list_unpacked_runs(into)) > MANY:
             pack(into)
     return sum(map(len, found))
 
 
 @contextmanager
-def held(dataset: Path, *, alone: bool) -> Iterator[None]:
+def lock_dataset(dataset: Path, *, alone: bool) -> Iterator[None]:
     """Waits until no one else writes; ``alone``: and no one reads. A data set that is read-only is never written."""
     path = dataset / LOCK
     try:
@@ -111,9 +111,9 @@ def _acquire(lock: int, path: Path, kind: int) -> None:
         time.sleep(POLL)
 
 
-def singles(dataset: Path) -> list[str]:
+def list_unpacked_runs(dataset: Path) -> list[str]:
     """The runs that have a file of their own."""
-    return [part.stem for part in _parts(dataset, "*") if part.name != PACKED]
+    return [part.stem for part in _find_parts(dataset, "*") if part.name != PACKED]
 
 
 def pack(dataset: Path) -> None:
@@ -121,71 +121,71 @@ def pack(dataset: Path) -> None:
 
     Interrupted, it has lost nothing: the files of one run are what counts until they go, and they go last.
     """
-    newer = set(singles(dataset))
+    newer = set(list_unpacked_runs(dataset))
     nights: dict[Path, list[Path]] = defaultdict(list)
-    for part in parts(dataset):
+    for part in list_parts(dataset):
         nights[part.parent].append(part)
     for place, files in nights.items():
-        if [file.name for file in files] == [PACKED] and newer.isdisjoint(_names(files[0])):
+        if [file.name for file in files] == [PACKED] and newer.isdisjoint(_read_run_names(files[0])):
             continue
-        kept = pa.concat_tables([_counting(file, newer) for file in files])
+        kept = pa.concat_tables([_read_current(file, newer) for file in files])
         if len(kept):
             _write(kept, place / PACKED)
         else:
             (place / PACKED).unlink(missing_ok=True)
     for run in newer:
-        for part in _parts(dataset, run):
+        for part in _find_parts(dataset, run):
             part.unlink()
     for place in nights:
         with suppress(OSError):
             place.rmdir()
 
 
-def _names(part: Path) -> list[str]:
+def _read_run_names(part: Path) -> list[str]:
     return list(pq.ParquetFile(part).read(["run"]).column("run").to_pylist())
 
 
-def _counting(part: Path, newer: set[str]) -> pa.Table:
+def _read_current(part: Path, newer: set[str]) -> pa.Table:
     """With the columns of today; of a packed one without what has a file of its own."""
     try:
-        found = modern(pq.ParquetFile(part).read())
+        found = to_current_columns(pq.ParquetFile(part).read())
     except (pa.ArrowException, OSError) as error:
-        raise _damaged(part, "its content is damaged") from error
+        raise _make_damage_error(part, "its content is damaged") from error
     if part.name != PACKED:
         return found
     return found.filter(pa.array([run not in newer for run in found.column("run").to_pylist()], pa.bool_()))
 
 
-def parts(dataset: Path) -> list[Path]:
+def list_parts(dataset: Path) -> list[Path]:
     """Every run's file. Raises :class:`DataSetError` when there is none, or one has not the columns of a run."""
-    found = sorted(_parts(dataset, "*"))
+    found = sorted(_find_parts(dataset, "*"))
     if not found:
         raise DataSetError(f"{dataset} holds no runs; `assay nights add STORE --into={dataset}` adds some")
     for part in found:
         try:
             columns = pq.read_schema(part)
         except (pa.ArrowException, OSError) as error:
-            raise _damaged(part, "it is not a Parquet file") from error
+            raise _make_damage_error(part, "it is not a Parquet file") from error
         if not any(columns.equals(schema) for schema in SCHEMAS):
-            raise _damaged(part, "it has other columns than a run")
+            raise _make_damage_error(part, "it has other columns than a run")
     return found
 
 
-def readable(dataset: Path) -> None:
+def require_readable(dataset: Path) -> None:
     """Raises :class:`DataSetError` naming the file whose content is damaged, if there is one."""
-    for part in parts(dataset):
+    for part in list_parts(dataset):
         try:
             pq.ParquetFile(part).read()
         except (pa.ArrowException, OSError) as error:
-            raise _damaged(part, "its content is damaged") from error
+            raise _make_damage_error(part, "its content is damaged") from error
 
 
-def _damaged(part: Path, why: str) -> DataSetError:
+def _make_damage_error(part: Path, why: str) -> DataSetError:
     return DataSetError(f"{part}: {why}; delete it, and add its run again")
 
 
-def _runs(path: Path, left_out: Callable[[Path], None]) -> list[Path]:
-    folders = store.runs(path)
+def _find_runs(path: Path, left_out: Callable[[Path], None]) -> list[Path]:
+    folders = store.list_runs(path)
     if not folders:
         raise DataSetError(f"{path} is no store with runs in it: give the folder that has <test>/<time>/ in it")
     for folder in folders:
@@ -194,7 +194,7 @@ def _runs(path: Path, left_out: Callable[[Path], None]) -> list[Path]:
     return [folder for folder in folders if not store.is_carried(folder)]
 
 
-def _ours(into: Path) -> None:
+def _require_own_folder(into: Path) -> None:
     """A data set is never begun among other things."""
     if not into.exists():
         return
@@ -202,17 +202,17 @@ def _ours(into: Path) -> None:
         raise DataSetError(f"{into} holds something else; give a new folder, or one that `assay nights add` has made")
 
 
-def keep(into: Path, night: date, run: Run) -> None:
+def store_run(into: Path, night: date, run: RunRow) -> None:
     place = into / f"{PARTITION}{night.isoformat()}"
     place.mkdir(parents=True, exist_ok=True)
     part = place / f"{run.run}.parquet"
-    for other in _parts(into, run.run):
+    for other in _find_parts(into, run.run):
         if other != part:
             # Of another night until now: moved first, so that it is never there twice, nor not at all.
             os.replace(other, part)
             with suppress(OSError):
                 other.parent.rmdir()
-    _write(table(run), part)
+    _write(to_table(run), part)
 
 
 def _write(content: pa.Table, part: Path) -> None:
@@ -221,5 +221,5 @@ def _write(content: pa.Table, part: Path) -> None:
     os.replace(temporary, part)
 
 
-def _parts(dataset: Path, name: str) -> Iterator[Path]:
+def _find_parts(dataset: Path, name: str) -> Iterator[Path]:
     return (path for path in dataset.glob(f"{PARTITION}*/{name}.parquet") if not path.name.startswith("."))

@@ -18,29 +18,29 @@ from assay.cluster import owner
 from assay.harness.nightly.night_record import (
     SHRINKING,
     AttemptOutcome,
-    Cell,
-    Kind,
+    AttemptResult,
+    CellKind,
+    MatrixCell,
     Night,
     NightFolder,
-    Result,
-    Running,
-    Small,
-    nights,
+    RunningAttempt,
+    ShrunkFailure,
+    read_nights,
 )
-from assay.harness.nightly.store_index import FOUND, read
-from assay.harness.nightly.subprocess_runner import AttemptEnd, Limits, perform
+from assay.harness.nightly.store_index import FOUND, read_store
+from assay.harness.nightly.subprocess_runner import AttemptEnd, AttemptLimits, run_attempt
 from assay.harness.run import store as runs_of
 from assay.harness.run.full_disk import is_full
 from assay.harness.run.interrupt import Interrupt
 from assay.harness.run.settings import SIM
-from assay.reports.index.entry import Entry, plain
-from assay.reports.index.failures import Failure, failures
-from assay.reports.index.known import Known
+from assay.reports.index.entry import Entry, sanitize_text
+from assay.reports.index.failures import Failure, group_failures
+from assay.reports.index.known import KnownFailures
 
 PROGRAM: Final = (sys.executable, "-m", "assay.harness.cli.main", "shrink", "--yes")
 REPLAYS: Final = 4
 """Runs that estimate the failure rate, before and after."""
-KINDS: Final = (Kind.RUN, Kind.SCHEDULE)
+KINDS: Final = (CellKind.RUN, CellKind.SCHEDULE)
 """Kinds of cells whose failures are shrunk. A search shrinks its own failures, and a canary must fail."""
 PAGES: Final = "shrunk"
 REPLAY: Final = re.compile(r"^replay: (.+)$", re.MULTILINE)
@@ -59,34 +59,40 @@ class Shrinker:
     night: Night
     grace: float
     interrupt: Interrupt
-    began: Callable[[Running], None]
+    began: Callable[[RunningAttempt], None]
     stopping: Callable[[str], None]
     program: Sequence[str] = PROGRAM
 
     def due(self) -> list[tuple[Failure, Entry]]:
         """Returns the failures of this night that were never shrunk, each with the run to shrink."""
-        tried = {key(one) for folder, _ in nights(self.store) for one in _tried(folder) if not one.interrupted}
+        tried = {
+            failure_key(one) for folder, _ in read_nights(self.store) for one in _tried(folder) if not one.interrupted
+        }
         cells = {cell.name: cell for cell in self.night.cells}
-        found = failures(read(self.store, {}), Known())
-        return due(found, plain(self.night.name), {plain(name): cell for name, cell in cells.items()}, tried)
+        found = group_failures(read_store(self.store, {}), KnownFailures())
+        return select_due(
+            found, sanitize_text(self.night.name), {sanitize_text(name): cell for name, cell in cells.items()}, tried
+        )
 
-    def shrink(self, failure: Failure, entry: Entry, left: float) -> Small:
+    def shrink(self, failure: Failure, entry: Entry, left: float) -> ShrunkFailure:
         """Shrinks a failure within ``left`` seconds of the night. Raises ``OSError`` for a full disk."""
         began, clock = datetime.now(UTC).isoformat(), time.monotonic()
         own = self.path.path / SHRINKING / entry.name.rpartition("/")[2]
-        log = f"logs/shrinking-{runs_of.safe_name(entry.name)}.log"
+        log = f"logs/shrinking-{runs_of.to_safe_name(entry.name)}.log"
         # The process checks its budget between runs, and plays some more at the end. If it takes much longer, it hangs.
         budget = max(1.0, min(self.night.shrink_seconds, left / 3))
-        result = Result(cell=entry.planned, attempt=0, seed=entry.seed or 0, command=entry.command, started=began,
+        result = AttemptResult(cell=entry.planned, attempt=0, seed=entry.seed or 0, command=entry.command,
+        started=began,
                         seconds=0.0, outcome=AttemptOutcome.INTERRUPTED)  # fmt: skip
         command = [*self.program, str(self.store / entry.name), f"--store={own}", f"--budget={budget:.0f}",
                    f"--replays={REPLAYS}"]  # fmt: skip
-        limits = Limits(2 * budget + self.grace, left, self.grace)
+        limits = AttemptLimits(2 * budget + self.grace, left, self.grace)
         ended, printed, kept, wrong = AttemptEnd(0), "", dict[str, str](), ""
         try:
-            ended = perform(
+            ended = run_attempt(
                 command, Path(self.night.folder), self.path.path / log, limits, self.interrupt,
-                lambda pid: self.began(Running(result=result, owner=str(owner.of(pid) or ""), shrinks=True)),
+                lambda pid: self.began(RunningAttempt(result=result, owner=str(owner.owner_of(pid) or ""),
+                shrinks=True)),
                 self.stopping,
             )  # fmt: skip
             printed = (self.path.path / log).read_text(errors="replace")
@@ -96,12 +102,12 @@ class Shrinker:
                 raise
             wrong = f"it could not be done: {error}"  # other errors do not end the night
         finally:
-            tidy(self.path)
-        return Small(
+            delete_runs(self.path)
+        return ShrunkFailure(
             system=failure.system, workload=failure.workload, anomalies=failure.anomalies, run=entry.name,
             started=began, seconds=round(time.monotonic() - clock, 3),
             interrupted=ended.stopped is AttemptOutcome.INTERRUPTED and not kept, log=log,
-            detail="" if kept else wrong or _why(ended, printed), **kept,
+            detail="" if kept else wrong or _find_reason(ended, printed), **kept,
         )  # fmt: skip
 
     def _kept(self, own: Path, printed: str, entry: Entry) -> dict[str, str]:
@@ -114,15 +120,15 @@ class Shrinker:
         shutil.copyfile(made, schedule)
         kept = {"schedule": f"{FOUND}/{made.name}", "command": replay[1].replace(str(made), str(schedule))}
         if page is not None and Path(page[1]).is_file():
-            target = self.path.path / PAGES / f"{runs_of.safe_name(entry.name)}.html"
+            target = self.path.path / PAGES / f"{runs_of.to_safe_name(entry.name)}.html"
             target.parent.mkdir(exist_ok=True)
             shutil.copyfile(page[1], target)
             kept["report"] = str(target.relative_to(self.store))
         return kept
 
 
-def due(
-    found: Sequence[Failure], night: str, cells: Mapping[str, Cell], tried: Collection[Key]
+def select_due(
+    found: Sequence[Failure], night: str, cells: Mapping[str, MatrixCell], tried: Collection[Key]
 ) -> list[tuple[Failure, Entry]]:
     """Returns the failures without a shape, each with its latest run, preferably in the simulation."""
     chosen = []
@@ -133,17 +139,17 @@ def due(
             if one.night == night and "schedule.json" in one.files
             and one.planned in cells and cells[one.planned].kind in KINDS
         ]  # fmt: skip
-        if runs and not failure.shape and key(failure) not in tried:
+        if runs and not failure.shape and failure_key(failure) not in tried:
             chosen.append((failure, max(runs, key=lambda one: (one.cell.cluster == SIM, one.started))))
     return chosen
 
 
-def key(one: Failure | Small) -> Key:
+def failure_key(one: Failure | ShrunkFailure) -> Key:
     """Returns the identity of a failure; each identity is tried once."""
     return one.system, one.workload, one.anomalies
 
 
-def _tried(folder: NightFolder) -> list[Small]:
+def _tried(folder: NightFolder) -> list[ShrunkFailure]:
     """Nothing if the record cannot be read, such as for a FIFO: an old night must not end this one."""
     try:
         return folder.shrunk()
@@ -151,11 +157,11 @@ def _tried(folder: NightFolder) -> list[Small]:
         return []
 
 
-def tidy(path: NightFolder) -> None:
+def delete_runs(path: NightFolder) -> None:
     """Deletes the runs of what goes on, or was killed."""
     shutil.rmtree(path.path / SHRINKING, ignore_errors=True)
 
 
-def _why(ended: AttemptEnd, printed: str) -> str:
+def _find_reason(ended: AttemptEnd, printed: str) -> str:
     said = SAID.findall(printed)
-    return ended.why or (plain(said[-1]) if said else f"it ended with {ended.status}; its log says more")
+    return ended.why or (sanitize_text(said[-1]) if said else f"it ended with {ended.status}; its log says more")

@@ -9,25 +9,25 @@ MOST: Final = 500
 """Commits that a night records at most."""
 
 
-def version_of(place: Path) -> str | None:
+def read_version(place: Path) -> str | None:
     """Returns the commit, with ``-dirty`` for uncommitted changes; None without git or a repository."""
-    return _git(place, "describe", "--always", f"--dirty={DIRTY}") or None
+    return _run_git(place, "describe", "--always", f"--dirty={DIRTY}") or None
 
 
-def commits(place: Path, green: str, red: str) -> tuple[str, ...]:
+def list_commits(place: Path, green: str, red: str) -> tuple[str, ...]:
     """Returns ``git log --oneline green..red``, the newest first; empty unless both commits exist.
 
     For a version with uncommitted changes its commit is used.
     """
-    ends = [_git(place, "rev-parse", "--verify", "--quiet", "--end-of-options",
+    ends = [_run_git(place, "rev-parse", "--verify", "--quiet", "--end-of-options",
                  f"{version.removesuffix(DIRTY)}^{{commit}}") for version in (green, red)]  # fmt: skip
     if not all(ends):
         return ()
-    said = _git(place, "log", "--oneline", "--no-decorate", f"--max-count={MOST}", "..".join(map(str, ends)))
+    said = _run_git(place, "log", "--oneline", "--no-decorate", f"--max-count={MOST}", "..".join(map(str, ends)))
     return tuple((said or "").splitlines())
 
 
-def _git(place: Path, *arguments: str) -> str | None:
+def _run_git(place: Path, *arguments: str) -> str | None:
     command = ["git", "-C", str(place), "-c", "color.ui=false", *arguments]
     try:
         said = subprocess.run(command, capture_output=True, check=True)

@@ -3,9 +3,9 @@
 from typing import Final
 from xml.etree import ElementTree as ET
 
-from assay.harness.nightly.night_record import AttemptOutcome, Cell, Result
-from assay.harness.nightly.night_verdict import Account, CellEnd
-from assay.reports.index.entry import plain, plain_command
+from assay.harness.nightly.night_record import AttemptOutcome, AttemptResult, MatrixCell
+from assay.harness.nightly.night_verdict import CellEnd, NightAccount
+from assay.reports.index.entry import sanitize_command, sanitize_text
 
 FAILURES: Final = (AttemptOutcome.FAIL, AttemptOutcome.MISSED)
 IDLE: Final = (AttemptOutcome.SKIPPED, AttemptOutcome.INTERRUPTED)
@@ -14,28 +14,31 @@ LONGEST_DETAIL: Final = 2_000
 """Characters of a text of an attempt at most, except its command."""
 
 
-def junit(night: Account) -> bytes:
+def to_junit(night: NightAccount) -> bytes:
     """Returns a ``testsuites`` document. docs/guide/ci.md lists the properties of a case.
 
     - ``skipped``: known failures, skipped attempts, and cells that were not begun
     - ``error``: attempts that crashed, hung or have no verdict
     """
-    suite = ET.Element("testsuite", name=f"assay nightly {plain(night.name)}", timestamp=night.nights[0].started[:19],
-                       hostname=plain(night.nights[0].host))  # fmt: skip
-    _properties(suite, [("night", night.name), ("verdict", night.verdict), ("version", night.nights[0].version or "")])
+    suite = ET.Element("testsuite", name=f"assay nightly {sanitize_text(night.name)}",
+    timestamp=night.nights[0].started[:19],
+                       hostname=sanitize_text(night.nights[0].host))  # fmt: skip
+    _add_properties(
+        suite, [("night", night.name), ("verdict", night.verdict), ("version", night.nights[0].version or "")]
+    )
     for ended in night.cells:
         for result in ended.results:
-            _case(suite, ended, result)
+            _add_case(suite, ended, result)
     for cell in night.idle:
-        ET.SubElement(_element(suite, cell, cell.name, 0.0), "skipped", message="not begun, for want of time")
+        ET.SubElement(_add_element(suite, cell, cell.name, 0.0), "skipped", message="not begun, for want of time")
     for part in night.missing:
         one = ET.SubElement(suite, "testcase", classname="night", name=f"part {part} of {night.parts}", time="0")
         ET.SubElement(one, "error", message="it has left no record")
     for line in night.lost:
         one = ET.SubElement(
-            suite, "testcase", classname="night", name=plain(f"line {line.number} of the record"), time="0"
+            suite, "testcase", classname="night", name=sanitize_text(f"line {line.number} of the record"), time="0"
         )
-        ET.SubElement(one, "error", message=plain(str(line)))
+        ET.SubElement(one, "error", message=sanitize_text(str(line)))
     counts = {"tests": len(suite.findall("testcase")), **{
         f"{kind}s" if kind != "skipped" else kind: len(suite.findall(f"testcase/{kind}"))
         for kind in ("failure", "error", "skipped")
@@ -49,12 +52,12 @@ def junit(night: Account) -> bytes:
     return written + b"\n"
 
 
-def _case(suite: ET.Element, ended: CellEnd, result: Result) -> None:
+def _add_case(suite: ET.Element, ended: CellEnd, result: AttemptResult) -> None:
     cell = ended.cell
-    case = _element(suite, cell, cell.name + f" [{result.attempt}]" * (cell.repeat > 1), result.seconds)
+    case = _add_element(suite, cell, cell.name + f" [{result.attempt}]" * (cell.repeat > 1), result.seconds)
     entries = ended.entries[result.attempt]
     anomalies = sorted({name for entry in entries for name in entry.anomalies})
-    _properties(
+    _add_properties(
         case,
         [
             ("seed", str(result.seed)), ("nemesis", cell.nemesis), ("cluster", cell.cluster),
@@ -65,26 +68,26 @@ def _case(suite: ET.Element, ended: CellEnd, result: Result) -> None:
             ("command", result.command),
         ],
     )  # fmt: skip
-    message = plain(", ".join(anomalies) or result.detail or result.outcome)
-    body = "\n".join(filter(None, (plain(result.detail, LONGEST_DETAIL), plain_command(result.command))))
+    message = sanitize_text(", ".join(anomalies) or result.detail or result.outcome)
+    body = "\n".join(filter(None, (sanitize_text(result.detail, LONGEST_DETAIL), sanitize_command(result.command))))
     mark = ended.marks.get(result.attempt)
     if mark is not None:
-        ET.SubElement(case, "skipped", message=plain(f"known until {mark.expires}: {message}: {mark.reason}"))
+        ET.SubElement(case, "skipped", message=sanitize_text(f"known until {mark.expires}: {message}: {mark.reason}"))
     elif result.outcome in IDLE:
         ET.SubElement(case, "skipped", message=message)
     elif result.outcome is AttemptOutcome.MISSED and not ended.failed:
-        ET.SubElement(case, "skipped", message=plain(f"missed, and detected by another attempt: {message}"))
+        ET.SubElement(case, "skipped", message=sanitize_text(f"missed, and detected by another attempt: {message}"))
     elif result.outcome not in GREEN:
         kind = "failure" if result.outcome in FAILURES else "error"
         ET.SubElement(case, kind, type=result.outcome, message=message).text = body
 
 
-def _element(suite: ET.Element, cell: Cell, name: str, seconds: float) -> ET.Element:
-    return ET.SubElement(suite, "testcase", classname=plain(f"{cell.kind}.{cell.system}.{cell.workload}"),
-                         name=plain(name), time=f"{seconds:.3f}")  # fmt: skip
+def _add_element(suite: ET.Element, cell: MatrixCell, name: str, seconds: float) -> ET.Element:
+    return ET.SubElement(suite, "testcase", classname=sanitize_text(f"{cell.kind}.{cell.system}.{cell.workload}"),
+                         name=sanitize_text(name), time=f"{seconds:.3f}")  # fmt: skip
 
 
-def _properties(parent: ET.Element, some: list[tuple[str, str]]) -> None:
+def _add_properties(parent: ET.Element, some: list[tuple[str, str]]) -> None:
     inner = ET.SubElement(parent, "properties")
     for name, value in some:
         if value:
@@ -92,5 +95,5 @@ def _properties(parent: ET.Element, some: list[tuple[str, str]]) -> None:
                 inner,
                 "property",
                 name=name,
-                value=plain_command(value) if name == "command" else plain(value, LONGEST_DETAIL),
+                value=sanitize_command(value) if name == "command" else sanitize_text(value, LONGEST_DETAIL),
             )

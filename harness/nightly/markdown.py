@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from assay.checkers.judging.verdict import Verdict
-from assay.harness.nightly.night_record import AttemptOutcome, Result, troubled
-from assay.harness.nightly.night_verdict import Account, CellEnd
-from assay.reports.index.entry import plain, plain_command
+from assay.harness.nightly.night_record import AttemptOutcome, AttemptResult, is_troubled
+from assay.harness.nightly.night_verdict import CellEnd, NightAccount
+from assay.reports.index.entry import sanitize_command, sanitize_text
 from assay.reports.index.failures import Failure
 
 MOST: Final = 50
@@ -17,78 +17,78 @@ SPECIAL: Final = re.compile(r"([\\`*_\[\]<>|~#&@!])")
 SIGNS: Final = {Verdict.PASS: "✅", Verdict.FAIL: "❌", Verdict.UNKNOWN: "❔"}
 
 
-def markdown(night: Account) -> str:
+def to_markdown(night: NightAccount) -> str:
     """Returns the summary of a night as Markdown."""
-    return "\n\n".join(_blocks(night)) + "\n"
+    return "\n\n".join(_make_blocks(night)) + "\n"
 
 
-def text(words: str) -> str:
+def escape(words: str) -> str:
     """Escapes a text for Markdown, in one line."""
-    return SPECIAL.sub(r"\\\1", plain(words))
+    return SPECIAL.sub(r"\\\1", sanitize_text(words))
 
 
-def code(command: str) -> str:
+def make_code_block(command: str) -> str:
     """Returns a code block of one line; its fence is longer than any sequence of backticks in the line."""
-    line = plain_command(command)
+    line = sanitize_command(command)
     fence = "`" * (max((len(run) for run in re.findall("`+", line)), default=2) + 1)
     fence = fence.rjust(3, "`")
     return f"{fence}\n{line}\n{fence}"
 
 
-def _blocks(night: Account) -> Iterator[str]:
+def _make_blocks(night: NightAccount) -> Iterator[str]:
     counts = Counter(result.outcome for cell in night.cells for result in cell.results)
     said = ", ".join(f"{count} {outcome}" for outcome, count in counts.most_common()) or "nothing was run"
-    yield f"## {SIGNS[night.verdict]} Night {text(night.name)}: {night.verdict}"
-    versions = ", ".join(dict.fromkeys(f"`{plain(one.version)}`" for one in night.nights if one.version))
+    yield f"## {SIGNS[night.verdict]} Night {escape(night.name)}: {night.verdict}"
+    versions = ", ".join(dict.fromkeys(f"`{sanitize_text(one.version)}`" for one in night.nights if one.version))
     yield f"{said}; {night.seconds / 60:.0f} min in all{f', at {versions}' if versions else ''}."
     if night.missing:
         parts = ", ".join(map(str, night.missing))
         yield f"**No record of part {parts} of {night.parts}:** what it had to do is not known."
     if night.lost:
-        lines = "\n".join(f"- {text(str(one))}" for one in night.lost[:MOST])
+        lines = "\n".join(f"- {escape(str(one))}" for one in night.lost[:MOST])
         yield f"### Outcomes that are lost\n\nThe record is damaged, so this night is no pass:\n\n{lines}"
     counting = [one for one in night.failures if one.counts]
-    yield from _failures("New failures", [one for one in counting if one.new])
-    yield from _failures("Open failures", [one for one in counting if not one.new])
-    yield from _cells("Defects that were missed", night.cells, (AttemptOutcome.MISSED,))
+    yield from _make_failures("New failures", [one for one in counting if one.new])
+    yield from _make_failures("Open failures", [one for one in counting if not one.new])
+    yield from _make_cells("Defects that were missed", night.cells, (AttemptOutcome.MISSED,))
     rest = [
-        one for one in AttemptOutcome if troubled([one]) and one not in (AttemptOutcome.FAIL, AttemptOutcome.MISSED)
+        one for one in AttemptOutcome if is_troubled([one]) and one not in (AttemptOutcome.FAIL, AttemptOutcome.MISSED)
     ]
-    yield from _cells("Without an answer", night.cells, rest)
-    yield from _failures("Known failures", [one for one in night.failures if not one.counts])
+    yield from _make_cells("Without an answer", night.cells, rest)
+    yield from _make_failures("Known failures", [one for one in night.failures if not one.counts])
     if night.idle:
-        names = _some([text(one.name) for one in night.idle])
+        names = _join_some([escape(one.name) for one in night.idle])
         why = "for want of time" if not night.lost else "for want of time, or with an outcome that is lost"
         yield f"### Not begun\n\n{len(night.idle)} cells, {why}: {names}"
     if night.problems:
-        yield "### Not readable\n\n" + "\n".join(f"- {text(one)}" for one in night.problems[:MOST])
+        yield "### Not readable\n\n" + "\n".join(f"- {escape(one)}" for one in night.problems[:MOST])
 
 
-def _failures(title: str, some: Sequence[Failure]) -> Iterator[str]:
+def _make_failures(title: str, some: Sequence[Failure]) -> Iterator[str]:
     if not some:
         return
     yield f"### {title}"
     for one in some[:MOST]:
-        shape = f", by {' then '.join(map(text, one.shape))}" if one.shape else ""
+        shape = f", by {' then '.join(map(escape, one.shape))}" if one.shape else ""
         first, last = (entry.started[:16].replace("T", " ") for entry in (one.entries[-1], one.entries[0]))
-        what = " + ".join(map(text, one.anomalies)) or "failed"
-        words = [f"**{what}** in {text(one.workload)} of {text(one.system)}"]
+        what = " + ".join(map(escape, one.anomalies)) or "failed"
+        words = [f"**{what}** in {escape(one.workload)} of {escape(one.system)}"]
         words[0] += f"{shape}: {one.rate.failed} of {one.rate.of} runs, first seen {first}, last {last} (UTC)."
         if one.green or one.suspects:
-            green = [f"green at `{plain(one.green)}`"] if one.green else []
-            since = [*green, *(f"`{plain(name)}`" for name in one.suspects)]
-            words.append(f"Versions: {_some(since)}.")
+            green = [f"green at `{sanitize_text(one.green)}`"] if one.green else []
+            since = [*green, *(f"`{sanitize_text(name)}`" for name in one.suspects)]
+            words.append(f"Versions: {_join_some(since)}.")
         if one.mark is not None:
             over = ", which is over" if one.expired else ""
-            words.append(f"Known until {one.mark.expires}{over}: {text(one.mark.reason)}.")
+            words.append(f"Known until {one.mark.expires}{over}: {escape(one.mark.reason)}.")
         yield "\n".join(words)
         links = [f"`{address}`" for label, address in one.example.links if label == "report"]
-        yield code(one.example.command) + (f"\n\nReport: {links[0]}" if links else "")
+        yield make_code_block(one.example.command) + (f"\n\nReport: {links[0]}" if links else "")
     if len(some) > MOST:
         yield f"And {len(some) - MOST} more, which `assay index` shows."
 
 
-def _cells(title: str, cells: Sequence[CellEnd], outcomes: Sequence[AttemptOutcome]) -> Iterator[str]:
+def _make_cells(title: str, cells: Sequence[CellEnd], outcomes: Sequence[AttemptOutcome]) -> Iterator[str]:
     """Yields a block for each attempt with one of these outcomes, in cells whose failure counts."""
     found = [
         (cell, result)
@@ -101,17 +101,17 @@ def _cells(title: str, cells: Sequence[CellEnd], outcomes: Sequence[AttemptOutco
         return
     yield f"### {title}"
     for cell, result in found[:MOST]:
-        detail = text(result.detail) or "no detail"
-        yield f"**{result.outcome}** {text(cell.cell.name)}{_attempt(cell, result)}: {detail}"
-        yield code(result.command)
+        detail = escape(result.detail) or "no detail"
+        yield f"**{result.outcome}** {escape(cell.cell.name)}{_describe_attempt(cell, result)}: {detail}"
+        yield make_code_block(result.command)
     if len(found) > MOST:
         yield f"And {len(found) - MOST} more, which `assay index` shows."
 
 
-def _attempt(cell: CellEnd, result: Result) -> str:
+def _describe_attempt(cell: CellEnd, result: AttemptResult) -> str:
     return f", attempt {result.attempt} of {cell.cell.repeat}" if cell.cell.repeat > 1 else ""
 
 
-def _some(names: Iterable[str], most: int = 10) -> str:
+def _join_some(names: Iterable[str], most: int = 10) -> str:
     every = list(names)
     return ", ".join(every[:most]) + (f" and {len(every) - most} more" if len(every) > most else "")

@@ -18,9 +18,9 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from assay.harness.core.files import read_file
-from assay.harness.nightly.night_record import Cell, Kind, NightError
+from assay.harness.nightly.night_record import CellKind, MatrixCell, NightError
 from assay.harness.run.settings import CLUSTERS, SIM, SettingsError, parse_budget, parse_choice
-from assay.harness.run.systems import system_named
+from assay.harness.run.systems import find_system
 
 ANY: Final = "any"
 """The nemesis of a search that may use every fault that suits the system."""
@@ -28,7 +28,7 @@ OWN: Final = ("--seed", "--store", "--cluster", "--nemesis", "--replay", "--expl
 """Options that the night sets itself, with ``--defect`` for a canary; ``-n``, because a cell is one process."""
 
 
-class Block(msgspec.Struct, frozen=True, kw_only=True):
+class MatrixBlock(msgspec.Struct, frozen=True, kw_only=True):
     """A table of the file; ``KEYS`` lists the keys of each kind. ``label`` becomes a part of its cells' names."""
 
     workloads: tuple[str, ...] = ()
@@ -53,27 +53,27 @@ class Matrix(msgspec.Struct, frozen=True, kw_only=True):
 
     systems: Annotated[dict[str, str], msgspec.Meta(min_length=1)]
     shrink: str = ""
-    run: tuple[Block, ...] = ()
-    explore: tuple[Block, ...] = ()
-    canary: tuple[Block, ...] = ()
-    schedule: tuple[Block, ...] = ()
+    run: tuple[MatrixBlock, ...] = ()
+    explore: tuple[MatrixBlock, ...] = ()
+    canary: tuple[MatrixBlock, ...] = ()
+    schedule: tuple[MatrixBlock, ...] = ()
 
 
 COMMON: Final = ("workloads", "system", "label", "options", "repeat", "timeout")
 KEYS: Final[Mapping[str, tuple[str, ...]]] = {
-    Kind.RUN: (*COMMON, "nemeses", "clusters"),
-    Kind.EXPLORE: (*COMMON, "nemeses", "budget"),
-    Kind.CANARY: (*COMMON, "nemeses", "clusters", "defects"),
-    Kind.SCHEDULE: (*COMMON, "schedules", "clusters"),
+    CellKind.RUN: (*COMMON, "nemeses", "clusters"),
+    CellKind.EXPLORE: (*COMMON, "nemeses", "budget"),
+    CellKind.CANARY: (*COMMON, "nemeses", "clusters", "defects"),
+    CellKind.SCHEDULE: (*COMMON, "schedules", "clusters"),
 }
 NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
-    Kind.RUN: ("workloads",), Kind.EXPLORE: ("workloads", "budget"), Kind.CANARY: (),
-    Kind.SCHEDULE: ("workloads", "schedules"),
+    CellKind.RUN: ("workloads",), CellKind.EXPLORE: ("workloads", "budget"), CellKind.CANARY: (),
+    CellKind.SCHEDULE: ("workloads", "schedules"),
 }  # fmt: skip
 
 
 @dataclass(frozen=True)
-class Case:
+class CellVariant:
     """The varying part of the cells of a block."""
 
     workload: str
@@ -82,12 +82,12 @@ class Case:
     arguments: tuple[str, ...]
 
 
-def read(path: Path) -> tuple[Cell, ...]:
+def read_cells(path: Path) -> tuple[MatrixCell, ...]:
     """Returns the cells of the file, in its order. Raises :class:`NightError`."""
-    return plan(path)[0]
+    return read_plan(path)[0]
 
 
-def plan(path: Path) -> tuple[tuple[Cell, ...], float]:
+def read_plan(path: Path) -> tuple[tuple[MatrixCell, ...], float]:
     """Returns the cells, and the seconds for shrinking each new failure. Raises :class:`NightError`."""
     try:
         table = tomllib.loads(read_file(path).decode())
@@ -97,28 +97,28 @@ def plan(path: Path) -> tuple[tuple[Cell, ...], float]:
         ) from None
     except (OSError, ValueError) as error:
         raise NightError(f"{path}: {error}") from error
-    found: list[Cell] = []
+    found: list[MatrixCell] = []
     where = ""
     try:
-        _only([field.name for field in msgspec.structs.fields(Matrix)], table)
+        _require_keys([field.name for field in msgspec.structs.fields(Matrix)], table)
         matrix = msgspec.convert(table, Matrix)
-        shrink = seconds("shrink", matrix.shrink) if matrix.shrink else 0.0
-        for kind in Kind:
+        shrink = parse_seconds("shrink", matrix.shrink) if matrix.shrink else 0.0
+        for kind in CellKind:
             for number, block in enumerate(getattr(matrix, kind), start=1):
                 where = f" [[{kind}]] number {number}:"
-                _only(KEYS[kind], table[kind][number - 1], NEEDED[kind])
-                found += _cells(kind, block, Place(path.parent, matrix.systems))
+                _require_keys(KEYS[kind], table[kind][number - 1], NEEDED[kind])
+                found += _make_cells(kind, block, MatrixFolder(path.parent, matrix.systems))
     except (SettingsError, msgspec.ValidationError) as error:
         raise NightError(f"{path}:{where} {error}") from None
     if not found:
-        raise NightError(f"{path} has no cells: it needs one of {', '.join(f'[[{kind}]]' for kind in Kind)}")
+        raise NightError(f"{path} has no cells: it needs one of {', '.join(f'[[{kind}]]' for kind in CellKind)}")
     twice = [name for name, count in Counter(cell.name for cell in found).items() if count > 1]
     if twice:
         raise NightError(f'{path}: two cells are named {twice[0]}: give one of their blocks a label = "..."')
     return tuple(found), shrink
 
 
-def seconds(key: str, text: str) -> float:
+def parse_seconds(key: str, text: str) -> float:
     """Parses a time with its unit. Raises ``SettingsError`` for any other text."""
     try:
         found = parse_budget(key, text).seconds
@@ -130,7 +130,7 @@ def seconds(key: str, text: str) -> float:
 
 
 @dataclass(frozen=True)
-class Place:
+class MatrixFolder:
     """The folder of the matrix, and its table of systems. Failed look-ups raise ``SettingsError``."""
 
     folder: Path
@@ -152,7 +152,7 @@ class Place:
                 yield there.stem + text.removeprefix(path), text
             else:
                 modules = [str(one.relative_to(self.folder)) for one in sorted(there.parent.glob("test_*.py"))]
-                raise SettingsError(f"workloads: there is no {text!r}{_instead(path, modules)}")
+                raise SettingsError(f"workloads: there is no {text!r}{_suggest(path, modules)}")
 
     def schedules(self, patterns: Sequence[str]) -> Iterator[str]:
         for pattern in patterns:
@@ -162,21 +162,21 @@ class Place:
             yield from found
 
 
-def _cells(kind: Kind, block: Block, place: Place) -> Iterator[Cell]:
-    own = (*OWN, "--defect") if kind is Kind.CANARY else OWN
+def _make_cells(kind: CellKind, block: MatrixBlock, place: MatrixFolder) -> Iterator[MatrixCell]:
+    own = (*OWN, "--defect") if kind is CellKind.CANARY else OWN
     for option in block.options:
         if option.partition("=")[0] in own or option.startswith("-n"):
             raise SettingsError(f"options: {option} is not allowed here; the night itself sets {', '.join(own)}")
-    limit = seconds("timeout", block.timeout)
+    limit = parse_seconds("timeout", block.timeout)
     if block.budget:
         limit += parse_budget("budget", block.budget).seconds or 0.0
     defects: Iterable[tuple[str | None, tuple[str, ...], str]] = [(None, (), "")]
-    if kind is Kind.CANARY:
-        defects = _defects(block, place)
+    if kind is CellKind.CANARY:
+        defects = _find_defects(block, place)
     for defect, expected, run in defects:
-        for case in _described(run, block, place) if run else _cases(kind, block, place):
+        for case in _read_described_run(run, block, place) if run else _make_variants(kind, block, place):
             parts = [kind, block.label, defect or "", *([] if run else [case.workload, case.nemesis]), case.cluster]
-            yield Cell(
+            yield MatrixCell(
                 name="/".join(part for part in parts if part),
                 kind=kind,
                 workload=case.workload,
@@ -191,21 +191,21 @@ def _cells(kind: Kind, block: Block, place: Place) -> Iterator[Cell]:
             )
 
 
-def _cases(kind: Kind, block: Block, place: Place) -> Iterator[Case]:
-    option, faults = "--nemesis", block.nemeses or ((ANY,) if kind is Kind.EXPLORE else ("none",))
-    if kind is Kind.SCHEDULE:
+def _make_variants(kind: CellKind, block: MatrixBlock, place: MatrixFolder) -> Iterator[CellVariant]:
+    option, faults = "--nemesis", block.nemeses or ((ANY,) if kind is CellKind.EXPLORE else ("none",))
+    if kind is CellKind.SCHEDULE:
         option, faults = "--replay", tuple(place.schedules(block.schedules))
-    explore = [f"--explore={block.budget}"] if kind is Kind.EXPLORE else []
-    for (name, path), fault, cluster in product(place.workloads(block.workloads), faults, _clusters(block)):
+    explore = [f"--explore={block.budget}"] if kind is CellKind.EXPLORE else []
+    for (name, path), fault, cluster in product(place.workloads(block.workloads), faults, _read_clusters(block)):
         said = [] if explore and fault == ANY else [f"{option}={fault}"]
-        nemesis = Path(fault).stem if kind is Kind.SCHEDULE else fault.replace(",", "+")
-        yield Case(name, nemesis, cluster, (path, *explore, *said, f"--cluster={cluster}"))
+        nemesis = Path(fault).stem if kind is CellKind.SCHEDULE else fault.replace(",", "+")
+        yield CellVariant(name, nemesis, cluster, (path, *explore, *said, f"--cluster={cluster}"))
 
 
-def _defects(block: Block, place: Place) -> Iterator[tuple[str, tuple[str, ...], str]]:
+def _find_defects(block: MatrixBlock, place: MatrixFolder) -> Iterator[tuple[str, tuple[str, ...], str]]:
     """Yields the named defects, or all, with their anomalies, and the described run if the block has no workloads."""
     name = place.system(block.system)
-    system = system_named(place.systems[name])
+    system = find_system(place.systems[name])
     described = {one.name: one for one in getattr(system, "described_defects", ())}
     known = list(dict.fromkeys((*described, *system.defects)))
     if block.nemeses and not block.workloads:
@@ -213,37 +213,37 @@ def _defects(block: Block, place: Place) -> Iterator[tuple[str, tuple[str, ...],
     for defect in block.defects or known:
         one = described.get(defect)
         if defect not in known:
-            raise SettingsError(f"defects: {name} has no {defect!r}{_instead(defect, known)}")
+            raise SettingsError(f"defects: {name} has no {defect!r}{_suggest(defect, known)}")
         if one is None and not block.workloads:
             raise SettingsError(f"workloads is missing: {name} describes no run that shows {defect}")
         yield defect, tuple(one.anomalies) if one else (), one.run if one and not block.workloads else ""
 
 
-def _described(run: str, block: Block, place: Place) -> Iterator[Case]:
+def _read_described_run(run: str, block: MatrixBlock, place: MatrixFolder) -> Iterator[CellVariant]:
     """Yields the cases of a run in the list of ``assay defects``; a run that names its cluster stays there."""
     path, *options = shlex.split(run)
     said = dict(option.partition("=")[::2] for option in options)
     others = [option for option in options if not option.startswith("--cluster=")]
     nemesis = said.get("--nemesis", Path(said.get("--replay", "none")).stem).replace(",", "+")
     ((name, file),) = place.workloads([path])
-    for cluster in [said["--cluster"]] if "--cluster" in said else _clusters(block):
-        yield Case(name, nemesis, cluster, (file, *others, f"--cluster={cluster}"))
+    for cluster in [said["--cluster"]] if "--cluster" in said else _read_clusters(block):
+        yield CellVariant(name, nemesis, cluster, (file, *others, f"--cluster={cluster}"))
 
 
-def _clusters(block: Block) -> list[str]:
+def _read_clusters(block: MatrixBlock) -> list[str]:
     return [parse_choice("clusters", one, CLUSTERS) for one in block.clusters]
 
 
-def _only(allowed: Collection[str], table: dict[str, Any], needed: Sequence[str] = ()) -> None:
+def _require_keys(allowed: Collection[str], table: dict[str, Any], needed: Sequence[str] = ()) -> None:
     """Raises ``SettingsError`` for an unknown key and for a missing one."""
     for key in table:
         if key not in allowed:
-            raise SettingsError(f"there is no key {key!r}{_instead(key, allowed)}")
+            raise SettingsError(f"there is no key {key!r}{_suggest(key, allowed)}")
     for key in needed:
         if not table.get(key):
             raise SettingsError(f"{key} is missing")
 
 
-def _instead(name: str, known: Collection[str]) -> str:
+def _suggest(name: str, known: Collection[str]) -> str:
     near = difflib.get_close_matches(name, known, n=1)
     return (f"; did you mean {near[0]!r}?" if near else ".") + f" There are: {', '.join(known) or 'none'}"

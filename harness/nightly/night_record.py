@@ -43,7 +43,7 @@ class NightError(Exception):
     """A night cannot be read or begun; the message says which, and what to do."""
 
 
-class Kind(StrEnum):
+class CellKind(StrEnum):
     """The task of a cell."""
 
     RUN = "run"
@@ -74,11 +74,11 @@ NOTHING_SAID: Final = frozenset((AttemptOutcome.INTERRUPTED, AttemptOutcome.NO_E
 """A failure of the machine or the user, not of the cell."""
 
 
-class Cell(msgspec.Struct, frozen=True, kw_only=True):
+class MatrixCell(msgspec.Struct, frozen=True, kw_only=True):
     """A cell of the matrix. ``name`` is unique in its night and the same every night."""
 
     name: str
-    kind: Kind
+    kind: CellKind
     workload: str
     system: str
     nemesis: str
@@ -103,7 +103,7 @@ class Night(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     version: str | None
     host: str
-    cells: tuple[Cell, ...]
+    cells: tuple[MatrixCell, ...]
     after: str = ""
     """The version of the night before in the store."""
     commits: tuple[str, ...] = ()
@@ -127,7 +127,7 @@ class Night(msgspec.Struct, frozen=True, kw_only=True):
         return self.whole or self.night
 
 
-class Result(msgspec.Struct, frozen=True, kw_only=True):
+class AttemptResult(msgspec.Struct, frozen=True, kw_only=True):
     """A line of ``cells.jsonl``: attempt number ``attempt``, from 1, of a cell has ended."""
 
     cell: str
@@ -146,16 +146,16 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     """The file with its output, relative to the night's folder."""
 
 
-class Running(msgspec.Struct, frozen=True, kw_only=True):
+class RunningAttempt(msgspec.Struct, frozen=True, kw_only=True):
     """``running.json``: the attempt that goes on, and the process that does it (``assay.cluster.owner``)."""
 
-    result: Result
+    result: AttemptResult
     owner: str
     shrinks: bool = False
     """It makes a failure of this cell small, and is no attempt."""
 
 
-class Small(msgspec.Struct, frozen=True, kw_only=True):
+class ShrunkFailure(msgspec.Struct, frozen=True, kw_only=True):
     """A line of ``shrunk.jsonl``: one failure that was tried to be made small."""
 
     system: str
@@ -235,14 +235,14 @@ class NightFolder:
         self.path.mkdir(parents=True, exist_ok=True)
         write_atomically(self.path / "night.json", msgspec.json.format(msgspec.json.encode(night), indent=2) + b"\n")
 
-    def results(self) -> list[Result]:
+    def results(self) -> list[AttemptResult]:
         """Returns the results of all ended attempts, in order. The number of an interrupted one can occur again."""
-        return [one for _, one in _lines(self.path / CELLS, Result)[0]]
+        return [one for _, one in _lines(self.path / CELLS, AttemptResult)[0]]
 
     def lost(self, night: Night) -> list[DamagedLine]:
         """Lines of attempts whose outcome is not known, because they are damaged or missing. Raises ``OSError``."""
         path = self.path / CELLS
-        results, damaged = _lines(path, Result)
+        results, damaged = _lines(path, AttemptResult)
         names = {cell.name for cell in night.cells}
         damaged += [
             DamagedLine(path, number, "the night has no such cell", one.cell)
@@ -254,30 +254,30 @@ class NightFolder:
             damaged.append(DamagedLine(path, there + 1, what))
         return damaged
 
-    def append(self, result: Result) -> None:
+    def append(self, result: AttemptResult) -> None:
         """It is on the disk when this returns. Raises ``OSError``."""
         _append(self.path / CELLS, result)
 
-    def shrunk(self) -> list[Small]:
+    def shrunk(self) -> list[ShrunkFailure]:
         """Returns the attempts at shrinking. Raises ``OSError``."""
-        return [one for _, one in _lines(self.path / SHRUNK, Small)[0]]
+        return [one for _, one in _lines(self.path / SHRUNK, ShrunkFailure)[0]]
 
     def damaged(self) -> list[DamagedLine]:
         """Lines about failures that were tried to be made small. Raises ``OSError``."""
-        return _lines(self.path / SHRUNK, Small)[1]
+        return _lines(self.path / SHRUNK, ShrunkFailure)[1]
 
-    def append_shrunk(self, small: Small) -> None:
+    def append_shrunk(self, small: ShrunkFailure) -> None:
         """Raises ``OSError``."""
         _append(self.path / SHRUNK, small)
 
-    def running(self) -> Running | None:
+    def running(self) -> RunningAttempt | None:
         """Returns the attempt that is running, or that was running when the night died."""
         try:
-            return read_json(self.path / "running.json", Running)
+            return read_json(self.path / "running.json", RunningAttempt)
         except (OSError, msgspec.MsgspecError):
             return None
 
-    def now_running(self, running: Running | None) -> None:
+    def now_running(self, running: RunningAttempt | None) -> None:
         """Raises ``OSError``."""
         if running is None:
             (self.path / "running.json").unlink(missing_ok=True)
@@ -285,39 +285,39 @@ class NightFolder:
             write_atomically(self.path / "running.json", msgspec.json.encode(running))
 
 
-def settled(results: Iterable[Result]) -> dict[str, list[Result]]:
+def group_by_cell(results: Iterable[AttemptResult]) -> dict[str, list[AttemptResult]]:
     """By cell its attempts, without those that were interrupted and done again."""
     last = {(one.cell, one.attempt): one for one in results}
-    found: dict[str, list[Result]] = {}
+    found: dict[str, list[AttemptResult]] = {}
     for one in last.values():
         found.setdefault(one.cell, []).append(one)
     return found
 
 
-def failed(outcomes: Collection[AttemptOutcome]) -> bool:
+def is_failed(outcomes: Collection[AttemptOutcome]) -> bool:
     """Of the attempts of one cell. One run that fails is enough, and of a canary one that detects its defect."""
     return AttemptOutcome.FAIL in outcomes or (
         AttemptOutcome.MISSED in outcomes and AttemptOutcome.DETECTED not in outcomes
     )
 
 
-def troubled(outcomes: Collection[AttemptOutcome]) -> bool:
+def is_troubled(outcomes: Collection[AttemptOutcome]) -> bool:
     """It failed, or something other than the user kept it from saying whether it does."""
     if AttemptOutcome.DETECTED in outcomes:
         return False
-    return failed(outcomes) or not GREEN.union((AttemptOutcome.INTERRUPTED,)).issuperset(outcomes)
+    return is_failed(outcomes) or not GREEN.union((AttemptOutcome.INTERRUPTED,)).issuperset(outcomes)
 
 
-def part_name(whole: str, part: int, parts: int) -> str:
+def make_part_name(whole: str, part: int, parts: int) -> str:
     """The folder's name of a part; of a night that is not divided its own."""
     return whole if parts == 1 else f"{whole}.{part}of{parts}"
 
 
-def folder(store: Path, night: str) -> NightFolder:
+def night_folder(store: Path, night: str) -> NightFolder:
     return NightFolder(store / NIGHTS / night)
 
 
-def nights(store: Path) -> list[tuple[NightFolder, Night]]:
+def read_nights(store: Path) -> list[tuple[NightFolder, Night]]:
     """All that can be read, the oldest first."""
     found = []
     for path in (store / NIGHTS).glob("*/night.json"):
@@ -328,7 +328,7 @@ def nights(store: Path) -> list[tuple[NightFolder, Night]]:
     return sorted(found, key=lambda pair: (pair[1].started, pair[1].night))
 
 
-def unreadable(store: Path) -> list[str]:
+def find_unreadable(store: Path) -> list[str]:
     """Why the records of other nights cannot be read; a folder without a record and without results is none."""
     reasons = []
     for path in sorted((store / NIGHTS).glob("*/")):

@@ -29,31 +29,31 @@ import msgspec
 
 from assay.cluster import owner
 from assay.harness.core.files import SpecialFileError, open_lock, require_regular
-from assay.harness.nightly.cell_order import ordered, past
-from assay.harness.nightly.failure_shrinking import PROGRAM, Shrinker, tidy
-from assay.harness.nightly.git_versions import commits
+from assay.harness.nightly.cell_order import read_last_ends, sort_by_urgency
+from assay.harness.nightly.failure_shrinking import PROGRAM, Shrinker, delete_runs
+from assay.harness.nightly.git_versions import list_commits
 from assay.harness.nightly.night_record import (
     NAME,
     AttemptOutcome,
-    Cell,
+    AttemptResult,
+    MatrixCell,
     Night,
     NightError,
     NightFolder,
-    Result,
-    Running,
-    Small,
-    folder,
-    nights,
-    part_name,
-    unreadable,
+    RunningAttempt,
+    ShrunkFailure,
+    find_unreadable,
+    make_part_name,
+    night_folder,
+    read_nights,
 )
-from assay.harness.nightly.outcome import Machine, outcome, seen
-from assay.harness.nightly.subprocess_runner import GRACE, AttemptEnd, Limits, perform
+from assay.harness.nightly.outcome import MachineState, classify, read_seen_run
+from assay.harness.nightly.subprocess_runner import GRACE, AttemptEnd, AttemptLimits, run_attempt
 from assay.harness.run import store as runs_of
-from assay.harness.run.full_disk import Reserve, is_full
+from assay.harness.run.full_disk import DiskReserve, is_full
 from assay.harness.run.interrupt import Interrupt
 from assay.harness.run.process_group import signal_group
-from assay.harness.run.settings import derive
+from assay.harness.run.settings import derive_seed
 
 PYTEST: Final = (sys.executable, "-m", "pytest")
 QUIETLY: Final = ("--reports=failed", "-rfEs", "--color=no", "-p", "no:cacheprovider")
@@ -71,7 +71,7 @@ LONGEST: Final = 1e9
 
 
 @dataclass
-class Nightly:
+class NightRunner:
     """``run`` once. ``note`` is called with each result, and how many attempts and seconds are left.
 
     ``begins`` is called with each attempt that begins, ``stopping`` with the reason when one is interrupted;
@@ -83,18 +83,18 @@ class Nightly:
     night: Night
     budget: float
     """Seconds from now."""
-    note: Callable[[Result, int, float], None] = lambda result, attempts, seconds: None
-    begins: Callable[[Cell, int], None] = lambda cell, attempt: None
+    note: Callable[[AttemptResult, int, float], None] = lambda result, attempts, seconds: None
+    begins: Callable[[MatrixCell, int], None] = lambda cell, attempt: None
     stopping: Callable[[str], None] = lambda why: None
     shrinks: Callable[[str], None] = lambda cell: None
-    shrank: Callable[[Small], None] = lambda small: None
+    shrank: Callable[[ShrunkFailure], None] = lambda small: None
     program: Sequence[str] = PYTEST
     shrinker: Sequence[str] = PROGRAM
     grace: float = GRACE
     interrupt: Interrupt = field(default_factory=Interrupt)
-    _unwritten: list[Result] = field(default_factory=list)
+    _unwritten: list[AttemptResult] = field(default_factory=list)
 
-    def run(self) -> list[Result]:
+    def run(self) -> list[AttemptResult]:
         """All results of the night, in the order of their ends; those of earlier processes come first.
 
         Raises :class:`NightError` when another process is at it, and at the end for results that found no room.
@@ -102,10 +102,12 @@ class Nightly:
         with self._alone(), self.interrupt.listening():
             self._recover()
             results = self.path.results()
-            earlier = past(_earlier(one) for one, night in nights(self.store) if night.night != self.night.night)
+            earlier = read_last_ends(
+                _earlier(one) for one, night in read_nights(self.store) if night.night != self.night.night
+            )
             self._reserve.keep(RESERVE)
             end = time.monotonic() + self.budget
-            todo = self._todo(ordered(self.night.cells, earlier), results)
+            todo = self._todo(sort_by_urgency(self.night.cells, earlier), results)
             seconds = {name: one.seconds for name, one in earlier.items()}
             shrunk = 1.0
             while not self.interrupt.requested and (left := end - time.monotonic()) > 0:
@@ -126,41 +128,41 @@ class Nightly:
             self._end()
         return results
 
-    def _todo(self, cells: Sequence[Cell], results: Sequence[Result]) -> list[tuple[Cell, int]]:
+    def _todo(self, cells: Sequence[MatrixCell], results: Sequence[AttemptResult]) -> list[tuple[MatrixCell, int]]:
         """Cell and attempt, from 1; without those that have ended by themselves."""
         done = {(one.cell, one.attempt) for one in results if one.outcome is not AttemptOutcome.INTERRUPTED}
         rounds = range(1, max(cell.repeat for cell in cells) + 1)
         every = [(cell, number) for number in rounds for cell in cells if number <= cell.repeat]
         return [one for one in every if (one[0].name, one[1]) not in done]
 
-    def _attempt(self, cell: Cell, attempt: int, left: float, number: int) -> Result:
-        seed = derive(self.night.seed, cell.name, attempt) % 2**32
+    def _attempt(self, cell: MatrixCell, attempt: int, left: float, number: int) -> AttemptResult:
+        seed = derive_seed(self.night.seed, cell.name, attempt) % 2**32
         arguments = (*cell.arguments, f"--seed={seed}")
-        result = Result(
+        result = AttemptResult(
             cell=cell.name, attempt=attempt, seed=seed, command=shlex.join(["pytest", *arguments]),
             started=datetime.now(UTC).isoformat(), seconds=0.0, outcome=AttemptOutcome.INTERRUPTED,
-            detail="the night itself was killed", log=f"logs/{number:04}-{runs_of.safe_name(cell.name)}.log",
+            detail="the night itself was killed", log=f"logs/{number:04}-{runs_of.to_safe_name(cell.name)}.log",
         )  # fmt: skip
-        log, before, began = self.path.path / result.log, set(runs_of.runs(self.store)), time.monotonic()
+        log, before, began = self.path.path / result.log, set(runs_of.list_runs(self.store)), time.monotonic()
         pids: list[int] = []
         self.begins(cell, attempt)
 
         def started(pid: int) -> None:
             pids.append(pid)
             with suppress(OSError):  # a full disk costs the trace of an attempt that is killed together with the night
-                self.path.now_running(Running(result=result, owner=str(owner.of(pid) or "")))
+                self.path.now_running(RunningAttempt(result=result, owner=str(owner.owner_of(pid) or "")))
 
         try:
             log.parent.mkdir(exist_ok=True)
-            ended = perform(
+            ended = run_attempt(
                 [*self.program, f"--store={self.store}", *QUIETLY, *arguments],
-                Path(self.night.folder), log, Limits(cell.timeout, left, self.grace), self.interrupt, started,
+                Path(self.night.folder), log, AttemptLimits(cell.timeout, left, self.grace), self.interrupt, started,
                 self.stopping,
             )  # fmt: skip
         except OSError as error:
             named = AttemptOutcome.NO_DISK if is_full(error) else AttemptOutcome.BROKEN
             return msgspec.structs.replace(result, outcome=named, detail=f"it cannot be started: {error}")
-        new = [run for run in runs_of.runs(self.store) if run not in before and _made_by(run, pids)]
+        new = [run for run in runs_of.list_runs(self.store) if run not in before and _is_made_by(run, pids)]
         named, detail = self._named(cell, ended, log, new)
         return msgspec.structs.replace(
             result, outcome=named, detail=detail, seconds=round(time.monotonic() - began, 3),
@@ -191,15 +193,15 @@ class Nightly:
                 self.path.now_running(None)
             self.shrank(small)
 
-    def _named(self, cell: Cell, ended: AttemptEnd, log: Path, new: Sequence[Path]) -> tuple[AttemptOutcome, str]:
+    def _named(self, cell: MatrixCell, ended: AttemptEnd, log: Path, new: Sequence[Path]) -> tuple[AttemptOutcome, str]:
         require_regular(log)
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - TAIL))
             printed = file.read().decode(errors="replace")
-        machine = Machine(lambda: _full(self.path.path), _engine_answers)
-        return outcome(cell, ended, printed, [seen(run) for run in new], machine)
+        machine = MachineState(lambda: _is_disk_full(self.path.path), _does_engine_answer)
+        return classify(cell, ended, printed, [read_seen_run(run) for run in new], machine)
 
-    def _record(self, result: Result) -> None:
+    def _record(self, result: AttemptResult) -> None:
         """What a full disk rejects even with the reserve given up is tried again with the next, and at the end."""
         self._unwritten.append(result)
         self._write_down()
@@ -224,21 +226,21 @@ class Nightly:
             return
         pids = []
         with suppress(ValueError):
-            orphan = owner.parse(running.owner)
+            orphan = owner.parse_owner(running.owner)
             pids.append(orphan.pid)
-            if owner.of(orphan.pid) == orphan:
+            if owner.owner_of(orphan.pid) == orphan:
                 signal_group(orphan.pid, signal.SIGKILL)
         begun = running.result.started
-        tidy(self.path)
+        delete_runs(self.path)
         if running.shrinks or any(one.started == begun for one in self.path.results()):
             self.path.now_running(None)
         else:
             self._record(self._killed(running.result, pids))
 
-    def _killed(self, result: Result, pids: Sequence[int]) -> Result:
+    def _killed(self, result: AttemptResult, pids: Sequence[int]) -> AttemptResult:
         """An attempt whose night was killed: what its runs have found by then was found, and need not come again."""
         cell = next((one for one in self.night.cells if one.name == result.cell), None)
-        runs = [run for run in runs_of.runs(self.store) if _made_by(run, pids, since=result.started)]
+        runs = [run for run in runs_of.list_runs(self.store) if _is_made_by(run, pids, since=result.started)]
         if cell is None or not runs:
             return result
         ended = AttemptEnd(-signal.SIGKILL, AttemptOutcome.INTERRUPTED, result.detail)
@@ -257,8 +259,8 @@ class Nightly:
             self.path.write(msgspec.structs.replace(self.night, ended=datetime.now(UTC).isoformat(), attempts=attempts))
 
     @property
-    def _reserve(self) -> Reserve:
-        return Reserve(self.path.path / "reserve")
+    def _reserve(self) -> DiskReserve:
+        return DiskReserve(self.path.path / "reserve")
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -278,10 +280,10 @@ class Nightly:
             os.close(lock)
 
 
-def begin(
+def begin_night(
     store: Path,
     name: str | None,
-    cells: Sequence[Cell],
+    cells: Sequence[MatrixCell],
     budget: float,
     place: Path,
     version: str | None,
@@ -302,22 +304,22 @@ def begin(
     if name is None:
         day = now.date().isoformat()
         names = (day, *(f"{day}-{n}" for n in range(2, len(taken) + 3)))
-        name = next(one for one in names if part_name(one, part, parts) not in taken)
+        name = next(one for one in names if make_part_name(one, part, parts) not in taken)
     if not NAME.fullmatch(name):
         raise NightError(f"--night={name} is no name for a folder: letters, digits, dots, - and _ are")
-    place_of = part_name(name, part, parts)
+    place_of = make_part_name(name, part, parts)
     refused = NightError(f"there is a night {place_of} in {store}: go on with it by --resume, or give another name")
     if place_of in taken:
         raise refused
-    earlier = [one.version for _, one in nights(store) if one.version and one.name != name]
+    earlier = [one.version for _, one in read_nights(store) if one.version and one.name != name]
     after = earlier[-1] if version and earlier else ""
     night = Night(
-        after=after, commits=commits(place, after, version or ""), night=place_of,
-        started=now.isoformat(), budget_seconds=budget, seed=derive(0, "night", name) % 2**32,
+        after=after, commits=list_commits(place, after, version or ""), night=place_of,
+        started=now.isoformat(), budget_seconds=budget, seed=derive_seed(0, "night", name) % 2**32,
         version=version, host=socket.gethostname(), cells=tuple(cells)[part - 1 :: parts], folder=str(place.resolve()),
         whole=name if parts > 1 else "", part=part, parts=parts, shrink_seconds=shrink,
     )  # fmt: skip
-    path = folder(store, place_of)
+    path = night_folder(store, place_of)
     path.path.parent.mkdir(parents=True, exist_ok=True)
     try:
         path.path.mkdir()
@@ -327,16 +329,16 @@ def begin(
     return night
 
 
-def resumed(store: Path, name: str | None, share: tuple[int, int] = (1, 1)) -> Night:
+def find_resumable_night(store: Path, name: str | None, share: tuple[int, int] = (1, 1)) -> Night:
     """That one, or the newest of those that were divided in the same way. Raises :class:`NightError`."""
     part, parts = share
     if name is not None:
         if not NAME.fullmatch(name):
             raise NightError(f"--night={name} is no name for a folder: letters, digits, dots, - and _ are")
-        return _sound(folder(store, part_name(name, part, parts)).read())
-    known = [one for _, one in nights(store) if parts == 1 or (one.part, one.parts) == share]
+        return _sound(night_folder(store, make_part_name(name, part, parts)).read())
+    known = [one for _, one in read_nights(store) if parts == 1 or (one.part, one.parts) == share]
     if not known:
-        reasons = "".join(f"; {reason}" for reason in unreadable(store)[:1])
+        reasons = "".join(f"; {reason}" for reason in find_unreadable(store)[:1])
         raise NightError(f"there is no night in {store} to go on with{reasons}")
     return _sound(known[-1])
 
@@ -358,7 +360,7 @@ def _sound(night: Night) -> Night:
     return night
 
 
-def _earlier(path: NightFolder) -> list[Result]:
+def _earlier(path: NightFolder) -> list[AttemptResult]:
     """Nothing if the record cannot be read, such as for a FIFO: an old night must not end this one."""
     try:
         return path.results()
@@ -366,15 +368,15 @@ def _earlier(path: NightFolder) -> list[Result]:
         return []
 
 
-def _made_by(run: Path, pids: Sequence[int], since: str = "") -> bool:
+def _is_made_by(run: Path, pids: Sequence[int], since: str = "") -> bool:
     """Another session may use the same store. ``since``: an earlier process may have had the same id."""
     info = runs_of.read_info(run)
     with suppress(ValueError):
-        return info is not None and info.started >= since and owner.parse(info.owner).pid in pids
+        return info is not None and info.started >= since and owner.parse_owner(info.owner).pid in pids
     return False
 
 
-def _full(place: Path) -> bool:
+def _is_disk_full(place: Path) -> bool:
     probe = place / f".probe.{os.getpid()}"
     try:
         probe.write_bytes(bytes(PROBE))
@@ -386,7 +388,7 @@ def _full(place: Path) -> bool:
     return False
 
 
-def _engine_answers() -> bool:
-    from assay.cluster.docker.engine import answers  # the SDK takes a while to import
+def _does_engine_answer() -> bool:
+    from assay.cluster.docker.engine import is_answering  # the SDK takes a while to import
 
-    return answers()
+    return is_answering()

@@ -10,30 +10,30 @@ from pathlib import Path
 from assay.checkers.judging.verdict import Verdict
 from assay.harness.nightly.night_record import (
     AttemptOutcome,
-    Cell,
+    AttemptResult,
+    CellKind,
     DamagedLine,
-    Kind,
+    MatrixCell,
     Night,
     NightError,
     NightFolder,
-    Result,
-    nights,
-    settled,
-    troubled,
-    unreadable,
+    find_unreadable,
+    group_by_cell,
+    is_troubled,
+    read_nights,
 )
-from assay.harness.nightly.store_index import attempt_name, read
-from assay.reports.index.entry import Entry, Stored, plain
-from assay.reports.index.failures import Failure, failures
-from assay.reports.index.known import Known, Mark
+from assay.harness.nightly.store_index import make_attempt_name, read_store
+from assay.reports.index.entry import Entry, StoreContents, sanitize_text
+from assay.reports.index.failures import Failure, group_failures
+from assay.reports.index.known import KnownFailures, Mark
 
 
 @dataclass(frozen=True)
 class CellEnd:
     """A cell and how its attempts ended, in their order; ``marks``: of those that failed in known ways, by number."""
 
-    cell: Cell
-    results: tuple[Result, ...]
+    cell: MatrixCell
+    results: tuple[AttemptResult, ...]
     marks: dict[int, Mark]
     entries: dict[int, tuple[Entry, ...]]
     """By number of the attempt its runs, or what is said of it where there are none."""
@@ -52,7 +52,7 @@ class CellEnd:
 
     @property
     def troubled(self) -> bool:
-        return bool(self.outcomes) and troubled(self.outcomes)
+        return bool(self.outcomes) and is_troubled(self.outcomes)
 
     @property
     def green(self) -> bool:
@@ -62,7 +62,7 @@ class CellEnd:
 
 
 @dataclass(frozen=True)
-class Account:
+class NightAccount:
     """A night, or one part of it. ``failures``: those it has seen, as the page shows them; ``idle``: not begun."""
 
     name: str
@@ -70,7 +70,7 @@ class Account:
     missing: tuple[int, ...]
     """The parts that have left no record."""
     cells: tuple[CellEnd, ...]
-    idle: tuple[Cell, ...]
+    idle: tuple[MatrixCell, ...]
     failures: tuple[Failure, ...]
     problems: tuple[str, ...]
     lost: tuple[DamagedLine, ...] = ()
@@ -104,12 +104,12 @@ class Account:
         return Verdict.PASS
 
 
-def account(store: Path, name: str | None, known: Known, part: int | None = None) -> Account:
+def read_account(store: Path, name: str | None, known: KnownFailures, part: int | None = None) -> NightAccount:
     """Of the night of this name, or the newest; of one part of it alone. Raises :class:`NightError`."""
-    every = nights(store)
+    every = read_nights(store)
     if not every:
         raise NightError(f"there is no night in {store}: `assay nightly --store={store}` makes one")
-    if name is None and (damaged := unreadable(store)):
+    if name is None and (damaged := find_unreadable(store)):
         # It may be the newest, and have failed: an older one must not speak for it.
         raise NightError(f"{damaged[0]}; which night is the newest is not known: remove its folder, or give --night=ID")
     name = name or every[-1][1].name
@@ -117,26 +117,28 @@ def account(store: Path, name: str | None, known: Known, part: int | None = None
     if not parts:
         names = ", ".join(dict.fromkeys(night.name for _, night in every[-10:]))
         raise NightError(f"there is no night {name} in {store}. There are: {names}")
-    stored = _until(read(store, {}), plain(name))
-    found = failures(stored, known)
-    cells = [ended for folder, night in parts for ended in _ended(folder, night, stored, found)]
+    stored = _cut_after(read_store(store, {}), sanitize_text(name))
+    found = group_failures(stored, known)
+    cells = [ended for folder, night in parts for ended in _read_cell_ends(folder, night, stored, found)]
     lost = [line for folder, night in parts for line in folder.lost(night)]
     begun = {one.cell.name for one in cells}.union(line.cell for line in lost)
     count = max(night.parts for _, night in parts)
     there = {night.part for _, night in parts}
-    return Account(
+    return NightAccount(
         name=name,
         nights=tuple(night for _, night in parts),
         missing=() if part else tuple(one for one in range(1, count + 1) if one not in there),
         cells=tuple(cells),
         idle=tuple(cell for _, night in parts for cell in night.cells if cell.name not in begun),
-        failures=tuple(_seen(found, {entry for one in cells for some in one.entries.values() for entry in some})),
+        failures=tuple(
+            _select_seen(found, {entry for one in cells for some in one.entries.values() for entry in some})
+        ),
         problems=stored.problems,
         lost=tuple(lost),
     )
 
 
-def _until(stored: Stored, name: str) -> Stored:
+def _cut_after(stored: StoreContents, name: str) -> StoreContents:
     """As if the night were the newest."""
     last = next(night for night in stored.nights if night.name == name)
     later = {night.name for night in stored.nights if night.started > last.started}
@@ -147,10 +149,12 @@ def _until(stored: Stored, name: str) -> Stored:
     )
 
 
-def _ended(folder: NightFolder, night: Night, stored: Stored, found: Sequence[Failure]) -> Iterable[CellEnd]:
-    mine = {one.name: one for one in stored.entries if one.night == plain(night.name)}
+def _read_cell_ends(
+    folder: NightFolder, night: Night, stored: StoreContents, found: Sequence[Failure]
+) -> Iterable[CellEnd]:
+    mine = {one.name: one for one in stored.entries if one.night == sanitize_text(night.name)}
     of_entry = {entry: failure for failure in found for entry in failure.entries}
-    ended = settled(folder.results())
+    ended = group_by_cell(folder.results())
     for cell in night.cells:
         results = ended.get(cell.name)
         if not results:
@@ -158,12 +162,12 @@ def _ended(folder: NightFolder, night: Night, stored: Stored, found: Sequence[Fa
         marks: dict[int, Mark] = {}
         entries: dict[int, tuple[Entry, ...]] = {}
         for one in results:
-            names = (*map(plain, one.runs), attempt_name(one))
+            names = (*map(sanitize_text, one.runs), make_attempt_name(one))
             entries[one.attempt] = tuple(mine[each] for each in names if each in mine)
             failed = [of_entry[entry] for entry in entries[one.attempt] if entry in of_entry]
             marked = [failure.mark for failure in failed if failure.mark is not None and not failure.counts]
             if (
-                cell.kind is not Kind.CANARY
+                cell.kind is not CellKind.CANARY
                 and one.outcome is AttemptOutcome.FAIL
                 and failed
                 and len(marked) == len(failed)
@@ -173,5 +177,5 @@ def _ended(folder: NightFolder, night: Night, stored: Stored, found: Sequence[Fa
         yield CellEnd(cell, tuple(results), marks, entries, logs)
 
 
-def _seen(found: Sequence[Failure], entries: set[Entry]) -> Iterable[Failure]:
+def _select_seen(found: Sequence[Failure], entries: set[Entry]) -> Iterable[Failure]:
     return (one for one in found if entries.intersection(one.entries))

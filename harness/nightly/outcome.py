@@ -17,7 +17,7 @@ import pytest
 
 from assay.checkers.judging.verdict import Judgement, Verdict
 from assay.harness.core.files import read_json
-from assay.harness.nightly.night_record import AttemptOutcome, Cell, Kind
+from assay.harness.nightly.night_record import AttemptOutcome, CellKind, MatrixCell
 from assay.harness.nightly.subprocess_runner import AttemptEnd
 from assay.harness.run import store
 from assay.harness.run.settings import DOCKER
@@ -39,7 +39,7 @@ PASSED: Final = re.compile(r"\b[1-9]\d* passed\b")
 
 
 @dataclass(frozen=True)
-class Seen:
+class SeenRun:
     """A run of the attempt: its verdict, and the forbidden anomalies that were found."""
 
     verdict: str | None
@@ -47,26 +47,26 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Machine:
+class MachineState:
     """State of the machine, queried only to find a cause."""
 
     disk_full: Callable[[], bool]
     engine_answers: Callable[[], bool]
 
 
-def seen(run: Path) -> Seen:
+def read_seen_run(run: Path) -> SeenRun:
     """Reads the verdict from a run's folder; a damaged verdict counts as none."""
     info = store.read_info(run)
     if info is None or info.verdict is None:
-        return Seen(None)
+        return SeenRun(None)
     with suppress(OSError, msgspec.MsgspecError):
         judgement = read_json(run / "verdict.json", Judgement)
-        return Seen(info.verdict, tuple(name for name in judgement.anomalies if name in judgement.forbidden))
-    return Seen(None)
+        return SeenRun(info.verdict, tuple(name for name in judgement.anomalies if name in judgement.forbidden))
+    return SeenRun(None)
 
 
-def outcome(
-    cell: Cell, ended: AttemptEnd, printed: str, runs: Sequence[Seen], machine: Machine
+def classify(
+    cell: MatrixCell, ended: AttemptEnd, printed: str, runs: Sequence[SeenRun], machine: MachineState
 ) -> tuple[AttemptOutcome, str]:
     """Returns the outcome, and its cause in one line."""
     failing = [run for run in runs if run.verdict == Verdict.FAIL]
@@ -75,26 +75,26 @@ def outcome(
     if cell.defect is not None and any(not cell.expected or set(run.anomalies) & set(cell.expected) for run in failing):
         return AttemptOutcome.DETECTED, what
     if cell.defect is None and failing:
-        return AttemptOutcome.FAIL, what + _also(ended)
-    searched = FOUND.search(printed) if cell.kind is Kind.EXPLORE else None
+        return AttemptOutcome.FAIL, what + _describe_end(ended)
+    searched = FOUND.search(printed) if cell.kind is CellKind.EXPLORE else None
     if searched:
-        return AttemptOutcome.FAIL, _line(searched[1]) + _also(ended)
+        return AttemptOutcome.FAIL, _shorten(searched[1]) + _describe_end(ended)
     if ended.status == pytest.ExitCode.OK:
-        return _green(cell, printed, runs)
-    named = _trouble(cell, ended, printed, runs, machine)
+        return _classify_green(cell, printed, runs)
+    named = _find_trouble(cell, ended, printed, runs, machine)
     if named is not None:
         return named
     if failing:
         return AttemptOutcome.MISSED, f"fails otherwise: {what}, and none of {', '.join(cell.expected)}"
-    return AttemptOutcome.UNKNOWN, _cause(printed)
+    return AttemptOutcome.UNKNOWN, _find_cause(printed)
 
 
-def _green(cell: Cell, printed: str, runs: Sequence[Seen]) -> tuple[AttemptOutcome, str]:
+def _classify_green(cell: MatrixCell, printed: str, runs: Sequence[SeenRun]) -> tuple[AttemptOutcome, str]:
     skipped = SKIPPED.search(printed)
     # A test that is skipped because this machine lacks something leaves a folder without a verdict.
     said = [run for run in runs if run.verdict is not None or not skipped]
     if not said and not PASSED.search(printed):
-        return AttemptOutcome.SKIPPED, _line(skipped[1] if skipped else "no test was run")
+        return AttemptOutcome.SKIPPED, _shorten(skipped[1] if skipped else "no test was run")
     unsure = sum(run.verdict not in (Verdict.PASS, Verdict.FAIL) for run in said)
     if unsure:  # an expected failure or a retry satisfies pytest, but is no pass
         return AttemptOutcome.UNKNOWN, f"pytest passed, but {unsure} of {len(runs)} runs did not pass"
@@ -106,8 +106,8 @@ def _green(cell: Cell, printed: str, runs: Sequence[Seen]) -> tuple[AttemptOutco
     return AttemptOutcome.PASS, ""
 
 
-def _trouble(
-    cell: Cell, ended: AttemptEnd, printed: str, runs: Sequence[Seen], machine: Machine
+def _find_trouble(
+    cell: MatrixCell, ended: AttemptEnd, printed: str, runs: Sequence[SeenRun], machine: MachineState
 ) -> tuple[AttemptOutcome, str] | None:
     """Returns what prevented a verdict, or None if pytest reports failed tests."""
     if ended.stopped is AttemptOutcome.INTERRUPTED:
@@ -116,49 +116,51 @@ def _trouble(
     if None in verdicts:
         no_space = NO_SPACE.search(printed)
         if no_space or machine.disk_full():
-            return AttemptOutcome.NO_DISK, _line(no_space[0] if no_space else "the disk of the store is full")
+            return AttemptOutcome.NO_DISK, _shorten(no_space[0] if no_space else "the disk of the store is full")
     if verdicts != {Verdict.FAIL}:  # a run that passed may fail to clean up
         no_engine = NO_ENGINE.search(printed)
         if no_engine or (cell.cluster == DOCKER and not machine.engine_answers()):
-            return AttemptOutcome.NO_ENGINE, _line(no_engine[0] if no_engine else "no Docker engine answers any more")
+            return AttemptOutcome.NO_ENGINE, _shorten(
+                no_engine[0] if no_engine else "no Docker engine answers any more"
+            )
     if ended.stopped is not None:
         return ended.stopped, ended.why
     if ended.status < 0:
-        return AttemptOutcome.CRASHED, f"killed by {_signal(-ended.status)}"
+        return AttemptOutcome.CRASHED, f"killed by {_name_signal(-ended.status)}"
     match ended.status:
         case pytest.ExitCode.USAGE_ERROR | pytest.ExitCode.NO_TESTS_COLLECTED:
-            return AttemptOutcome.BROKEN, _cause(printed)
+            return AttemptOutcome.BROKEN, _find_cause(printed)
         case pytest.ExitCode.INTERRUPTED if NOT_COLLECTED.search(printed):
-            return AttemptOutcome.BROKEN, _cause(printed)
+            return AttemptOutcome.BROKEN, _find_cause(printed)
         case pytest.ExitCode.INTERRUPTED:
             return AttemptOutcome.CRASHED, "interrupted, and not by the night"
         case pytest.ExitCode.TESTS_FAILED:
             return None
-    return AttemptOutcome.CRASHED, f"exit code {ended.status}: {_cause(printed)}"
+    return AttemptOutcome.CRASHED, f"exit code {ended.status}: {_find_cause(printed)}"
 
 
-def _cause(printed: str) -> str:
+def _find_cause(printed: str) -> str:
     for pattern in CAUSES:
         found = pattern.findall(printed)
         if found:
-            return _line(found[-1])
+            return _shorten(found[-1])
     lines = printed.split("\n")
-    return _line(next((line for line in reversed(lines) if line.strip()), "it printed nothing"))
+    return _shorten(next((line for line in reversed(lines) if line.strip()), "it printed nothing"))
 
 
-def _also(ended: AttemptEnd) -> str:
+def _describe_end(ended: AttemptEnd) -> str:
     """Describes an abnormal end of the process of a failing run; empty for a normal one."""
     if ended.stopped is not None:
         return f"; then {ended.stopped}: {ended.why}"
-    return "" if ended.status >= 0 else f"; then killed by {_signal(-ended.status)}"
+    return "" if ended.status >= 0 else f"; then killed by {_name_signal(-ended.status)}"
 
 
-def _signal(number: int) -> str:
+def _name_signal(number: int) -> str:
     try:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
 
 
-def _line(text: str) -> str:
+def _shorten(text: str) -> str:
     return " ".join(text.split())[:LONGEST]

@@ -33,14 +33,14 @@ MARGIN: Final = 0.1
 """The relative change that a median must have at least."""
 
 
-class Count(NamedTuple):
+class EventCount(NamedTuple):
     """The number of a night's runs that show an event, and the number of runs."""
 
     had: int
     of: int
 
 
-Value = float | Count
+Value = float | EventCount
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Series:
 
 
 @dataclass(frozen=True)
-class Change:
+class FigureRegression:
     """A regression. ``since``: the first of the newest nights, in the comparison with the smallest p-value."""
 
     series: Series
@@ -67,34 +67,36 @@ class Change:
     """The p-value, adjusted for multiple comparisons; at most ``LEVEL``."""
 
 
-class _Asked(NamedTuple):
+class _SmallestPValue(NamedTuple):
     probability: float
     newest: int
 
 
-def regressions(series: Sequence[Series]) -> tuple[list[Change], int]:
+def find_regressions(series: Sequence[Series]) -> tuple[list[FigureRegression], int]:
     """Returns what got worse, smallest p-value first, and the number of series with enough nights for a comparison."""
-    asked = [(one, found) for one in series if (found := _ask(one)) is not None]
+    asked = [(one, found) for one in series if (found := _find_smallest_p_value(one)) is not None]
     if not asked:
         return [], 0
     adjusted = _stats().false_discovery_control([found.probability for _, found in asked])
     changes = [
         change
         for (one, found), probability in zip(asked, adjusted, strict=True)
-        if probability <= LEVEL and (change := _change(one, found.newest, float(probability))) is not None
+        if probability <= LEVEL
+        and (change := _make_figure_regression(one, found.newest, float(probability))) is not None
     ]
     return sorted(changes, key=lambda change: (change.probability, change.series.name)), len(asked)
 
 
-def _ask(one: Series) -> _Asked | None:
+def _find_smallest_p_value(one: Series) -> _SmallestPValue | None:
     """Returns the smallest p-value with its number of newest nights, or None if there are too few nights."""
     found = [
-        _Asked(_probability(one, newest), newest) for newest in WINDOWS if len(one.values) >= newest + LEAST
+        _SmallestPValue(_compute_p_value(one, newest), newest) for newest in WINDOWS
+        if len(one.values) >= newest + LEAST
     ]  # fmt: skip
     if not found:
         return None
     best = min(found)
-    return _Asked(min(1.0, len(found) * best.probability), best.newest)
+    return _SmallestPValue(min(1.0, len(found) * best.probability), best.newest)
 
 
 def _split(one: Series, newest: int) -> tuple[tuple[Value, ...], tuple[Value, ...]]:
@@ -102,14 +104,14 @@ def _split(one: Series, newest: int) -> tuple[tuple[Value, ...], tuple[Value, ..
     return one.values[-newest - BASELINE : -newest], one.values[-newest:]
 
 
-def _probability(one: Series, newest: int) -> float:
+def _compute_p_value(one: Series, newest: int) -> float:
     before, now = _split(one, newest)
-    if isinstance(now[0], Count):
-        return _commoner(_sum(before), _sum(now))
-    return _worse(one.sign * np.array(before), one.sign * np.array(now))
+    if isinstance(now[0], EventCount):
+        return _fisher_exact(_sum_counts(before), _sum_counts(now))
+    return _mann_whitney(one.sign * np.array(before), one.sign * np.array(now))
 
 
-def _worse(before: np.ndarray, now: np.ndarray) -> float:
+def _mann_whitney(before: np.ndarray, now: np.ndarray) -> float:
     """Returns the Mann-Whitney p-value of the hypothesis that ``now`` is larger. Ties count as smaller."""
     if np.median(now) <= np.median(before):
         return 1.0  # an upper bound, which saves the computation
@@ -121,23 +123,23 @@ def _worse(before: np.ndarray, now: np.ndarray) -> float:
     )
 
 
-def _commoner(before: Count, now: Count) -> float:
+def _fisher_exact(before: EventCount, now: EventCount) -> float:
     if not now.had:
         return 1.0
     return float(_stats().hypergeom.sf(now.had - 1, before.of + now.of, before.had + now.had, now.of))
 
 
-def _sum(counts: Sequence[Value]) -> Count:
-    found = [one for one in counts if isinstance(one, Count)]
-    return Count(sum(one.had for one in found), sum(one.of for one in found))
+def _sum_counts(counts: Sequence[Value]) -> EventCount:
+    found = [one for one in counts if isinstance(one, EventCount)]
+    return EventCount(sum(one.had for one in found), sum(one.of for one in found))
 
 
-def _change(one: Series, newest: int, probability: float) -> Change | None:
+def _make_figure_regression(one: Series, newest: int, probability: float) -> FigureRegression | None:
     """Returns the change, or None if it is too small to be listed."""
-    before, now = (_typical(part) for part in _split(one, newest))
-    if not isinstance(one.values[0], Count) and abs(now - before) < MARGIN * abs(before):
+    before, now = (_compute_typical(part) for part in _split(one, newest))
+    if not isinstance(one.values[0], EventCount) and abs(now - before) < MARGIN * abs(before):
         return None
-    return Change(
+    return FigureRegression(
         series=one,
         since=one.nights[-newest],
         nights=newest,
@@ -148,9 +150,9 @@ def _change(one: Series, newest: int, probability: float) -> Change | None:
     )
 
 
-def _typical(values: Sequence[Value]) -> float:
-    if isinstance(values[0], Count):
-        total = _sum(values)
+def _compute_typical(values: Sequence[Value]) -> float:
+    if isinstance(values[0], EventCount):
+        total = _sum_counts(values)
         return total.had / total.of if total.of else math.nan
     return float(np.median(np.array(values)))
 

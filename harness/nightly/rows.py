@@ -22,7 +22,7 @@ UNKNOWN: Final = "(unknown)"
 """The workload or nemesis of a run whose files do not name it."""
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True):
+class RunFinding(msgspec.Struct, frozen=True, kw_only=True):
     """An anomaly of a run. ``time`` is that of the first finding, ``since_fault`` is counted from the first fault.
 
     ``since_fault`` is negative for an anomaly before any fault. Both are None if no moment is known; ``since_fault``
@@ -36,7 +36,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     since_fault: int | None
 
 
-class FaultLife(msgspec.Struct, frozen=True, kw_only=True):
+class FaultPhases(msgspec.Struct, frozen=True, kw_only=True):
     """A fault of a run; None for phases that did not happen. ``targets``: node names, as they were resolved."""
 
     id: int
@@ -50,7 +50,7 @@ class FaultLife(msgspec.Struct, frozen=True, kw_only=True):
     failed: bool
 
 
-class Return(msgspec.Struct, frozen=True, kw_only=True):
+class RecoveryRow(msgspec.Struct, frozen=True, kw_only=True):
     """Recovery of one key after a heal: the time to the first ``change`` (send, write) and ``look`` (poll, read).
 
     None: never again in this run. See ``assay.checkers.judging.coverage``.
@@ -65,7 +65,7 @@ class Return(msgspec.Struct, frozen=True, kw_only=True):
     looked: int | None
 
 
-class Run(msgspec.Struct, frozen=True, kw_only=True):
+class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     """The row of a run. Without ``verdict`` its result is unknown, and ``problem`` is the reason."""
 
     run: str
@@ -92,9 +92,9 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     effects: int | None = None
     digest: str | None = None
     unknown: tuple[str, ...] = ()
-    findings: tuple[Found, ...] = ()
-    faults: tuple[FaultLife, ...] = ()
-    returns: tuple[Return, ...] = ()
+    findings: tuple[RunFinding, ...] = ()
+    faults: tuple[FaultPhases, ...] = ()
+    returns: tuple[RecoveryRow, ...] = ()
     system: str | None = None
     version: str | None = None
     """The version under test, if it is known."""
@@ -109,52 +109,52 @@ _TEXT: Final = pa.string()
 _NUMBER: Final = pa.int64()
 
 
-def _columns(kind: type[msgspec.Struct]) -> dict[str, pa.DataType]:
-    return {field.name: _parquet(field.type) for field in msgspec.structs.fields(kind)}
+def _to_columns(kind: type[msgspec.Struct]) -> dict[str, pa.DataType]:
+    return {field.name: _to_parquet_type(field.type) for field in msgspec.structs.fields(kind)}
 
 
-def _parquet(kind: Any) -> pa.DataType:
+def _to_parquet_type(kind: Any) -> pa.DataType:
     """Returns the Parquet type for a field type; every column is nullable."""
     if get_origin(kind) is tuple:
-        return pa.list_(_parquet(get_args(kind)[0]))
+        return pa.list_(_to_parquet_type(get_args(kind)[0]))
     if isinstance(kind, UnionType):
-        return _parquet(get_args(kind)[0])
+        return _to_parquet_type(get_args(kind)[0])
     if issubclass(kind, msgspec.Struct):
-        return pa.struct(_columns(kind))
+        return pa.struct(_to_columns(kind))
     return {str: _TEXT, int: _NUMBER, float: pa.float64(), bool: pa.bool_()}[kind]
 
 
-SCHEMA: Final = pa.schema(_columns(Run))
-"""The Parquet schema of ``Run``."""
+SCHEMA: Final = pa.schema(_to_columns(RunRow))
+"""The Parquet schema of ``RunRow``."""
 FORMER: Final = {"took_effect": "bit"}
 """Columns of faults that have another name in older data sets."""
 LATER: Final = frozenset(("system", "version", "rate", "median_ms", "p99_ms", "recovery_seconds"))
 """Columns that parts of older data sets lack."""
 
 
-def _fields(kind: pa.DataType) -> list[pa.Field]:
+def _list_fields(kind: pa.DataType) -> list[pa.Field]:
     return [kind.field(index) for index in range(kind.num_fields)]
 
 
-def _faults(fields: Iterable[pa.Field], schema: pa.Schema = SCHEMA) -> pa.Schema:
+def _with_fault_fields(fields: Iterable[pa.Field], schema: pa.Schema = SCHEMA) -> pa.Schema:
     """Returns ``schema`` with these fields of a fault."""
     return schema.set(schema.get_field_index("faults"), pa.field("faults", pa.list_(pa.struct(list(fields)))))
 
 
-_FIELDS: Final = _fields(SCHEMA.field("faults").type.value_type)
+_FIELDS: Final = _list_fields(SCHEMA.field("faults").type.value_type)
 _FORMER_FIELDS: Final = [field.with_name(FORMER.get(field.name, field.name)) for field in _FIELDS]
 _SHORT: Final = pa.schema([field for field in SCHEMA if field.name not in LATER])
-SCHEMAS: Final = (SCHEMA, _SHORT, _faults(_FORMER_FIELDS, _SHORT))
+SCHEMAS: Final = (SCHEMA, _SHORT, _with_fault_fields(_FORMER_FIELDS, _SHORT))
 """The schemas that a part of a data set may have."""
-READ: Final = _faults(dict.fromkeys((*_FIELDS, *_FORMER_FIELDS)))
+READ: Final = _with_fault_fields(dict.fromkeys((*_FIELDS, *_FORMER_FIELDS)))
 """The schema with the columns of all of them; columns that a part lacks are read as null."""
 
 
-def table(run: Run) -> pa.Table:
+def to_table(run: RunRow) -> pa.Table:
     return pa.Table.from_pylist([msgspec.to_builtins(run)], schema=SCHEMA)
 
 
-def modern(content: pa.Table) -> pa.Table:
+def to_current_columns(content: pa.Table) -> pa.Table:
     """Converts a part with any of ``SCHEMAS`` to the current columns."""
     if content.schema.equals(SCHEMA):
         return content
@@ -165,10 +165,10 @@ def modern(content: pa.Table) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 
-def ddl(kind: pa.DataType) -> str:
+def to_spark_type(kind: pa.DataType) -> str:
     """Returns Spark's name of a type of ``SCHEMA``."""
     if pa.types.is_list(kind):
-        return f"array<{ddl(kind.value_type)}>"
+        return f"array<{to_spark_type(kind.value_type)}>"
     if pa.types.is_struct(kind):
-        return f"struct<{', '.join(f'`{field.name}`: {ddl(field.type)}' for field in kind)}>"
+        return f"struct<{', '.join(f'`{field.name}`: {to_spark_type(field.type)}' for field in kind)}>"
     return {_TEXT: "string", _NUMBER: "bigint", pa.float64(): "double", pa.bool_(): "boolean"}[kind]

@@ -24,10 +24,10 @@ from assay.checkers.register.family import REGISTER
 from assay.cluster import owner
 from assay.harness.core.files import SpecialFileError, read_json
 from assay.harness.core.history import HistoryError
-from assay.harness.nightly.rows import ABANDONED, DAMAGED, NONE, UNKNOWN, FaultLife, Found, Return, Run
+from assay.harness.nightly.rows import ABANDONED, DAMAGED, NONE, UNKNOWN, FaultPhases, RecoveryRow, RunFinding, RunRow
 from assay.harness.run import store
 from assay.harness.run.store import RunInfo
-from assay.harness.stored.by_contract import Stored, open_stored
+from assay.harness.stored.by_contract import StoredHistory, open_stored
 from assay.reports.figures import FIGURES, RunFigures
 
 STAMP: Final = "%Y%m%dT%H%M%S"
@@ -35,62 +35,62 @@ DEFECT: Final = re.compile(r"--defect[= ](\S+)")
 UNJUDGED: Final = "it was not judged; `assay check` does it, but does not keep what it says"
 
 
-class Outline(NamedTuple):
+class RunOutline(NamedTuple):
     """Content of the small files of a run's folder. ``info`` None: the run is damaged, and ``run`` has the reason."""
 
-    run: Run
+    run: RunRow
     info: RunInfo | None
     settings: dict[str, Any]
 
 
-def outline(folder: Path) -> Outline:
+def read_outline(folder: Path) -> RunOutline:
     """Reads a run without its verdict. Errors of the run do not raise, but become the row's ``problem``."""
-    settings = _settings(folder)
+    settings = _read_settings(folder)
     special = store.special_file(folder)
     info = store.read_info(folder)
-    if info is None or not _dated(info):
-        return Outline(_unreadable(folder, settings, special), None, settings)
-    run = Run(
-        run=_identity(folder, info),
-        folder=_place(folder),
+    if info is None or not _has_valid_dates(info):
+        return RunOutline(_make_damaged_row(folder, settings, special), None, settings)
+    run = RunRow(
+        run=_hash_identity(folder, info),
+        folder=_run_name(folder),
         test=info.test,
-        workload=_workload(info.test, settings),
+        workload=_find_workload(info.test, settings),
         nemesis=info.nemesis,
-        defect=_defect(info, settings),
+        defect=_find_defect(info, settings),
         cluster=info.cluster,
         seed=info.seed,
         started=info.started,
-        status=_status(info),
+        status=_find_status(info),
         problem=info.problem,
-        run_seconds=_seconds(info),
+        run_seconds=_compute_seconds(info),
         digest=info.digest,
-        system=said(settings, "system", "name"),
-        version=said(settings, "versions", "source"),
+        system=find_setting(settings, "system", "name"),
+        version=find_setting(settings, "versions", "source"),
     )
     if special is not None:
-        return Outline(msgspec.structs.replace(run, status=DAMAGED, problem=str(special)), None, settings)
+        return RunOutline(msgspec.structs.replace(run, status=DAMAGED, problem=str(special)), None, settings)
     if run.status not in (store.FINISHED, store.INTERRUPTED):
         run = msgspec.structs.replace(run, problem=run.problem or "it did not come to its end")
-    return Outline(run, info, settings)
+    return RunOutline(run, info, settings)
 
 
-def record(folder: Path) -> Run:
+def make_row(folder: Path) -> RunRow:
     """Makes the row of a run. Errors of the run do not raise, but become the row's ``problem``."""
-    run, info, _ = outline(folder)
+    run, info, _ = read_outline(folder)
     if info is None or run.status not in (store.FINISHED, store.INTERRUPTED):
         return run
     try:
-        return _judged(run, folder, info)
+        return _add_judgement(run, folder, info)
     except (HistoryError, EngineError, FileNotFoundError) as error:
         return msgspec.structs.replace(run, status=DAMAGED, problem=str(error))
 
 
-def began(run: Run) -> datetime:
+def to_start(run: RunRow) -> datetime:
     """Returns the start of a run, in UTC."""
     return datetime.fromisoformat(run.started).astimezone(UTC)
 
 
-def judgement_of(folder: Path, info: RunInfo) -> Judgement | None:
+def read_trusted_judgement(folder: Path, info: RunInfo) -> Judgement | None:
     """Reads the judgement; None for an unjudged run. Raises ``HistoryError`` if ``verdict.json`` cannot be trusted."""
     path = folder / "verdict.json"
     if not path.exists():
@@ -108,16 +108,16 @@ def judgement_of(folder: Path, info: RunInfo) -> Judgement | None:
     return judgement
 
 
-def _judged(run: Run, folder: Path, info: RunInfo) -> Run:
+def _add_judgement(run: RunRow, folder: Path, info: RunInfo) -> RunRow:
     """Adds the verdict, and the facts of the history. Raises errors that make the run's files untrustworthy."""
-    judgement = judgement_of(folder, info)
+    judgement = read_trusted_judgement(folder, info)
     if judgement is None:
         return msgspec.structs.replace(run, problem=run.problem or UNJUDGED)
     stored = open_stored(folder)
     if stored.lost is not None:
         raise HistoryError(stored.lost)
-    faults, returns = _history(stored)
-    figures = measured(folder)
+    faults, returns = _read_history(stored)
+    figures = read_figures(folder)
     return msgspec.structs.replace(
         run,
         verdict=str(judgement.verdict),
@@ -126,7 +126,7 @@ def _judged(run: Run, folder: Path, info: RunInfo) -> Run:
         operations=judgement.operations,
         effects=judgement.effects,
         unknown=judgement.unknown,
-        findings=_findings(judgement, faults),
+        findings=_make_findings(judgement, faults),
         faults=faults,
         returns=returns,
         rate=figures.rate,
@@ -136,7 +136,7 @@ def _judged(run: Run, folder: Path, info: RunInfo) -> Run:
     )
 
 
-def measured(folder: Path) -> RunFigures:
+def read_figures(folder: Path) -> RunFigures:
     """Reads the figures of a run; empty if they are missing or unreadable."""
     try:
         return read_json(folder / FIGURES, RunFigures)
@@ -144,14 +144,14 @@ def measured(folder: Path) -> RunFigures:
         return RunFigures()
 
 
-def _findings(judgement: Judgement, faults: Sequence[FaultLife]) -> tuple[Found, ...]:
+def _make_findings(judgement: Judgement, faults: Sequence[FaultPhases]) -> tuple[RunFinding, ...]:
     first = min((fault.injected for fault in faults if fault.injected is not None), default=None)
     found = []
     for anomaly, instances in sorted(judgement.anomalies.items()):
         times = [one.time for one in judgement.findings if one.anomaly == anomaly and one.time is not None]
         time = min(times, default=None)
         found.append(
-            Found(
+            RunFinding(
                 anomaly=anomaly,
                 forbidden=anomaly in judgement.forbidden,
                 instances=instances,
@@ -162,22 +162,22 @@ def _findings(judgement: Judgement, faults: Sequence[FaultLife]) -> tuple[Found,
     return tuple(found)
 
 
-def _history(stored: Stored) -> tuple[tuple[FaultLife, ...], tuple[Return, ...]]:
+def _read_history(stored: StoredHistory) -> tuple[tuple[FaultPhases, ...], tuple[RecoveryRow, ...]]:
     ended = stored.closed and not stored.interrupted
     with Engines(spark=False).open(open_history(stored.history)) as engine:
         reader = register_history(engine, stored.history)
         digest = None if stored.info is None else stored.info.digest
         if digest is not None and reader.closed is not None and reader.closed.digest != digest:
             raise HistoryError(f"{stored.history}: run.json has another digest; it is not this run's history")
-        faults = _faults(engine)
+        faults = _read_faults(engine)
         if not ended or all(fault.healed is None for fault in faults):
             return faults, ()
         register_contract(engine, stored.contract)
         for family in (LOG, REGISTER):
             build(engine, family.views)
-        covered = coverage.cover(engine, stored.contract, disturbance.faults(engine), ended=ended)
+        covered = coverage.measure_coverage(engine, stored.contract, disturbance.read_faults(engine), ended=ended)
     return faults, tuple(
-        Return(
+        RecoveryRow(
             fault_id=one.fault.id,
             fault=one.fault.name,
             key=one.key,
@@ -190,7 +190,7 @@ def _history(stored: Stored) -> tuple[tuple[FaultLife, ...], tuple[Return, ...]]
     )
 
 
-def _faults(engine: Engine) -> tuple[FaultLife, ...]:
+def _read_faults(engine: Engine) -> tuple[FaultPhases, ...]:
     rows = engine.rows(
         "select id, min(case when phase = 'intended' then time end) as intended, "
         "max(case when phase = 'recovered' then time end) as recovered, "
@@ -198,10 +198,10 @@ def _faults(engine: Engine) -> tuple[FaultLife, ...]:
     )
     more = {row["id"]: row for row in rows}
     return tuple(
-        FaultLife(
+        FaultPhases(
             id=one.id,
             fault=one.name,
-            targets=_targets(more[one.id]["targets"]),
+            targets=_parse_targets(more[one.id]["targets"]),
             intended=more[one.id]["intended"],
             injected=one.injected,
             healed=one.healed,
@@ -209,11 +209,11 @@ def _faults(engine: Engine) -> tuple[FaultLife, ...]:
             took_effect=one.took_effect,
             failed=one.failed,
         )
-        for one in disturbance.faults(engine)
+        for one in disturbance.read_faults(engine)
     )
 
 
-def _targets(text: str | None) -> tuple[str, ...]:
+def _parse_targets(text: str | None) -> tuple[str, ...]:
     try:
         found = json.loads(text or "[]")
     except ValueError as error:
@@ -221,30 +221,30 @@ def _targets(text: str | None) -> tuple[str, ...]:
     return tuple(map(str, found)) if isinstance(found, list) else ()
 
 
-def _unreadable(folder: Path, settings: dict[str, Any], special: SpecialFileError | None) -> Run:
+def _make_damaged_row(folder: Path, settings: dict[str, Any], special: SpecialFileError | None) -> RunRow:
     """Makes the row of a damaged run. Its identity depends only on the content left, so adding it again replaces it."""
-    rest = hashlib.sha256(_place(folder).encode())
+    rest = hashlib.sha256(_run_name(folder).encode())
     for name in ("run.json", "settings.json", "verdict.json"):
         path = folder / name
         rest.update(path.read_bytes() if path.is_file() else b"-")
     chosen = settings.get("settings", {})
     nemesis = chosen.get("nemesis")
-    return Run(
+    return RunRow(
         run=rest.hexdigest()[:16],
-        folder=_place(folder),
+        folder=_run_name(folder),
         test=folder.parent.name,
         workload=str(settings.get("experiment", UNKNOWN)),
         nemesis="+".join(map(str, nemesis)) or NONE if isinstance(nemesis, list) else UNKNOWN,
         defect=str(chosen.get("defect") or NONE),
-        started=_stamp(folder).isoformat(),
+        started=_find_start(folder).isoformat(),
         status=DAMAGED,
         problem="run.json is missing or damaged" if special is None else str(special),
-        system=said(settings, "system", "name"),
-        version=said(settings, "versions", "source"),
+        system=find_setting(settings, "system", "name"),
+        version=find_setting(settings, "versions", "source"),
     )
 
 
-def _stamp(folder: Path) -> datetime:
+def _find_start(folder: Path) -> datetime:
     """Returns the start by the folder's name, else the folder's modification time."""
     try:
         return datetime.strptime(folder.name.partition(".")[0], STAMP).replace(tzinfo=UTC)
@@ -252,17 +252,17 @@ def _stamp(folder: Path) -> datetime:
         return datetime.fromtimestamp(folder.lstat().st_mtime, UTC)
 
 
-def _place(folder: Path) -> str:
+def _run_name(folder: Path) -> str:
     return f"{folder.parent.name}/{folder.name}"
 
 
-def _identity(folder: Path, info: RunInfo) -> str:
+def _hash_identity(folder: Path, info: RunInfo) -> str:
     """Returns a hash of the fields that do not change while a run goes on; its owner distinguishes machines."""
     parts = [folder.name, info.test, info.started, info.owner, info.seed, info.cluster, info.nemesis]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
 
-def _settings(folder: Path) -> dict[str, Any]:
+def _read_settings(folder: Path) -> dict[str, Any]:
     """Reads the settings; empty if they are missing or unreadable, which ``open_stored`` reports for a judged run."""
     try:
         found = read_json(folder / "settings.json", object)
@@ -271,12 +271,12 @@ def _settings(folder: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) and isinstance(found.get("settings", {}), dict) else {}
 
 
-def _workload(test: str, settings: dict[str, Any]) -> str:
+def _find_workload(test: str, settings: dict[str, Any]) -> str:
     name = settings.get("experiment")
     return name if isinstance(name, str) else test.rpartition("::")[2].partition("[")[0] or UNKNOWN
 
 
-def _defect(info: RunInfo, settings: dict[str, Any]) -> str:
+def _find_defect(info: RunInfo, settings: dict[str, Any]) -> str:
     """Returns the defect. A run whose cluster did not start has no settings, only its repeat command."""
     defect = settings.get("settings", {}).get("defect")
     if "settings" in settings:
@@ -285,23 +285,23 @@ def _defect(info: RunInfo, settings: dict[str, Any]) -> str:
     return asked.group(1) if asked else NONE
 
 
-def said(settings: dict[str, Any], section: str, name: str) -> str | None:
+def find_setting(settings: dict[str, Any], section: str, name: str) -> str | None:
     """Returns a text of ``settings.json``, or None if there is none."""
     inner = settings.get(section)
     found = inner.get(name) if isinstance(inner, dict) else None
     return found if isinstance(found, str) else None
 
 
-def _status(info: RunInfo) -> str:
+def _find_status(info: RunInfo) -> str:
     if info.status != store.RUNNING:
         return info.status
     try:
-        return store.RUNNING if owner.parse(info.owner).alive() else ABANDONED
+        return store.RUNNING if owner.parse_owner(info.owner).alive() else ABANDONED
     except ValueError:
         return ABANDONED
 
 
-def _dated(info: RunInfo) -> bool:
+def _has_valid_dates(info: RunInfo) -> bool:
     try:
         return all(
             datetime.fromisoformat(text).tzinfo is not None for text in (info.started, info.ended or info.started)
@@ -310,7 +310,7 @@ def _dated(info: RunInfo) -> bool:
         return False
 
 
-def _seconds(info: RunInfo) -> float | None:
+def _compute_seconds(info: RunInfo) -> float | None:
     if info.ended is None:
         return None
     return (datetime.fromisoformat(info.ended) - datetime.fromisoformat(info.started)).total_seconds()

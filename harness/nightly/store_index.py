@@ -19,27 +19,28 @@ from assay.checkers.times import NANOSECONDS
 from assay.cluster import owner
 from assay.harness.core.history import HistoryError
 from assay.harness.nightly import night_record as record
-from assay.harness.nightly.night_record import AttemptOutcome, NightError, NightFolder, Result
+from assay.harness.nightly.night_record import AttemptOutcome, AttemptResult, NightError, NightFolder
 from assay.harness.nightly.rows import DAMAGED, NONE, UNKNOWN
-from assay.harness.nightly.run_row import UNJUDGED, judgement_of, measured, outline, said
+from assay.harness.nightly.run_row import UNJUDGED, find_setting, read_figures, read_outline, read_trusted_judgement
 from assay.harness.run import store
 from assay.reports.index.entry import (
     FILES,
     CellKey,
     Entry,
-    Figures,
+    EntryFigures,
     NightEntry,
-    Standing,
-    Stored,
-    plain,
-    plain_command,
+    RunVerdict,
+    StoreContents,
+    sanitize_command,
+    sanitize_text,
 )
 
 FOUND: Final = "found"
 """The folder of a store for shrunk schedules."""
 STANDINGS: Final = {
-    AttemptOutcome.PASS: Standing.PASS, AttemptOutcome.FAIL: Standing.FAIL, AttemptOutcome.UNKNOWN: Standing.UNKNOWN,
-    AttemptOutcome.DETECTED: Standing.FAIL, AttemptOutcome.MISSED: Standing.PASS,
+    AttemptOutcome.PASS: RunVerdict.PASS, AttemptOutcome.FAIL: RunVerdict.FAIL,
+    AttemptOutcome.UNKNOWN: RunVerdict.UNKNOWN,
+    AttemptOutcome.DETECTED: RunVerdict.FAIL, AttemptOutcome.MISSED: RunVerdict.PASS,
 }  # fmt: skip
 """The verdict of an attempt, by its outcome; other outcomes have none."""
 GONE: Final = "its run is no longer in the store"
@@ -59,20 +60,20 @@ class _Plan(msgspec.Struct):
     schedule: "_Plan | None" = None
 
 
-def read(root: Path, zoo: Zoo) -> Stored:
+def read_store(root: Path, zoo: Zoo) -> StoreContents:
     """Reads a store. For a defect that is not in ``zoo``, any forbidden anomaly counts as caught."""
     parts: dict[str, list[tuple[record.Night, NightEntry]]] = {}
     problems: list[str] = []
     expected = dict(zoo)
-    of_run: dict[str, tuple[NightEntry, Result]] = {}
-    small: dict[str, record.Small] = {}
-    results: list[tuple[NightEntry, Result, record.Cell | None, Path]] = []
-    for folder, planned in _recorded(root, problems):
-        done, shrunk = _lines(folder.results, folder, problems), _lines(folder.shrunk, folder, problems)
-        lost = [*_lines(partial(folder.lost, planned), folder, []), *_lines(folder.damaged, folder, [])]
+    of_run: dict[str, tuple[NightEntry, AttemptResult]] = {}
+    small: dict[str, record.ShrunkFailure] = {}
+    results: list[tuple[NightEntry, AttemptResult, record.MatrixCell | None, Path]] = []
+    for folder, planned in _read_nights(root, problems):
+        done, shrunk = _read_lines(folder.results, folder, problems), _read_lines(folder.shrunk, folder, problems)
+        lost = [*_read_lines(partial(folder.lost, planned), folder, []), *_read_lines(folder.damaged, folder, [])]
         problems += map(str, lost)
         small |= {one.run: one for one in shrunk if one.schedule and (root / one.schedule).is_file()}
-        night = _night(folder, planned, done)
+        night = _make_night_entry(folder, planned, done)
         parts.setdefault(planned.name, []).append((planned, night))
         cells = {cell.name: cell for cell in planned.cells}
         expected |= {cell.defect: cell.expected for cell in planned.cells if cell.defect and cell.expected}
@@ -80,27 +81,29 @@ def read(root: Path, zoo: Zoo) -> Stored:
             results.append((night, result, cells.get(result.cell), folder.path))
             of_run |= dict.fromkeys(result.runs, (night, result))
     damaged = list(problems)
-    nights = [_whole(some, problems) for some in parts.values()]
+    nights = [_merge_parts(some, problems) for some in parts.values()]
     entries = []
-    for path in store.runs(root):
+    for path in store.list_runs(root):
         name = f"{path.parent.name}/{path.name}"
-        entries.append(_entry(path, of_run.get(name), small.get(name), expected))
+        entries.append(_make_run_entry(path, of_run.get(name), small.get(name), expected))
     by_name = {entry.name: entry for entry in entries}
     entries += [
-        _attempt(night, result, cell, home, gone=bool(result.runs) and by_name.keys().isdisjoint(result.runs))
+        _make_attempt_entry(
+            night, result, cell, home, gone=bool(result.runs) and by_name.keys().isdisjoint(result.runs)
+        )
         for night, result, cell, home in results
-        if not any(_says(by_name.get(name), result) for name in result.runs)
+        if not any(_shows_outcome(by_name.get(name), result) for name in result.runs)
     ]
     damaged += [f"{one.name}: {one.reason}" for one in entries if one.status == DAMAGED]
     entries.sort(key=lambda one: (one.started, one.name))
-    nights += _days(entries, {night.name for night in nights})
+    nights += _make_days(entries, {night.name for night in nights})
     nights.sort(key=lambda night: night.started)
-    return Stored(name=plain(root.name or str(root)), entries=tuple(entries), nights=tuple(nights),
-                  problems=tuple(map(plain, problems)), damaged=tuple(map(plain, damaged)))  # fmt: skip
+    return StoreContents(name=sanitize_text(root.name or str(root)), entries=tuple(entries), nights=tuple(nights),
+                  problems=tuple(map(sanitize_text, problems)), damaged=tuple(map(sanitize_text, damaged)))  # fmt: skip
 
 
-def _recorded(root: Path, problems: list[str]) -> Iterator[tuple[NightFolder, record.Night]]:
-    readable = record.nights(root)
+def _read_nights(root: Path, problems: list[str]) -> Iterator[tuple[NightFolder, record.Night]]:
+    readable = record.read_nights(root)
     yield from readable
     for path in sorted((root / store.NIGHTS).glob("*/")):
         if path not in {folder.path for folder, _ in readable}:
@@ -110,7 +113,7 @@ def _recorded(root: Path, problems: list[str]) -> Iterator[tuple[NightFolder, re
                 problems.append(str(error))
 
 
-def _lines(read: Callable[[], list[T]], folder: NightFolder, problems: list[str]) -> list[T]:
+def _read_lines(read: Callable[[], list[T]], folder: NightFolder, problems: list[str]) -> list[T]:
     try:
         return read()
     except OSError as error:
@@ -118,29 +121,29 @@ def _lines(read: Callable[[], list[T]], folder: NightFolder, problems: list[str]
         return []
 
 
-def _night(folder: NightFolder, night: record.Night, done: list[Result]) -> NightEntry:
+def _make_night_entry(folder: NightFolder, night: record.Night, done: list[AttemptResult]) -> NightEntry:
     running = folder.running()
-    ended = None if night.ended is msgspec.UNSET else _utc(str(night.ended))
-    alive = running is not None and ended is None and _alive(running.owner)
+    ended = None if night.ended is msgspec.UNSET else _to_utc(str(night.ended))
+    alive = running is not None and ended is None and _is_alive(running.owner)
     return NightEntry(
-        name=plain(night.name),
-        started=_utc(night.started),
+        name=sanitize_text(night.name),
+        started=_to_utc(night.started),
         ended=ended,
         budget=night.budget_seconds,
         planned=len(night.cells),
         done=len({result.cell for result in done} & {cell.name for cell in night.cells}),
-        version=plain(night.version or ""),
-        after=plain(night.after),
-        commits=tuple(map(plain, night.commits)),
-        now=_now(running) if running is not None and alive else "",
+        version=sanitize_text(night.version or ""),
+        after=sanitize_text(night.after),
+        commits=tuple(map(sanitize_text, night.commits)),
+        now=_describe_running(running) if running is not None and alive else "",
     )
 
 
-def _now(running: record.Running) -> str:
-    return plain(running.result.cell) + (", whose failure is made small" if running.shrinks else "")
+def _describe_running(running: record.RunningAttempt) -> str:
+    return sanitize_text(running.result.cell) + (", whose failure is made small" if running.shrinks else "")
 
 
-def _whole(parts: list[tuple[record.Night, NightEntry]], problems: list[str]) -> NightEntry:
+def _merge_parts(parts: list[tuple[record.Night, NightEntry]], problems: list[str]) -> NightEntry:
     """Combines the parts of one night; a part without a record becomes a problem."""
     nights = [night for _, night in parts]
     there = {planned.part for planned, _ in parts}
@@ -162,23 +165,25 @@ def _whole(parts: list[tuple[record.Night, NightEntry]], problems: list[str]) ->
     )
 
 
-def _days(entries: list[Entry], taken: set[str]) -> Iterator[NightEntry]:
+def _make_days(entries: list[Entry], taken: set[str]) -> Iterator[NightEntry]:
     """Yields the days of runs that belong to no recorded night."""
     rest = (one for one in entries if one.night not in taken)
     for day, runs in groupby(rest, key=lambda one: one.night):
         yield NightEntry(name=day, started=next(runs).started)
 
 
-def _entry(folder: Path, attempt: tuple[NightEntry, Result] | None, small: record.Small | None, zoo: Zoo) -> Entry:
+def _make_run_entry(
+    folder: Path, attempt: tuple[NightEntry, AttemptResult] | None, small: record.ShrunkFailure | None, zoo: Zoo
+) -> Entry:
     night, result = attempt or (None, None)
     try:
-        found = outline(folder)
+        found = read_outline(folder)
         run, judgement, wrong = found.run, None, ""
         if found.info is not None and run.status in (store.FINISHED, store.INTERRUPTED):
-            judgement = judgement_of(folder, found.info)
+            judgement = read_trusted_judgement(folder, found.info)
             wrong = "" if judgement else UNJUDGED
     except UNREADABLE as error:
-        return _damaged(folder, night, error)
+        return _make_damaged_entry(folder, night, error)
     settings = found.settings
     system, defect, base = run.system or UNKNOWN, run.defect, ""
     if (
@@ -192,52 +197,54 @@ def _entry(folder: Path, attempt: tuple[NightEntry, Result] | None, small: recor
             system,
         )  # its night takes it for a run like others, not for a canary
     parts = (system, run.workload, run.nemesis, run.cluster or UNKNOWN, defect)
-    standing = Standing.NONE if judgement is None else Standing(judgement.verdict)
+    standing = RunVerdict.NONE if judgement is None else RunVerdict(judgement.verdict)
     status, reason = run.status, run.problem or wrong
     if judgement is not None:
         reason = judgement.unknown[0] if judgement.unknown else ""
     elif result is not None and result.outcome not in STANDINGS:
         status, reason = str(result.outcome), result.detail or reason
-    shape, more = _shape(folder, settings, judgement)
+    shape, more = _read_shape(folder, settings, judgement)
     if shape and small is not None and small.report and (folder.parents[1] / small.report).is_file():
         more = (*more, ("small run", quote(small.report)))
     command = small.command if shape and small is not None else "" if found.info is None else found.info.command
-    hits = _hits(judgement, zoo.get(defect))
+    hits = _find_hits(judgement, zoo.get(defect))
     return Entry(
-        **_place(folder),
+        **_describe_folder(folder),
         more=more,
-        cell=_cell(*parts),
-        base=plain(base),
-        planned="" if result is None else plain(result.cell),
-        night=_utc(run.started)[:10] if night is None else night.name,
-        started=_utc(run.started),
+        cell=_make_cell_key(*parts),
+        base=sanitize_text(base),
+        planned="" if result is None else sanitize_text(result.cell),
+        night=_to_utc(run.started)[:10] if night is None else night.name,
+        started=_to_utc(run.started),
         standing=standing,
-        status=plain(status),
-        anomalies=tuple(sorted(plain(name) for name in _hits(judgement, None))),
+        status=sanitize_text(status),
+        anomalies=tuple(sorted(sanitize_text(name) for name in _find_hits(judgement, None))),
         shape=shape,
-        reason=_line(reason),
-        command=plain_command(command),
+        reason=_shorten(reason),
+        command=sanitize_command(command),
         seed=run.seed,
-        version=(night.version if night is not None else "") or plain(run.version or ""),
-        figures=_figures(folder, judgement, hits),
+        version=(night.version if night is not None else "") or sanitize_text(run.version or ""),
+        figures=_make_figures(folder, judgement, hits),
         caught=None if judgement is None or defect == NONE else bool(hits),
     )
 
 
-def _damaged(folder: Path, night: NightEntry | None, error: Exception) -> Entry:
+def _make_damaged_entry(folder: Path, night: NightEntry | None, error: Exception) -> Entry:
     started = datetime.fromtimestamp(folder.lstat().st_mtime, UTC).isoformat() if folder.exists() else ""
     return Entry(
-        **_place(folder),
-        cell=_cell(UNKNOWN, folder.parent.name, UNKNOWN, UNKNOWN, NONE),
-        night=_utc(started)[:10] if night is None else night.name,
-        started=_utc(started),
-        standing=Standing.NONE,
+        **_describe_folder(folder),
+        cell=_make_cell_key(UNKNOWN, folder.parent.name, UNKNOWN, UNKNOWN, NONE),
+        night=_to_utc(started)[:10] if night is None else night.name,
+        started=_to_utc(started),
+        standing=RunVerdict.NONE,
         status=DAMAGED,
-        reason=_line(str(error)),
+        reason=_shorten(str(error)),
     )
 
 
-def _attempt(night: NightEntry, result: Result, cell: record.Cell | None, home: Path, *, gone: bool) -> Entry:
+def _make_attempt_entry(
+    night: NightEntry, result: AttemptResult, cell: record.MatrixCell | None, home: Path, *, gone: bool
+) -> Entry:
     """Makes the entry of an attempt whose outcome no run shows. ``home`` is the record of its night.
 
     Only its run could identify the failure. So an attempt without its run has no failure, but a pass remains a pass.
@@ -245,24 +252,24 @@ def _attempt(night: NightEntry, result: Result, cell: record.Cell | None, home: 
     parts = (UNKNOWN, result.cell, UNKNOWN, UNKNOWN, NONE)
     if cell is not None:
         parts = (cell.system, cell.workload, cell.nemesis, cell.cluster, cell.defect or NONE)
-    standing, reason = STANDINGS.get(result.outcome, Standing.NONE), result.detail
+    standing, reason = STANDINGS.get(result.outcome, RunVerdict.NONE), result.detail
     if gone and result.outcome is AttemptOutcome.FAIL:
-        standing, reason = Standing.NONE, GONE
+        standing, reason = RunVerdict.NONE, GONE
     address = f"{store.NIGHTS}/{quote(home.name)}"
     answered = result.outcome in (AttemptOutcome.DETECTED, AttemptOutcome.MISSED)
     return Entry(
-        name=attempt_name(result),
+        name=make_attempt_name(result),
         address=address,
         more=(("log", f"{address}/{quote(result.log)}"),) if result.log and (home / result.log).is_file() else (),
-        cell=_cell(*parts),
-        planned=plain(result.cell),
+        cell=_make_cell_key(*parts),
+        planned=sanitize_text(result.cell),
         night=night.name,
-        started=_utc(result.started),
+        started=_to_utc(result.started),
         standing=standing,
         status=str(result.outcome),
-        anomalies=("failed, and left no run that did",) if standing is Standing.FAIL else (),
-        reason=_line(reason),
-        command=plain_command(result.command),
+        anomalies=("failed, and left no run that did",) if standing is RunVerdict.FAIL else (),
+        reason=_shorten(reason),
+        command=sanitize_command(result.command),
         seed=result.seed,
         version=night.version,
         caught=result.outcome is AttemptOutcome.DETECTED if answered else None,
@@ -270,43 +277,47 @@ def _attempt(night: NightEntry, result: Result, cell: record.Cell | None, home: 
     )
 
 
-def attempt_name(result: Result) -> str:
+def make_attempt_name(result: AttemptResult) -> str:
     """Returns the name of the entry of an attempt whose outcome no run shows."""
-    return plain(f"{result.cell}, attempt {result.attempt}")
+    return sanitize_text(f"{result.cell}, attempt {result.attempt}")
 
 
-def _cell(system: str, workload: str, nemesis: str, cluster: str, defect: str) -> CellKey:
+def _make_cell_key(system: str, workload: str, nemesis: str, cluster: str, defect: str) -> CellKey:
     return CellKey(
-        plain(system), plain(workload), plain(nemesis), plain(cluster), "" if defect == NONE else plain(defect)
+        sanitize_text(system),
+        sanitize_text(workload),
+        sanitize_text(nemesis),
+        sanitize_text(cluster),
+        "" if defect == NONE else sanitize_text(defect),
     )
 
 
-def _says(entry: Entry | None, result: Result) -> bool:
+def _shows_outcome(entry: Entry | None, result: AttemptResult) -> bool:
     """Returns whether this run shows how the attempt ended. The verdict of a canary is that of its runs."""
     if entry is None:
         return False
-    return bool(entry.cell.defect) or entry.standing is STANDINGS.get(result.outcome, Standing.NONE)
+    return bool(entry.cell.defect) or entry.standing is STANDINGS.get(result.outcome, RunVerdict.NONE)
 
 
-def _place(folder: Path) -> dict[str, Any]:
+def _describe_folder(folder: Path) -> dict[str, Any]:
     parts = folder.parent.name, folder.name
     there = {one.name for one in os.scandir(folder)} if os.access(folder, os.R_OK | os.X_OK) else set()
     return {
-        "name": plain("/".join(parts)),
+        "name": sanitize_text("/".join(parts)),
         "address": "/".join(quote(os.fsencode(part)) for part in parts),
         "files": tuple(file for file in FILES if file in there),
     }
 
 
-def _shape(
+def _read_shape(
     folder: Path, settings: dict[str, Any], judgement: Judgement | None
 ) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
     """Returns the faults of the shrunk schedule that a failed run led to or played, and the link to it."""
     if judgement is None or judgement.verdict is not Verdict.FAIL:
         return (), ()
     home = folder.parent.parent / FOUND
-    played = Path(said(settings, "settings", "replay") or "")
-    mine = store.schedule_name(folder.name, _hits(judgement, None))
+    played = Path(find_setting(settings, "settings", "replay") or "")
+    mine = store.schedule_name(folder.name, _find_hits(judgement, None))
     name = played.name if played.parent.name == FOUND else mine
     source = home / name if (home / name).is_file() else folder / "schedule.json" if name != mine else None
     if source is None:
@@ -316,10 +327,10 @@ def _shape(
     except UNREADABLE:
         return (), ()
     link = (("shrunk schedule", f"{FOUND}/{quote(os.fsencode(name))}"),) if source.parent == home else ()
-    return tuple(plain(step.fault) for step in (plan.schedule or plan).steps), link
+    return tuple(sanitize_text(step.fault) for step in (plan.schedule or plan).steps), link
 
 
-def _hits(judgement: Judgement | None, expected: tuple[str, ...] | None) -> set[str]:
+def _find_hits(judgement: Judgement | None, expected: tuple[str, ...] | None) -> set[str]:
     """Returns the forbidden anomalies that were found; only expected ones, if any are expected."""
     if judgement is None or judgement.verdict is not Verdict.FAIL:
         return set()
@@ -327,11 +338,11 @@ def _hits(judgement: Judgement | None, expected: tuple[str, ...] | None) -> set[
     return found & set(expected) if expected else found
 
 
-def _figures(folder: Path, judgement: Judgement | None, hits: set[str]) -> Figures:
-    found = measured(folder)
+def _make_figures(folder: Path, judgement: Judgement | None, hits: set[str]) -> EntryFigures:
+    found = read_figures(folder)
     findings = () if judgement is None else judgement.findings
     times = [one.time for one in findings if one.anomaly in hits and one.time is not None]
-    return Figures(
+    return EntryFigures(
         operations=None if judgement is None else judgement.operations,
         median=found.median_ms,
         p99=found.p99_ms,
@@ -340,20 +351,20 @@ def _figures(folder: Path, judgement: Judgement | None, hits: set[str]) -> Figur
     )
 
 
-def _line(text: str) -> str:
+def _shorten(text: str) -> str:
     """Returns the first line, or for a traceback the last one, which is the error."""
     lines = [line for line in text.splitlines() if line.strip()] or [""]
-    return plain(lines[-1] if lines[0].startswith("Traceback") else lines[0])
+    return sanitize_text(lines[-1] if lines[0].startswith("Traceback") else lines[0])
 
 
-def _alive(text: str) -> bool:
+def _is_alive(text: str) -> bool:
     try:
-        return owner.parse(text).alive()
+        return owner.parse_owner(text).alive()
     except ValueError:
         return False
 
 
-def _utc(text: str) -> str:
+def _to_utc(text: str) -> str:
     """Returns ISO 8601 in milliseconds, so that texts sort by time; an invalid text becomes the earliest time."""
     try:
         return datetime.fromisoformat(text).astimezone(UTC).isoformat(timespec="milliseconds")

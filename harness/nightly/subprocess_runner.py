@@ -18,7 +18,7 @@ from typing import Final
 
 from assay.harness.nightly.night_record import AttemptOutcome
 from assay.harness.run.interrupt import Interrupt
-from assay.harness.run.process_group import signal_group, start
+from assay.harness.run.process_group import signal_group, start_group
 
 POLL: Final = 0.2
 GRACE: Final = 60.0
@@ -39,7 +39,7 @@ class AttemptEnd:
 
 
 @dataclass(frozen=True)
-class Limits:
+class AttemptLimits:
     """Limits in seconds: after ``hung`` the process hangs, after ``left`` the night is over."""
 
     hung: float
@@ -47,15 +47,16 @@ class Limits:
     grace: float = GRACE
 
 
-def perform(
-    command: Sequence[str], folder: Path, log: Path, limits: Limits, interrupt: Interrupt, began: Callable[[int], None],
+def run_attempt(
+    command: Sequence[str], folder: Path, log: Path, limits: AttemptLimits, interrupt: Interrupt,
+    began: Callable[[int], None],
     stopping: Callable[[str], None],
 ) -> AttemptEnd:  # fmt: skip
     """Runs the command in this folder, with its output in ``log``. Raises ``OSError`` if it cannot start.
 
     ``began`` is called with its process id; ``stopping`` with the reason, before its time to heal and report.
     """
-    process = start(command, log, folder, os.environ | {"COLUMNS": LINE, "PYTHONFAULTHANDLER": "1"})
+    process = start_group(command, log, folder, os.environ | {"COLUMNS": LINE, "PYTHONFAULTHANDLER": "1"})
     stopped: AttemptOutcome | None = None
     why = ""
     try:
@@ -70,32 +71,32 @@ def perform(
 
 
 def _watch(
-    process: subprocess.Popen[bytes], limits: Limits, interrupt: Interrupt, stopping: Callable[[str], None]
+    process: subprocess.Popen[bytes], limits: AttemptLimits, interrupt: Interrupt, stopping: Callable[[str], None]
 ) -> tuple[AttemptOutcome | None, str]:
     began = time.monotonic()
-    while not _over(process, POLL):
+    while not _has_ended(process, POLL):
         spent = time.monotonic() - began
         if interrupt.requested:
-            return _stopped(process, limits, "with the night", stopping)
+            return _stop(process, limits, "with the night", stopping)
         if spent >= limits.hung:
             signal_group(process.pid, signal.SIGABRT)
-            _over(process, DUMP)
+            _has_ended(process, DUMP)
             return AttemptOutcome.HUNG, f"no end after {limits.hung:g} s; its log ends with where it stood"
         if spent >= limits.left:
-            return _stopped(process, limits, "the night's budget was over", stopping)
+            return _stop(process, limits, "the night's budget was over", stopping)
     return None, ""
 
 
-def _stopped(
-    process: subprocess.Popen[bytes], limits: Limits, why: str, stopping: Callable[[str], None]
+def _stop(
+    process: subprocess.Popen[bytes], limits: AttemptLimits, why: str, stopping: Callable[[str], None]
 ) -> tuple[AttemptOutcome, str]:
     signal_group(process.pid, signal.SIGINT)
     stopping(why)
-    ended = _over(process, limits.grace)
+    ended = _has_ended(process, limits.grace)
     return AttemptOutcome.INTERRUPTED, why if ended else f"{why}; killed {limits.grace:g} s after SIGINT"
 
 
-def _over(process: subprocess.Popen[bytes], seconds: float) -> bool:
+def _has_ended(process: subprocess.Popen[bytes], seconds: float) -> bool:
     try:
         process.wait(seconds)
     except subprocess.TimeoutExpired:

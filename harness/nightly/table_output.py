@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from rich.console import Console
 from rich.table import Table
 
-from assay.harness.nightly.tables import Tables
+from assay.harness.nightly.tables import NightTables
 from assay.reports.index.trends import Trends
 
 WIDTH: Final = 500
@@ -31,7 +31,7 @@ TITLES: Final[Mapping[str, str]] = {
 }
 
 
-def as_json(tables: Tables) -> str:
+def to_json(tables: NightTables) -> str:
     """Returns ``{"night", "before", "missed": [...], "tables": {name: [row, ...]}}``."""
     content = {
         "night": tables.night,
@@ -42,7 +42,7 @@ def as_json(tables: Tables) -> str:
     return msgspec.json.encode(content).decode()
 
 
-def show(tables: Tables, console: Console) -> None:
+def show_tables(tables: NightTables, console: Console) -> None:
     """Prints the tables that have rows; for those in ``NEWEST`` only the newest night."""
     for name, title in TITLES.items():
         rows = tables.tables[name].to_pylist()
@@ -50,7 +50,7 @@ def show(tables: Tables, console: Console) -> None:
             rows = [{key: value for key, value in row.items() if key != "night"} for row in rows
                     if row["night"] == tables.night]  # fmt: skip
         if rows:
-            console.print(_table(title.format(night=tables.night, before=tables.before), rows))
+            console.print(_make_table(title.format(night=tables.night, before=tables.before), rows))
 
 
 def show_trends(trends: Trends, console: Console) -> None:
@@ -68,13 +68,13 @@ def show_trends(trends: Trends, console: Console) -> None:
         for one in trends.worse
     ]
     if rows:
-        console.print(_table(f"worse than before, by {trends.nights[-1]}", rows))
+        console.print(_make_table(f"worse than before, by {trends.nights[-1]}", rows))
     console.print(
         f"{len(rows)} of {trends.asked} figures of cells got worse; at most {trends.level:.0%} of it is noise"
     )
 
 
-def write(tables: Tables, out: Path) -> list[Path]:
+def write_tables(tables: NightTables, out: Path) -> list[Path]:
     """Writes each table as ``NAME.parquet`` and ``NAME.csv`` into this folder; existing files are replaced."""
     out.mkdir(parents=True, exist_ok=True)
     written = []
@@ -91,17 +91,17 @@ def write(tables: Tables, out: Path) -> list[Path]:
 WRITERS: Final[Mapping[str, Callable[[pa.Table, Path], None]]] = {"parquet": pq.write_table, "csv": csv.write_csv}
 
 
-def _table(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
+def _make_table(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
     table = Table(title=title, title_justify="left")
     for column in rows[0]:
         numbers = any(isinstance(row[column], int | float) for row in rows)
         table.add_column(column.replace("_", " "), justify="right" if numbers else "left")
     for row in rows:
-        table.add_row(*(_cell(value) for value in row.values()))
+        table.add_row(*(_format_cell(value) for value in row.values()))
     return table
 
 
-def _cell(value: Any) -> str:
+def _format_cell(value: Any) -> str:
     if value is None:
         return "-"
     return f"{value:.2f}" if isinstance(value, float) else str(value).replace("[", "\\[")

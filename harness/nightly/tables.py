@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from assay.checkers.engine import EngineError
 from assay.checkers.engine.spark_application import SparkApplication
 from assay.harness.nightly import dataset
-from assay.harness.nightly.rows import NONE, READ, ddl
+from assay.harness.nightly.rows import NONE, READ, to_spark_type
 
 Zoo = Mapping[str, tuple[str, ...]]
 """Defect -> anomalies; at least one of them must be reported."""
@@ -29,7 +29,7 @@ CAUGHT: Final = "caught"
 
 
 @dataclass(frozen=True)
-class Tables:
+class NightTables:
     """Tables by name, in display order; ``night`` is the newest, ``before`` the one before it."""
 
     night: str
@@ -42,25 +42,25 @@ class Tables:
         return [row["defect"] for row in self.tables["defects"].to_pylist() if row["state"] != CAUGHT]
 
 
-def compute(place: Path, zoo: Zoo, master: str | None = None) -> Tables:
+def compute_tables(place: Path, zoo: Zoo, master: str | None = None) -> NightTables:
     """Computes the tables. On a cluster, all nodes must see the data set under the same path.
 
     Raises ``DataSetError`` for a missing or damaged data set, and ``EngineUnavailable`` if Spark is not available.
     """
-    dataset.parts(place)  # errors are found before Spark is started
+    dataset.list_parts(place)  # errors are found before Spark is started
     with SparkApplication(master, quick=True) as application:
-        return compute_on(application, place, zoo)
+        return compute_tables_on(application, place, zoo)
 
 
-def compute_on(application: SparkApplication, place: Path, zoo: Zoo) -> Tables:
+def compute_tables_on(application: SparkApplication, place: Path, zoo: Zoo) -> NightTables:
     """Computes the tables on a running Spark application, and leaves it running."""
-    with opened(application, place, zoo) as session:
+    with open_session(application, place, zoo) as session:
         newest = [row["night"] for row in session.sql("select distinct night from runs order by night desc").take(2)]
         for name, night in zip(("newest", "before"), (*newest, None), strict=False):
             session.sql(
-                f"create or replace temporary view {name} as select * from cells where night <=> {_text(night)}"
+                f"create or replace temporary view {name} as select * from cells where night <=> {_quote_night(night)}"
             )
-        return Tables(
+        return NightTables(
             night=newest[0],
             before=newest[1] if len(newest) > 1 else None,
             tables={name: session.sql(sql).toArrow() for name, sql in TABLES.items()},
@@ -68,21 +68,21 @@ def compute_on(application: SparkApplication, place: Path, zoo: Zoo) -> Tables:
 
 
 @contextmanager
-def opened(application: SparkApplication, place: Path, zoo: Zoo) -> Iterator[SparkSession]:
-    """Opens a session with ``VIEWS`` over the data set, and locks it against packing. Raises as ``compute`` does."""
-    with dataset.held(place, alone=False):
-        files = dataset.parts(place)
+def open_session(application: SparkApplication, place: Path, zoo: Zoo) -> Iterator[SparkSession]:
+    """Opens a session with ``VIEWS`` over the data set, locked against packing. Raises as ``compute_tables`` does."""
+    with dataset.lock_dataset(place, alone=False):
+        files = dataset.list_parts(place)
         session = application.session(effects=0)
         try:
-            _views(session, place, files, zoo)
+            _create_views(session, place, files, zoo)
             yield session
         except (PySparkException, Py4JError) as error:
-            dataset.readable(place)  # raises an error that names the damaged file, if there is one
+            dataset.require_readable(place)  # raises an error that names the damaged file, if there is one
             raise EngineError(f"Spark could not compute the tables over {place}: {error}") from error
 
 
-def _views(session: SparkSession, place: Path, files: Sequence[Path], zoo: Zoo) -> None:
-    columns = ", ".join(f"`{field.name}` {ddl(field.type)}" for field in READ)
+def _create_views(session: SparkSession, place: Path, files: Sequence[Path], zoo: Zoo) -> None:
+    columns = ", ".join(f"`{field.name}` {to_spark_type(field.type)}" for field in READ)
     reader = session.read.schema(f"{columns}, `night` string").option("__globPaths__", "false")
     stored = reader.parquet(f"file://{place.resolve()}")
     newer = [(file.stem,) for file in files if file.name != dataset.PACKED]
@@ -97,7 +97,7 @@ def _views(session: SparkSession, place: Path, files: Sequence[Path], zoo: Zoo) 
         session.sql(f"create or replace temporary view {name} as {sql}")
 
 
-def _text(night: str | None) -> str:
+def _quote_night(night: str | None) -> str:
     return "null" if night is None else f"'{night}'"
 
 

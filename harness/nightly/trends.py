@@ -10,11 +10,20 @@ from typing import Any, Final, NamedTuple
 
 from assay.checkers.engine.spark_application import SparkApplication
 from assay.harness.nightly import dataset
-from assay.harness.nightly.regression import BASELINE, LEVEL, WINDOWS, Change, Count, Series, Value, regressions
+from assay.harness.nightly.regression import (
+    BASELINE,
+    LEVEL,
+    WINDOWS,
+    EventCount,
+    FigureRegression,
+    Series,
+    Value,
+    find_regressions,
+)
 from assay.harness.nightly.rows import NONE, UNKNOWN
-from assay.harness.nightly.tables import Zoo, opened
+from assay.harness.nightly.tables import Zoo, open_session
 from assay.reports.index.entry import CellKey
-from assay.reports.index.trends import Trend, Trends, Worse
+from assay.reports.index.trends import Regression, Trend, Trends
 
 REACH: Final = BASELINE + max(WINDOWS)
 """Nights that are compared, up to the newest."""
@@ -37,7 +46,7 @@ CELL_NIGHTS: Final = f"""
 SHOWN_FIGURES: Final = ("operations", "median_ms", "p99_ms", "recovery", "detection")
 
 
-class Figure(NamedTuple):
+class TrendFigure(NamedTuple):
     """A figure that is compared. ``sign`` is -1 if less is worse."""
 
     words: str
@@ -45,18 +54,18 @@ class Figure(NamedTuple):
     sign: int = 1
 
 
-MEASURED: Final[Mapping[str, Figure]] = {
-    "rate": Figure("operations that succeed", "/s", -1),
-    "median_ms": Figure("median latency", "ms"),
-    "p99_ms": Figure("99 % latency", "ms"),
-    "recovery": Figure("recovery", "s"),
-    "detection": Figure("time to detection", "s"),
+MEASURED: Final[Mapping[str, TrendFigure]] = {
+    "rate": TrendFigure("operations that succeed", "/s", -1),
+    "median_ms": TrendFigure("median latency", "ms"),
+    "p99_ms": TrendFigure("99 % latency", "ms"),
+    "recovery": TrendFigure("recovery", "s"),
+    "detection": TrendFigure("time to detection", "s"),
 }
 FAILED, UNANSWERED, MISSED = "failed", "unanswered", "missed"
-COUNTED: Final[Mapping[str, Figure]] = {
-    FAILED: Figure("runs that fail", "%"),
-    UNANSWERED: Figure("runs without an answer", "%"),
-    MISSED: Figure("runs that miss the defect", "%"),
+COUNTED: Final[Mapping[str, TrendFigure]] = {
+    FAILED: TrendFigure("runs that fail", "%"),
+    UNANSWERED: TrendFigure("runs without an answer", "%"),
+    MISSED: TrendFigure("runs that miss the defect", "%"),
 }
 PERCENT: Final = 100.0
 
@@ -64,42 +73,44 @@ NightRow = Mapping[str, Any]
 """A row of ``CELL_NIGHTS``."""
 
 
-def compute(place: Path, zoo: Zoo, master: str | None = None) -> Trends:
-    """Computes the trends. Raises the errors of ``assay.harness.nightly.tables.compute``."""
-    dataset.parts(place)  # errors are found before Spark is started
+def compute_trends(place: Path, zoo: Zoo, master: str | None = None) -> Trends:
+    """Computes the trends. Raises the errors of ``assay.harness.nightly.tables.compute_tables``."""
+    dataset.list_parts(place)  # errors are found before Spark is started
     with SparkApplication(master, quick=True) as application:
-        return compute_on(application, place, zoo)
+        return compute_trends_on(application, place, zoo)
 
 
-def compute_on(application: SparkApplication, place: Path, zoo: Zoo) -> Trends:
+def compute_trends_on(application: SparkApplication, place: Path, zoo: Zoo) -> Trends:
     """Computes the trends on a running Spark application, and leaves it running."""
-    with opened(application, place, zoo) as session:
+    with open_session(application, place, zoo) as session:
         rows = session.sql(CELL_NIGHTS).toArrow().to_pylist()
-    return trends(rows)
+    return make_trends(rows)
 
 
-def trends(rows: Sequence[NightRow]) -> Trends:
+def make_trends(rows: Sequence[NightRow]) -> Trends:
     """Computes the trends of rows that are sorted by cell, then night."""
     nights = sorted({row["night"] for row in rows})
     places = {night: place for place, night in enumerate(nights)}
-    cells = {cell: list(some) for cell, some in groupby(rows, key=_cell)}
+    cells = {cell: list(some) for cell, some in groupby(rows, key=_make_cell_key)}
     series = {
-        _name(cell, figure): (cell, figure, one)
+        _series_name(cell, figure): (cell, figure, one)
         for cell, some in cells.items()
         if places[some[-1]["night"]] >= len(nights) - RECENT
-        for figure, one in _series(cell, some, places)
+        for figure, one in _make_series(cell, some, places)
     }
-    changes, asked = regressions([one for *_, one in series.values()])
+    changes, asked = find_regressions([one for *_, one in series.values()])
     first = max(0, len(nights) - SHOWN)
     return Trends(
         nights=tuple(nights[first:]),
         cells=tuple(
             Trend(cell=cell, rows=tuple(shown))
             for cell, some in cells.items()
-            if (shown := [_row(row, places[row["night"]] - first) for row in some if places[row["night"]] >= first])
+            if (
+                shown := [_make_row(row, places[row["night"]] - first) for row in some if places[row["night"]] >= first]
+            )
         ),
         worse=tuple(
-            _worse(cell, figure, change, cells[cell], nights)
+            _make_worse(cell, figure, change, cells[cell], nights)
             for change in changes
             for cell, figure, _ in [series[change.series.name]]
         ),
@@ -108,50 +119,52 @@ def trends(rows: Sequence[NightRow]) -> Trends:
     )
 
 
-def _cell(row: NightRow) -> CellKey:
+def _make_cell_key(row: NightRow) -> CellKey:
     return CellKey(row["system"], row["workload"], row["nemesis"], row["cluster"], row["defect"])
 
 
-def _name(cell: CellKey, figure: str) -> str:
+def _series_name(cell: CellKey, figure: str) -> str:
     return "\n".join((*cell, figure))
 
 
-def _series(cell: CellKey, some: Sequence[NightRow], places: Mapping[str, int]) -> Iterator[tuple[str, Series]]:
+def _make_series(cell: CellKey, some: Sequence[NightRow], places: Mapping[str, int]) -> Iterator[tuple[str, Series]]:
     """Yields the figures that have a value on any night."""
     for figure in (*MEASURED, *((MISSED,) if cell.defect else (FAILED,)), UNANSWERED):
-        found = [(places[row["night"]], value) for row in some if (value := _value(row, figure)) is not None]
+        found = [(places[row["night"]], value) for row in some if (value := _find_value(row, figure)) is not None]
         if found:
             numbers, values = zip(*found, strict=True)
             sign = MEASURED[figure].sign if figure in MEASURED else 1
-            yield figure, Series(_name(cell, figure), numbers, values, sign)
+            yield figure, Series(_series_name(cell, figure), numbers, values, sign)
 
 
-def _value(row: NightRow, figure: str) -> Value | None:
+def _find_value(row: NightRow, figure: str) -> Value | None:
     """Returns a value; a share is relative to the runs that could have had the event."""
     judged = row["failed"] + row["passed"]
     match figure:
         case "failed":
-            return Count(row["failed"], judged)
+            return EventCount(row["failed"], judged)
         case "missed":
-            return Count(judged - row["caught"], judged)
+            return EventCount(judged - row["caught"], judged)
         case "unanswered":
             unanswered = row["unknown"] + row["without"]
-            return Count(unanswered, judged + unanswered)
+            return EventCount(unanswered, judged + unanswered)
     return None if row[figure] is None else float(row[figure])
 
 
-def _row(row: NightRow, place: int) -> list[int | float | None]:
+def _make_row(row: NightRow, place: int) -> list[int | float | None]:
     shown = [None if row[name] is None else round(row[name], 3) for name in SHOWN_FIGURES]
     return [place, row["failed"], row["unknown"], row["without"], row["passed"], *shown]
 
 
-def _worse(cell: CellKey, figure: str, change: Change, some: Sequence[NightRow], nights: Sequence[str]) -> Worse:
+def _make_worse(
+    cell: CellKey, figure: str, change: FigureRegression, some: Sequence[NightRow], nights: Sequence[str]
+) -> Regression:
     about = MEASURED.get(figure) or COUNTED[figure]
     scale = PERCENT if figure in COUNTED else 1.0
     since = nights[change.since]
     earlier = [row["version"] for row in some if row["night"] < since and row["version"]]
     first = next(row["version"] for row in some if row["night"] == since)
-    return Worse(
+    return Regression(
         cell=cell,
         figure=about.words,
         unit=about.unit,

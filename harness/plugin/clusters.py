@@ -11,7 +11,7 @@ from assay.harness.run.settings import ATTACH, DOCKER, NONE, ONCE, SIM, Settings
 ENGINE_SECONDS: Final = 10.0
 
 
-def check(options: Options) -> None:
+def check_cluster(options: Options) -> None:
     """Checks the cluster before anything is built. Raises ``SettingsError``."""
     if options.cluster == DOCKER:
         _check_engine()
@@ -21,7 +21,7 @@ def check(options: Options) -> None:
         _check_hosts(str(options.cluster), options.settings.hosts)
 
 
-def unwritable(store: Path) -> str | None:
+def check_writable(store: Path) -> str | None:
     """Checks that the store is writable and leaves nothing there. Returns the reason if it is not, else None."""
     missing = [folder for folder in (store, *store.parents) if not folder.exists()]
     probe = store / f".{os.getpid()}.probe"
@@ -37,7 +37,7 @@ def unwritable(store: Path) -> str | None:
     return None
 
 
-def sweep(cluster: str) -> str:
+def sweep_leftovers(cluster: str) -> str:
     """Removes leftovers of dead sessions from the engine and from hosts. Returns a text for the header."""
     if cluster == SIM:
         return ""
@@ -68,12 +68,12 @@ def _check_attached(options: Options) -> None:
 
 
 def _check_engine() -> None:
-    from assay.cluster.docker.engine import EngineError, engine
+    from assay.cluster.docker.engine import DockerEngineError, open_engine
 
     try:
-        with engine(timeout=ENGINE_SECONDS):
+        with open_engine(timeout=ENGINE_SECONDS):
             pass
-    except EngineError as error:
+    except DockerEngineError as error:
         raise SettingsError(f"--cluster=docker: {error}; without Docker: --cluster=sim") from None
 
 
@@ -82,8 +82,8 @@ def _check_hosts(cluster: str, hosts: Path) -> None:
 
     try:
         if cluster == ATTACH:
-            inventory.addresses(str(hosts))
+            inventory.read_addresses(str(hosts))
         else:
-            inventory.read(hosts)
+            inventory.read_inventory(hosts)
     except inventory.InventoryError as error:
         raise SettingsError(f"--cluster={cluster}: {error}") from None

@@ -24,27 +24,27 @@ from assay.harness.plugin import (
     repeat_rounds,
     signals,
 )
-from assay.harness.plugin.options import Options, add_options, read_options, settings_for
-from assay.harness.run.command_line import DEFAULT_TRIGGER, repeat_command
+from assay.harness.plugin.options import Options, add_options, make_settings, read_options
+from assay.harness.run.command_line import DEFAULT_TRIGGER, make_repeat_command
 from assay.harness.run.interrupt import Interrupt, StopSignals
-from assay.harness.run.settings import ONCE, SIM, SettingsError, asked_by_name
+from assay.harness.run.settings import ONCE, SIM, SettingsError, list_required_faults
 
 if TYPE_CHECKING:
     from assay.harness.run.experiment import Experiment
     from assay.harness.run.registry import Registry
     from assay.harness.run.settings import Settings
-    from assay.nemesis.schedule.catalogue import Catalogue
+    from assay.nemesis.schedule.catalogue import FaultCatalogue
 
 FIXTURE: Final = "assay_trial"
 SKIPPED: Final = "assay_not_applicable"
 OPTIONS: Final = pytest.StashKey[Options]()
-SESSION: Final = pytest.StashKey["Session"]()
+SESSION: Final = pytest.StashKey["SessionSetup"]()
 REGISTRY: Final = pytest.StashKey["Registry"]()
 SIGNALS: Final = pytest.StashKey[StopSignals]()
 
 
 @dataclass(frozen=True)
-class Session:
+class SessionSetup:
     """State that all tests of one pytest session share, if there is an experiment among them."""
 
     seed: int
@@ -80,14 +80,14 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
 def pytest_cmdline_main(config: pytest.Config) -> int | None:
     if not config.getoption("--nemesis-list"):
         return None
-    from assay.harness.run.faults import listing
-    from assay.harness.run.systems import system_named
+    from assay.harness.run.faults import format_fault_list
+    from assay.harness.run.systems import find_system
 
     try:
-        registry = registry_of(config)
+        registry = get_registry(config)
     except SettingsError as error:
         raise pytest.UsageError(str(error)) from None
-    print(listing(registry.faults, [system_named(), *registry.systems]))
+    print(format_fault_list(registry.faults, [find_system(), *registry.systems]))
     return 0
 
 
@@ -97,53 +97,53 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", f"{SKIPPED}(reason): set by assay on a test that its options rule out")
     try:
         options = read_options(config)
-        if any(call.get_hookimpls() for call in _added(config)):
-            registry_of(config)  # early, so that an error in it ends the session with a usage error
+        if any(call.get_hookimpls() for call in _extension_hooks(config)):
+            get_registry(config)  # early, so that an error in it ends the session with a usage error
         if (
             options.nemesis
             or options.settings.nemesis_target
             or options.settings.replay
             or options.settings.nemesis_trigger != DEFAULT_TRIGGER
         ):
-            _check_faults(options, registry_of(config).faults)
+            _check_faults(options, get_registry(config).faults)
         if options.explore is not None:
             _check_search(options)
         if not config.option.collectonly:
-            clusters.check(options)
+            clusters.check_cluster(options)
     except SettingsError as error:
         raise pytest.UsageError(str(error)) from None
     config.stash[OPTIONS] = options
-    repeat_rounds.register(config, options.repeat, _repetition)
+    repeat_rounds.register(config, options.repeat, _repetition_number)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if FIXTURE not in metafunc.fixturenames:
         return
-    from assay.harness.run.experiment import experiment_of
+    from assay.harness.run.experiment import find_experiment
 
-    found = experiment_of(metafunc.function)
+    found = find_experiment(metafunc.function)
     if found is None:
         raise pytest.UsageError(f"{metafunc.function.__name__} takes {FIXTURE} but is no @experiment")
     options = metafunc.config.stash[OPTIONS]
-    registry = registry_of(metafunc.config)
+    registry = get_registry(metafunc.config)
     if options.explore is not None:
-        names = tuple(sorted(asked_by_name(options.nemesis)))
+        names = tuple(sorted(list_required_faults(options.nemesis)))
         parameters = [
             pytest.param(
                 Parameter(names, mix, 1, 1),
                 id="+".join(("explore", *mix)),
-                marks=_ruled_out(found, options, (), mix, registry.faults),
+                marks=_skip_marks(found, options, (), mix, registry.faults),
             )
-            for mix in _mixes(found, options)
+            for mix in _mix_combinations(found, options)
         ]
         metafunc.parametrize(FIXTURE, parameters, indirect=True)
         return
-    parameters, repetitions = [], repeat_rounds.how_many(options.repeat)
-    combined = len(_combinations(options, registry.faults)) * len(_mixes(found, options))
-    if repeat_rounds.excess(metafunc.config, combined * repetitions) is not None:
+    parameters, repetitions = [], repeat_rounds.count_rounds(options.repeat)
+    combined = len(_fault_combinations(options, registry.faults)) * len(_mix_combinations(found, options))
+    if repeat_rounds.count_collected_tests(metafunc.config, combined * repetitions) is not None:
         repetitions = 1  # the session ends after collection
-    for nemesis, mix in product(_combinations(options, registry.faults), _mixes(found, options)):
-        marks = _ruled_out(found, options, nemesis, mix, registry.faults)
+    for nemesis, mix in product(_fault_combinations(options, registry.faults), _mix_combinations(found, options)):
+        marks = _skip_marks(found, options, nemesis, mix, registry.faults)
         for number in range(1, repetitions + 1):
             parameter = Parameter(nemesis, mix, number, repetitions)
             parameters.append(pytest.param(parameter, id=parameter.id, marks=marks))
@@ -155,25 +155,27 @@ def pytest_collection_modifyitems(config: pytest.Config, items: Sequence[pytest.
     reasons = [mark.args[0] for item in experiments for mark in item.iter_markers(SKIPPED)]
     if experiments and len(reasons) == len(experiments):
         raise pytest.UsageError(f"no test remains: {reasons[0]}")
-    if (reason := repeat_rounds.excess(config) or other_plugins.reruns(config, experiments)) is not None:
+    if (
+        reason := repeat_rounds.count_collected_tests(config) or other_plugins.check_reruns(config, experiments)
+    ) is not None:
         raise pytest.UsageError(reason)
     if experiments:
         options, runs = config.stash[OPTIONS], not config.option.collectonly
-        if runs and (reason := clusters.unwritable(options.settings.store)) is not None:
+        if runs and (reason := clusters.check_writable(options.settings.store)) is not None:
             raise pytest.UsageError(reason)
-        config.stash[SESSION] = _session(options)
+        config.stash[SESSION] = _set_up_session(options)
 
 
 def pytest_report_collectionfinish(config: pytest.Config, items: Sequence[pytest.Item]) -> list[str]:
     session = config.stash.get(SESSION, None)
     lines = [] if session is None else [f"assay: {session.announcement}, seed {session.seed}"]
     if config.getoption("--workload-mix-list"):
-        from assay.harness.run.experiment import experiment_of
-        from assay.harness.run.workload_mix import listing
+        from assay.harness.run.experiment import find_experiment
+        from assay.harness.run.workload_mix import format_mix_list
 
         functions = {getattr(item, "originalname", item.name): getattr(item, "function", None) for item in items}
-        found = {name: experiment_of(function) for name, function in functions.items()}
-        lines += listing({name: one.mixes for name, one in found.items() if one is not None})
+        found = {name: find_experiment(function) for name, function in functions.items()}
+        lines += format_mix_list({name: one.mixes for name, one in found.items() if one is not None})
     return lines
 
 
@@ -209,23 +211,23 @@ def assay_engines(request: pytest.FixtureRequest) -> Iterator[Any]:
 @pytest.fixture
 def assay_trial(request: pytest.FixtureRequest, assay_engines: Any) -> Iterator[Any]:
     """Provides an attempt whose cluster and system have been started; ``run()`` does the rest."""
-    from assay.harness.run.attempt import Attempt, InfrastructureError, Reports, Unavailable
-    from assay.harness.run.drawn_settings import drawn_configuration
-    from assay.harness.run.experiment import NoGeneratorError, experiment_of, mixed, resolved
+    from assay.harness.run.attempt import Attempt, FaultUnavailableError, InfrastructureError, ReportPolicy
+    from assay.harness.run.drawn_settings import draw_configuration
+    from assay.harness.run.experiment import NoGeneratorError, apply_mixes, find_experiment, resolve_random_mix
     from assay.harness.run.full_disk import FullDiskError
     from assay.nemesis.schedule.catalogue import MIX
 
     function = getattr(request.node, "function", None)
-    found: Experiment | None = experiment_of(function)
+    found: Experiment | None = find_experiment(function)
     assert found is not None, "pytest_generate_tests lets experiments through alone"
-    if (reason := registry_of(request.config).lacking(found.contract)) is not None:
+    if (reason := get_registry(request.config).lacking(found.contract)) is not None:
         pytest.fail(f"{found.name}: {reason}", pytrace=False)
     options = request.config.stash[OPTIONS]
-    settings = _settings(request.config, request.param, found)
+    settings = _settings_of_test(request.config, request.param, found)
     if options.explore is None:
-        settings = resolved(found, settings)
+        settings = resolve_random_mix(found, settings)
         if settings.nemesis == (MIX,):
-            drawn = drawn_configuration(mixed(found, settings).deployed(), settings.configuration, settings.seed)
+            drawn = draw_configuration(apply_mixes(found, settings).deployed(), settings.configuration, settings.seed)
             settings = replace(settings, configuration=drawn)
     if settings.cluster == SIM and (reason := found.real_alone) is not None:
         pytest.skip(f"{reason} (--cluster=docker runs it)")
@@ -239,11 +241,11 @@ def assay_trial(request: pytest.FixtureRequest, assay_engines: Any) -> Iterator[
             budget=options.explore,
             code_coverage=options.code_coverage,
             test=request.node.nodeid,
-            command=lambda again: repeat_command(base, again, found.operation_timeout),
-            progress=_progress(request.config),
+            command=lambda again: make_repeat_command(base, again, found.operation_timeout),
+            progress=_make_progress(request.config),
             engines=assay_engines,
             interrupt=Interrupt(request.config.stash[SIGNALS]),
-            registry=registry_of(request.config),
+            registry=get_registry(request.config),
         )
         try:
             yield exploration
@@ -256,18 +258,18 @@ def assay_trial(request: pytest.FixtureRequest, assay_engines: Any) -> Iterator[
         experiment=found,
         settings=settings,
         test=request.node.nodeid,
-        command=repeat_command(base, settings, found.operation_timeout),
-        progress=_progress(request.config),
+        command=make_repeat_command(base, settings, found.operation_timeout),
+        progress=_make_progress(request.config),
         interrupt=Interrupt(request.config.stash[SIGNALS]),
-        reports=Reports(options.reports),
+        reports=ReportPolicy(options.reports),
         engines=assay_engines,
-        registry=registry_of(request.config),
+        registry=get_registry(request.config),
     )
     try:
         try:
             attempt.set_up()
-        except Unavailable as error:
-            if asked_by_name(options.nemesis) & set(settings.nemesis):
+        except FaultUnavailableError as error:
+            if list_required_faults(options.nemesis) & set(settings.nemesis):
                 pytest.exit(f"ERROR: {error}", returncode=int(pytest.ExitCode.USAGE_ERROR))
             pytest.skip(str(error))
         except NoGeneratorError as error:
@@ -277,7 +279,7 @@ def assay_trial(request: pytest.FixtureRequest, assay_engines: Any) -> Iterator[
             raise pytest.fail.Exception(text, pytrace=False) from None
         yield attempt
     finally:
-        pass_remarks.keep(request.node, attempt.remarks)
+        pass_remarks.keep_remarks(request.node, attempt.remarks)
         if attempt.passed is not None:
             pass_remarks.keep_pass(request.node, *attempt.passed)
         if attempt.interrupted:  # even if the cluster cannot be removed
@@ -289,35 +291,37 @@ def is_experiment(item: pytest.Item) -> bool:
     return FIXTURE in getattr(item, "fixturenames", ())
 
 
-def registry_of(config: pytest.Config) -> Registry:
+def get_registry(config: pytest.Config) -> Registry:
     """Returns the session's registry, which is made on first use. Raises ``SettingsError``."""
     found = config.stash.get(REGISTRY, None)
     if found is None:
         from assay.harness.run.registry import Registry
 
-        faults, families, models, systems = ([one for added in call() for one in added] for call in _added(config))
+        faults, families, models, systems = (
+            [one for added in call() for one in added] for call in _extension_hooks(config)
+        )
         found = Registry.extended(
-            faults=faults, families=families, models=models, systems=systems, sources=_sources(config)
+            faults=faults, families=families, models=models, systems=systems, sources=_list_sources(config)
         )
         config.stash[REGISTRY] = found
     return found
 
 
-def _sources(config: pytest.Config) -> list[str]:
+def _list_sources(config: pytest.Config) -> list[str]:
     """Returns the modules whose hooks add checks or models. They are stored with a run, for later judgements."""
     calls = (config.hook.pytest_assay_checks, config.hook.pytest_assay_models)
     return sorted({impl.function.__module__ for call in calls for impl in call.get_hookimpls()})
 
 
-def _added(config: pytest.Config) -> tuple[Any, ...]:
+def _extension_hooks(config: pytest.Config) -> tuple[Any, ...]:
     """Returns the hooks of ``hookspecs``."""
     hook = config.hook
     return hook.pytest_assay_nemeses, hook.pytest_assay_checks, hook.pytest_assay_models, hook.pytest_assay_systems
 
 
-def _settings(config: pytest.Config, parameter: Parameter, found: Experiment) -> Settings:
+def _settings_of_test(config: pytest.Config, parameter: Parameter, found: Experiment) -> Settings:
     session = config.stash[SESSION]
-    return settings_for(
+    return make_settings(
         config.stash[OPTIONS],
         cluster=session.cluster,
         seed=session.seed,
@@ -330,15 +334,15 @@ def _settings(config: pytest.Config, parameter: Parameter, found: Experiment) ->
     )
 
 
-def _session(options: Options) -> Session:
+def _set_up_session(options: Options) -> SessionSetup:
     # Drawn before anything is simulated. All later randomness derives from this seed.
     seed = random.SystemRandom().randrange(2**32) if options.seed is None else options.seed
     if options.cluster is None and options.explore is not None:
         cluster, announcement = SIM, "cluster sim (--explore)"
     elif options.cluster is None:
-        from assay.harness.run.environments import default_cluster
+        from assay.harness.run.environments import choose_default_cluster
 
-        cluster, reason = default_cluster()
+        cluster, reason = choose_default_cluster()
         announcement = f"cluster {cluster} ({reason})"
     else:
         cluster = options.cluster
@@ -348,52 +352,52 @@ def _session(options: Options) -> Session:
             "--watch and --fail-fast are not for the simulation: a simulated run takes seconds and is judged at the "
             "end; leave them out, or use --cluster=docker"
         )
-    return Session(seed, cluster, announcement + clusters.sweep(cluster))
+    return SessionSetup(seed, cluster, announcement + clusters.sweep_leftovers(cluster))
 
 
-def _ruled_out(
-    found: Experiment, options: Options, nemesis: tuple[str, ...], mix: tuple[str, ...], faults: Catalogue
+def _skip_marks(
+    found: Experiment, options: Options, nemesis: tuple[str, ...], mix: tuple[str, ...], faults: FaultCatalogue
 ) -> list[pytest.MarkDecorator]:
     """Returns the skip marks of a test that its options rule out; empty if it can run."""
-    from assay.harness.run.declared_nodes import undeclared
-    from assay.harness.run.experiment import mixed
-    from assay.harness.run.faults import not_applicable, strange_role
-    from assay.harness.run.workload_mix import unfit
+    from assay.harness.run.declared_nodes import check_declared
+    from assay.harness.run.experiment import apply_mixes
+    from assay.harness.run.faults import check_applicable, check_roles
+    from assay.harness.run.workload_mix import check_mixes
 
-    sample = settings_for(
+    sample = make_settings(
         options, cluster=SIM, seed=options.seed or 0, nemesis=nemesis, mix=mix, counts=found.with_counts
     )
-    reason = unfit(found.name, mix, found.mixes)
+    reason = check_mixes(found.name, mix, found.mixes)
     if reason is None:
-        reason = strange_role(found.system, sample)
+        reason = check_roles(found.system, sample)
     if reason is None:
-        reason = undeclared(sample, options.nodes, found.system, found.node_counts)
+        reason = check_declared(sample, options.nodes, found.system, found.node_counts)
     if reason is None:
-        reason = not_applicable(mixed(found, sample).deployed(), sample, faults)
+        reason = check_applicable(apply_mixes(found, sample).deployed(), sample, faults)
     return [] if reason is None else [getattr(pytest.mark, SKIPPED)(reason), pytest.mark.skip(reason=reason)]
 
 
-def _combinations(options: Options, faults: Catalogue) -> tuple[tuple[str, ...], ...]:
-    from assay.harness.run.faults import combinations, fault_names, replayed
+def _fault_combinations(options: Options, faults: FaultCatalogue) -> tuple[tuple[str, ...], ...]:
+    from assay.harness.run.faults import fault_combinations, list_fault_names, read_replay
 
     if options.settings.replay is not None:
-        return (fault_names(replayed(options.settings.replay, faults)),)
-    return combinations(options.nemesis, faults)
+        return (list_fault_names(read_replay(options.settings.replay, faults)),)
+    return fault_combinations(options.nemesis, faults)
 
 
-def _mixes(found: Experiment, options: Options) -> tuple[tuple[str, ...], ...]:
-    from assay.harness.run.workload_mix import combinations
+def _mix_combinations(found: Experiment, options: Options) -> tuple[tuple[str, ...], ...]:
+    from assay.harness.run.workload_mix import mix_combinations
 
-    return combinations(options.workload_mix, found.mixes)
+    return mix_combinations(options.workload_mix, found.mixes)
 
 
-def _check_faults(options: Options, faults: Catalogue) -> None:
+def _check_faults(options: Options, faults: FaultCatalogue) -> None:
     from assay.harness.run.faults import check_target, check_trigger
     from assay.nemesis.schedule.catalogue import MIX
 
     if options.settings.replay is not None and (options.nemesis or options.settings.nemesis_target):
         raise SettingsError("--replay brings its own faults and targets; leave out --nemesis and --nemesis-target")
-    mixed, settings = (MIX,) in _combinations(options, faults), options.settings
+    mixed, settings = (MIX,) in _fault_combinations(options, faults), options.settings
     if mixed and (settings.nemesis_target or settings.nemesis_trigger != DEFAULT_TRIGGER):
         raise SettingsError("--nemesis=mix draws targets and times; leave out --nemesis-target and --nemesis-trigger")
     check_target(settings.nemesis_target)
@@ -409,14 +413,14 @@ def _check_search(options: Options) -> None:
         )
 
 
-def _repetition(item: pytest.Item) -> int:
+def _repetition_number(item: pytest.Item) -> int:
     """Returns the repetition number of a test, from 1; 1 if it is no experiment."""
     call = getattr(item, "callspec", None)
     parameter = None if call is None else call.params.get(FIXTURE)
     return parameter.number if isinstance(parameter, Parameter) else 1
 
 
-def _progress(config: pytest.Config) -> Any:
-    from assay.harness.plugin.terminal import pytest_progress
+def _make_progress(config: pytest.Config) -> Any:
+    from assay.harness.plugin.terminal import make_progress
 
-    return pytest_progress(config)
+    return make_progress(config)

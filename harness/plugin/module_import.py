@@ -23,17 +23,17 @@ PACKAGE = Path(__file__).parents[2]
 
 
 @cache
-def parts() -> dict[Path, str]:
+def find_linked_folders() -> dict[Path, str]:
     """Returns the folders that the links lead to, with their names: ``/checkout/workloads`` is ``workloads``."""
     return {link.resolve(): link.name for link in PACKAGE.iterdir() if link.is_symlink()}
 
 
-def imported_name(path: Path) -> str | None:
+def find_module_name(path: Path) -> str | None:
     """Returns the module name of a file, such as ``assay.workloads.test_log``; None if it is not one of ours."""
     for folder in path.parents:
-        if folder in parts():
+        if folder in find_linked_folders():
             inside = path.relative_to(folder).with_suffix("").parts
-            return ".".join((PACKAGE.name, parts()[folder], *inside))
+            return ".".join((PACKAGE.name, find_linked_folders()[folder], *inside))
     return None
 
 
@@ -41,7 +41,7 @@ class OwnModule(pytest.Module):
     """A test module that is imported by its name in the package, not by its path."""
 
     def _getobj(self) -> ModuleType:
-        name = imported_name(self.path)
+        name = find_module_name(self.path)
         assert name is not None, "only made for paths that have one"
         try:
             return importlib.import_module(name)
@@ -49,7 +49,7 @@ class OwnModule(pytest.Module):
             raise self.CollectError("".join(traceback.format_exception(error))) from error
 
 
-class AsTheyAre:
+class PlainFinder:
     """Import finder that loads modules of the package without pytest's assert rewriting. It leaves tests to pytest."""
 
     def find_spec(
@@ -62,15 +62,15 @@ class AsTheyAre:
 
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     """Installs the finder. Nearly all modules are imported later than this."""
-    finder = AsTheyAre()
+    finder = PlainFinder()
     sys.meta_path.insert(0, finder)
     early_config.add_cleanup(lambda: sys.meta_path.remove(finder) if finder in sys.meta_path else None)
 
 
 def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
     """Collects our folders as plain ones: pytest would import the ``__init__`` of a package by another name."""
-    return pytest.Dir.from_parent(parent, path=path) if path in parts() else None
+    return pytest.Dir.from_parent(parent, path=path) if path in find_linked_folders() else None
 
 
 def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module | None:
-    return None if imported_name(module_path) is None else OwnModule.from_parent(parent, path=module_path)
+    return None if find_module_name(module_path) is None else OwnModule.from_parent(parent, path=module_path)

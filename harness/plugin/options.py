@@ -27,7 +27,7 @@ from assay.harness.run.settings import (
     Budget,
     Settings,
     SettingsError,
-    repeated_seed,
+    seed_of_repetition,
 )
 
 
@@ -175,7 +175,7 @@ def read_options(config: pytest.Config) -> Options:
         value = optional(name)
         return default if value is None else value
 
-    usual = command_line.defaults(config.getoption("--nemesis"))
+    usual = command_line.select_defaults(config.getoption("--nemesis"))
     cluster, seed = optional("--cluster"), optional("--seed")
     hosts = optional("--hosts")
     if hosts is not None and cluster not in ON_HOSTS:
@@ -210,7 +210,7 @@ def read_options(config: pytest.Config) -> Options:
         nodes=nodes,
         role_nodes=role_nodes,
         zookeepers=parsing.parse_count("--zookeepers", text("--zookeepers")),
-        hosts=_hosts(config, hosts or DEFAULT_HOSTS) if cluster in ON_HOSTS else None,
+        hosts=_resolve_hosts(config, hosts or DEFAULT_HOSTS) if cluster in ON_HOSTS else None,
         store=config.rootpath / parsing.parse_path("--store", text("--store")),
         keep_cluster=parsing.parse_choice("--keep-cluster", text("--keep-cluster"), KEEP),
         defect=optional("--defect"),
@@ -240,12 +240,12 @@ def read_options(config: pytest.Config) -> Options:
     )
 
 
-def _hosts(config: pytest.Config, text: str) -> Path:
+def _resolve_hosts(config: pytest.Config, text: str) -> Path:
     """Resolves a file against the folder of the session's start; a Compose project is no file."""
     return Path(text) if ":" in text else config.invocation_params.dir / text
 
 
-def settings_for(
+def make_settings(
     options: Options,
     *,
     cluster: str,
@@ -269,5 +269,5 @@ def settings_for(
         shared = replace(shared, concurrency=parsing.parse_concurrency(options.concurrency, shared.nodes))
     if not options.own_timeout:
         shared = replace(shared, operation_timeout=max(shared.operation_timeout, operation_timeout))
-    seed = repeated_seed(seed, number, test)
+    seed = seed_of_repetition(seed, number, test)
     return replace(shared, seed=seed, cluster=cluster, nemesis=nemesis, workload_mix=mix)

@@ -32,7 +32,7 @@ UNKNOWN: Final = "UNKNOWN"
 """The failure text of an unknown verdict begins with this word."""
 
 
-class ExpiredError(KeyboardInterrupt):
+class TimeLimitInterrupt(KeyboardInterrupt):
     """The time limit of another plugin is over."""
 
 
@@ -65,7 +65,7 @@ class OtherPlugins:
             if self._signals.run is not None:
                 self._signals.run.end(str(error))  # in case user code swallows the exception below
             if self._breaks:
-                raise ExpiredError(str(error)) from None
+                raise TimeLimitInterrupt(str(error)) from None
 
     def _phase(self, item: pytest.Item) -> Generator[None, Any, Any]:
         try:
@@ -127,15 +127,15 @@ def register(config: pytest.Config, signals: StopSignals, has_run: Callable[[pyt
     config.pluginmanager.register(OtherPlugins(config, signals, has_run), "assay-other-plugins")
 
 
-def reruns(config: pytest.Config, experiments: Iterable[pytest.Item]) -> str | None:
+def check_reruns(config: pytest.Config, experiments: Iterable[pytest.Item]) -> str | None:
     """Returns why these experiments cannot run, if a plugin would rerun failures; else None."""
     forced = [option for name, option in RERUNS.items() if name.startswith("force") and config.getoption(name, None)]
     usual = [option for name, option in RERUNS.items() if not name.startswith("force") and config.getoption(name, None)]
-    if not usual and "reruns" in config._parser._inidict and _number(config.getini("reruns")):
+    if not usual and "reruns" in config._parser._inidict and _is_positive(config.getini("reruns")):
         usual = ["reruns in the configuration file"]
     for item in experiments:
         mark = item.get_closest_marker(MARK)
-        named = forced or (usual if mark is None else [f"the mark {MARK}"] if _repeats(mark) else [])
+        named = forced or (usual if mark is None else [f"the mark {MARK}"] if _asks_for_reruns(mark) else [])
         if named:
             return (
                 f"{named[0]} would run {item.name} again after a failure, and show a violation that was found as a "
@@ -145,11 +145,11 @@ def reruns(config: pytest.Config, experiments: Iterable[pytest.Item]) -> str | N
     return None
 
 
-def _repeats(mark: pytest.Mark) -> bool:
+def _asks_for_reruns(mark: pytest.Mark) -> bool:
     """Returns whether the mark asks for reruns. A mark without a number asks for one."""
     given = [*mark.args[:1], *(mark.kwargs[name] for name in TIMES if name in mark.kwargs)]
     return not given or any(given)
 
 
-def _number(value: Any) -> bool:
+def _is_positive(value: Any) -> bool:
     return str(value or "0").strip() not in ("", "0")

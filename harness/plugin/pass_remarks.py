@@ -17,7 +17,7 @@ PASSED: Final = "assay passed"
 """The user property of a passed test: its operations, the number of checks that had data, and its folder."""
 
 
-def keep(item: Any, remarks: Iterable[str]) -> None:
+def keep_remarks(item: Any, remarks: Iterable[str]) -> None:
     """Keeps remarks for the end of the session. Must be called before the test's tear-down is over."""
     item.user_properties.extend((REMARK, remark) for remark in remarks)
 
@@ -37,24 +37,24 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         if getattr(report, "when", "") == "teardown"
         for one in report.user_properties
     ]
-    for line in _passed([what for name, what in kept if name == PASSED]):
+    for line in _summarize_passes([what for name, what in kept if name == PASSED]):
         terminalreporter.write_line(line)
     for text, number in Counter(what for name, what in kept if name == REMARK).items():
         runs = f"{number} runs that passed" if number > 1 else "a run that passed"
         terminalreporter.write_line(f"assay: of {runs}: {text}")
 
 
-def _passed(runs: list[tuple[int, int, str]]) -> Iterator[str]:
+def _summarize_passes(runs: list[tuple[int, int, str]]) -> Iterator[str]:
     if not runs:
         return
     operations, checks, folder = min(runs)
-    looked = f"{_operations(operations)}, looked at by {checks} checks: {folder}"
+    looked = f"{_format_operations(operations)}, looked at by {checks} checks: {folder}"
     if len(runs) == 1:
         yield f"assay: a run passed, of {looked}"
     else:
         total = sum(number for number, _, _ in runs)
-        yield f"assay: {len(runs)} runs passed, of {_operations(total)}; the smallest of {looked}"
+        yield f"assay: {len(runs)} runs passed, of {_format_operations(total)}; the smallest of {looked}"
 
 
-def _operations(number: int) -> str:
+def _format_operations(number: int) -> str:
     return f"{number:,} operation" + ("" if number == 1 else "s")

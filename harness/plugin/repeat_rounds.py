@@ -15,7 +15,7 @@ from typing import Final
 
 import pytest
 
-from assay.harness.run.limits import too_many_tests
+from assay.harness.run.limits import check_test_count
 from assay.harness.run.settings import Budget
 
 QUICKEST: Final = 1.0
@@ -25,20 +25,20 @@ DEALT: Final = "maxschedchunk"
 """pytest-xdist's option for how many tests a process is dealt at once; None if it is not given."""
 
 
-def how_many(repeat: Budget) -> int:
+def count_rounds(repeat: Budget) -> int:
     """Returns the number of rounds to collect."""
     if repeat.seconds is None:
         return repeat.examples or 1
     return max(2, math.ceil(repeat.seconds / QUICKEST))
 
 
-def excess(config: pytest.Config, tests: int = 0) -> str | None:
+def count_collected_tests(config: pytest.Config, tests: int = 0) -> str | None:
     """Adds to the number of collected tests. Returns the reason if they are too many, else None."""
     collected = config.stash[COLLECTED] = config.stash.get(COLLECTED, 0) + tests
-    return too_many_tests(collected, str(config.getoption("--repeat")))
+    return check_test_count(collected, str(config.getoption("--repeat")))
 
 
-class Rounds:
+class TimedRounds:
     """The plugin of a session that repeats for a time. ``number`` gives an item's round; ``clock`` gives seconds."""
 
     def __init__(
@@ -67,6 +67,6 @@ class Rounds:
 def register(config: pytest.Config, repeat: Budget, number: Callable[[pytest.Item], int]) -> None:
     if repeat.seconds is None:
         return
-    config.pluginmanager.register(Rounds(repeat.seconds, number), "assay-rounds")
+    config.pluginmanager.register(TimedRounds(repeat.seconds, number), "assay-rounds")
     if getattr(config.option, DEALT, True) is None:
         setattr(config.option, DEALT, 1)

@@ -24,7 +24,7 @@ from typing import Any, Final
 
 import pytest
 
-from assay.harness.run.interrupt import StopSignals, raise_interrupt, stopped_by_all
+from assay.harness.run.interrupt import StopSignals, handle_stop_signals, raise_interrupt
 
 PLUGIN: Final = "assay-signals"
 REPORTED: Final = "interrupted; what there was has been checked and reported"
@@ -115,7 +115,7 @@ class SessionSignals:
                 self.signals.last_words(number)
         if self._runs is not None:
             shutil.rmtree(self._runs, ignore_errors=True)
-        self._print(f"assay: a second signal, {number.name}: ended at once; {left_behind()}")
+        self._print(f"assay: a second signal, {number.name}: ended at once; {describe_leftovers()}")
         os._exit(128 + number)
 
     def _pass_on(self, number: signal.Signals) -> bool:
@@ -157,18 +157,18 @@ def register(config: pytest.Config, has_run: Callable[[pytest.Item], bool]) -> S
     plugin = SessionSignals(config, has_run)
     config.pluginmanager.register(plugin, PLUGIN)
     stack = contextlib.ExitStack()
-    stack.enter_context(stopped_by_all())
+    stack.enter_context(handle_stop_signals())
     config.add_cleanup(stack.close)
     return plugin.signals
 
 
-def left_behind() -> str:
+def describe_leftovers() -> str:
     """Names what this process has not undone, and the remedy."""
     try:
         from assay.cluster import owner
-        from assay.cluster.journal import outstanding, state_folder
+        from assay.cluster.journal import describe_outstanding, state_folder
 
-        left = outstanding(state_folder(), owner.current())
+        left = describe_outstanding(state_folder(), owner.current_owner())
     except Exception as error:  # noqa: BLE001 - the process ends now in any case
         return f"what is left behind cannot be read: {error}; `assay heal` undoes it"
     if not left:

@@ -7,23 +7,23 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from assay.harness.run.progress import OnTerminal, Plain, Progress, Silent
+from assay.harness.run.progress import PlainProgress, Progress, SilentProgress, TerminalProgress
 
 
-def pytest_progress(config: pytest.Config) -> Progress:
+def make_progress(config: pytest.Config) -> Progress:
     """Returns a live line on a terminal, plain lines elsewhere, and nothing under ``-q``."""
     reporter: Any = config.pluginmanager.getplugin("terminalreporter")
     if reporter is None or config.get_verbosity() < 0:
-        return Silent()
+        return SilentProgress()
     capture: Any = config.pluginmanager.getplugin("capturemanager")
     released: Callable[[], AbstractContextManager[Any]]
     released = nullcontext if capture is None else capture.global_and_fixture_disabled
     if reporter.isatty:
-        return OnTerminal(Console(), released)
+        return TerminalProgress(Console(), released)
 
     def write(text: str) -> None:
         with released():
             reporter.ensure_newline()
             reporter.write_line(text)
 
-    return Plain(write)
+    return PlainProgress(write)

@@ -9,12 +9,14 @@ import sys
 from collections.abc import Sequence
 
 from assay.harness.remote.runtime import ClientRuntime
-from assay.harness.remote.server import arguments, entry
+from assay.harness.remote.server import parse_arguments, run_worker
 
 
 async def serve(words: Sequence[str]) -> int:
     """Serves until SIGTERM or SIGINT."""
-    task = asyncio.ensure_future(entry(ClientRuntime(random.SystemRandom(), arguments(words).zookeeper), words))
+    task = asyncio.ensure_future(
+        run_worker(ClientRuntime(random.SystemRandom(), parse_arguments(words).zookeeper), words)
+    )
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)
     return await task

@@ -23,7 +23,7 @@ LONGEST = 64 << 20
 """Maximum length of a line in bytes."""
 
 
-class Open(msgspec.Struct, frozen=True, tag="open"):
+class OpenRequest(msgspec.Struct, frozen=True, tag="open"):
     """``limit``: seconds for opening, for closing, and for an operation that the harness has given up."""
 
     endpoint: Endpoint
@@ -34,11 +34,11 @@ class Invoke(msgspec.Struct, frozen=True, tag="invoke"):
     operation: Operation
 
 
-class Greet(msgspec.Struct, frozen=True, tag="greet"):
+class GreetRequest(msgspec.Struct, frozen=True, tag="greet"):
     """Only checks that the process answers."""
 
 
-class Opened(msgspec.Struct, frozen=True, tag="opened"):
+class OpenedAnswer(msgspec.Struct, frozen=True, tag="opened"):
     """Ready for the next request.
 
     ``keeps``: the client's own attribute, if it has one (``assay.harness.core.client``). ``others``: the client has
@@ -49,32 +49,32 @@ class Opened(msgspec.Struct, frozen=True, tag="opened"):
     others: bool = False
 
 
-class Answered(msgspec.Struct, frozen=True, tag="answered"):
+class InvokedAnswer(msgspec.Struct, frozen=True, tag="answered"):
     """The result of an operation. ``others``: see :class:`Opened`."""
 
     completion: Completion
     others: bool = False
 
 
-class Raised(msgspec.Struct, frozen=True, tag="raised"):
+class RaisedAnswer(msgspec.Struct, frozen=True, tag="raised"):
     """An exception that escaped from the client: ``error`` on one line, and the full ``traceback``."""
 
     error: str
     traceback: str
 
 
-Request = Open | Invoke | Greet
-Answer = Opened | Answered | Raised
+Request = OpenRequest | Invoke | GreetRequest
+Answer = OpenedAnswer | InvokedAnswer | RaisedAnswer
 
 M = TypeVar("M")
 
 
-def encode(message: Request | Answer) -> bytes:
+def encode_message(message: Request | Answer) -> bytes:
     """Encodes a message. Raises ``TypeError`` for an argument or a result that is no JSON data."""
     return msgspec.json.encode(message) + b"\n"
 
 
-async def receive(reader: asyncio.StreamReader, kind: Any) -> Any:
+async def receive_message(reader: asyncio.StreamReader, kind: Any) -> Any:
     """Returns the next message of this type (``Request``, ``Answer``), or None at the end of the stream.
 
     Raises ``OSError``, also for an invalid line.

@@ -10,10 +10,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from assay.harness.core.client import Endpoint, effects_of
-from assay.harness.core.observed_node import Observed
+from assay.harness.core.client import Endpoint, find_effects
+from assay.harness.core.observed_node import ObservedEndpoint
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
-from assay.harness.remote.messages import LONGEST, Answer, Answered, Invoke, Open, Opened, Raised, encode, receive
+from assay.harness.remote.messages import (
+    LONGEST,
+    Answer,
+    Invoke,
+    InvokedAnswer,
+    OpenedAnswer,
+    OpenRequest,
+    RaisedAnswer,
+    encode_message,
+    receive_message,
+)
 
 LOST = Completion(Outcome.INFO, error="worker-lost")
 
@@ -26,7 +36,7 @@ class RemoteClient:
     """Proxy for a client of class ``kind``, whose ``effects`` it uses. ``limit``: seconds for an operation."""
 
     def __init__(self, kind: type[Any], limit: float) -> None:
-        self.effects: Callable[[Completed], Sequence[Effect]] = effects_of(kind)
+        self.effects: Callable[[Completed], Sequence[Effect]] = find_effects(kind)
         self._limit = limit
         self.keeps = False
         self._endpoint: Endpoint | None = None
@@ -40,9 +50,9 @@ class RemoteClient:
         host, _, port = endpoint.home.address.rpartition(":")
         self._reader, self._writer = await asyncio.open_connection(host.strip("[]"), int(port), limit=LONGEST)
         self._endpoint = endpoint
-        sent = endpoint.plain if isinstance(endpoint, Observed) else endpoint
-        answer = await self._ask(Open(replace(sent, home=None), self._limit))
-        if not isinstance(answer, Opened):
+        sent = endpoint.plain if isinstance(endpoint, ObservedEndpoint) else endpoint
+        answer = await self._ask(OpenRequest(replace(sent, home=None), self._limit))
+        if not isinstance(answer, OpenedAnswer):
             raise ConnectionError(f"the worker process of {endpoint.home.node} was gone before the client was open")
         self.keeps = answer.keeps
         self._learn(others=answer.others)
@@ -56,7 +66,7 @@ class RemoteClient:
             answer = await self._ask(Invoke(operation))
         except OSError:
             return LOST
-        if not isinstance(answer, Answered):
+        if not isinstance(answer, InvokedAnswer):
             return LOST
         self.keeps = keeps
         self._learn(others=answer.others)
@@ -69,16 +79,16 @@ class RemoteClient:
 
     def _learn(self, *, others: bool) -> None:
         """Transfers to the local endpoint whether the remote client has read other addresses."""
-        if others and isinstance(self._endpoint, Observed):
+        if others and isinstance(self._endpoint, ObservedEndpoint):
             self._endpoint.ask_for_others()
 
-    async def _ask(self, request: Open | Invoke) -> Any:
+    async def _ask(self, request: OpenRequest | Invoke) -> Any:
         assert self._reader is not None, "open comes first"
         assert self._writer is not None, "open comes first"
-        self._writer.write(encode(request))
+        self._writer.write(encode_message(request))
         await self._writer.drain()
-        answer = await receive(self._reader, Answer)
-        if isinstance(answer, Raised):
+        answer = await receive_message(self._reader, Answer)
+        if isinstance(answer, RaisedAnswer):
             error = RemoteError(answer.error)
             error.add_note(f"on its node:\n{answer.traceback}")
             raise error

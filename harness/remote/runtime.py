@@ -27,10 +27,10 @@ class ClientRuntime:
         """Returns a client of ``host:port,host:port``, not yet connected; ``session_timeout`` is in seconds."""
         if self._zookeeper is None:
             raise RuntimeError("the system provides no ZooKeeper client for clients: it has no zookeeper_client")
-        return loaded(self._zookeeper)(servers, session_timeout)
+        return import_object(self._zookeeper)(servers, session_timeout)
 
 
-def loaded(name: str) -> Any:
+def import_object(name: str) -> Any:
     """Imports the object ``module:qualified.name``. Raises ``ImportError`` or ``AttributeError`` if there is none."""
     module, _, attribute = name.partition(":")
     found: Any = importlib.import_module(module)

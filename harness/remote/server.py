@@ -14,13 +14,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from assay.harness.core.blocking import adapt
+from assay.harness.core.blocking import adapt_client
 from assay.harness.core.client import Client
-from assay.harness.core.observed_node import Observed
+from assay.harness.core.observed_node import ObservedEndpoint
 from assay.harness.core.operation import Completion, Operation
-from assay.harness.core.report import describe
+from assay.harness.core.report import describe_error
 from assay.harness.remote import messages
-from assay.harness.remote.runtime import loaded
+from assay.harness.remote.runtime import import_object
 
 GREETING: Final = 1.0
 """Seconds that a worker process has to answer."""
@@ -28,7 +28,7 @@ GREETING: Final = 1.0
 _log = logging.getLogger("assay.worker")
 
 
-def argv(client: str, zookeeper: str | None) -> list[str]:
+def worker_command(client: str, zookeeper: str | None) -> list[str]:
     """Returns the command of a worker process. ``client`` is ``module:Class``; it and ``zookeeper`` are importable
     there.
     """
@@ -36,7 +36,7 @@ def argv(client: str, zookeeper: str | None) -> list[str]:
     return ["python3", "-m", "assay.harness.remote", "--client", client, *more]
 
 
-def arguments(words: Sequence[str]) -> argparse.Namespace:
+def parse_arguments(words: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m assay.harness.remote", description=__doc__)
     parser.add_argument("--client", required=True, metavar="MODULE:CLASS", help="the workload's client")
     parser.add_argument("--zookeeper", metavar="MODULE:CALLABLE", help="the ZooKeeper client that it gets, if any")
@@ -46,17 +46,17 @@ def arguments(words: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(words)
 
 
-async def entry(runtime: Any, words: Sequence[str]) -> int:
+async def run_worker(runtime: Any, words: Sequence[str]) -> int:
     """Runs the process until it is stopped, in the real world and in the simulation.
 
     ``words`` are its arguments, ``--client ...``. All clients of the node share ``runtime``:
     :class:`~assay.harness.remote.runtime.ClientRuntime`, or that of the simulation.
     """
-    options = arguments(words)
-    make = loaded(options.client)
+    options = parse_arguments(words)
+    make = import_object(options.client)
 
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await _Session(make, runtime, reader, writer).run()
+        await _Connection(make, runtime, reader, writer).run()
 
     server = await asyncio.start_server(accept, None, options.port, limit=messages.LONGEST)
     try:
@@ -70,19 +70,19 @@ async def entry(runtime: Any, words: Sequence[str]) -> int:
     return 0
 
 
-async def ready(address: str, port: int = messages.PORT) -> bool:
+async def is_ready(address: str, port: int = messages.PORT) -> bool:
     """Returns whether the worker process answers. Raises ``OSError`` if it cannot be reached."""
     async with asyncio.timeout(GREETING):
         reader, writer = await asyncio.open_connection(address, port)
         try:
-            writer.write(messages.encode(messages.Greet()))
-            return await messages.receive(reader, messages.Answer) is not None
+            writer.write(messages.encode_message(messages.GreetRequest()))
+            return await messages.receive_message(reader, messages.Answer) is not None
         finally:
             writer.close()
 
 
 @dataclass
-class _Session:
+class _Connection:
     """A connection, which stands for one logical process of the history."""
 
     make: Callable[[], Any]
@@ -90,7 +90,7 @@ class _Session:
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
     _client: Client | None = None
-    _endpoint: Observed | None = None
+    _endpoint: ObservedEndpoint | None = None
     _limit: float = 0.0
 
     async def run(self) -> None:
@@ -111,13 +111,13 @@ class _Session:
             await self._close()
 
     def _next(self) -> asyncio.Task[Any]:
-        return asyncio.get_running_loop().create_task(messages.receive(self.reader, messages.Request))
+        return asyncio.get_running_loop().create_task(messages.receive_message(self.reader, messages.Request))
 
     async def _carry_out(self, request: messages.Request, following: asyncio.Task[Any]) -> bytes | None:
         """Returns the answer, or None if no one waits for it. ``following`` ends only with the connection."""
-        if isinstance(request, messages.Greet):
-            return messages.encode(messages.Opened())
-        if isinstance(request, messages.Open):
+        if isinstance(request, messages.GreetRequest):
+            return messages.encode_message(messages.OpenedAnswer())
+        if isinstance(request, messages.OpenRequest):
             self._limit = request.limit
         task = asyncio.get_running_loop().create_task(self._attempt(request))
         try:
@@ -129,40 +129,40 @@ class _Session:
         finally:
             task.cancel()
 
-    async def _outlive(self, request: messages.Open | messages.Invoke, task: asyncio.Task[bytes]) -> None:
+    async def _outlive(self, request: messages.OpenRequest | messages.Invoke, task: asyncio.Task[bytes]) -> None:
         """Lets a request go on that the harness has given up, within its time limit."""
         what = f"operation {request.operation.f}" if isinstance(request, messages.Invoke) else "open"
         await asyncio.wait([task], timeout=self._limit)
         came_to = task.result().decode().strip() if task.done() else f"had not ended {self._limit:g} s later"
         _log.info("%s, which the harness had given up: %s", what, came_to[:500])
 
-    async def _attempt(self, request: messages.Open | messages.Invoke) -> bytes:
+    async def _attempt(self, request: messages.OpenRequest | messages.Invoke) -> bytes:
         try:
-            if isinstance(request, messages.Open):
-                return messages.encode(await self._open(request))
-            return messages.encode(await self._invoke(request.operation))
+            if isinstance(request, messages.OpenRequest):
+                return messages.encode_message(await self._open(request))
+            return messages.encode_message(await self._invoke(request.operation))
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            return messages.encode(_raised(error))  # the client leaked a cancellation of its own
+            return messages.encode_message(_to_raised(error))  # the client leaked a cancellation of its own
         except Exception as error:  # noqa: BLE001 - user code; the harness gets it with its traceback
-            return messages.encode(_raised(error))
+            return messages.encode_message(_to_raised(error))
 
-    async def _open(self, request: messages.Open) -> messages.Opened:
-        client = self._client = adapt(self.make())
-        endpoint = self._endpoint = Observed.of(request.endpoint)
+    async def _open(self, request: messages.OpenRequest) -> messages.OpenedAnswer:
+        client = self._client = adapt_client(self.make())
+        endpoint = self._endpoint = ObservedEndpoint.of(request.endpoint)
         async with asyncio.timeout(request.limit):
             await client.open(endpoint, self.runtime)
-        return messages.Opened(bool(getattr(client, "keeps", False)), endpoint.others)
+        return messages.OpenedAnswer(bool(getattr(client, "keeps", False)), endpoint.others)
 
-    async def _invoke(self, operation: Operation) -> messages.Answered:
+    async def _invoke(self, operation: Operation) -> messages.InvokedAnswer:
         assert self._client is not None, "an operation came before a client was opened"
         assert self._endpoint is not None, "an operation came before a client was opened"
         completion = await self._client.invoke(operation)
         if not isinstance(completion, Completion):
             raise TypeError(f"invoke returned {completion!r}, not a Completion")
-        return messages.Answered(completion, self._endpoint.others)
+        return messages.InvokedAnswer(completion, self._endpoint.others)
 
     async def _close(self) -> None:
         client, self._client = self._client, None
@@ -172,8 +172,8 @@ class _Session:
             async with asyncio.timeout(self._limit):
                 await client.close()
         except Exception as error:  # noqa: BLE001 - a broken connection may fail to close in any way
-            _log.info("closing a client: %s", describe(error))
+            _log.info("closing a client: %s", describe_error(error))
 
 
-def _raised(error: BaseException) -> messages.Raised:
-    return messages.Raised(describe(error), "".join(traceback.format_exception(error)))
+def _to_raised(error: BaseException) -> messages.RaisedAnswer:
+    return messages.RaisedAnswer(describe_error(error), "".join(traceback.format_exception(error)))

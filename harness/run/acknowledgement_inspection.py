@@ -17,7 +17,7 @@ APPEND: Final = "append"
 
 
 @dataclass
-class Inspecting:
+class InspectingRecorder:
     """A ``Recorder`` that records each operation in the history and then calls the inspector."""
 
     history: History

@@ -27,32 +27,32 @@ from assay.checkers.engine import Engines
 from assay.checkers.judging.history_views import open_history
 from assay.checkers.judging.verdict import Judgement, Verdict
 from assay.cluster.node import NodeError
-from assay.cluster.owner import current
+from assay.cluster.owner import current_owner
 from assay.cluster.system import DeploymentError
 from assay.harness.core.history import HistoryReader
-from assay.harness.core.report import place
+from assay.harness.core.report import find_location
 from assay.harness.run import store
-from assay.harness.run.environments import World, cancel, close_loop
-from assay.harness.run.experiment import Experiment, mixed, resolved
-from assay.harness.run.full_disk import is_full, naming_a_full_disk
+from assay.harness.run.environments import World, cancel_tasks, close_loop
+from assay.harness.run.experiment import Experiment, apply_mixes, resolve_random_mix
+from assay.harness.run.full_disk import is_full, translate_full_disk
 from assay.harness.run.interrupt import Interrupt
-from assay.harness.run.judging import doubted, judge_run
-from assay.harness.run.live_judging import NO_MORE, Watched
-from assay.harness.run.log_tail import last_lines
-from assay.harness.run.progress import Progress, Silent
+from assay.harness.run.judging import add_doubts, judge_run
+from assay.harness.run.live_judging import NO_MORE, LiveJudge
+from assay.harness.run.log_tail import read_last_lines
+from assay.harness.run.progress import Progress, SilentProgress
 from assay.harness.run.registry import Registry
 from assay.harness.run.settings import Settings
 from assay.harness.run.store import RunFolder, RunInfo
-from assay.harness.run.trial import Trial, TrialEnd, Unavailable
+from assay.harness.run.trial import FaultUnavailableError, Trial, TrialEnd
 from assay.harness.run.trial_factory import make_trial
 from assay.reports.evidence import look_up
-from assay.reports.failure_text import Ending, describe
-from assay.reports.figures import FIGURES, figures
+from assay.reports.failure_text import FailureFooter, describe
+from assay.reports.figures import FIGURES, measure_run
 
-__all__ = ["Attempt", "InfrastructureError", "Reports", "Unavailable"]
+__all__ = ["Attempt", "FaultUnavailableError", "InfrastructureError", "ReportPolicy"]
 
 
-class Reports(enum.Enum):
+class ReportPolicy(enum.Enum):
     """Which runs get an HTML page."""
 
     ALL = "all"
@@ -77,9 +77,9 @@ class Attempt:
     settings: Settings
     test: str
     command: str
-    progress: Progress = field(default_factory=Silent)
+    progress: Progress = field(default_factory=SilentProgress)
     interrupt: Interrupt = field(default_factory=Interrupt)
-    reports: Reports = Reports.ALL
+    reports: ReportPolicy = ReportPolicy.ALL
     engines: Engines = field(default_factory=Engines)
     registry: Registry = field(default_factory=Registry.standard)
     judgement: Judgement | None = None
@@ -89,8 +89,8 @@ class Attempt:
     _info: RunInfo | None = None
 
     def __post_init__(self) -> None:
-        self.settings = resolved(self.experiment, self.settings)
-        self.experiment = mixed(self.experiment, self.settings)
+        self.settings = resolve_random_mix(self.experiment, self.settings)
+        self.experiment = apply_mixes(self.experiment, self.settings)
 
     @property
     def folder(self) -> RunFolder:
@@ -132,18 +132,18 @@ class Attempt:
         Raises :class:`InfrastructureError`, :class:`Unavailable`, :class:`FullDiskError`, and exceptions of the test's
         function.
         """
-        with naming_a_full_disk(self.settings.store):
+        with translate_full_disk(self.settings.store):
             self._set_up()
 
     def _set_up(self) -> None:
         settings = self.settings
         started = datetime.now(UTC)
-        folder = self._folder = store.create(settings.store, self.test, started)
+        folder = self._folder = store.create_run_folder(settings.store, self.test, started)
         self._info = RunInfo(
             test=self.test,
             status=store.RUNNING,
             started=started.isoformat(),
-            owner=str(current()),
+            owner=str(current_owner()),
             seed=settings.seed,
             cluster=settings.cluster,
             nemesis=settings.nemesis_id,
@@ -156,12 +156,12 @@ class Attempt:
                 settings,
                 folder,
                 self.registry,
-                run_id=run_id(folder.path),
+                run_id=make_run_id(folder.path),
                 interrupt=self.interrupt,
                 progress=self.progress,
             )
             if settings.watch:
-                trial.watched = Watched(folder.path, self.progress, trial.tally, self.interrupt, settings.fail_fast)
+                trial.watched = LiveJudge(folder.path, self.progress, trial.tally, self.interrupt, settings.fail_fast)
             world, self.experiment = trial.world, trial.experiment
             self._world = world
             trial.prepare()
@@ -170,13 +170,13 @@ class Attempt:
             raise
         try:
             world.loop.run_until_complete(trial.set_up())
-        except Unavailable as error:
+        except FaultUnavailableError as error:
             self._end(store.ERROR, problem=str(error))
             raise
         except Exception as error:  # user code of a system may raise anything
             self._end(store.ERROR, problem="".join(traceback.format_exception(error)))
             raise InfrastructureError(
-                f"the cluster did not start: {why(error)}\n{self._said(world, trial, error)}"
+                f"the cluster did not start: {explain_start_failure(error)}\n{self._said(world, trial, error)}"
             ) from error
         folder.write_json("settings.json", self._described(trial))
 
@@ -185,7 +185,7 @@ class Attempt:
 
         Raises :class:`FullDiskError`, and exceptions of a generator or of a broken harness.
         """
-        with naming_a_full_disk(self.settings.store):
+        with translate_full_disk(self.settings.store):
             return self._run()
 
     def _run(self) -> str | None:
@@ -193,7 +193,7 @@ class Attempt:
         assert self._world is not None, "set_up comes first"
         with self.interrupt.listening(self._ended_at_once):
             try:
-                with naming_a_full_disk(self.settings.store):
+                with translate_full_disk(self.settings.store):
                     ended = self._world.loop.run_until_complete(self._trial.run())
             except BaseException as error:
                 self._end(store.ERROR, problem=f"{type(error).__name__}: {error}")
@@ -214,13 +214,13 @@ class Attempt:
             judgement = self.judgement = self._judge(history, ended)
         self.folder.write_json("verdict.json", judgement)
         self._write(verdict=judgement.verdict)
-        self.folder.write_json(FIGURES, figures(history))
+        self.folder.write_json(FIGURES, measure_run(history))
         passed = judgement.verdict is Verdict.PASS
-        wanted = self.reports is Reports.ALL or (self.reports is Reports.FAILED and not passed)
+        wanted = self.reports is ReportPolicy.ALL or (self.reports is ReportPolicy.FAILED and not passed)
         report = self._report(history) if wanted else ""
         if passed:
             return None
-        ending = Ending(self.settings.seed, self.command, report, ended.digest, ended.remarks)
+        ending = FailureFooter(self.settings.seed, self.command, report, ended.digest, ended.remarks)
         return describe(judgement, look_up(history, judgement), ending)
 
     def tear_down(self) -> None:
@@ -240,7 +240,7 @@ class Attempt:
     def _take_away(self, world: World) -> None:
         try:
             # After a second Ctrl-C the run's tasks still exist. Cancelling them makes them heal active faults.
-            cancel(world.loop, world.tasks())
+            cancel_tasks(world.loop, world.tasks())
             if self._trial is not None:
                 world.loop.run_until_complete(self._trial.tear_down(keep=self._keep()))
         finally:
@@ -250,7 +250,7 @@ class Attempt:
         """Returns the last log lines of the nodes before a start failed, and the folder with all logs."""
         with contextlib.suppress(Exception):  # an unreadable log must not hide the error that it should explain
             world.loop.run_until_complete(trial.keep_logs())
-        return "\n".join([*last_lines(self.folder.logs, str(error)), f"the run's folder: {self.folder.path}"])
+        return "\n".join([*read_last_lines(self.folder.logs, str(error)), f"the run's folder: {self.folder.path}"])
 
     def _ended_at_once(self, number: signal.Signals) -> None:
         if self._info is not None and self._info.status == store.RUNNING:
@@ -275,7 +275,7 @@ class Attempt:
         watched = self._trial.watched if self._trial is not None else None
         if watched is None or not watched.found or judgement.verdict is Verdict.FAIL:
             return judgement
-        return doubted(judgement, [f"{', '.join(sorted(watched.found))}: {NO_MORE}"])
+        return add_doubts(judgement, [f"{', '.join(sorted(watched.found))}: {NO_MORE}"])
 
     def _report(self, history: HistoryReader) -> str:
         """Writes the report. Returns its path, or why there is none, because a failing report must not affect the
@@ -309,7 +309,7 @@ class Attempt:
             "extension_modules": list(self.registry.sources),
             "nodes": {node.name: node.role for node in (*trial.cluster.nodes, *trial.cluster.spares)},
             "cluster": dict(trial.cluster.description),
-            "versions": dict(versions()),
+            "versions": dict(read_versions()),
         }
 
     def _end(self, status: str, **columns: Any) -> None:
@@ -326,14 +326,14 @@ class Attempt:
         self.folder.write_run(self._info)
 
 
-def why(error: Exception) -> str:
+def explain_start_failure(error: Exception) -> str:
     """Returns the error on one line, with file and line if a user's code failed, such as ``ready``."""
     if isinstance(error, NodeError | DeploymentError):
-        return f"{error}{place(error.__cause__)}"
-    return f"{type(error).__name__}: {error}{place(error)}"
+        return f"{error}{find_location(error.__cause__)}"
+    return f"{type(error).__name__}: {error}{find_location(error)}"
 
 
-def run_id(folder: Path) -> str:
+def make_run_id(folder: Path) -> str:
     """Returns a name for this run's containers and networks, from its folder: ``20260102t030405.678z-9f86d0``.
 
     The names sort by time. The random digits separate runs that start at the same moment, in two stores or of two
@@ -347,13 +347,13 @@ SOURCES: Final = ("harness", "cluster", "nemesis", "workloads", "checkers", "rep
 
 
 @functools.cache
-def versions() -> Mapping[str, str]:
+def read_versions() -> Mapping[str, str]:
     """Returns the versions of this project, Python, the kernel and the packages that may influence a result."""
     found = {
         "python": platform.python_version(),
         "kernel": platform.release(),
         "machine": platform.machine(),
-        "source": source_digest(Path(__file__).parents[2]),
+        "source": digest_sources(Path(__file__).parents[2]),
     }
     for package in PACKAGES:
         try:
@@ -363,7 +363,7 @@ def versions() -> Mapping[str, str]:
     return found
 
 
-def source_digest(root: Path) -> str:
+def digest_sources(root: Path) -> str:
     """Returns 16 hexadecimal digits of a SHA-256 over the project's Python files: a commit id that covers local
     changes.
     """

@@ -6,12 +6,12 @@ from dataclasses import replace
 from importlib import metadata
 from typing import Any, Final
 
-from assay.cluster.addresses import at
+from assay.cluster.addresses import join_host_port
 from assay.cluster.node import Cluster, Node, by_role
 from assay.cluster.system import CLIENT_ROLE, Software, SupportsZooKeeperClient, System
-from assay.harness.core.client import Endpoint, Home
+from assay.harness.core.client import ClientHome, Endpoint
 from assay.harness.remote import PORT, server
-from assay.harness.run.packages import packages_of
+from assay.harness.run.packages import find_packages
 
 CODE: Final = ("assay/harness/core", "assay/harness/remote")
 """The code that a worker process imports in addition to the system's source and the client's own package."""
@@ -19,7 +19,7 @@ OURS: Final = "assay"
 """This package is not copied to nodes as a whole: only its part with the client is."""
 
 
-class WithClientNodes:
+class SystemWithClientNodes:
     """A system plus worker processes that run clients of class ``client`` on nodes of role ``client``.
 
     Satisfies :class:`System`, and every optional protocol that the system satisfies.
@@ -38,18 +38,18 @@ class WithClientNodes:
         if CLIENT_ROLE in system.roles:
             raise ValueError(f"{system.name} has a role {CLIENT_ROLE!r} of its own: its clients need no nodes")
         self._system = system
-        self._client = importable(client)
-        self._argv = server.argv(
+        self._client = require_importable(client)
+        self._argv = server.worker_command(
             self._client, system.zookeeper_client if isinstance(system, SupportsZooKeeperClient) else None
         )
         # Not by __getattr__, because protocols are checked by the attributes that really exist.
         for name in dir(system):
-            if not name.startswith("_") and name not in vars(WithClientNodes):
+            if not name.startswith("_") and name not in vars(SystemWithClientNodes):
                 vars(self)[name] = getattr(system, name)
-        self.code_packages = packages_of(system)
+        self.code_packages = find_packages(system)
         if getattr(client, "holds_sessions", False):
             self.client_sessions = True
-        self.client_software = Software(python=distributions(client))
+        self.client_software = Software(python=pin_packages(client))
 
     def __repr__(self) -> str:
         return f"{self._system!r} with clients {self._client} on nodes of their own"
@@ -80,15 +80,15 @@ class WithClientNodes:
         return () if node.role == CLIENT_ROLE else self._system.logs(node)
 
     def ready(self, node: Node) -> Coroutine[Any, Any, bool]:
-        return server.ready(node.address) if node.role == CLIENT_ROLE else self._system.ready(node)
+        return server.is_ready(node.address) if node.role == CLIENT_ROLE else self._system.ready(node)
 
     async def entry(self, runtime: Any, argv: Sequence[str]) -> int:
         if list(argv) == self._argv:
-            return await server.entry(runtime, self._argv[3:])
+            return await server.run_worker(runtime, self._argv[3:])
         return await self._system.entry(runtime, argv)
 
 
-def importable(client: type[Any]) -> str:
+def require_importable(client: type[Any]) -> str:
     """Returns ``module:Class``. Raises ``ValueError`` for a class that cannot be imported by this name."""
     name = f"{client.__module__}:{client.__qualname__}"
     if "<" in name or client.__module__ == "__main__":
@@ -96,17 +96,17 @@ def importable(client: type[Any]) -> str:
     return name
 
 
-def distributions(client: type[Any]) -> Sequence[str]:
+def pin_packages(client: type[Any]) -> Sequence[str]:
     """Returns the Python packages that the class requires (``python = ("nats-py",)``), pinned to the versions installed
     here.
 
     The harness and the nodes must run the same versions.
     """
     given: Sequence[str] = getattr(client, "python", ())
-    return given if isinstance(given, str) else tuple(map(_as_here, given))  # a plain text is rejected elsewhere
+    return given if isinstance(given, str) else tuple(map(_pin_package, given))  # a plain text is rejected elsewhere
 
 
-def _as_here(name: str) -> str:
+def _pin_package(name: str) -> str:
     if "==" in name:
         return name
     try:
@@ -115,8 +115,8 @@ def _as_here(name: str) -> str:
         return name
 
 
-def housed(endpoints: Sequence[Endpoint], cluster: Cluster) -> list[Endpoint]:
+def assign_client_nodes(endpoints: Sequence[Endpoint], cluster: Cluster) -> list[Endpoint]:
     """Assigns a client node to each endpoint in turn, so that every node gets its share of clients."""
-    homes = [Home(node.name, at(node.address, PORT)) for node in by_role(cluster, CLIENT_ROLE)]
+    homes = [ClientHome(node.name, join_host_port(node.address, PORT)) for node in by_role(cluster, CLIENT_ROLE)]
     pairs = range(math.lcm(len(endpoints), len(homes)))
     return [replace(endpoints[i % len(endpoints)], home=homes[i % len(homes)]) for i in pairs]

@@ -15,7 +15,7 @@ MIX: Final = "mix"
 
 
 @dataclass(frozen=True)
-class Defaults:
+class OptionDefaults:
     """Default values of options as text; None: not set."""
 
     nemesis_interval: str = "10"
@@ -25,18 +25,18 @@ class Defaults:
     rate: str | None = None
 
 
-DEFAULTS: Final = Defaults()
+DEFAULTS: Final = OptionDefaults()
 # Many short runs find more than a few long ones. Workers that wait for a failed server are idle, and these seconds
 # matter most. Therefore a mix has more workers and shorter timeouts.
-DEFAULTS_OF_MIX: Final = Defaults("5", "20", "2", "6n", "80")
+DEFAULTS_OF_MIX: Final = OptionDefaults("5", "20", "2", "6n", "80")
 
 
-def defaults(nemesis: Sequence[str]) -> Defaults:
+def select_defaults(nemesis: Sequence[str]) -> OptionDefaults:
     """Returns the defaults for this combination of faults."""
     return DEFAULTS_OF_MIX if tuple(nemesis) == (MIX,) else DEFAULTS
 
 
-def typed(number: float) -> str:
+def format_number(number: float) -> str:
     """Returns the shortest text that reads back as the same number."""
     short = f"{number:g}"
     return short if float(short) == number else repr(number)
@@ -50,7 +50,7 @@ REPEATABLE: Final = frozenset({
 """Options that the command of a run may have. None of them makes pytest load a Python file."""
 
 
-def nodes_as_typed(settings: Settings) -> str:
+def format_nodes(settings: Settings) -> str:
     """Returns ``3``, ``server=1`` or ``2,sentinel=3``. The plain number is omitted if the first role has the same
     number.
     """
@@ -59,27 +59,29 @@ def nodes_as_typed(settings: Settings) -> str:
     return ",".join([*alone, *settings.role_nodes])
 
 
-def repeat_command(test: str, settings: Settings, operation_timeout: float | None = None) -> str:
+def make_repeat_command(test: str, settings: Settings, operation_timeout: float | None = None) -> str:
     """Returns the command that repeats this run; options at their default are left out.
 
     ``operation_timeout``: the seconds that the test's operations need, which determine the default; None: unknown.
     """
-    usual = defaults(() if settings.replay is not None else settings.nemesis)
-    timeout = None if operation_timeout is None else typed(max(float(usual.operation_timeout), operation_timeout))
+    usual = select_defaults(() if settings.replay is not None else settings.nemesis)
+    timeout = (
+        None if operation_timeout is None else format_number(max(float(usual.operation_timeout), operation_timeout))
+    )
     options: list[tuple[str, str | None, str | None]] = [
         ("--cluster", settings.cluster, None),
         ("--hosts", None if settings.hosts is None else str(settings.hosts), None),
         ("--replay", None if settings.replay is None else str(settings.replay), None),
         ("--nemesis", None if settings.replay is not None else ",".join(settings.nemesis) or None, None),
-        ("--nemesis-interval", typed(settings.nemesis_interval), usual.nemesis_interval),
+        ("--nemesis-interval", format_number(settings.nemesis_interval), usual.nemesis_interval),
         ("--nemesis-target", settings.nemesis_target, None),
         ("--nemesis-trigger", settings.nemesis_trigger, DEFAULT_TRIGGER),
         ("--workload-mix", ",".join(settings.workload_mix) or None, None),
-        ("--time-limit", typed(settings.time_limit), usual.time_limit),
-        ("--rate", NONE if settings.rate is None else typed(settings.rate), usual.rate or NONE),
-        ("--operation-timeout", typed(settings.operation_timeout), timeout),
-        ("--drain-limit", None if settings.drain_limit is None else typed(settings.drain_limit), None),
-        ("--nodes", nodes_as_typed(settings), DEFAULT_NODES),
+        ("--time-limit", format_number(settings.time_limit), usual.time_limit),
+        ("--rate", NONE if settings.rate is None else format_number(settings.rate), usual.rate or NONE),
+        ("--operation-timeout", format_number(settings.operation_timeout), timeout),
+        ("--drain-limit", None if settings.drain_limit is None else format_number(settings.drain_limit), None),
+        ("--nodes", format_nodes(settings), DEFAULT_NODES),
         ("--zookeepers", str(settings.zookeepers), DEFAULT_ZOOKEEPERS),
         ("--concurrency", str(settings.concurrency), str(parse_concurrency(usual.concurrency, settings.nodes))),
         ("--workers", None if settings.client_nodes is None else str(settings.client_nodes), None),

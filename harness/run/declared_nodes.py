@@ -26,24 +26,26 @@ Declared = Mapping[str, tuple[int, ...]]
 """By role, its possible numbers, the default first. A role that is missing can have any number."""
 
 
-def declared(system: System, more: NodeCounts | None = None) -> Declared:
+def read_declarations(system: System, more: NodeCounts | None = None) -> Declared:
     """Returns the system's declaration, overridden role by role by ``more``.
 
     Raises ``ValueError`` for an invalid declaration.
     """
-    found = read(system, system.node_counts, "node_counts") if isinstance(system, SupportsNodeCounts) else {}
-    return found if more is None else {**found, **read(system, more, "node_counts of the experiment")}
+    found = (
+        parse_declaration(system, system.node_counts, "node_counts") if isinstance(system, SupportsNodeCounts) else {}
+    )
+    return found if more is None else {**found, **parse_declaration(system, more, "node_counts of the experiment")}
 
 
-def read(system: System, given: object, what: str) -> dict[str, tuple[int, ...]]:
+def parse_declaration(system: System, given: object, what: str) -> dict[str, tuple[int, ...]]:
     """Parses a declaration to numbers per role. Raises ``ValueError`` if it is invalid."""
     shape = "it takes a number for each role, or several with the usual one first, such as {'server': (3, 5)}"
     if not isinstance(given, Mapping):
         raise ValueError(f"{system.name}: {what} is {given!r}: {shape}")
     found = {}
     for role, counts in given.items():
-        if role not in own_roles(system):
-            raise ValueError(f"{system.name}: {what} has {role!r}; its roles are {', '.join(own_roles(system))}")
+        if role not in list_own_roles(system):
+            raise ValueError(f"{system.name}: {what} has {role!r}; its roles are {', '.join(list_own_roles(system))}")
         numbers = (counts,) if isinstance(counts, int) else counts
         if not isinstance(numbers, Sequence) or not numbers or not all(map(_is_count, numbers)):
             raise ValueError(f"{system.name}: {what} has {counts!r} for {role}: {shape}")
@@ -55,7 +57,7 @@ def _is_count(number: object) -> bool:
     return isinstance(number, int) and not isinstance(number, bool) and number >= 1
 
 
-def own_roles(system: System) -> list[str]:
+def list_own_roles(system: System) -> list[str]:
     """Returns the roles whose nodes ``--nodes`` counts."""
     return [role for role in system.roles if role not in (ZOOKEEPER_ROLE, CLIENT_ROLE)]
 
@@ -70,7 +72,7 @@ def with_counts(settings: Settings, asked: str | None, system: System, counts: D
     named = {role: int(number) for role, _, number in (one.partition("=") for one in settings.role_nodes)}
     for_all = asked is not None and any("=" not in part for part in asked.split(","))
     found = {}
-    for role in own_roles(system):
+    for role in list_own_roles(system):
         usual = settings.nodes if for_all or role not in counts else counts[role][0]
         found[role] = named.pop(role, usual)
     unknown = [f"{role}={number}" for role, number in named.items()]
@@ -78,7 +80,7 @@ def with_counts(settings: Settings, asked: str | None, system: System, counts: D
     return replace(settings, nodes=next(iter(found.values()), settings.nodes), role_nodes=every)
 
 
-def undeclared(settings: Settings, asked: str | None, system: System, counts: Declared) -> str | None:
+def check_declared(settings: Settings, asked: str | None, system: System, counts: Declared) -> str | None:
     """Returns an error if ``--nodes`` asks for a number that is not declared, with the possible ones; else None."""
     chosen = {role: int(number) for role, _, number in (one.partition("=") for one in settings.role_nodes)}
     for role, numbers in counts.items():

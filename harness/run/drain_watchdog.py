@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from assay.checkers.judging.contract import Contract
 from assay.harness.core.effect_recording import Recorder
-from assay.harness.core.generator import described
+from assay.harness.core.generator import describe_generator
 from assay.harness.core.interpreter import Interpreter
 from assay.harness.core.operation import Completed, Effect, Outcome
 from assay.harness.run.settings import Settings
@@ -29,14 +29,14 @@ RECORDS: Final = frozenset({"observe", "monotonic-read", "queue-dequeue", "set-r
 """Kinds of effects that show a record which some operation wrote."""
 
 
-def drain_limit(contract: Contract, settings: Settings) -> float:
+def compute_drain_limit(contract: Contract, settings: Settings) -> float:
     """Returns the seconds that a phase may go on without a new record."""
     if settings.drain_limit is not None:
         return settings.drain_limit
     return contract.longest_deadline + OPERATIONS * settings.operation_timeout
 
 
-class NewRecords:
+class NewRecordCounter:
     """A ``Recorder`` that passes operations on, and counts the records that are read for the first time."""
 
     def __init__(self, recorder: Recorder) -> None:
@@ -56,8 +56,8 @@ class NewRecords:
                 self.count += effect.kind in RECORDS and completed.completion.outcome is Outcome.OK
 
 
-async def until_endless(
-    interpreter: Interpreter, patience: float, operation_timeout: float, records: NewRecords, limit: float
+async def wait_until_endless(
+    interpreter: Interpreter, patience: float, operation_timeout: float, records: NewRecordCounter, limit: float
 ) -> None:
     """Returns when the phase will make no more progress, and writes the reason into the report.
 
@@ -84,4 +84,4 @@ async def until_endless(
     elif loop.time() >= answered + unanswered:
         report.unanswered = unanswered
     else:
-        report.endless = limit, described(interpreter.phases[0])
+        report.endless = limit, describe_generator(interpreter.phases[0])

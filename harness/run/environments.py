@@ -12,20 +12,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from assay.cluster.node import Cluster, NodeError
-from assay.cluster.rng import Chance
+from assay.cluster.rng import RandomSources
 from assay.cluster.system import ZOOKEEPER_ROLE, SupportsZooKeeperClient, System
-from assay.harness.core.abandoned_tasks import awaited, leave_behind
+from assay.harness.core.abandoned_tasks import abandon_task, exclude_abandoned
 from assay.harness.remote.runtime import ClientRuntime
-from assay.harness.run.faults import node_counts
-from assay.harness.run.settings import ATTACH, DOCKER, SIM, Settings, derive
-from assay.nemesis.faults.fault import Fault, needs_disks, needs_memory, needs_slow_disks, spares
+from assay.harness.run.faults import count_nodes
+from assay.harness.run.settings import ATTACH, DOCKER, SIM, Settings, derive_seed
+from assay.nemesis.faults.fault import Fault, count_spares, needs_disks, needs_memory, needs_slow_disks
 
 if TYPE_CHECKING:
     from assay.cluster.docker.cluster import DockerCluster
     from assay.cluster.hosts.attached import AttachedCluster
     from assay.cluster.hosts.cluster import HostCluster
     from assay.cluster.sim.cluster import SimCluster
-    from assay.cluster.ssh.log_sizes import Growth
+    from assay.cluster.ssh.log_sizes import LogGrowthRecorder
     from assay.harness.run.sim_logs import SimLogs
 
     Real = DockerCluster | HostCluster | AttachedCluster
@@ -42,7 +42,7 @@ class World(Protocol):
     def loop(self) -> asyncio.AbstractEventLoop: ...
 
     @property
-    def chance(self) -> Chance:
+    def chance(self) -> RandomSources:
         """The source of all randomness in this world, as far as the seed determines it."""
 
     def between_steps(self, when: float, call: Callable[[], object]) -> object:
@@ -67,7 +67,7 @@ class World(Protocol):
         """Removes the cluster, or leaves it running if ``keep`` is true. Idempotent."""
 
 
-def default_cluster() -> tuple[str, str]:
+def choose_default_cluster() -> tuple[str, str]:
     """Returns ``docker`` if an engine answers, else ``sim``, and the reason."""
     from assay.cluster.doctor import engine_available
 
@@ -77,7 +77,7 @@ def default_cluster() -> tuple[str, str]:
 
 
 @dataclass(frozen=True)
-class Needs:
+class FaultRequirements:
     """Requirements of the faults of a run. The simulation satisfies all of them except ``spares``, nodes that wait to
     join.
 
@@ -91,19 +91,19 @@ class Needs:
     spares: int = 0
 
     @classmethod
-    def of(cls, faults: Collection[Fault]) -> "Needs":
+    def of(cls, faults: Collection[Fault]) -> "FaultRequirements":
         return cls(
             own_disks=any(map(needs_disks, faults)),
             own_clocks=any(fault.impact.wrong_clock for fault in faults),
             slow_disks=any(map(needs_slow_disks, faults)),
             own_memory=any(map(needs_memory, faults)),
-            spares=spares(faults),
+            spares=count_spares(faults),
         )
 
 
-def open_world(system: System, settings: Settings, *, run_id: str, needs: Needs | None = None) -> World:
+def open_world(system: System, settings: Settings, *, run_id: str, needs: FaultRequirements | None = None) -> World:
     """Creates the world that the settings name. ``run_id`` marks containers and networks."""
-    needs = needs or Needs()
+    needs = needs or FaultRequirements()
     if settings.cluster == SIM:
         return SimWorld(system, settings, needs.spares)
     if settings.cluster == ATTACH:
@@ -128,7 +128,7 @@ class SimWorld:
         self._system = system
         self._settings = settings
         self._spares = spares
-        self.loop = SimLoop(derive(settings.seed, "network"))
+        self.loop = SimLoop(derive_seed(settings.seed, "network"))
         self.chance = self.loop.chance
         self._cluster: SimCluster | None = None
         self._logs: SimLogs | None = None
@@ -143,8 +143,8 @@ class SimWorld:
 
         self._logs = SimLogs(self.loop)
         self._logs.begin()
-        counts = node_counts(self._system, self._settings)
-        cluster = SimCluster(self._system, counts, derive(self._settings.seed, "cluster"), self._spares)
+        counts = count_nodes(self._system, self._settings)
+        cluster = SimCluster(self._system, counts, derive_seed(self._settings.seed, "cluster"), self._spares)
         self._cluster = cluster
         await cluster.start()
         return cluster
@@ -190,9 +190,9 @@ class RealWorld:
         self._settings = settings
         self._make = make
         self.loop = asyncio.new_event_loop()
-        self.chance = Chance()
+        self.chance = RandomSources()
         self._cluster: Real | None = None
-        self._growth: Growth | None = None
+        self._growth: LogGrowthRecorder | None = None
 
     def between_steps(self, when: float, call: Callable[[], object]) -> object:
         return self.loop.call_at(when, call)
@@ -202,8 +202,8 @@ class RealWorld:
 
         self._cluster = self._make(
             self._system,
-            node_counts(self._system, self._settings),
-            seed=derive(self._settings.seed, "cluster"),
+            count_nodes(self._system, self._settings),
+            seed=derive_seed(self._settings.seed, "cluster"),
             state_dir=state_folder(),
             progress=note,
         )
@@ -213,11 +213,11 @@ class RealWorld:
         return self._cluster
 
     def _follow_logs(self, cluster: Cluster) -> None:
-        from assay.cluster.ssh.log_sizes import Growth
+        from assay.cluster.ssh.log_sizes import LogGrowthRecorder
         from assay.cluster.ssh.node import SshNode
 
         nodes = [node for node in (*cluster.nodes, *cluster.spares) if isinstance(node, SshNode)]
-        self._growth = Growth(self._system, nodes)
+        self._growth = LogGrowthRecorder(self._system, nodes)
         self._growth.start()
 
     def tasks(self) -> list[asyncio.Task[Any]]:
@@ -225,7 +225,7 @@ class RealWorld:
 
     def runtime(self) -> Any:
         zookeeper = self._system.zookeeper_client if isinstance(self._system, SupportsZooKeeperClient) else None
-        return ClientRuntime(self.chance.source("client", derive(self._settings.seed, "client")), zookeeper)
+        return ClientRuntime(self.chance.source("client", derive_seed(self._settings.seed, "client")), zookeeper)
 
     async def save_logs(self, folder: Path) -> list[str]:
         if self._cluster is None:
@@ -243,21 +243,21 @@ class RealWorld:
             await (self._cluster.keep() if keep else self._cluster.close())
 
 
-def cancel(loop: asyncio.AbstractEventLoop, tasks: Collection[asyncio.Task[Any]]) -> None:
+def cancel_tasks(loop: asyncio.AbstractEventLoop, tasks: Collection[asyncio.Task[Any]]) -> None:
     """Cancels tasks and waits for them. Tasks of user code that ignore their cancellation are abandoned."""
     for task in tasks:
         task.cancel()
-    if waiting := awaited(tasks):
+    if waiting := exclude_abandoned(tasks):
         ended, deaf = loop.run_until_complete(asyncio.wait(waiting, timeout=END_SECONDS))
         for task in ended:
             if not task.cancelled():
                 task.exception()  # retrieved, so that asyncio does not report it
         for task in deaf:
-            leave_behind(task)
+            abandon_task(task)
 
 
 def close_loop(loop: asyncio.AbstractEventLoop) -> None:
-    cancel(loop, asyncio.all_tasks(loop))
+    cancel_tasks(loop, asyncio.all_tasks(loop))
     loop.run_until_complete(loop.shutdown_asyncgens())
     loop.run_until_complete(loop.shutdown_default_executor())
     loop.close()

@@ -28,7 +28,7 @@ _Number: Any = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 _PLAIN: Final[Mapping[str, Any]] = {"int64": _Number, "string": str, "bool": bool}
 
 
-def _line() -> type[msgspec.Struct]:
+def _define_line() -> type[msgspec.Struct]:
     """Builds the type of a line from the columns of ``EVENTS``. Its ``time`` is in seconds of the node's monotonic
     clock.
 
@@ -44,11 +44,11 @@ def _line() -> type[msgspec.Struct]:
     return msgspec.defstruct("Line", [*required, *optional, ("detail", Any, None)], frozen=True)
 
 
-Line: Final = _line()
+Line: Final = _define_line()
 """A line of an event log."""
 
 
-class Lives:
+class TopicIncarnations:
     """Gives topics of one name distinct keys, as the history does: ``orders-0``, ``orders#2-0``, ``orders#3-0``.
 
     Lines identify a topic by a number that grows with each creation. The numbers are expected in this order. A late
@@ -72,7 +72,7 @@ class Lives:
 
 
 @dataclass
-class Collector:
+class EventLogCollector:
     """Follows the event logs of some nodes from ``start`` to ``stop``."""
 
     nodes: Sequence[Node]
@@ -81,7 +81,7 @@ class Collector:
     on_line: Callable[[str, str], None] | None
     """Called with a node's name and each line as soon as it arrives."""
     problems: list[str] = field(default_factory=list)
-    _lives: Lives = field(default_factory=Lives)
+    _lives: TopicIncarnations = field(default_factory=TopicIncarnations)
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
     def start(self) -> None:

@@ -27,11 +27,11 @@ from assay.harness.core.blocking import BlockingClient
 from assay.harness.core.client import Client
 from assay.harness.core.generator import Generator, as_generator, mix, split_phases
 from assay.harness.core.history import HistoryError
-from assay.harness.run.client_nodes import WithClientNodes
-from assay.harness.run.declared_nodes import Declared, declared, with_counts
+from assay.harness.run.client_nodes import SystemWithClientNodes
+from assay.harness.run.declared_nodes import Declared, read_declarations, with_counts
 from assay.harness.run.full_disk import FullDiskError
-from assay.harness.run.settings import Settings, SettingsError, derive
-from assay.harness.run.workload_mix import MOST_DRAWN, OWN_WEIGHT, RANDOM, WorkloadMix, clash, unfit
+from assay.harness.run.settings import Settings, SettingsError, derive_seed
+from assay.harness.run.workload_mix import MOST_DRAWN, OWN_WEIGHT, RANDOM, WorkloadMix, check_mixes, find_clash
 
 FIXTURE: Final = "assay_trial"
 ATTRIBUTE: Final = "__assay_experiment__"
@@ -103,7 +103,7 @@ class Experiment:
     def deployed(self, system: System | None = None) -> System:
         """Returns the system, or this variant of it, with client nodes if the experiment uses them."""
         system = self.system if system is None else system
-        return WithClientNodes(system, self.client) if self.client_nodes else system
+        return SystemWithClientNodes(system, self.client) if self.client_nodes else system
 
 
 def experiment(
@@ -134,10 +134,10 @@ def experiment(
 
     def decorate(body: Body) -> Callable[..., None]:
         _check_body(body)
-        _check(system, client, silent=promised.model is not None)
+        _check_system_and_client(system, client, silent=promised.model is not None)
         made = Experiment(
             body.__name__, system, client, promised, body, client_nodes, tuple(mixes), operation_timeout,
-            node_counts=_counts(system, node_counts),
+            node_counts=_require_counts(system, node_counts),
         )  # fmt: skip
         made.deployed()  # reports an invalid combination here, not when a cluster starts
 
@@ -165,14 +165,14 @@ def experiment(
     return decorate
 
 
-def _counts(system: System, given: NodeCounts | None) -> Declared:
+def _require_counts(system: System, given: NodeCounts | None) -> Declared:
     try:
-        return declared(system, given)
+        return read_declarations(system, given)
     except ValueError as error:
         raise IncompleteError(str(error)) from None
 
 
-def experiment_of(function: object) -> Experiment | None:
+def find_experiment(function: object) -> Experiment | None:
     """Returns the experiment behind a collected test function; None for any other test."""
     found = getattr(function, ATTRIBUTE, None)
     return found if isinstance(found, Experiment) else None
@@ -190,7 +190,7 @@ def _check_body(body: Callable[..., Any]) -> None:
         ) from None
 
 
-def _check(system: System, client: type[Any], *, silent: bool) -> None:
+def _check_system_and_client(system: System, client: type[Any], *, silent: bool) -> None:
     """Raises :class:`IncompleteError` for errors that would later look like something else, or hang.
 
     ``silent``: the client may omit ``effects``.
@@ -230,24 +230,24 @@ def _check(system: System, client: type[Any], *, silent: bool) -> None:
         )
 
 
-def resolved(experiment: Experiment, settings: Settings) -> Settings:
+def resolve_random_mix(experiment: Experiment, settings: Settings) -> Settings:
     """Returns the settings with ``random`` replaced by the mixes that it draws."""
     if settings.workload_mix != (RANDOM,):
         return settings
-    chance = Random(derive(settings.seed, "workload-mix"))
+    chance = Random(derive_seed(settings.seed, "workload-mix"))
     wanted = 1 + chance.randrange(MOST_DRAWN)
     drawn: list[WorkloadMix] = []
     promised = [one for one in experiment.mixes if one.promised]
     for one in chance.sample(promised, len(promised)):
-        if len(drawn) < wanted and not any(clash(one, other) for other in drawn):
+        if len(drawn) < wanted and not any(find_clash(one, other) for other in drawn):
             drawn.append(one)
     return replace(settings, workload_mix=tuple(sorted(one.name for one in drawn)))
 
 
-def mixed(experiment: Experiment, settings: Settings) -> Experiment:
+def apply_mixes(experiment: Experiment, settings: Settings) -> Experiment:
     """Returns the experiment with the mixes of these settings. Raises ``SettingsError`` for an unsuitable one."""
-    names = resolved(experiment, settings).workload_mix
-    reason = unfit(experiment.name, names, experiment.mixes)
+    names = resolve_random_mix(experiment, settings).workload_mix
+    reason = check_mixes(experiment.name, names, experiment.mixes)
     if reason is not None:
         raise SettingsError(reason)
     chosen = [one for one in experiment.mixes if one.name in names]
@@ -255,9 +255,9 @@ def mixed(experiment: Experiment, settings: Settings) -> Experiment:
         return experiment
     system, contract, options = experiment.system, experiment.contract, dict(experiment.client_options)
     for one in chosen:
-        chance = Random(derive(settings.seed, "workload-mix", one.name))
+        chance = Random(derive_seed(settings.seed, "workload-mix", one.name))
         for name, values in one.settings.items():
-            system = _set(system, one, name, chance.choice(values))
+            system = _apply_setting(system, one, name, chance.choice(values))
         system = one.system(system)
         options |= {name: chance.choice(values) for name, values in one.client.items()}
     for one in chosen:
@@ -279,7 +279,7 @@ def mixed(experiment: Experiment, settings: Settings) -> Experiment:
     return replace(experiment, system=system, contract=contract, body=body, client_options=options, mixes=())
 
 
-def _set(system: System, one: WorkloadMix, name: str, value: str) -> System:
+def _apply_setting(system: System, one: WorkloadMix, name: str, value: str) -> System:
     if not isinstance(system, SupportsSettings):
         raise SettingsError(f"the mix {one.name} sets {name}, but {system.name} has no settings")
     try:

@@ -14,21 +14,21 @@ from assay.cluster.system import (
     System,
 )
 from assay.harness.core.files import read_file
-from assay.harness.run.limits import too_many_nodes
-from assay.harness.run.settings import NONE, Settings, SettingsError, derive
-from assay.harness.run.systems import configured
-from assay.nemesis.faults.fault import Census, spares
-from assay.nemesis.schedule.catalogue import MIX, Catalogue, FaultNameError, unsuited
-from assay.nemesis.schedule.draw import draw
-from assay.nemesis.schedule.mix import draw_mix, mixable
-from assay.nemesis.schedule.schedule import Record, Schedule, ScheduleError, decode
-from assay.nemesis.schedule.target import TargetError, groups
-from assay.nemesis.schedule.target import parse as parse_target
+from assay.harness.run.limits import check_node_count
+from assay.harness.run.settings import NONE, Settings, SettingsError, derive_seed
+from assay.harness.run.systems import apply_settings
+from assay.nemesis.faults.fault import Census, count_spares
+from assay.nemesis.schedule.catalogue import MIX, FaultCatalogue, FaultNameError, explain_unsuitable
+from assay.nemesis.schedule.draw import draw_schedule
+from assay.nemesis.schedule.mix import draw_mix, list_mixable
+from assay.nemesis.schedule.schedule import FaultSchedule, ScheduleError, ScheduleRecord, decode_schedule
+from assay.nemesis.schedule.target import TargetError, list_groups
+from assay.nemesis.schedule.target import parse_target as parse_target
 from assay.nemesis.schedule.trigger import EVERY, TriggerError
-from assay.nemesis.schedule.trigger import parse as parse_trigger
+from assay.nemesis.schedule.trigger import parse_trigger as parse_trigger
 
 
-def combinations(options: Sequence[str], faults: Catalogue) -> tuple[tuple[str, ...], ...]:
+def fault_combinations(options: Sequence[str], faults: FaultCatalogue) -> tuple[tuple[str, ...], ...]:
     """Returns the runs that ``--nemesis`` asks for: sorted tuples of names, sorted by id; ``((),)`` if it is not given.
 
     Raises :class:`SettingsError` for an unknown name.
@@ -40,15 +40,15 @@ def combinations(options: Sequence[str], faults: Catalogue) -> tuple[tuple[str, 
     return tuple(one.names for one in sorted(selected, key=lambda one: one.id))
 
 
-def replayed(path: Path, faults: Catalogue) -> Schedule:
+def read_replay(path: Path, faults: FaultCatalogue) -> FaultSchedule:
     """Reads the schedule of a file as planned. Raises :class:`SettingsError` naming the file and the error."""
     try:
-        found = decode(read_file(path), str(path))
+        found = decode_schedule(read_file(path), str(path))
     except OSError as error:
         raise SettingsError(f"--replay={path}: {error.strerror}") from None
     except ScheduleError as error:
         raise SettingsError(f"--replay: {error}") from None
-    schedule = found.as_meant() if isinstance(found, Record) else found
+    schedule = found.as_meant() if isinstance(found, ScheduleRecord) else found
     try:
         faults.check(schedule)
     except ScheduleError as error:
@@ -56,16 +56,16 @@ def replayed(path: Path, faults: Catalogue) -> Schedule:
     return schedule
 
 
-def fault_names(schedule: Schedule) -> tuple[str, ...]:
+def list_fault_names(schedule: FaultSchedule) -> tuple[str, ...]:
     """Returns the fault names of a schedule, sorted as in test ids."""
     return tuple(sorted({step.fault for step in schedule.all_steps}))
 
 
-def possible(system: System, settings: Settings, faults: Catalogue) -> tuple[str, ...]:
+def select_possible_faults(system: System, settings: Settings, faults: FaultCatalogue) -> tuple[str, ...]:
     """Returns the faults that a run of this system may inject: the requested ones, or all suitable ones for the mix."""
     if settings.nemesis != (MIX,):
         return settings.nemesis
-    return tuple(name for name in mixable(faults) if unsuited(faults[name], system) is None)
+    return tuple(name for name in list_mixable(faults) if explain_unsuitable(faults[name], system) is None)
 
 
 def check_target(text: str | None) -> None:
@@ -86,31 +86,31 @@ def check_trigger(text: str | None) -> None:
         raise SettingsError(f"--nemesis-trigger={text}: {error}") from None
 
 
-def not_applicable(system: System, settings: Settings, faults: Catalogue) -> str | None:
+def check_applicable(system: System, settings: Settings, faults: FaultCatalogue) -> str | None:
     """Returns why this system cannot run with these faults, defect, settings and times; None if it can."""
     if settings.defect is not None and settings.defect not in system.defects:
         known = ", ".join(system.defects) or "none"
         return f"--defect={settings.defect}: {system.name} has no such defect; it has: {known}"
-    if (reason := strange_role(system, settings)) is not None:
+    if (reason := check_roles(system, settings)) is not None:
         return reason
-    if (reason := too_many_nodes(node_counts(system, settings))) is not None:
+    if (reason := check_node_count(count_nodes(system, settings))) is not None:
         return reason
     try:
-        configured(system, settings.configuration)
+        apply_settings(system, settings.configuration)
     except SettingsError as error:
         return str(error)
-    for name in possible(system, settings, faults):
-        reason = unsuited(faults[name], system)
+    for name in select_possible_faults(system, settings, faults):
+        reason = explain_unsuitable(faults[name], system)
         if reason is not None:
             return f"--nemesis={name} {reason}"
     try:
-        schedule(system, settings, faults)
+        plan_schedule(system, settings, faults)
     except ScheduleError as error:
         return f"--nemesis={','.join(settings.nemesis)}: {error}"
     return None
 
 
-def strange_role(system: System, settings: Settings) -> str | None:
+def check_roles(system: System, settings: Settings) -> str | None:
     """Returns an error if ``--nodes`` names a role that has no nodes of its own here; else None."""
     own = [role for role in system.roles if role not in (ZOOKEEPER_ROLE, CLIENT_ROLE)]
     for role in (one.partition("=")[0] for one in settings.role_nodes):
@@ -125,44 +125,44 @@ def strange_role(system: System, settings: Settings) -> str | None:
     return None
 
 
-def node_counts(system: System, settings: Settings) -> dict[str, int]:
+def count_nodes(system: System, settings: Settings) -> dict[str, int]:
     """Returns the number of nodes per role, in starting order."""
     named = {role: int(number) for role, _, number in (one.partition("=") for one in settings.role_nodes)}
     special = named | {ZOOKEEPER_ROLE: settings.zookeepers, CLIENT_ROLE: settings.client_node_count}
     return {role: special.get(role, settings.nodes) for role in system.roles}
 
 
-def schedule(
+def plan_schedule(
     system: System,
     settings: Settings,
-    faults: Catalogue,
+    faults: FaultCatalogue,
     unavailable: Collection[str] = (),
     everywhere: Collection[str] = (),
-) -> Schedule:
+) -> FaultSchedule:
     """Draws the faults of a run from its seed. Raises ``ScheduleError`` if they do not fit the time or the cluster.
 
     ``unavailable``: faults that a mix must not draw on this cluster. ``everywhere``: faults that may strike all servers
     at once.
     """
     if settings.replay is not None:
-        return in_time(replayed(settings.replay, faults), settings.time_limit)
-    nodes = node_counts(system, settings)
+        return require_in_time(read_replay(settings.replay, faults), settings.time_limit)
+    nodes = count_nodes(system, settings)
     own = {role: number for role, number in nodes.items() if role not in (ZOOKEEPER_ROLE, CLIENT_ROLE)}
     census = Census(
         sum(own.values()),
         nodes.get(ZOOKEEPER_ROLE, 0),
         tuple(system.keys()),
         nodes.get(CLIENT_ROLE, 0),
-        groups(system),
+        list_groups(system),
         isinstance(system, SupportsClientSessions),
-        spares([faults[name] for name in possible(system, settings, faults)]),
+        count_spares([faults[name] for name in select_possible_faults(system, settings, faults)]),
         tuple(own),
         tuple(node_name(system.roles, role, index) for role in own for index in range(1, own[role] + 1)),
     )
     if settings.nemesis == (MIX,):
         return draw_mix(
-            derive(settings.seed, "nemesis"),
-            [name for name in possible(system, settings, faults) if name not in unavailable],
+            derive_seed(settings.seed, "nemesis"),
+            [name for name in select_possible_faults(system, settings, faults) if name not in unavailable],
             catalogue=faults,
             census=census,
             interval=settings.nemesis_interval,
@@ -170,8 +170,8 @@ def schedule(
             everywhere=everywhere,
             events=tuple(system.turning_points) if isinstance(system, SupportsTurningPoints) else (),
         )
-    return draw(
-        derive(settings.seed, "nemesis"),
+    return draw_schedule(
+        derive_seed(settings.seed, "nemesis"),
         settings.nemesis,
         catalogue=faults,
         census=census,
@@ -182,7 +182,7 @@ def schedule(
     )
 
 
-def in_time(schedule: Schedule, time_limit: float) -> Schedule:
+def require_in_time(schedule: FaultSchedule, time_limit: float) -> FaultSchedule:
     """Returns the schedule. Raises ``ScheduleError`` if a step ends after the run's main phase.
 
     A step that is replayed exactly may end later, because the end of that phase may have healed it in the original run.
@@ -196,17 +196,17 @@ def in_time(schedule: Schedule, time_limit: float) -> Schedule:
     return schedule
 
 
-def listing(faults: Catalogue, systems: Iterable[System]) -> str:
+def format_fault_list(faults: FaultCatalogue, systems: Iterable[System]) -> str:
     """Returns the text of ``--nemesis-list``: one line per fault, and per event at which a fault can strike."""
-    parts = [_columns(faults.descriptions())]
+    parts = [_format_columns(faults.descriptions())]
     for system in systems:
         if isinstance(system, SupportsStrikePoints) and system.strike_points:
             how = "--nemesis-trigger=hold:EVENT:KEY --nemesis-target=origin"
             parts.append(f"events of the {system.name}, exactly at which a fault can strike: {how}")
-            parts[-1] += "\n" + _columns(system.strike_points)
+            parts[-1] += "\n" + _format_columns(system.strike_points)
     return "\n\n".join(parts)
 
 
-def _columns(lines: Mapping[str, str]) -> str:
+def _format_columns(lines: Mapping[str, str]) -> str:
     width = max(len(name) for name in lines)
     return "\n".join(f"{name:<{width}}  {text}" for name, text in lines.items())

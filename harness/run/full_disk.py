@@ -17,7 +17,7 @@ class FullDiskError(Exception):
 
 
 @contextmanager
-def naming_a_full_disk(root: Path) -> Iterator[None]:
+def translate_full_disk(root: Path) -> Iterator[None]:
     """Turns errors inside the block that a full disk of the store ``root`` caused into :class:`FullDiskError`."""
     try:
         yield
@@ -41,7 +41,7 @@ def is_full(error: BaseException | None) -> bool:
 
 
 @dataclass(frozen=True)
-class Reserve:
+class DiskReserve:
     """A file that reserves space, which is released when something small must be written to a full disk."""
 
     path: Path

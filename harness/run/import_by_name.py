@@ -19,10 +19,10 @@ MOVED: Final = {
 """Former path of a module -> its present path. Stored runs name their system by its path at that time."""
 
 
-def found(option: str, name: str, sort: str, alike: Callable[[type], bool]) -> Any:
+def import_named(option: str, name: str, sort: str, alike: Callable[[type], bool]) -> Any:
     """Returns the named class or object. Raises ``SettingsError``, which lists the classes that are ``alike``."""
     where, _, path = name.partition(":")
-    one: object = module(f"{option}={name}", where)
+    one: object = import_module_named(f"{option}={name}", where)
     for part in path.split("."):
         if not hasattr(one, part):
             there = [each for each, value in vars(one).items() if inspect.isclass(value) and alike(value)]
@@ -32,15 +32,15 @@ def found(option: str, name: str, sort: str, alike: Callable[[type], bool]) -> A
     return one
 
 
-def made(option: str, name: str, kind: Callable[[], T]) -> T:
+def instantiate(option: str, name: str, kind: Callable[[], T]) -> T:
     """Creates an instance of an imported class without arguments. Raises ``SettingsError``."""
     try:
         return kind()
     except Exception as error:
-        raise SettingsError(f"{option}={name} cannot be made without arguments: {_reason(error)}") from error
+        raise SettingsError(f"{option}={name} cannot be made without arguments: {_describe_failure(error)}") from error
 
 
-def module(given: str, name: str) -> object:
+def import_module_named(given: str, name: str) -> object:
     """Imports a module, also from the current folder, as ``python -m`` does.
 
     Raises ``SettingsError`` that begins with ``given``.
@@ -54,11 +54,11 @@ def module(given: str, name: str) -> object:
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
             raise SettingsError(f"{given}: there is no module {error.name}, neither installed nor in {here}") from error
-        raise SettingsError(f"{given}: {name} cannot be imported: {_reason(error)}") from error
+        raise SettingsError(f"{given}: {name} cannot be imported: {_describe_failure(error)}") from error
     except (Exception, SystemExit) as error:  # the exit code of a program must not become that of this command
-        raise SettingsError(f"{given}: {name} cannot be imported: {_reason(error)}") from error
+        raise SettingsError(f"{given}: {name} cannot be imported: {_describe_failure(error)}") from error
 
 
-def _reason(error: BaseException) -> str:
+def _describe_failure(error: BaseException) -> str:
     last = traceback.extract_tb(error.__traceback__)[-1]
     return f"{type(error).__name__}: {error} ({last.filename}, line {last.lineno})"

@@ -32,7 +32,7 @@ def raise_interrupt(number: signal.Signals) -> None:
     raise KeyboardInterrupt(number.name)
 
 
-def _as_usual(number: signal.Signals) -> None:
+def _apply_default_action(number: signal.Signals) -> None:
     """Gives a signal in a forked child its default effect, because the child's code may be anyone's."""
     if number == signal.SIGINT:
         raise_interrupt(number)
@@ -40,11 +40,11 @@ def _as_usual(number: signal.Signals) -> None:
     signal.raise_signal(number)
 
 
-def raise_again(number: signal.Signals) -> None:
+def raise_second_interrupt(number: signal.Signals) -> None:
     raise KeyboardInterrupt(f"interrupted twice: aborted by {number.name}")
 
 
-def handled_signals() -> list[signal.Signals]:
+def list_handled_signals() -> list[signal.Signals]:
     """Returns the signals that ask this process to stop."""
     return [
         number for number in SIGNALS if number not in MAY_BE_IGNORED or signal.getsignal(number) is not signal.SIG_IGN
@@ -62,7 +62,7 @@ class StopSignals:
     def __init__(
         self,
         first: Callable[[signal.Signals], None] = raise_interrupt,
-        again: Callable[[signal.Signals], None] = raise_again,
+        again: Callable[[signal.Signals], None] = raise_second_interrupt,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._first = first
@@ -84,7 +84,7 @@ class StopSignals:
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        before = {number: signal.signal(number, self._handle) for number in handled_signals()}
+        before = {number: signal.signal(number, self._handle) for number in list_handled_signals()}
         try:
             yield
         finally:
@@ -103,7 +103,7 @@ class StopSignals:
     def _handle(self, number: int, frame: FrameType | None) -> None:
         name, now = signal.Signals(number), self._clock()
         if os.getpid() != self._process:
-            _as_usual(name)
+            _apply_default_action(name)
             return
         if self.received is None:
             self.received, self._asked_at = name, now
@@ -162,7 +162,7 @@ class Interrupt:
 
 
 @contextmanager
-def stopped_by_all() -> Iterator[None]:
+def handle_stop_signals() -> Iterator[None]:
     """Lets SIGTERM and SIGHUP raise ``KeyboardInterrupt`` each time, as SIGINT does."""
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -171,7 +171,7 @@ def stopped_by_all() -> Iterator[None]:
 
     def handle(number: int, frame: FrameType | None) -> None:
         name = signal.Signals(number)
-        (raise_interrupt if os.getpid() == process else _as_usual)(name)
+        (raise_interrupt if os.getpid() == process else _apply_default_action)(name)
 
     taken = [number for number in MAY_BE_IGNORED if signal.getsignal(number) is signal.SIG_DFL]
     for number in taken:
@@ -183,7 +183,7 @@ def stopped_by_all() -> Iterator[None]:
             signal.signal(number, signal.SIG_DFL)
 
 
-def leave_to_parent() -> None:
+def ignore_terminal_signals() -> None:
     """Prepares a child process that its parent ends, by SIGTERM at the latest.
 
     A terminal signals all processes of its group, so SIGINT and SIGHUP are ignored.

@@ -15,7 +15,7 @@ from assay.harness.core.history import History
 from assay.harness.core.timestamps import Stamps
 
 
-class Assertions:
+class InvariantAsserter:
     """The assertions of one run, from :meth:`begin` to :meth:`end`. ``broken``: whether an invariant did not hold."""
 
     def __init__(self) -> None:

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Final, Protocol
 import msgspec
 
 from assay.checkers.engine import Engine, Engines
-from assay.checkers.engine.batch import Together
+from assay.checkers.engine.batch import HistoryBatch
 from assay.checkers.engine.engine_selection import SQLITE
 from assay.checkers.judging.contract import Contract
-from assay.checkers.judging.finding_context import Surroundings
+from assay.checkers.judging.finding_context import FindingContext
 from assay.checkers.judging.judge import NONE_MISSING, Watch, judge
-from assay.checkers.judging.verdict import Finding, Judgement, Verdict, with_stage
+from assay.checkers.judging.verdict import Finding, Judgement, Verdict, add_stage
 from assay.checkers.linearizability import MODELS, Model, ModelError
 from assay.harness.core.history import HistoryReader
 from assay.harness.core.history.data_sets import DATA_SETS
@@ -39,7 +39,7 @@ FEW: Final = 6
 """Up to this number of such histories, SQLite is faster than DuckDB, which takes about 1.4 s for any number at once."""
 
 
-class Opens(Protocol):
+class SupportsOpen(Protocol):
     """Opens an engine for a history: ``Engines``."""
 
     def open(self, history: HistoryReader, *, shared: bool = True) -> AbstractContextManager[Engine]: ...
@@ -48,7 +48,7 @@ class Opens(Protocol):
 def judge_run(
     history: HistoryReader,
     contract: Contract,
-    engines: Opens,
+    engines: SupportsOpen,
     registry: Registry,
     *,
     interrupted: bool = False,
@@ -97,18 +97,18 @@ def judge_run(
             watch=watch,
             missing=missing,
         )
-        judgement = with_stage(judgement, "starting the engine", opened, first=True)
+        judgement = add_stage(judgement, "starting the engine", opened, first=True)
         if model is None or judgement.interrupted:
             return judgement
         if not complete:
-            return merged(judgement, f"the model {model.name} was not checked: {NOT_CLOSED}")
+            return merge_judgements(judgement, f"the model {model.name} was not checked: {NOT_CLOSED}")
         begun = time.perf_counter()
-        found = merged(judgement, _by_model(history, model, engine, watch))
-        return with_stage(found, "searching by the model", time.perf_counter() - begun)
+        found = merge_judgements(judgement, _judge_by_model(history, model, engine, watch))
+        return add_stage(found, "searching by the model", time.perf_counter() - begun)
 
 
 @dataclass(frozen=True)
-class Unjudged:
+class UnjudgedRun:
     """A finished run that was kept in memory. ``notes``: reasons not to pass."""
 
     history: HistoryReader
@@ -116,9 +116,9 @@ class Unjudged:
     notes: Sequence[str] = ()
 
 
-def judge_together(runs: Sequence[Unjudged], engines: Engines, registry: Registry) -> list[Judgement]:
+def judge_together(runs: Sequence[UnjudgedRun], engines: Engines, registry: Registry) -> list[Judgement]:
     """Judges several runs of this session as :func:`judge_run` does, at a fraction of the cost."""
-    with opened_together([run.history for run in runs], engines) as given:
+    with open_together([run.history for run in runs], engines) as given:
         return [
             judge_run(run.history, run.contract, opens, registry, notes=run.notes, own=True)
             for run, opens in zip(runs, given, strict=True)
@@ -126,29 +126,29 @@ def judge_together(runs: Sequence[Unjudged], engines: Engines, registry: Registr
 
 
 @contextmanager
-def opened_together(histories: Sequence[HistoryReader], engines: Engines) -> Iterator[list[Opens]]:
+def open_together(histories: Sequence[HistoryReader], engines: Engines) -> Iterator[list[SupportsOpen]]:
     """Opens engines for several histories in memory, so that queries are executed once for all of them.
 
     A single history gets one of ``engines``, because a query for many takes 1.5 times as long as for one. A few very
     small histories also get one each, if it is SQLite.
     """
-    few = len(histories) <= FEW and all(_very_small(history, engines) for history in histories)
+    few = len(histories) <= FEW and all(_is_very_small(history, engines) for history in histories)
     if few or len(histories) < 2:
         yield [engines for _ in histories]
         return
     tables = {name: [history.table(name) for history in histories] for name in DATA_SETS}
-    with closing(Together(len(histories), sum(history.rows("effects") for history in histories))) as together:
+    with closing(HistoryBatch(len(histories), sum(history.rows("effects") for history in histories))) as together:
         for name, each in tables.items():
             together.load(name, each)
-        yield [_Given(together.engine(number)) for number in range(len(histories))]
+        yield [_LoadedEngines(together.engine(number)) for number in range(len(histories))]
 
 
-def _very_small(history: HistoryReader, engines: Engines) -> bool:
+def _is_very_small(history: HistoryReader, engines: Engines) -> bool:
     return history.rows("ops") + history.rows("effects") <= VERY_SMALL_ROWS and engines.pick(history) == SQLITE
 
 
 @dataclass(frozen=True)
-class _Given:
+class _LoadedEngines:
     """Stands in for ``Engines``: an engine that has already loaded the history."""
 
     engine: Engine
@@ -157,7 +157,7 @@ class _Given:
         return nullcontext(self.engine)
 
 
-def _by_model(history: HistoryReader, model: Model, engine: Engine, watch: Watch | None) -> Judgement | str:
+def _judge_by_model(history: HistoryReader, model: Model, engine: Engine, watch: Watch | None) -> Judgement | str:
     """Returns the judgement of the model's search, with the active faults at its findings, or why there is none.
 
     ``engine``: holds the history.
@@ -169,11 +169,11 @@ def _by_model(history: HistoryReader, model: Model, engine: Engine, watch: Watch
         found = search(ops, model, progress=watch or (lambda what, done, total: None))
     except ModelError as error:
         return f"the operations are not those of the model {model.name}: {error}"
-    found = msgspec.structs.replace(found, findings=tuple(Surroundings(engine).around(found.findings)))
-    return doubted(found, unlooked(ops, model))
+    found = msgspec.structs.replace(found, findings=tuple(FindingContext(engine).around(found.findings)))
+    return add_doubts(found, find_unobserved(ops, model))
 
 
-def unlooked(ops: pa.Table | pa.RecordBatch, model: Model) -> list[str]:
+def find_unobserved(ops: pa.Table | pa.RecordBatch, model: Model) -> list[str]:
     """Returns why a legal order of these operations proves nothing: no successful one observes the effects of others.
 
     For a user's own model it is unknown which operations observe others, so the result is empty.
@@ -189,14 +189,14 @@ def unlooked(ops: pa.Table | pa.RecordBatch, model: Model) -> list[str]:
     return [f"no operation that could contradict another ({', '.join(LOOKS)}) succeeded"]
 
 
-def doubted(judgement: Judgement, reasons: Sequence[str]) -> Judgement:
+def add_doubts(judgement: Judgement, reasons: Sequence[str]) -> Judgement:
     """Adds reasons not to pass."""
     unknown = tuple(dict.fromkeys((*reasons, *judgement.unknown)))
     verdict = Verdict.UNKNOWN if judgement.verdict is Verdict.PASS and unknown else judgement.verdict
     return msgspec.structs.replace(judgement, verdict=verdict, unknown=unknown)
 
 
-def merged(checks: Judgement, model: Judgement | str) -> Judgement:
+def merge_judgements(checks: Judgement, model: Judgement | str) -> Judgement:
     """Merges two judgements: a contradiction in either is kept, and a pass needs both.
 
     Findings of the checks come first because they name the anomaly. The model only reports one contradiction per key.
@@ -206,15 +206,15 @@ def merged(checks: Judgement, model: Judgement | str) -> Judgement:
         return msgspec.structs.replace(checks, verdict=verdict, unknown=(*checks.unknown, model))
     verdicts = {checks.verdict, model.verdict}
     forbidden = (*checks.forbidden, *model.forbidden)
-    by_model = [_later(finding, len(checks.findings)) for finding in model.findings]
-    findings = [*checks.findings, *(_beneath(finding, checks.findings, forbidden) for finding in by_model)]
+    by_model = [_shift_reference(finding, len(checks.findings)) for finding in model.findings]
+    findings = [*checks.findings, *(_group_finding(finding, checks.findings, forbidden) for finding in by_model)]
     return msgspec.structs.replace(
         checks,
         verdict=next(one for one in (Verdict.FAIL, Verdict.UNKNOWN, Verdict.PASS) if one in verdicts),
         anomalies={**checks.anomalies, **model.anomalies},
         meanings={**checks.meanings, **model.meanings},
         forbidden=forbidden,
-        findings=_forbidden_first(findings, forbidden),
+        findings=_order_forbidden_first(findings, forbidden),
         examined=(*checks.examined, *model.examined),
         unknown=tuple(dict.fromkeys((*checks.unknown, *model.unknown))),
         seconds=checks.seconds + model.seconds,
@@ -222,7 +222,7 @@ def merged(checks: Judgement, model: Judgement | str) -> Judgement:
     )
 
 
-def _forbidden_first(findings: Sequence[Finding], forbidden: Sequence[str]) -> tuple[Finding, ...]:
+def _order_forbidden_first(findings: Sequence[Finding], forbidden: Sequence[str]) -> tuple[Finding, ...]:
     """Moves forbidden findings to the front, and adjusts the references to findings of one cause."""
     order = sorted(range(len(findings)), key=lambda place: findings[place].anomaly not in forbidden)
     now = {before: place for place, before in enumerate(order)}
@@ -234,7 +234,7 @@ def _forbidden_first(findings: Sequence[Finding], forbidden: Sequence[str]) -> t
     )
 
 
-def _beneath(finding: Finding, checks: Sequence[Finding], forbidden: Sequence[str]) -> Finding:
+def _group_finding(finding: Finding, checks: Sequence[Finding], forbidden: Sequence[str]) -> Finding:
     """Groups the model's finding under a check's finding on this key and operation, because the check's says more."""
     for place, other in enumerate(checks):
         same = other.key == finding.key and set(finding.operations[:1]) & set(other.operations[:2])
@@ -244,7 +244,7 @@ def _beneath(finding: Finding, checks: Sequence[Finding], forbidden: Sequence[st
     return finding
 
 
-def _later(finding: Finding, places: int) -> Finding:
+def _shift_reference(finding: Finding, places: int) -> Finding:
     """Shifts a finding's reference by the number of findings that come before."""
     if finding.same_cause_as is None:
         return finding

@@ -9,9 +9,9 @@ from typing import Final
 from assay.cluster.node import Cluster
 from assay.cluster.system import System
 from assay.harness.core.history import History
-from assay.harness.core.report import placed
+from assay.harness.core.report import describe_with_location
 from assay.harness.core.timestamps import Stamps
-from assay.nemesis.faults.fault import Finds
+from assay.nemesis.faults.fault import FinderStatistics
 
 SEEN: Final = "seen-leading"
 GONE: Final = "seen-gone"
@@ -22,7 +22,7 @@ LEADER: Final = "leader"
 """The key in the history of a system that has no keys."""
 
 
-class Sightings:
+class LeaderPoller:
     """Polls ``system`` from ``start`` to ``stop``, unless one of its nodes has an event log."""
 
     def __init__(self, system: System, cluster: Cluster, history: History, stamps: Stamps) -> None:
@@ -76,11 +76,11 @@ class Sightings:
         self._history.event(time=self._stamps.now(), node=node, incarnation=0, seq=self._count, event=event, key=lane)
 
 
-def failed_finds(finds: Finds) -> list[str]:
+def describe_failed_finds(finds: FinderStatistics) -> list[str]:
     """Returns a line about a finder that raised, unless it only did so because nodes were down."""
     if finds.last is None:
         return []
     return [
         f"find() raised in {finds.failed} of {finds.asked} calls, so faults were aimed without it; the last error: "
-        f"{placed(finds.last)}"
+        f"{describe_with_location(finds.last)}"
     ]

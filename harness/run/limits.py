@@ -14,7 +14,7 @@ LONG: Final = 100 * DAY
 
 
 @dataclass(frozen=True)
-class Limit:
+class OptionLimit:
     """The minimum and maximum of one option. ``remedy``: what to do instead of a larger value."""
 
     least: float
@@ -31,30 +31,32 @@ class Limit:
         return f"{option}={text} must be between {least} and {most} {self.what}".rstrip() + remedy
 
 
-COUNT: Final = Limit(1, 10**9, "")
-SECONDS: Final = Limit(1e-3, LONG, "seconds")
+COUNT: Final = OptionLimit(1, 10**9, "")
+SECONDS: Final = OptionLimit(1e-3, LONG, "seconds")
 MORE_NODES: Final = "one machine holds no more nodes of a role"
 
-LIMITS: Final[Mapping[str, Limit]] = {
-    "--nodes": Limit(1, 200, "nodes", MORE_NODES),
-    "--zookeepers": Limit(1, 100, "nodes", MORE_NODES),
-    "--workers": Limit(1, 200, "nodes", MORE_NODES),
-    "--partitions": Limit(1, 10_000, "partitions"),
-    "--concurrency": Limit(1, 10_000, "workers", "each worker has a client of its own: raise --rate instead"),
-    "--rate": Limit(1e-3, 1e6, "operations per second"),
+LIMITS: Final[Mapping[str, OptionLimit]] = {
+    "--nodes": OptionLimit(1, 200, "nodes", MORE_NODES),
+    "--zookeepers": OptionLimit(1, 100, "nodes", MORE_NODES),
+    "--workers": OptionLimit(1, 200, "nodes", MORE_NODES),
+    "--partitions": OptionLimit(1, 10_000, "partitions"),
+    "--concurrency": OptionLimit(1, 10_000, "workers", "each worker has a client of its own: raise --rate instead"),
+    "--rate": OptionLimit(1e-3, 1e6, "operations per second"),
     "--time-limit": SECONDS,
-    "--operation-timeout": Limit(1e-3, DAY, "seconds"),
+    "--operation-timeout": OptionLimit(1e-3, DAY, "seconds"),
     "--drain-limit": SECONDS,
-    "--nemesis-interval": Limit(1e-2, LONG, "seconds", "--nemesis=none injects nothing"),
-    "--repeat": Limit(1e-3, LONG, "repetitions, or seconds", "`assay nightly` repeats a matrix night after night"),
-    "--explore": Limit(1e-3, 10**9, "examples, or seconds"),
-    "--seed": Limit(0, 2**63 - 1, ""),
-    "--seeds": Limit(1, 100_000, "seeds"),
-    "--clients": Limit(0, 100_000, "clients"),
-    "--keys": Limit(0, 10_000_000, "keys"),
-    "--port": Limit(0, 65_535, ""),
-    "--keep": Limit(0, 10**9, "runs"),
-    "--older-than": Limit(0, 100_000, "days"),
+    "--nemesis-interval": OptionLimit(1e-2, LONG, "seconds", "--nemesis=none injects nothing"),
+    "--repeat": OptionLimit(
+        1e-3, LONG, "repetitions, or seconds", "`assay nightly` repeats a matrix night after night"
+    ),
+    "--explore": OptionLimit(1e-3, 10**9, "examples, or seconds"),
+    "--seed": OptionLimit(0, 2**63 - 1, ""),
+    "--seeds": OptionLimit(1, 100_000, "seeds"),
+    "--clients": OptionLimit(0, 100_000, "clients"),
+    "--keys": OptionLimit(0, 10_000_000, "keys"),
+    "--port": OptionLimit(0, 65_535, ""),
+    "--keep": OptionLimit(0, 10**9, "runs"),
+    "--older-than": OptionLimit(0, 100_000, "days"),
 }
 """Options that are missing here have the limits of ``COUNT`` or ``SECONDS``."""
 
@@ -68,14 +70,14 @@ MOST_NODES: Final = 240
 """Nodes of a run in all roles. The network of a run has 244 addresses, and some faults add nodes."""
 
 
-def wrong_number(option: str, text: str, value: float, otherwise: Limit) -> str | None:
+def check_number(option: str, text: str, value: float, otherwise: OptionLimit) -> str | None:
     """Returns an error if the value of an option is out of range; else None. ``--nodes=ROLE`` has the limits of
     ``--nodes``.
     """
     return LIMITS.get(option.partition("=")[0], otherwise).wrong(option, text, value)
 
 
-def too_many_faults(interval: float, time_limit: float) -> str | None:
+def check_fault_count(interval: float, time_limit: float) -> str | None:
     """Returns an error if a fault every ``interval`` seconds makes too many faults; else None."""
     if (number := time_limit / interval) <= MOST_FAULTS:
         return None
@@ -85,7 +87,7 @@ def too_many_faults(interval: float, time_limit: float) -> str | None:
     )
 
 
-def too_many_nodes(counts: Mapping[str, int]) -> str | None:
+def check_node_count(counts: Mapping[str, int]) -> str | None:
     """Returns an error if a run has too many nodes; else None."""
     if (number := sum(counts.values())) <= MOST_NODES:
         return None
@@ -93,7 +95,7 @@ def too_many_nodes(counts: Mapping[str, int]) -> str | None:
     return f"{number} nodes ({each}) are more than the {MOST_NODES} that a run has at most: lower --nodes"
 
 
-def too_many_tests(number: int, repeat: str) -> str | None:
+def check_test_count(number: int, repeat: str) -> str | None:
     """Returns an error if pytest would collect too many tests; else None."""
     if number <= MOST_TESTS:
         return None

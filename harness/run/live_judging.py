@@ -16,9 +16,9 @@ from typing import Final
 
 import msgspec
 
-from assay.harness.core.printable import printable
+from assay.harness.core.printable import to_printable
 from assay.harness.run.interrupt import Interrupt
-from assay.harness.run.progress import Progress, Tally
+from assay.harness.run.progress import Progress, RunTally
 
 FAILED_FAST: Final = "the run was ended at the first forbidden anomaly, by --fail-fast"
 NO_MORE: Final = (
@@ -34,7 +34,7 @@ MOST_BYTES: Final = 1 << 20
 """Maximum length of one line."""
 
 
-class Seen(msgspec.Struct, frozen=True):
+class LiveJudgement(msgspec.Struct, frozen=True):
     """A judgement of a growing history: a line that ``assay watch --json`` prints.
 
     - ``until``: seconds of the run that were judged.
@@ -52,11 +52,11 @@ class Seen(msgspec.Struct, frozen=True):
     ended: bool
 
 
-def encode(seen: Seen) -> str:
+def encode_judgement(seen: LiveJudgement) -> str:
     return msgspec.json.encode(seen).decode()
 
 
-def command(run: Path) -> list[str]:
+def watch_command(run: Path) -> list[str]:
     """Returns the command that watches ``run`` and prints a :class:`Seen` per line.
 
     SIGTERM ends it like Ctrl-C, so that it removes its temporary files.
@@ -69,7 +69,7 @@ def command(run: Path) -> list[str]:
 
 
 @dataclass
-class Watched:
+class LiveJudge:
     """The watching process: call ``start``, and ``stop`` in every case.
 
     - ``found``: the forbidden anomalies so far.
@@ -79,7 +79,7 @@ class Watched:
 
     run: Path
     progress: Progress
-    tally: Tally
+    tally: RunTally
     interrupt: Interrupt
     fail_fast: bool = False
     found: set[str] = field(default_factory=set)
@@ -90,7 +90,7 @@ class Watched:
 
     async def start(self) -> None:
         self.process = await asyncio.create_subprocess_exec(
-            *command(self.run),
+            *watch_command(self.run),
             stdin=DEVNULL,
             stdout=PIPE,
             stderr=PIPE,
@@ -124,12 +124,12 @@ class Watched:
     async def _follow(self, process: Process) -> None:
         assert process.stdout is not None
         assert process.stderr is not None
-        complaints = asyncio.get_running_loop().create_task(_last_of(process.stderr), name="what watch complains of")
+        complaints = asyncio.get_running_loop().create_task(_read_tail(process.stderr), name="what watch complains of")
         try:
             try:
                 while line := await process.stdout.readline():
                     if not self._stopping:
-                        self._take(msgspec.json.decode(line, type=Seen))
+                        self._take(msgspec.json.decode(line, type=LiveJudgement))
             except (ValueError, msgspec.MsgspecError) as error:
                 # Later output could not be parsed either.
                 process.kill()
@@ -140,7 +140,7 @@ class Watched:
         finally:
             complaints.cancel()
         if not self._stopping:
-            last = f": {printable(said[-1])}" if said else ""
+            last = f": {to_printable(said[-1])}" if said else ""
             self._ended_early(f"--watch ended early: {why}{last}")
 
     def _ended_early(self, problem: str) -> None:
@@ -148,7 +148,7 @@ class Watched:
         fast = ", so --fail-fast cannot end it" if self.fail_fast else ""
         self.progress.alarm(f"at {self.tally.elapsed:.1f} s: {problem}; {NO_LONGER}{fast}")
 
-    def _take(self, seen: Seen) -> None:
+    def _take(self, seen: LiveJudgement) -> None:
         self.tally.watched = seen.until
         if seen.found.keys() <= self.found:
             return
@@ -159,7 +159,7 @@ class Watched:
             self.interrupt.end(FAILED_FAST)
 
 
-async def _last_of(stream: asyncio.StreamReader) -> str:
+async def _read_tail(stream: asyncio.StreamReader) -> str:
     """Reads a stream to its end, so that a full pipe never blocks the writer, and returns its last part."""
     kept = b""
     while some := await stream.read(1 << 16):

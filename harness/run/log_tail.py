@@ -12,7 +12,7 @@ READ: Final = 65536
 """Bytes of each log, from its end."""
 
 
-def last_lines(logs: Path, error: str) -> list[str]:
+def read_last_lines(logs: Path, error: str) -> list[str]:
     """Returns lines to print for the nodes that ``error`` names, else for the first ones; ``logs`` has a folder per
     node.
     """
@@ -20,7 +20,7 @@ def last_lines(logs: Path, error: str) -> list[str]:
     named = [folder for folder in folders if re.search(rf"\b{re.escape(folder.name)}\b", error)]
     lines: list[str] = []
     for folder in (named or folders)[:NODES]:
-        said = [(path.name, _end(path)) for path in sorted(folder.glob("*"))]
+        said = [(path.name, _read_end(path)) for path in sorted(folder.glob("*"))]
         for name, end in said:
             if end:
                 lines += [f"the last lines of {folder.name}'s {name}:", *(f"  {line}" for line in end)]
@@ -29,7 +29,7 @@ def last_lines(logs: Path, error: str) -> list[str]:
     return lines
 
 
-def _end(path: Path) -> Iterable[str]:
+def _read_end(path: Path) -> Iterable[str]:
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - READ))
         return file.read().decode(errors="replace").rstrip().splitlines()[-LINES:]

@@ -10,14 +10,16 @@ from assay.harness.run.settings import SettingsError
 NEEDED: Final = ("encode", "step")
 
 
-def model_of(name: str, option: str = "--model") -> Model:
+def find_model(name: str, option: str = "--model") -> Model:
     """Returns the model of this name. Raises ``SettingsError`` if there is none, or it is no usable model.
 
     ``option``: where it was named, for the error.
     """
     if name in MODELS:
         return MODELS[name]
-    found = import_by_name.found(option, name, "model", lambda kind: kind is not Model and issubclass(kind, Model))
+    found = import_by_name.import_named(
+        option, name, "model", lambda kind: kind is not Model and issubclass(kind, Model)
+    )
     if isinstance(found, Model):
         raise SettingsError(f"{option}={name} is an instance; name its class, {type(found).__qualname__}")
     if not (inspect.isclass(found) and issubclass(found, Model)):
@@ -27,4 +29,4 @@ def model_of(name: str, option: str = "--model") -> Model:
     missing += [part for part in dir(found) if getattr(getattr(found, part), "__isabstractmethod__", False)]
     if missing:
         raise SettingsError(f"{option}={name} is abstract: it lacks {', '.join(missing)}")
-    return import_by_name.made(option, name, found)
+    return import_by_name.instantiate(option, name, found)

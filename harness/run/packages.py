@@ -5,7 +5,7 @@ import sys
 from assay.cluster.system import SupportsCodePackages, System
 
 
-def packages_of(system: System) -> tuple[str, ...]:
+def find_packages(system: System) -> tuple[str, ...]:
     """Returns the packages and modules of the system's code: as declared, else the package that defines its class."""
     if isinstance(system, SupportsCodePackages):
         return tuple(system.code_packages)

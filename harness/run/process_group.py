@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 
-def start(
+def start_group(
     command: Sequence[str], output: Path, folder: Path | None = None, environment: Mapping[str, str] | None = None
 ) -> subprocess.Popen[bytes]:
     """Starts a command with its output in a file. A surviving child would hold a pipe open. Raises ``OSError``."""

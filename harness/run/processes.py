@@ -40,6 +40,6 @@ async def record_processes(cluster: Cluster, servers: Sequence[Node], history: H
             history.look(look=0, time=begun, ended=stamps.now(), what=what, node=name)
 
 
-def crashes(cluster: Cluster) -> list[str]:
+def list_crashes(cluster: Cluster) -> list[str]:
     """Returns the processes that ended by their own exception, if the cluster knows (as the simulation does)."""
     return [f"{crash.node} {CRASHED} {crash.traceback}" for crash in getattr(cluster, "crashes", ())]

@@ -21,7 +21,7 @@ LIVE_INTERVAL: Final = 0.2
 
 
 @dataclass
-class Tally:
+class RunTally:
     """The progress of a run. ``elapsed`` is the run's own time in seconds, virtual in the simulation."""
 
     stage: str = "starting"
@@ -65,22 +65,22 @@ class Progress(Protocol):
     def alarm(self, text: str) -> None:
         """Shows an important message, which stays visible."""
 
-    def update(self, tally: Tally) -> None: ...
+    def update(self, tally: RunTally) -> None: ...
 
     def close(self) -> None: ...
 
 
-class Silent:
+class SilentProgress:
     def note(self, text: str) -> None: ...
 
     def alarm(self, text: str) -> None: ...
 
-    def update(self, tally: Tally) -> None: ...
+    def update(self, tally: RunTally) -> None: ...
 
     def close(self) -> None: ...
 
 
-class Plain:
+class PlainProgress:
     """Passes lines to ``write``, one every 5 s of real time at most."""
 
     def __init__(self, write: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
@@ -94,7 +94,7 @@ class Plain:
     def alarm(self, text: str) -> None:
         self._write(text)
 
-    def update(self, tally: Tally) -> None:
+    def update(self, tally: RunTally) -> None:
         if self._clock() >= self._next:
             self._next = self._clock() + PLAIN_INTERVAL
             self._write(tally.line())
@@ -102,7 +102,7 @@ class Plain:
     def close(self) -> None: ...
 
 
-class OnTerminal:
+class TerminalProgress:
     """A live line that is redrawn at most five times a second, and removed when closed.
 
     ``released`` is entered around each drawing, to let it pass code that captures output.
@@ -132,7 +132,7 @@ class OnTerminal:
         with self._released():
             self._live.console.print(Text(text, style="bold red"))
 
-    def update(self, tally: Tally) -> None:
+    def update(self, tally: RunTally) -> None:
         if self._clock() >= self._next:
             self._next = self._clock() + LIVE_INTERVAL
             self._show(tally.line())

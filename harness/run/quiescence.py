@@ -26,7 +26,7 @@ MOST_TIMES: Final = 3
 
 
 @dataclass
-class Watch:
+class QuiescenceWatch:
     """Takes the looks of one run."""
 
     system: SupportsSnapshots

@@ -22,12 +22,12 @@ from assay.checkers.judging.contract import INTOLERABLE, NO_RECOVERY, Contract
 from assay.checkers.linearizability import MODELS, Model
 from assay.checkers.linearizability.key_result import NONLINEARIZABLE
 from assay.cluster.system import System
-from assay.harness.core.printable import printable
+from assay.harness.core.printable import to_printable
 from assay.harness.run import import_by_name
-from assay.harness.run.model_by_name import model_of
+from assay.harness.run.model_by_name import find_model
 from assay.harness.run.settings import SettingsError
 from assay.nemesis.faults.fault import Fault
-from assay.nemesis.schedule.catalogue import Catalogue, FaultError
+from assay.nemesis.schedule.catalogue import FaultCatalogue, FaultError
 
 HOOKS: Final = ("pytest_assay_nemeses", "pytest_assay_checks", "pytest_assay_models", "pytest_assay_systems")
 
@@ -46,7 +46,7 @@ class Registry:
     - ``sources``: the modules that added checks and models.
     """
 
-    faults: Catalogue
+    faults: FaultCatalogue
     families: tuple[Family, ...]
     models: Mapping[str, Model]
     systems: tuple[System, ...] = ()
@@ -78,13 +78,15 @@ class Registry:
         """
         added = tuple(families)
         try:
-            catalogue = Catalogue.standard(*faults)
+            catalogue = FaultCatalogue.standard(*faults)
         except FaultError as error:
             raise SettingsError(str(error)) from None
-        _distinct("family of checks", [family.name for family in (*FAMILIES, *added)])
-        _distinct("anomaly", [NO_RECOVERY, *_anomalies(FAMILIES), *(name for one in added for name in one.anomalies)])
+        _require_distinct("family of checks", [family.name for family in (*FAMILIES, *added)])
+        _require_distinct(
+            "anomaly", [NO_RECOVERY, *_collect_anomalies(FAMILIES), *(name for one in added for name in one.anomalies)]
+        )
         more = tuple(models)
-        _distinct("model", [*MODELS, *(model.name for model in more)])
+        _require_distinct("model", [*MODELS, *(model.name for model in more)])
         return cls(
             faults=catalogue,
             families=(*FAMILIES, *added),
@@ -105,7 +107,7 @@ class Registry:
         """
         added: dict[str, list[Any]] = {hook: [] for hook in HOOKS}
         for name in names:
-            module = import_by_name.module(f"--plugin={name}", name)
+            module = import_by_name.import_module_named(f"--plugin={name}", name)
             hooks = [hook for hook in HOOKS if hasattr(module, hook)]
             if not hooks and not any(map(_is_model, vars(module).values())):
                 raise SettingsError(f"--plugin={name} adds nothing: it has no model, and none of {', '.join(HOOKS)}")
@@ -132,8 +134,8 @@ class Registry:
             module = name.partition(":")[0]
             if not (own or self.trusts_runs or module in self.modules):
                 raise NotImportedError("only the run names its module, so it was not imported")
-            return model_of(name, "model")
-        raise SettingsError(f"no model {name!r}; {_instead(name, self.models, 'pytest_assay_models')}")
+            return find_model(name, "model")
+        raise SettingsError(f"no model {name!r}; {_suggest_name(name, self.models, 'pytest_assay_models')}")
 
     def lacking(self, contract: Contract) -> str | None:
         """Returns what is wrong with the contract of an experiment in this session, and the remedy; None if it is
@@ -147,13 +149,13 @@ class Registry:
         for name in (*contract.tolerated, *conditional):
             if name in INTOLERABLE:
                 return f"no contract can tolerate {name!r}: forbid it, or leave it out"
-        known = sorted({NO_RECOVERY, NONLINEARIZABLE, *_anomalies(self.families)})
+        known = sorted({NO_RECOVERY, NONLINEARIZABLE, *_collect_anomalies(self.families)})
         for name in (*(contract.forbidden or ()), *contract.tolerated, *conditional):
             if name not in known:
-                return f"no anomaly {name!r}; {_instead(name, known, 'pytest_assay_checks')}"
+                return f"no anomaly {name!r}; {_suggest_name(name, known, 'pytest_assay_checks')}"
         for name in (*contract.may_stall, *(name for one in contract.conditional for name in one.faults)):
             if name not in self.faults:
-                return f"no fault {name!r}; {_instead(name, self.faults, 'pytest_assay_nemeses')}"
+                return f"no fault {name!r}; {_suggest_name(name, self.faults, 'pytest_assay_nemeses')}"
         return None
 
     def extensions(self) -> dict[str, list[str]]:
@@ -167,8 +169,8 @@ class Registry:
         """
         known = {family.name for family in self.families}
         return {
-            anomaly: f"the checks {printable(name)} ({', '.join(map(printable, anomalies))}) that the run was judged "
-            f"by are not available here: {load} loads them"
+            anomaly: f"the checks {to_printable(name)} ({', '.join(map(to_printable, anomalies))}) that the run was "
+            f"judged by are not available here: {load} loads them"
             for name, anomalies in extensions.items()
             if name not in known
             for anomaly in anomalies
@@ -184,18 +186,18 @@ def _is_model(value: object) -> bool:
     return inspect.isclass(value) and value is not Model and issubclass(value, Model)
 
 
-def _instead(name: str, known: Collection[str], hook: str) -> str:
+def _suggest_name(name: str, known: Collection[str], hook: str) -> str:
     """Suggests a similar name, or lists all, and says how to add one."""
     near = difflib.get_close_matches(name, known, n=1)
     hint = f"did you mean {near[0]}?" if near else f"known here: {', '.join(known)};"
     return f"{hint} a conftest.py adds its own by {hook} (docs/cookbook/extending.md)"
 
 
-def _anomalies(families: Iterable[Family]) -> set[str]:
+def _collect_anomalies(families: Iterable[Family]) -> set[str]:
     return {name for family in families for name in family.anomalies}
 
 
-def _distinct(what: str, names: Iterable[str]) -> None:
+def _require_distinct(what: str, names: Iterable[str]) -> None:
     seen: set[str] = set()
     for name in names:
         if name in seen:

@@ -9,7 +9,7 @@ from assay.harness.core.history import History
 from assay.harness.core.history.in_memory import HistoryInMemory
 
 
-class Keeping(Protocol):
+class RunOutput(Protocol):
     """Receives the output of one run."""
 
     @property
@@ -24,7 +24,7 @@ class Keeping(Protocol):
 
 
 @dataclass
-class InMemory:
+class InMemoryOutput:
     """Keeps everything in memory; ``files`` is indexed by name."""
 
     history: HistoryInMemory = field(default_factory=HistoryInMemory)

@@ -3,9 +3,9 @@
 Options arrive as text from the command line. This module converts them once to :class:`Settings`; an error names the
 option and its valid values. No other module reads options, environment variables or a clock to decide what to do.
 
-Random generators are not shared. Every part of a run seeds its own with ``derive(seed, "part")``, so that an additional
-draw in one part does not affect the others. The derivation uses SHA-256, because Python's ``hash`` of text differs
-between processes.
+Random generators are not shared. Every part of a run seeds its own with ``derive_seed(seed, "part")``, so that an
+additional draw in one part does not affect the others. The derivation uses SHA-256, because Python's ``hash`` of text
+differs between processes.
 """
 
 import hashlib
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
-from assay.harness.run.limits import COUNT, SECONDS, Limit, too_many_faults, wrong_number
+from assay.harness.run.limits import COUNT, SECONDS, OptionLimit, check_fault_count, check_number
 
 Number = TypeVar("Number", int, float)
 
@@ -120,37 +120,37 @@ class Settings:
         return min(self.nodes, MOST_CLIENT_NODES) if self.client_nodes is None else self.client_nodes
 
 
-def derive(seed: int, *parts: str | int) -> int:
+def derive_seed(seed: int, *parts: str | int) -> int:
     """Derives a 63-bit seed for one part of a run, equal for equal arguments in every process."""
     text = "/".join([str(seed), *(str(part) for part in parts)])
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") % SEED_LIMIT
 
 
-def repeated_seed(seed: int, number: int, test: str = "") -> int:
+def seed_of_repetition(seed: int, number: int, test: str = "") -> int:
     """Returns the seed of repetition ``number`` (from 1) of a test. The first is the seed itself, so a seed repeats a
     run.
 
     Later ones depend on ``test``; otherwise all tests would meet equal faults at equal times.
     """
-    return seed if number == 1 else derive(seed, "repeat", test, number) % 2**32
+    return seed if number == 1 else derive_seed(seed, "repeat", test, number) % 2**32
 
 
-def asked_by_name(options: Sequence[str]) -> frozenset[str]:
+def list_required_faults(options: Sequence[str]) -> frozenset[str]:
     """Returns the faults that are named explicitly and must be available. Faults from ``all`` may be skipped."""
     names = (name.strip() for option in options for name in option.replace("+", ",").split(","))
     return frozenset(names) - {NONE, ALL, ""}
 
 
-def _read(kind: Callable[[str], Number], text: str, wrong: str) -> Number:
+def _parse_number(kind: Callable[[str], Number], text: str, wrong: str) -> Number:
     try:
         return kind(text)
     except ValueError:
         raise SettingsError(wrong) from None
 
 
-def limited(option: str, text: str, value: Number, otherwise: Limit) -> Number:
+def require_in_limits(option: str, text: str, value: Number, otherwise: OptionLimit) -> Number:
     """Returns the value. Raises :class:`SettingsError` if it is NaN, or beyond the option's row of ``limits``."""
-    reason = f"{option}={text} is not a number" if value != value else wrong_number(option, text, value, otherwise)
+    reason = f"{option}={text} is not a number" if value != value else check_number(option, text, value, otherwise)
     if reason is not None:
         raise SettingsError(reason)
     return value
@@ -158,14 +158,14 @@ def limited(option: str, text: str, value: Number, otherwise: Limit) -> Number:
 
 def parse_seconds(option: str, text: str, *, unit: float = 1.0) -> float:
     """Parses a number of seconds; ``unit``: the length of one unit of ``text`` in seconds."""
-    value = _read(float, text, f"{option}={text!r} is not a number of seconds")
-    return limited(option, text, value * unit, SECONDS)
+    value = _parse_number(float, text, f"{option}={text!r} is not a number of seconds")
+    return require_in_limits(option, text, value * unit, SECONDS)
 
 
 def parse_interval(option: str, text: str, time_limit: float, *, faults: bool) -> float:
     """Parses the seconds between faults in a run of ``time_limit`` seconds; ``faults``: whether the run has any."""
     interval = parse_seconds(option, text)
-    if faults and (reason := too_many_faults(interval, time_limit)) is not None:
+    if faults and (reason := check_fault_count(interval, time_limit)) is not None:
         raise SettingsError(reason)
     return interval
 
@@ -195,25 +195,25 @@ def parse_rate(text: str | None) -> float | None:
     """Parses operations per second; None means a closed loop."""
     if text is None or text == NONE:
         return None
-    value = _read(float, text, f"--rate={text!r} is not a number of operations per second, nor {NONE!r}")
-    return limited("--rate", text, value, COUNT)
+    value = _parse_number(float, text, f"--rate={text!r} is not a number of operations per second, nor {NONE!r}")
+    return require_in_limits("--rate", text, value, COUNT)
 
 
 def parse_count(option: str, text: str) -> int:
-    value = _read(int, text, f"{option}={text!r} is not a whole number")
-    return limited(option, text, value, COUNT)
+    value = _parse_number(int, text, f"{option}={text!r} is not a whole number")
+    return require_in_limits(option, text, value, COUNT)
 
 
 def parse_concurrency(text: str, nodes: int) -> int:
     """Parses the number of workers: a number (``6``), or a multiple of the nodes (``2n``)."""
     digits, multiple = (text[:-1], nodes) if text.endswith("n") else (text, 1)
     wrong = f"--concurrency={text!r} is neither a number of workers (6) nor per node (2n)"
-    value = _read(int, digits or "1", wrong) * multiple
-    return limited("--concurrency", text, value, COUNT)
+    value = _parse_number(int, digits or "1", wrong) * multiple
+    return require_in_limits("--concurrency", text, value, COUNT)
 
 
 def parse_seed(text: str) -> int:
-    value = _read(lambda digits: int(digits, 0), text, f"--seed={text!r} is not a whole number")
+    value = _parse_number(lambda digits: int(digits, 0), text, f"--seed={text!r} is not a whole number")
     if not 0 <= value < SEED_LIMIT:
         raise SettingsError(f"--seed={text} must be between 0 and {SEED_LIMIT - 1}")
     return value

@@ -40,7 +40,7 @@ class SimLogs(logging.Handler):
         logger.setLevel(logging.INFO)
         logger.propagate = False
         self._stderr = sys.stderr
-        sys.stderr = _Stderr(sys.stderr, self)
+        sys.stderr = _SeparatedStderr(sys.stderr, self)
 
     def end(self) -> None:
         """Restores the logger and standard error. Idempotent."""
@@ -71,7 +71,7 @@ class SimLogs(logging.Handler):
             path.write_text("\n".join(lines) + "\n", encoding="utf-8", errors="backslashreplace")
 
 
-class _Stderr(io.TextIOBase):
+class _SeparatedStderr(io.TextIOBase):
     """Standard error that separates the output of simulated processes from that of the harness."""
 
     def __init__(self, real: TextIO, logs: SimLogs) -> None:

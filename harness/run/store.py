@@ -29,9 +29,9 @@ from assay.harness.core.files import (
     write_atomically,
 )
 from assay.harness.core.history import FORMAT, History
-from assay.harness.core.printable import encodable
+from assay.harness.core.printable import to_encodable
 from assay.harness.core.timestamps import Origin
-from assay.harness.run.full_disk import Reserve, is_full
+from assay.harness.run.full_disk import DiskReserve, is_full
 
 SCHEMA_VERSION: Final = FORMAT
 LATEST: Final = "latest"
@@ -112,9 +112,9 @@ class RunFolder:
         return HistoryWriter(self.history, loop=loop, of_run=True)
 
     @property
-    def reserve(self) -> Reserve:
+    def reserve(self) -> DiskReserve:
         """Reserved space for ``run.json`` in case the disk gets full. It is released when the run has ended."""
-        return Reserve(self.path / ".reserve")
+        return DiskReserve(self.path / ".reserve")
 
     def write(self, name: str, data: bytes) -> None:
         path = self.path / name
@@ -126,7 +126,7 @@ class RunFolder:
             if self.reserve.give_up():
                 write_atomically(path, data)
             elif path.exists():
-                write_over(path, data)
+                overwrite(path, data)
             else:
                 raise
 
@@ -152,20 +152,20 @@ class RunFolder:
 def encode_json(value: Any) -> bytes:
     """Encodes JSON with sorted keys; paths become text, and lone surrogates are escaped."""
     try:
-        return msgspec.json.encode(value, enc_hook=_plain, order="sorted")
+        return msgspec.json.encode(value, enc_hook=_to_plain, order="sorted")
     except UnicodeEncodeError:
-        return msgspec.json.encode(_encodable(msgspec.to_builtins(value, enc_hook=_plain)), order="sorted")
+        return msgspec.json.encode(_escape_surrogates(msgspec.to_builtins(value, enc_hook=_to_plain)), order="sorted")
 
 
-def _encodable(value: Any) -> Any:
+def _escape_surrogates(value: Any) -> Any:
     if isinstance(value, str):
-        return encodable(value)
+        return to_encodable(value)
     if isinstance(value, dict):
-        return {_encodable(key): _encodable(one) for key, one in value.items()}
-    return [_encodable(one) for one in value] if isinstance(value, list | tuple) else value
+        return {_escape_surrogates(key): _escape_surrogates(one) for key, one in value.items()}
+    return [_escape_surrogates(one) for one in value] if isinstance(value, list | tuple) else value
 
 
-def _plain(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     if isinstance(value, Path):
         return str(value)
     if isinstance(value, Mapping):
@@ -175,7 +175,7 @@ def _plain(value: Any) -> Any:
     return repr(value)
 
 
-def safe_name(test_id: str) -> str:
+def to_safe_name(test_id: str) -> str:
     """Returns a file name for a pytest node id: readable, at most 120 characters, deterministic.
 
     If more than the usual separators had to be replaced or cut, eight digits of a hash keep names distinct.
@@ -187,9 +187,9 @@ def safe_name(test_id: str) -> str:
     return safe
 
 
-def create(root: Path, test_id: str, now: datetime) -> RunFolder:
+def create_run_folder(root: Path, test_id: str, now: datetime) -> RunFolder:
     """Creates a new, empty folder; ``now`` must have a time zone."""
-    parent = root / safe_name(test_id)
+    parent = root / to_safe_name(test_id)
     parent.mkdir(parents=True, exist_ok=True)
     stamp = now.astimezone(UTC).strftime("%Y%m%dT%H%M%S.%f")[:-3] + "Z"
     number = 1
@@ -225,7 +225,7 @@ def read_info(path: Path) -> RunInfo | None:
         return None
 
 
-def write_over(path: Path, data: bytes) -> None:
+def overwrite(path: Path, data: bytes) -> None:
     """Overwrites a file within its existing space. A concurrent reader may see a partial file."""
     with path.open("r+b") as file:
         file.write(data)
@@ -240,7 +240,7 @@ def swap_link(link: Path, target: Path) -> None:
     os.replace(temporary, link)
 
 
-def runs(root: Path) -> list[Path]:
+def list_runs(root: Path) -> list[Path]:
     """Returns every run folder of a store, by test, the oldest of a test first. Symbolic links are followed.
 
     A copy of a store may have folders instead of links: ``latest`` is never a run. ``nights`` is no test. A link to a
@@ -248,18 +248,18 @@ def runs(root: Path) -> list[Path]:
     """
     if not root.is_dir():
         return []
-    tests = _without_doubles((test for test in _folders(root, links=True) if test.name != NIGHTS), root)
+    tests = _without_doubles((test for test in _list_folders(root, links=True) if test.name != NIGHTS), root)
     return _without_doubles((run for test in tests for run in _of_test(test)), root)
 
 
-def runs_below(path: Path) -> list[Path]:
+def list_runs_below(path: Path) -> list[Path]:
     """Returns the runs of a store, or of the folder of one test in it; empty for any other folder and for a run.
 
     A folder that looks like a run without its ``run.json`` is included, so that it is not overlooked.
     """
     if not path.is_dir() or (path / "ops").is_dir() or looks_like_run(path):
         return []
-    every = dict.fromkeys((*runs(path), *_folders(path, links=True)))
+    every = dict.fromkeys((*list_runs(path), *_list_folders(path, links=True)))
     return _without_doubles(filter(looks_like_run, every), path)
 
 
@@ -290,10 +290,10 @@ def schedule_name(run: str, anomalies: Iterable[str]) -> str:
 
 def _of_test(test: Path) -> list[Path]:
     """The runs of a test; a link in place of a test may lead to one run, or nowhere."""
-    return [test] if test.is_symlink() and looks_like_run(test) else _folders(test, links=True)
+    return [test] if test.is_symlink() and looks_like_run(test) else _list_folders(test, links=True)
 
 
-def _folders(path: Path, *, links: bool) -> list[Path]:
+def _list_folders(path: Path, *, links: bool) -> list[Path]:
     """``links``: with symbolic links, other than those that a store makes by itself."""
     return sorted(
         one
@@ -319,7 +319,7 @@ def _without_doubles(folders: Iterable[Path], root: Path) -> list[Path]:
     return [one for one in listed if known[place := one.resolve()] == one and not whole.is_relative_to(place)]
 
 
-def collectable(root: Path, *, keep: int, older_than: timedelta | None, now: datetime) -> list[Path]:
+def find_collectable(root: Path, *, keep: int, older_than: timedelta | None, now: datetime) -> list[Path]:
     """Returns what ``gc`` would delete: all but the ``keep`` newest runs of each test, if older than ``older_than``.
 
     It never includes folders that are no runs of ours, runs with a special file in them, active runs, and runs that a
@@ -328,20 +328,20 @@ def collectable(root: Path, *, keep: int, older_than: timedelta | None, now: dat
     latest = {link.resolve() for link in (root / LATEST, *root.glob(f"*/{LATEST}")) if link.is_symlink()}
     by_test: dict[Path, list[Path]] = {}
     for test in _tests(root):
-        for run in _folders(test, links=False):
+        for run in _list_folders(test, links=False):
             if is_run(run):
                 by_test.setdefault(test, []).append(run)
     return [
         run
         for folder in by_test.values()
         for run in folder[: max(0, len(folder) - keep)]
-        if run.resolve() not in latest and not goes_on(run) and _old(run, older_than, now) and not holds_runs(run)
+        if run.resolve() not in latest and not is_active(run) and _is_old(run, older_than, now) and not holds_runs(run)
     ]
 
 
 def _tests(root: Path) -> list[Path]:
     """The folders of tests that lie in the store itself."""
-    return [test for test in _folders(root, links=False) if test.name != NIGHTS] if root.is_dir() else []
+    return [test for test in _list_folders(root, links=False) if test.name != NIGHTS] if root.is_dir() else []
 
 
 def is_run(folder: Path) -> bool:
@@ -351,7 +351,7 @@ def is_run(folder: Path) -> bool:
     if special_file(folder) is not None:
         return False
     info = read_info(folder)
-    return info is not None and _started(info) is not None
+    return info is not None and _parse_started(info) is not None
 
 
 def special_file(folder: Path) -> SpecialFileError | None:
@@ -365,7 +365,7 @@ def special_file(folder: Path) -> SpecialFileError | None:
 
 def with_special_files(root: Path) -> list[SpecialFileError]:
     """Names one special file of each run of a store that has any."""
-    return [error for run in runs(root) if (error := special_file(run)) is not None]
+    return [error for run in list_runs(root) if (error := special_file(run)) is not None]
 
 
 def holds_runs(run: Path) -> bool:
@@ -380,10 +380,10 @@ def kept_by_gc(root: Path) -> list[tuple[Path, str]]:
     runs stands for its content. Runs with special files are not included: see :func:`with_special_files`.
     """
     found: list[tuple[Path, str]] = []
-    for test in _folders(root, links=True):
+    for test in _list_folders(root, links=True):
         if test.is_symlink():
             found.append((test, LINK))
-        elif test.name != NIGHTS and (inside := _folders(test, links=True)):
+        elif test.name != NIGHTS and (inside := _list_folders(test, links=True)):
             reasons = [(folder, why) for folder in inside if (why := _why_kept(folder))]
             foreign = len(reasons) == len(inside) and all(why == FOREIGN for _, why in reasons)
             found += [(test, FOREIGN)] if foreign else reasons
@@ -398,7 +398,7 @@ def _why_kept(folder: Path) -> str:
     return FOREIGN if not is_run(folder) else NESTED if holds_runs(folder) else ""
 
 
-def _started(info: RunInfo) -> datetime | None:
+def _parse_started(info: RunInfo) -> datetime | None:
     """Returns when the run began; None unless ``run.json`` has a time with its zone."""
     try:
         started = datetime.fromisoformat(info.started)
@@ -407,28 +407,28 @@ def _started(info: RunInfo) -> datetime | None:
     return started if started.tzinfo is not None else None
 
 
-def goes_on(run: Path) -> bool:
+def is_active(run: Path) -> bool:
     """Returns whether the process that makes this run is still active."""
     info = read_info(run)
-    return info is not None and info.status == RUNNING and owner.parse(info.owner).alive()
+    return info is not None and info.status == RUNNING and owner.parse_owner(info.owner).alive()
 
 
-def _old(run: Path, older_than: timedelta | None, now: datetime) -> bool:
+def _is_old(run: Path, older_than: timedelta | None, now: datetime) -> bool:
     if older_than is None:
         return True
     info = read_info(run)
-    started = None if info is None else _started(info)
+    started = None if info is None else _parse_started(info)
     return started is not None and now - started > older_than
 
 
-def delete(paths: Iterable[Path]) -> None:
+def delete_runs(paths: Iterable[Path]) -> None:
     """Deletes runs. Folders that are no runs of ours, or whose run is active by now, are left alone."""
     for path in paths:
-        if is_run(path) and not goes_on(path) and not holds_runs(path) and not path.parent.is_symlink():
+        if is_run(path) and not is_active(path) and not holds_runs(path) and not path.parent.is_symlink():
             shutil.rmtree(path)
 
 
-def resolve(path: Path) -> Path:
+def resolve_history(path: Path) -> Path:
     """Returns the history folder of a run folder, a history folder or a ``latest`` link.
 
     Raises ``FileNotFoundError`` that names what was looked for, and ``SpecialFileError``.

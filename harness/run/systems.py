@@ -18,22 +18,22 @@ DEFAULT: Final = "assay.system_under_test.deployment:Broker"
 """The built-in system. Only this line of the harness names it; it is imported when a command needs it."""
 
 
-def system_named(name: str = DEFAULT) -> System:
+def find_system(name: str = DEFAULT) -> System:
     """Returns the object ``package.module:NAME``, or an instance of the class of this name.
 
     Raises ``SettingsError`` if there is none.
     """
     from assay.harness.run import import_by_name
 
-    found = import_by_name.found("--system", name, "system", lambda kind: not _lacking(kind))
-    system: Any = import_by_name.made("--system", name, found) if inspect.isclass(found) else found
-    lacking = _lacking(system)
+    found = import_by_name.import_named("--system", name, "system", lambda kind: not _missing_attributes(kind))
+    system: Any = import_by_name.instantiate("--system", name, found) if inspect.isclass(found) else found
+    lacking = _missing_attributes(system)
     if lacking:
         raise SettingsError(f"--system={name} is no System (assay.System): it lacks {', '.join(lacking)}")
     return cast("System", system)
 
 
-def _lacking(one: object) -> list[str]:
+def _missing_attributes(one: object) -> list[str]:
     """Returns the required attributes of a system that this object lacks."""
     return [part for part in ("name", "roles", "port", "argv", "files", "ready") if not hasattr(one, part)]
 
@@ -42,7 +42,7 @@ def described_defects(name: str = DEFAULT) -> Sequence[Defect]:
     """Returns the built-in defects of a system with their descriptions. Raises ``SettingsError`` if it has none."""
     from assay.cluster.system import SupportsDefectDescriptions
 
-    system = system_named(name)
+    system = find_system(name)
     if not isinstance(system, SupportsDefectDescriptions):
         raise SettingsError(f"--system={name} describes no defects: it has no described_defects")
     return system.described_defects
@@ -59,7 +59,7 @@ def with_defect(system: System, name: str | None) -> System:
     return system.with_defect(name)
 
 
-def with_limits(contract: Contract, system: System) -> Contract:
+def complete_contract(contract: Contract, system: System) -> Contract:
     """Completes the contract by the system's own values: log retention, failover time, and what its settings rule out.
 
     Retention and failover of the contract take precedence.
@@ -76,7 +76,7 @@ def with_limits(contract: Contract, system: System) -> Contract:
     return contract
 
 
-def configured(system: System, configuration: Sequence[str]) -> System:
+def apply_settings(system: System, configuration: Sequence[str]) -> System:
     """Returns the system with other settings of its own, each ``name=value``.
 
     Raises ``SettingsError`` for an unknown setting, or a value of another type.

@@ -14,7 +14,7 @@ WORTH: Final = 0.25
 
 
 @dataclass
-class Standstill:
+class StallMeter:
     """Adds up the delays of a task that sleeps repeatedly."""
 
     asleep: float

@@ -26,32 +26,32 @@ from assay.harness.core.generator import Generator, phases, rate, split_phases, 
 from assay.harness.core.history import History, worker_nodes
 from assay.harness.core.interpreter import Interpreter
 from assay.harness.core.operation import Completed, Outcome
-from assay.harness.core.report import RunReport, placed
+from assay.harness.core.report import RunReport, describe_with_location
 from assay.harness.core.timestamps import Origin, Stamps
 from assay.harness.remote import RemoteClient
-from assay.harness.run.acknowledgement_inspection import Inspecting
-from assay.harness.run.client_nodes import housed
-from assay.harness.run.drain_watchdog import NewRecords, drain_limit, until_endless
-from assay.harness.run.endpoints import endpoints
+from assay.harness.run.acknowledgement_inspection import InspectingRecorder
+from assay.harness.run.client_nodes import assign_client_nodes
+from assay.harness.run.drain_watchdog import NewRecordCounter, compute_drain_limit, wait_until_endless
+from assay.harness.run.endpoints import make_endpoints
 from assay.harness.run.environments import World
-from assay.harness.run.event_logs import Collector
+from assay.harness.run.event_logs import EventLogCollector
 from assay.harness.run.experiment import Experiment
-from assay.harness.run.faults import possible, schedule
+from assay.harness.run.faults import plan_schedule, select_possible_faults
 from assay.harness.run.interrupt import Interrupt
-from assay.harness.run.invariant_assertion import Assertions
-from assay.harness.run.leader_poller import Sightings, failed_finds
-from assay.harness.run.live_judging import Watched
-from assay.harness.run.processes import crashes, record_processes
-from assay.harness.run.progress import Progress, Tally
-from assay.harness.run.quiescence import Watch
-from assay.harness.run.run_output import Keeping
-from assay.harness.run.settings import Settings, derive
-from assay.harness.run.tester_stall import Standstill
+from assay.harness.run.invariant_assertion import InvariantAsserter
+from assay.harness.run.leader_poller import LeaderPoller, describe_failed_finds
+from assay.harness.run.live_judging import LiveJudge
+from assay.harness.run.processes import list_crashes, record_processes
+from assay.harness.run.progress import Progress, RunTally
+from assay.harness.run.quiescence import QuiescenceWatch
+from assay.harness.run.run_output import RunOutput
+from assay.harness.run.settings import Settings, derive_seed
+from assay.harness.run.tester_stall import StallMeter
 from assay.nemesis.engine.conductor import Conductor
 from assay.nemesis.engine.fault_row import FaultPhase, FaultRow
-from assay.nemesis.schedule.catalogue import MIX, Catalogue
-from assay.nemesis.schedule.schedule import Schedule, encode
-from assay.nemesis.schedule.target import possible_servers, servers
+from assay.nemesis.schedule.catalogue import MIX, FaultCatalogue
+from assay.nemesis.schedule.schedule import FaultSchedule, encode_schedule
+from assay.nemesis.schedule.target import list_possible_servers, servers
 
 TICK: Final = 0.1
 """Seconds between two checks of the interrupt and updates of the progress."""
@@ -62,7 +62,7 @@ REPLICA_SECONDS: Final = 60.0
 """Time limit for reading the nodes' disks."""
 
 
-class Unavailable(Exception):
+class FaultUnavailableError(Exception):
     """A requested fault cannot be injected into this cluster. The message says why, and the remedy."""
 
 
@@ -89,23 +89,23 @@ class Trial:
     system: System
     settings: Settings
     world: World
-    folder: Keeping
-    faults: Catalogue
+    folder: RunOutput
+    faults: FaultCatalogue
     interrupt: Interrupt
     progress: Progress
-    tally: Tally = field(default_factory=Tally)
+    tally: RunTally = field(default_factory=RunTally)
     origin: Origin | None = None
     """When the history began; None before."""
-    meant: Schedule | None = None
+    meant: FaultSchedule | None = None
     """The faults to play; None: drawn from the settings."""
-    watched: Watched | None = None
+    watched: LiveJudge | None = None
     """Judges the history while it grows, if requested."""
     _generator: Generator | None = None
     _cluster: Cluster | None = None
     _conductor: Conductor | None = None
-    _assertions: Assertions = field(default_factory=Assertions)
+    _assertions: InvariantAsserter = field(default_factory=InvariantAsserter)
     _logs_kept: bool = False
-    _standstill: Standstill = field(default_factory=lambda: Standstill(TICK))
+    _standstill: StallMeter = field(default_factory=lambda: StallMeter(TICK))
     _unready: Exception | None = None
     """The last exception of a node's ``ready``."""
     _problems: list[str] = field(default_factory=list)
@@ -139,13 +139,13 @@ class Trial:
         self.prepare()
         self._cluster = await self.world.open(self.progress.note)
         await start_system(self.system, self._cluster, START_SECONDS, self.progress.note)
-        for name in possible(self.system, self.settings, self.faults):
+        for name in select_possible_faults(self.system, self.settings, self.faults):
             reason = await self.faults[name].probe(self._cluster, self.system)
             if reason is not None and self.settings.nemesis == (MIX,):
                 self._unavailable.append(name)
                 self.progress.note(f"the mix goes without {name}: {reason}")
             elif reason is not None:
-                raise Unavailable(f"--nemesis={name} is not available here: {reason}")
+                raise FaultUnavailableError(f"--nemesis={name} is not available here: {reason}")
 
     async def run(self) -> TrialEnd:
         """Runs the workload under faults, the heal and the drain."""
@@ -157,7 +157,7 @@ class Trial:
         history = self.folder.open_history(sealing)
         try:
             report = await self._drive(history, stamps)
-            self.folder.write(f"history/{worker_nodes.FILE}", worker_nodes.encode(report.through))
+            self.folder.write(f"history/{worker_nodes.FILE}", worker_nodes.encode_worker_nodes(report.through))
             digest = history.digest()
             history.close()
         except BaseException:
@@ -167,7 +167,7 @@ class Trial:
             history.abandon()
             raise
         ends = () if self.interrupt.reason is None else (self.interrupt.reason,)
-        unknown, remarks = (*ends, *report.unknown), (*report.remarks, *failed_finds(self.conductor.finds))
+        unknown, remarks = (*ends, *report.unknown), (*report.remarks, *describe_failed_finds(self.conductor.finds))
         stood_still = self._standstill.total
         return TrialEnd(digest, self.interrupt.requested, unknown, tuple(self._problems), remarks, stood_still)
 
@@ -180,7 +180,7 @@ class Trial:
             try:
                 missing = await self.world.save_logs(self.folder.logs)
             except Exception as error:  # noqa: BLE001 - user code lists the logs
-                missing = [placed(error)]
+                missing = [describe_with_location(error)]
             for one in missing:
                 self.progress.note(f"log not kept: {one}")
 
@@ -198,13 +198,13 @@ class Trial:
         main, *later = split_phases(self._generator)
         contract, chance = self.experiment.contract, self.world.chance
         if self.meant is None:
-            self.meant = schedule(self.system, settings, self.faults, self._unavailable, contract.may_stall)
+            self.meant = plan_schedule(self.system, settings, self.faults, self._unavailable, contract.may_stall)
         meant = self.meant
         conductor = self._conductor = Conductor(
             self.cluster,
             self.system,
             meant,
-            chance.source("targets", derive(settings.seed, "targets")),
+            chance.source("targets", derive_seed(settings.seed, "targets")),
             self._fault_recorder(history, stamps),
             stamps.now,
             catalogue=self.faults,
@@ -212,18 +212,20 @@ class Trial:
             reseed=chance.reseed,
             between_steps=self.world.between_steps,
         )
-        self.folder.write("schedule.json", encode(meant))
-        collector = Collector(possible_servers(self.cluster, self.system), history, stamps, conductor.event)
+        self.folder.write("schedule.json", encode_schedule(meant))
+        collector = EventLogCollector(
+            list_possible_servers(self.cluster, self.system), history, stamps, conductor.event
+        )
 
         def acknowledged(completed: Completed) -> None:
             if completed.completion.outcome is Outcome.OK:
                 conductor.acknowledged()
 
         inspector = self.system.inspector(self.cluster) if isinstance(self.system, SupportsInspection) else None
-        recorder = Inspecting(history, inspector, stamps, self._assertions.acknowledged)
-        records, stop = NewRecords(recorder), asyncio.Event()
+        recorder = InspectingRecorder(history, inspector, stamps, self._assertions.acknowledged)
+        records, stop = NewRecordCounter(recorder), asyncio.Event()
         ticker = asyncio.get_running_loop().create_task(self._tick(stamps, stop), name="progress and interrupt")
-        sightings = Sightings(self.system, self.cluster, history, stamps)
+        sightings = LeaderPoller(self.system, self.cluster, history, stamps)
         collector.start()
         sightings.start()
         if self.watched is not None:
@@ -238,14 +240,14 @@ class Trial:
                 concurrency=settings.concurrency,
                 runtime=self.world.runtime(),
                 operation_timeout=settings.operation_timeout,
-                seed=derive(settings.seed, "workload"),
+                seed=derive_seed(settings.seed, "workload"),
                 stamps=stamps,
                 on_completion=(self.tally.completed, acknowledged),
                 rests=settings.rate is None,
             ) as interpreter:
                 chance.listen("workload", interpreter.reseed)
                 history.grows_with(interpreter.under_way)
-                await self._main_phase(interpreter, conductor, paced(main, settings), stop)
+                await self._main_phase(interpreter, conductor, apply_pace(main, settings), stop)
                 if later and not self._cut_short:
                     self.tally.stage = "drain"
                     await self._later_phases(interpreter, phases(*later), stop, records)
@@ -261,11 +263,11 @@ class Trial:
                 await self.watched.stop()
                 self._problems.extend(self.watched.problems)
             self._problems.extend(await conductor.close())
-            self.folder.write("schedule.json", encode(conductor.outcome))
+            self.folder.write("schedule.json", encode_schedule(conductor.outcome))
             await sightings.stop()
             await collector.stop()
             self._problems.extend((*sightings.problems, *collector.problems))
-            self._problems.extend(crashes(self.cluster))
+            self._problems.extend(list_crashes(self.cluster))
             ticker.cancel()
             await asyncio.gather(ticker, return_exceptions=True)
             self._assertions.end()
@@ -288,15 +290,15 @@ class Trial:
             await self._recovered(conductor)
 
     async def _later_phases(
-        self, interpreter: Interpreter, later: Generator, stop: asyncio.Event, records: NewRecords
+        self, interpreter: Interpreter, later: Generator, stop: asyncio.Event, records: NewRecordCounter
     ) -> None:
         """Runs the later phases, and ends those that would go on for ever."""
         records.watching = True
         endless = asyncio.Event()
         contract, settings = self.experiment.contract, self.settings
-        limit = drain_limit(contract, settings)
+        limit = compute_drain_limit(contract, settings)
         patience, timeout = contract.recovery_deadline, settings.operation_timeout
-        watch = until_endless(interpreter, patience, timeout, records, limit)
+        watch = wait_until_endless(interpreter, patience, timeout, records, limit)
         watcher = asyncio.get_running_loop().create_task(watch, name="endless")
         watcher.add_done_callback(lambda task: endless.set())
         try:
@@ -320,14 +322,16 @@ class Trial:
                     else:
                         await asyncio.sleep(READY_EVERY)
         except TimeoutError:
-            last = "" if self._unready is None else f"; the last error of ready(): {placed(self._unready)}"
+            last = (
+                "" if self._unready is None else f"; the last error of ready(): {describe_with_location(self._unready)}"
+            )
             self._problems.append(f"not every node was ready {deadline:g} s after the last heal{last}")
 
     async def _come_to_rest(self, history: History, stamps: Stamps) -> None:
         """Takes looks at the system until it is at rest, or until all deadlines for that are over."""
         if isinstance(self.system, SupportsSnapshots):
             self.tally.stage = "coming to rest"
-            watch = Watch(self.system, self.cluster, self.world.runtime(), history, stamps)
+            watch = QuiescenceWatch(self.system, self.cluster, self.world.runtime(), history, stamps)
             trouble = await watch.until_at_rest(self.experiment.contract.rest, lambda: self._cut_short)
             if trouble is not None:
                 self._problems.append(trouble)
@@ -390,14 +394,14 @@ class Trial:
         return servers(self.cluster, self.system)
 
     def _endpoints(self) -> list[Endpoint]:
-        found = endpoints(self.system, self.cluster, self.settings.defect, self.experiment.client_options)
-        return housed(found, self.cluster) if self.experiment.client_nodes else found
+        found = make_endpoints(self.system, self.cluster, self.settings.defect, self.experiment.client_options)
+        return assign_client_nodes(found, self.cluster) if self.experiment.client_nodes else found
 
     def _client(self) -> Any:
         kind = self.experiment.client
         return RemoteClient(kind, self.settings.operation_timeout) if self.experiment.client_nodes else kind()
 
 
-def paced(main: Generator, settings: Settings) -> Generator:
+def apply_pace(main: Generator, settings: Settings) -> Generator:
     """Applies the time limit of the main phase and, for an open loop, its rate."""
     return time_limit(settings.time_limit, main if settings.rate is None else rate(settings.rate, main))

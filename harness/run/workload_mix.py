@@ -24,19 +24,19 @@ MOST_DRAWN: Final = 4
 Shares = Sequence[tuple[int, Source]]
 
 
-def _nothing(system: System, settings: Settings) -> Shares:
+def _no_shares(system: System, settings: Settings) -> Shares:
     return ()
 
 
-def _none(system: System, settings: Settings) -> Source:
+def _no_source(system: System, settings: Settings) -> Source:
     return None
 
 
-def _same(contract: Contract, system: System) -> Contract:
+def _same_contract(contract: Contract, system: System) -> Contract:
     return contract
 
 
-def _as_it_is(system: System) -> System:
+def _same_system(system: System) -> System:
     return system
 
 
@@ -56,16 +56,16 @@ class WorkloadMix:
 
     name: str
     description: str
-    adds: Callable[[System, Settings], Shares] = _nothing
-    closes: Callable[[System, Settings], Source] = _none
+    adds: Callable[[System, Settings], Shares] = _no_shares
+    closes: Callable[[System, Settings], Source] = _no_source
     settings: Mapping[str, Sequence[str]] = field(default_factory=dict)
     client: Mapping[str, Sequence[Any]] = field(default_factory=dict)
-    system: Callable[[System], System] = _as_it_is
-    contract: Callable[[Contract, System], Contract] = _same
+    system: Callable[[System], System] = _same_system
+    contract: Callable[[Contract, System], Contract] = _same_contract
     promised: bool = True
 
 
-def combinations(options: Sequence[str], taken: Sequence[WorkloadMix]) -> tuple[tuple[str, ...], ...]:
+def mix_combinations(options: Sequence[str], taken: Sequence[WorkloadMix]) -> tuple[tuple[str, ...], ...]:
     """Returns the runs that ``--workload-mix`` asks for, each a sorted tuple of names; ``((),)`` if it is not given."""
     found: dict[tuple[str, ...], None] = {}
     for option in options or (NONE,):
@@ -77,7 +77,7 @@ def combinations(options: Sequence[str], taken: Sequence[WorkloadMix]) -> tuple[
     return tuple(sorted(found))
 
 
-def unfit(name: str, names: Sequence[str], taken: Sequence[WorkloadMix]) -> str | None:
+def check_mixes(name: str, names: Sequence[str], taken: Sequence[WorkloadMix]) -> str | None:
     """Returns an error if an experiment of this name cannot use these mixes; else None."""
     known = {one.name: one for one in taken}
     asked = "--workload-mix=" + ",".join(names)
@@ -90,17 +90,17 @@ def unfit(name: str, names: Sequence[str], taken: Sequence[WorkloadMix]) -> str 
             return f"{asked}: {name} does not take the mix {word!r}; it takes: {', '.join(known) or 'none'}"
     for at, word in enumerate(names):
         for other in names[:at]:
-            if shared := clash(known[word], known[other]):
+            if shared := find_clash(known[word], known[other]):
                 return f"{asked}: {other} and {word} both choose {', '.join(shared)}"
     return None
 
 
-def clash(one: WorkloadMix, other: WorkloadMix) -> list[str]:
+def find_clash(one: WorkloadMix, other: WorkloadMix) -> list[str]:
     """Returns the settings and options that both mixes choose."""
     return sorted((one.settings.keys() & other.settings.keys()) | (one.client.keys() & other.client.keys()))
 
 
-def listing(experiments: Mapping[str, Sequence[WorkloadMix]]) -> list[str]:
+def format_mix_list(experiments: Mapping[str, Sequence[WorkloadMix]]) -> list[str]:
     """Returns the lines of ``--workload-mix-list``: each mix, and below it the tests that support it."""
     mixes = {one.name: one for taken in experiments.values() for one in taken}
     width = max((len(name) for name in mixes), default=0)

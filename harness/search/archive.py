@@ -25,7 +25,7 @@ MOST: Final = 24
 
 
 @dataclass
-class Kept(Generic[T]):
+class ArchiveEntry(Generic[T]):
     """A moment that the search can branch from.
 
     - ``words``: its cells, those that were new when the run reached them
@@ -47,7 +47,7 @@ class Archive(Generic[T]):
         self._uniform = uniform
         self._seen: Counter[str] = Counter()
         """The number of runs that reached each cell."""
-        self._kept: list[Kept[T]] = []
+        self._kept: list[ArchiveEntry[T]] = []
 
     @property
     def known(self) -> frozenset[str]:
@@ -63,7 +63,7 @@ class Archive(Generic[T]):
 
     def add(self, moment: T, words: Iterable[str], favour: float = 1.0, cost: float = 1.0) -> list[T]:
         """Adds a moment, and returns those that were dropped for it. For ``favour`` and ``cost`` see :class:`Kept`."""
-        self._kept.append(Kept(moment, tuple(words), favour, cost))
+        self._kept.append(ArchiveEntry(moment, tuple(words), favour, cost))
         gone = []
         while len(self._kept) > MOST:
             least = min(self._kept, key=self.weight)
@@ -77,18 +77,18 @@ class Archive(Generic[T]):
             if whether(kept.moment):
                 kept.favour *= factor
 
-    def drop(self, kept: Kept[T]) -> None:
+    def drop(self, kept: ArchiveEntry[T]) -> None:
         """Removes a moment whose process is gone."""
         self._kept.remove(kept)
 
-    def weight(self, kept: Kept[T]) -> float:
+    def weight(self, kept: ArchiveEntry[T]) -> float:
         """Returns the relative probability of a choice: by favour, cost, and the rarest of the cells."""
         if self._uniform:
             return 1.0
         rarest = min((self._seen[word] for word in kept.words), default=0)
         return kept.favour / math.sqrt(kept.cost * (1 + rarest + kept.chosen))
 
-    def choose(self, chance: Random) -> Kept[T] | None:
+    def choose(self, chance: Random) -> ArchiveEntry[T] | None:
         """Draws the next moment to branch from, or None if there is none."""
         if not self._kept:
             return None

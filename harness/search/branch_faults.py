@@ -21,10 +21,10 @@ from assay.harness.search.strategies import (
     ONE_SERVER,
     SOON,
     Terrain,
-    tidied,
+    make_step_playable,
 )
-from assay.nemesis.schedule.schedule import Step
-from assay.nemesis.schedule.target import Kind, Target, named
+from assay.nemesis.schedule.schedule import FaultStep
+from assay.nemesis.schedule.target import Target, TargetKind, named_target
 from assay.nemesis.schedule.trigger import OnEvent
 
 NONE: Final = 0.1
@@ -45,32 +45,32 @@ PAUSES: Final = (0.0, *SOON, 0.05, 0.2)
 """Seconds from the moment to a fault that does not wait for an event."""
 
 
-def further_steps(chance: Random, moment: Moment, terrain: Terrain) -> Sequence[Step]:
+def draw_branch_steps(chance: Random, moment: Moment, terrain: Terrain) -> Sequence[FaultStep]:
     """Returns the faults of a branch, in the order of their times; each fits into the rest of the run."""
     example, at = moment.example, moment.at
     if chance.random() < NONE or example.time_limit - MARGIN - at < 2 / GRID:
         return ()
-    steps = [_step(chance, moment, terrain) for _ in range(chance.choice(FAULTS))]
-    return sorted((tidied(step, example, terrain, at) for step in steps), key=lambda step: step.at)
+    steps = [_draw_step(chance, moment, terrain) for _ in range(chance.choice(FAULTS))]
+    return sorted((make_step_playable(step, example, terrain, at) for step in steps), key=lambda step: step.at)
 
 
-def _step(chance: Random, moment: Moment, terrain: Terrain) -> Step:
-    name = _fault(chance, moment.example, terrain)
+def _draw_step(chance: Random, moment: Moment, terrain: Terrain) -> FaultStep:
+    name = _draw_fault(chance, moment.example, terrain)
     seed = chance.getrandbits(32)
     census = terrain.census(moment.example.nodes, moment.example.zookeepers)
     drawn, parameters = terrain.catalogue[name].draw(Random(seed), census, None)
     duration = chance.choice(LASTING if chance.random() < LONG else DURATIONS)
     if not terrain.events or chance.random() >= WAITING:
         key = moment.key if moment.key in terrain.keys else None
-        target = _target(chance, drawn, _there(moment) or drawn, terrain, key)
-        return Step(moment.at + chance.choice(PAUSES), name, target, duration, parameters, seed)
-    target = _target(chance, drawn, Target(Kind.ORIGIN), terrain)
-    trigger = OnEvent(_event(chance, terrain), delay=chance.choice(SOON), within=5.0, optional=True)
-    step = Step(moment.at, name, target, duration, parameters, seed)
+        target = _draw_target(chance, drawn, _find_event_server(moment) or drawn, terrain, key)
+        return FaultStep(moment.at + chance.choice(PAUSES), name, target, duration, parameters, seed)
+    target = _draw_target(chance, drawn, Target(TargetKind.ORIGIN), terrain)
+    trigger = OnEvent(_draw_event(chance, terrain), delay=chance.choice(SOON), within=5.0, optional=True)
+    step = FaultStep(moment.at, name, target, duration, parameters, seed)
     return msgspec.structs.replace(step, trigger=trigger)
 
 
-def _fault(chance: Random, example: Example, terrain: Terrain) -> str:
+def _draw_fault(chance: Random, example: Example, terrain: Terrain) -> str:
     kin = sorted({step.fault for step in example.schedule.all_steps} & set(terrain.faults))
     if kin and chance.random() < KIN:
         return chance.choice(kin)
@@ -78,20 +78,20 @@ def _fault(chance: Random, example: Example, terrain: Terrain) -> str:
     return chance.choice(usual if usual and chance.random() < MAINSTAY else terrain.faults)
 
 
-def _target(chance: Random, drawn: Target, here: Target, terrain: Terrain, key: str | None = None) -> Target:
+def _draw_target(chance: Random, drawn: Target, here: Target, terrain: Terrain, key: str | None = None) -> Target:
     """Retargets a fault of one server: ``here`` or a leader (of ``key``, if given), now and then a follower."""
     if drawn.kind not in ONE_SERVER:
         return drawn
-    of_a_key = (Target(Kind.LEADER, key), Target(Kind.LEADER, key), Target(Kind.FOLLOWER, key))
+    of_a_key = (Target(TargetKind.LEADER, key), Target(TargetKind.LEADER, key), Target(TargetKind.FOLLOWER, key))
     return chance.choice([here, here, *of_a_key] if terrain.keys else [here])
 
 
-def _there(moment: Moment) -> Target | None:
+def _find_event_server(moment: Moment) -> Target | None:
     """Returns the server on which the moment's event occurred, or None if it was no server."""
     servers = {f"n{number}" for number in range(1, moment.example.nodes + 1)}
-    return named(moment.node) if moment.node in servers else None
+    return named_target(moment.node) if moment.node in servers else None
 
 
-def _event(chance: Random, terrain: Terrain) -> str:
+def _draw_event(chance: Random, terrain: Terrain) -> str:
     points = [event for event in terrain.events if event in terrain.turning_points]
     return chance.choice(points if points and chance.random() < TURNING else terrain.events)

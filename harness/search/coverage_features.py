@@ -34,7 +34,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
-class Steering:
+class RunFeatures:
     """Facts about a run that steer the search, apart from its verdict.
 
     - ``states``: the features
@@ -47,22 +47,28 @@ class Steering:
     injected: frozenset[int]
 
     @staticmethod
-    def of(history: HistoryReader | Columns) -> Steering:
+    def of(history: HistoryReader | Columns) -> RunFeatures:
         """Extracts the facts from the history of a finished run."""
-        events, faults = (_rows(history, name) for name in ("events", "faults"))
-        return Steering(
-            reached(events, faults),
+        events, faults = (_read_rows(history, name) for name in ("events", "faults"))
+        return RunFeatures(
+            extract_features(events, faults),
             frozenset(row["event"] for row in events),
             frozenset(row["id"] for row in faults if row["phase"] == "injected"),
         )
 
 
-def reached(events: Rows, faults: Rows) -> frozenset[str]:
+def extract_features(events: Rows, faults: Rows) -> frozenset[str]:
     """Returns the features of a run, from the rows of its tables ``events`` and ``faults``."""
-    events = sorted(events, key=_order)
+    events = sorted(events, key=_event_sort_key)
     struck = [f"{row['fault']} injected" for row in faults if row["phase"] == "injected"]
     return frozenset(
-        [*_counts(events), *_sequences(events), *struck, *_amid(events, faults), *_moments(events, faults)]
+        [
+            *_count_features(events),
+            *_sequence_features(events),
+            *struck,
+            *_fault_overlap_features(events, faults),
+            *_fault_delay_features(events, faults),
+        ]
     )
 
 
@@ -72,7 +78,7 @@ _READ = {
 }
 
 
-def _rows(history: HistoryReader | Columns, name: str) -> Rows:
+def _read_rows(history: HistoryReader | Columns, name: str) -> Rows:
     wanted = _READ[name]
     if not isinstance(history, dict):
         return [row for batch in history.batches(name) for row in batch.select(wanted).to_pylist()]
@@ -81,26 +87,26 @@ def _rows(history: HistoryReader | Columns, name: str) -> Rows:
     return [dict(zip(wanted, row, strict=True)) for row in zip(*chosen, strict=True)]
 
 
-def _order(row: Mapping[str, Any]) -> tuple[int, str, int]:
+def _event_sort_key(row: Mapping[str, Any]) -> tuple[int, str, int]:
     return row["time"], row["node"], row["seq"]
 
 
-def bucket(number: int) -> int:
+def to_bucket(number: int) -> int:
     """Returns a small number itself, and for another one the power of two below it."""
     return number if 0 <= number < SMALL else (1 << (abs(number).bit_length() - 1)) * (1 if number > 0 else -1)
 
 
-def _counts(events: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+def _count_features(events: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     times: Counter[str] = Counter()
     for row in events:
         times[row["event"]] += 1
         for column in ("epoch", "value"):
             if row[column] is not None:
-                yield f"{row['event']} {column} {bucket(row[column])}"
-    yield from (f"{event} x{bucket(count)}" for event, count in times.items())
+                yield f"{row['event']} {column} {to_bucket(row[column])}"
+    yield from (f"{event} x{to_bucket(count)}" for event, count in times.items())
 
 
-def _sequences(events: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+def _sequence_features(events: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     """Yields pairs and triples of consecutive events of one node about one key, or about none."""
     last: defaultdict[tuple[str, str | None], tuple[str, ...]] = defaultdict(tuple)
     for row in events:
@@ -110,7 +116,7 @@ def _sequences(events: Iterable[Mapping[str, Any]]) -> Iterator[str]:
         yield " > ".join(last[where])
 
 
-def _amid(events: Iterable[Mapping[str, Any]], faults: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+def _fault_overlap_features(events: Iterable[Mapping[str, Any]], faults: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     """Yields each event with the faults in force when it occurred."""
     steps = sorted(
         [(row["time"], 0, row["id"], row["fault"], row["phase"]) for row in faults]
@@ -126,7 +132,7 @@ def _amid(events: Iterable[Mapping[str, Any]], faults: Iterable[Mapping[str, Any
             in_force.pop(number, None)
 
 
-def _moments(events: Iterable[Mapping[str, Any]], faults: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+def _fault_delay_features(events: Iterable[Mapping[str, Any]], faults: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     """Yields faults, injected or healed, with the events shortly before: on the fault's own node, and on any other."""
     known = list(events)
     for row in faults:
@@ -139,9 +145,9 @@ def _moments(events: Iterable[Mapping[str, Any]], faults: Iterable[Mapping[str, 
                 closest[event["event"], event["node"] in row["targets"]] = since
         for (name, own), since in closest.items():
             whose = "its" if own else "another"
-            yield f"{row['fault']} {row['phase']} {bucket_of_time(since)} ms after {name} of {whose} node"
+            yield f"{row['fault']} {row['phase']} {to_time_bucket(since)} ms after {name} of {whose} node"
 
 
-def bucket_of_time(nanoseconds: int) -> int:
+def to_time_bucket(nanoseconds: int) -> int:
     """Returns the next power of two above the milliseconds; 0 for less than one millisecond."""
     return 0 if nanoseconds < 1_000_000 else 1 << (nanoseconds // 1_000_000).bit_length()

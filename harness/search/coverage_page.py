@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from assay.harness.search.code_coverage import table
-from assay.harness.search.code_coverage.coverage_file import ModuleReached
-from assay.harness.search.coverage_report import NOTHING, Reached, rarest
+from assay.harness.search.code_coverage.coverage_file import ModuleCoverage
+from assay.harness.search.coverage_report import NOTHING, CoverageReport, find_rarest
 from assay.reports import html
 
 FOLDER: Final = Path(__file__).parent
@@ -20,7 +20,7 @@ MOST: Final = 40
 
 
 @dataclass(frozen=True)
-class Cell:
+class GridCell:
     """Cell of the grid. ``share`` is ``many`` on a logarithmic scale from 0 to 1; 0 means no example."""
 
     many: int
@@ -31,7 +31,7 @@ class Cell:
 class Part:
     """Code coverage of one module, and the functions and branches never reached. ``share`` is from 0 to 1."""
 
-    module: ModuleReached
+    module: ModuleCoverage
     share: float
     reached: str
     functions: tuple[str, ...]
@@ -42,9 +42,9 @@ class Part:
 class Grid:
     """Grid of one test: a row for each fault, with a cell for each event. ``declared`` are the turning points."""
 
-    one: Reached
+    one: CoverageReport
     events: tuple[str, ...]
-    rows: tuple[tuple[str, int, tuple[Cell, ...]], ...]
+    rows: tuple[tuple[str, int, tuple[GridCell, ...]], ...]
     declared: frozenset[str]
     sequences: tuple[tuple[str, int], ...]
     code: str
@@ -53,13 +53,15 @@ class Grid:
     unloaded: tuple[str, ...]
 
 
-def page(everything: Sequence[Reached]) -> str:
+def render_page(everything: Sequence[CoverageReport]) -> str:
     """Renders a self-contained HTML file."""
-    template = html.environment(FOLDER).get_template("reached.html")
-    return template.render(grids=[_grid(one) for one in everything], **html.shell((), html.source("style.css")))
+    template = html.build_environment(FOLDER).get_template("reached.html")
+    return template.render(
+        grids=[_make_grid(one) for one in everything], **html.build_shell((), html.read_source("style.css"))
+    )
 
 
-def _grid(one: Reached) -> Grid:
+def _make_grid(one: CoverageReport) -> Grid:
     during, struck, seen = one.during, one.struck, one.seen
     events = tuple(sorted({*one.events, *seen}, key=lambda event: (-seen.get(event, 0), event)))
     faults = [NOTHING, *sorted({*one.faults, *struck, *during} - {NOTHING})]
@@ -67,22 +69,31 @@ def _grid(one: Reached) -> Grid:
     rows = []
     for fault in faults:
         came = during.get(fault, {})
-        cells = tuple(Cell(came.get(event, 0), math.log1p(came.get(event, 0)) / top) for event in events)
+        cells = tuple(GridCell(came.get(event, 0), math.log1p(came.get(event, 0)) / top) for event in events)
         rows.append((fault, one.examples if fault == NOTHING else struck.get(fault, 0), cells))
-    declared, sequences = frozenset(one.events), tuple(rarest(one.sequences, MOST))
+    declared, sequences = frozenset(one.events), tuple(find_rarest(one.sequences, MOST))
     unloaded = tuple(module.file for module in one.code if not module.loaded)
-    return Grid(one, events, tuple(rows), declared, sequences, table.table(one.code)[0], _parts(one.code), unloaded)
+    return Grid(
+        one,
+        events,
+        tuple(rows),
+        declared,
+        sequences,
+        table.make_table(one.code)[0],
+        _make_module_rows(one.code),
+        unloaded,
+    )
 
 
-def _parts(code: Sequence[ModuleReached]) -> tuple[Part, ...]:
+def _make_module_rows(code: Sequence[ModuleCoverage]) -> tuple[Part, ...]:
     """Returns the loaded modules, lowest coverage first."""
     parts = [
         Part(
             module,
-            table.share(module),
-            table.reached(module),
-            tuple(map(table.described, module.never)),
-            tuple(table.branch(*branch) for branch in module.missed),
+            table.compute_share(module),
+            table.describe_reached(module),
+            tuple(map(table.describe_function, module.never)),
+            tuple(table.describe_branch(*branch) for branch in module.missed),
         )
         for module in code
         if module.loaded

@@ -17,9 +17,9 @@ from typing import Final
 import msgspec
 
 from assay.harness.core.files import read_json, write_atomically
-from assay.harness.run.store import safe_name
-from assay.harness.search.code_coverage.coverage_file import ModuleReached
-from assay.harness.search.code_coverage.coverage_file import together as of_all
+from assay.harness.run.store import to_safe_name
+from assay.harness.search.code_coverage.coverage_file import ModuleCoverage
+from assay.harness.search.code_coverage.coverage_file import merge_searches as of_all
 
 SEARCHES: Final = "searches"
 """The folder of the store that holds the reports."""
@@ -31,7 +31,7 @@ _DURING: Final = re.compile(r"(\S+) during (\S+)")
 _STRUCK: Final = re.compile(r"(\S+) injected")
 
 
-class Reached(msgspec.Struct, frozen=True, kw_only=True):
+class CoverageReport(msgspec.Struct, frozen=True, kw_only=True):
     """Coverage of one search, or of several searches of one test.
 
     - ``states``: each feature, with the number of examples that reached it
@@ -48,18 +48,18 @@ class Reached(msgspec.Struct, frozen=True, kw_only=True):
     events: tuple[str, ...]
     faults: tuple[str, ...]
     searches: int = 1
-    code: tuple[ModuleReached, ...] = ()
+    code: tuple[ModuleCoverage, ...] = ()
     """Lines and branches of the system; empty if they were not counted."""
 
     @property
     def seen(self) -> dict[str, int]:
         """Returns each event of the logs with its number of examples."""
-        return _sums((match[1], many) for match, many in self._matching(_COUNT))
+        return _sum_counts((match[1], many) for match, many in self._matching(_COUNT))
 
     @property
     def struck(self) -> dict[str, int]:
         """Returns each injected fault with its number of examples."""
-        return _sums((match[1], many) for match, many in self._matching(_STRUCK))
+        return _sum_counts((match[1], many) for match, many in self._matching(_STRUCK))
 
     @property
     def during(self) -> dict[str, dict[str, int]]:
@@ -89,16 +89,16 @@ class Reached(msgspec.Struct, frozen=True, kw_only=True):
                 yield match, many
 
 
-def keep(store: Path, reached: Reached) -> Path:
+def store_report(store: Path, reached: CoverageReport) -> Path:
     """Writes the report into the store and returns its file."""
     moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%f")
-    path = store / SEARCHES / f"{safe_name(reached.test)}-{moment}Z.json"
+    path = store / SEARCHES / f"{to_safe_name(reached.test)}-{moment}Z.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, msgspec.json.encode(reached, order="sorted"))
     return path
 
 
-def load(path: Path) -> list[Reached]:
+def load_reports(path: Path) -> list[CoverageReport]:
     """Reads one report, or all reports of a store, and sums up the searches of each test.
 
     Raises ``FileNotFoundError`` if there is none, and ``ValueError`` for a file that is no report.
@@ -109,22 +109,22 @@ def load(path: Path) -> list[Reached]:
         raise FileNotFoundError(
             f"{path} holds no coverage report: run a search, pytest workloads/ --explore=10min, and give its store"
         )
-    by_test: defaultdict[str, list[Reached]] = defaultdict(list)
+    by_test: defaultdict[str, list[CoverageReport]] = defaultdict(list)
     for file in files:
-        one = _read(file)
+        one = _read_report(file)
         by_test[one.test].append(one)
-    return [together(several) for _, several in sorted(by_test.items())]
+    return [merge_reports(several) for _, several in sorted(by_test.items())]
 
 
-def together(several: Sequence[Reached]) -> Reached:
+def merge_reports(several: Sequence[CoverageReport]) -> CoverageReport:
     """Sums up the searches of one test."""
-    return Reached(
+    return CoverageReport(
         test=several[0].test,
         started=min(one.started for one in several),
         seconds=sum(one.seconds for one in several),
         examples=sum(one.examples for one in several),
-        verdicts=_sums(pair for one in several for pair in one.verdicts.items()),
-        states=_sums(pair for one in several for pair in one.states.items()),
+        verdicts=_sum_counts(pair for one in several for pair in one.verdicts.items()),
+        states=_sum_counts(pair for one in several for pair in one.states.items()),
         events=tuple(sorted({event for one in several for event in one.events})),
         faults=tuple(sorted({fault for one in several for fault in one.faults})),
         searches=sum(one.searches for one in several),
@@ -132,19 +132,19 @@ def together(several: Sequence[Reached]) -> Reached:
     )
 
 
-def rarest(counts: Mapping[str, int], most: int) -> list[tuple[str, int]]:
+def find_rarest(counts: Mapping[str, int], most: int) -> list[tuple[str, int]]:
     """Returns at most ``most`` entries, those with the fewest examples first."""
     return sorted(counts.items(), key=lambda pair: (pair[1], pair[0]))[:most]
 
 
-def _read(file: Path) -> Reached:
+def _read_report(file: Path) -> CoverageReport:
     try:
-        return read_json(file, Reached)
+        return read_json(file, CoverageReport)
     except msgspec.MsgspecError as error:
         raise ValueError(f"{file} is no coverage report of a search, move it away: {error}") from error
 
 
-def _sums(pairs: Iterable[tuple[str, int]]) -> dict[str, int]:
+def _sum_counts(pairs: Iterable[tuple[str, int]]) -> dict[str, int]:
     total: Counter[str] = Counter()
     for name, many in pairs:
         total[name] += many

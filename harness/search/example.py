@@ -9,9 +9,9 @@ from pathlib import Path
 import msgspec
 
 from assay.harness.core.files import write_atomically
-from assay.harness.run.faults import fault_names
+from assay.harness.run.faults import list_fault_names
 from assay.harness.run.settings import Settings
-from assay.nemesis.schedule.schedule import Branch, Schedule, Step, encode
+from assay.nemesis.schedule.schedule import Branch, FaultSchedule, FaultStep, encode_schedule
 from assay.nemesis.schedule.trigger import EVERY, OnEvent
 
 
@@ -19,7 +19,7 @@ class Example(msgspec.Struct, frozen=True):
     """The varying part of a run: seed, topology, workload, configuration, faults. Times are in seconds."""
 
     seed: int
-    schedule: Schedule
+    schedule: FaultSchedule
     nodes: int
     zookeepers: int
     concurrency: int
@@ -29,7 +29,7 @@ class Example(msgspec.Struct, frozen=True):
 
     def settings(self, base: Settings, file: Path) -> Settings:
         """Returns the settings of its run, which replays the schedule that this method writes to ``file``."""
-        write_atomically(file, encode(self.schedule))
+        write_atomically(file, encode_schedule(self.schedule))
         return replace(self.varied(base), replay=file)
 
     def varied(self, base: Settings) -> Settings:
@@ -37,7 +37,12 @@ class Example(msgspec.Struct, frozen=True):
         varied = msgspec.structs.asdict(self)
         del varied["schedule"]
         return replace(
-            base, **varied, nemesis=fault_names(self.schedule), nemesis_target=None, nemesis_trigger=EVERY, replay=None
+            base,
+            **varied,
+            nemesis=list_fault_names(self.schedule),
+            nemesis_target=None,
+            nemesis_trigger=EVERY,
+            replay=None,
         )
 
     def only(self, numbers: Collection[int]) -> Example:
@@ -48,9 +53,9 @@ class Example(msgspec.Struct, frozen=True):
         kept = [step for number, step in enumerate(self.schedule.all_steps, start=1) if number in numbers]
         return self.playing(sorted(kept, key=lambda step: step.at)) if kept else self
 
-    def playing(self, steps: Iterable[Step], branches: Iterable[Branch] = ()) -> Example:
+    def playing(self, steps: Iterable[FaultStep], branches: Iterable[Branch] = ()) -> Example:
         """Returns a copy with these faults."""
-        schedule = Schedule(self.schedule.seed, tuple(steps), branches=tuple(branches))
+        schedule = FaultSchedule(self.schedule.seed, tuple(steps), branches=tuple(branches))
         return msgspec.structs.replace(self, schedule=schedule)
 
     def branching(self, branch: Branch) -> Example:
@@ -63,7 +68,7 @@ class Example(msgspec.Struct, frozen=True):
         It is used to replay a schedule on another cluster.
         """
 
-        def demanded(step: Step) -> Step:
+        def demanded(step: FaultStep) -> FaultStep:
             if not isinstance(step.trigger, OnEvent):
                 return step
             return msgspec.structs.replace(step, trigger=msgspec.structs.replace(step.trigger, optional=False))
@@ -75,7 +80,7 @@ class Example(msgspec.Struct, frozen=True):
         return self.playing(map(demanded, self.schedule.steps), branches)
 
     @staticmethod
-    def of(settings: Settings, schedule: Schedule) -> Example:
+    def of(settings: Settings, schedule: FaultSchedule) -> Example:
         """Returns the example for these settings and this schedule."""
         varied = {name: getattr(settings, name) for name in Example.__struct_fields__ if name != "schedule"}
         return Example(schedule=schedule, **varied)
@@ -85,12 +90,12 @@ class Example(msgspec.Struct, frozen=True):
         pace = "as fast as they can" if self.rate is None else f"{self.rate:g} operations/s"
         zookeepers = f"{self.zookeepers} ZooKeeper{'s' if self.zookeepers > 1 else ''}"
         shape = f"{self.nodes} nodes, {zookeepers}, {self.concurrency} clients, {pace}, {self.time_limit:g} s"
-        lines = [", ".join([shape, *self.configuration]), *map(described, self.schedule.steps)]
+        lines = [", ".join([shape, *self.configuration]), *map(describe_step, self.schedule.steps)]
         for branch in self.schedule.branches:
-            lines += [f"{branch.at:6.3f} s  {branch}", *map(described, branch.steps)]
+            lines += [f"{branch.at:6.3f} s  {branch}", *map(describe_step, branch.steps)]
         return lines
 
 
-def described(step: Step) -> str:
+def describe_step(step: FaultStep) -> str:
     """Describes one step with its times for people."""
     return f"{step.at:6.3f} s  {step}, for {step.duration:g} s"

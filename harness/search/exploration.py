@@ -21,31 +21,31 @@ from assay.cluster.system import (
     SupportsTurningPoints,
     System,
 )
-from assay.harness.run.attempt import Attempt, InfrastructureError, Reports
-from assay.harness.run.drawn_settings import few
+from assay.harness.run.attempt import Attempt, InfrastructureError, ReportPolicy
+from assay.harness.run.drawn_settings import coarsen_choices
 from assay.harness.run.experiment import Experiment
 from assay.harness.run.full_disk import is_full
 from assay.harness.run.interrupt import Interrupt
 from assay.harness.run.progress import Progress
 from assay.harness.run.registry import Registry
-from assay.harness.run.settings import AUTO, Budget, Settings, derive
+from assay.harness.run.settings import AUTO, Budget, Settings, derive_seed
 from assay.harness.run.store import schedule_name
-from assay.harness.search.code_coverage.counter_selection import countable
-from assay.harness.search.code_coverage.coverage_file import reached as reached_code
-from assay.harness.search.code_coverage.source import Module
-from assay.harness.search.coverage_report import Reached, keep
+from assay.harness.search.code_coverage.counter_selection import find_countable_modules
+from assay.harness.search.code_coverage.coverage_file import compute_coverage as reached_code
+from assay.harness.search.code_coverage.source import SourceModule
+from assay.harness.search.coverage_report import CoverageReport, store_report
 from assay.harness.search.example import Example
-from assay.harness.search.explore import Explorer, Found
-from assay.harness.search.fork_player import PATIENCE, QuickPlayer
+from assay.harness.search.explore import Explorer, FoundFailure
+from assay.harness.search.fork_player import PATIENCE, ForkPlayer
 from assay.harness.search.player import DIED, ENDLESS, Player
-from assay.harness.search.shrink_note import write_story
+from assay.harness.search.shrink_note import write_shrink_note
 from assay.harness.search.strategies import LEAST, TIME_LIMITS, Terrain
-from assay.harness.search.workers import Result, search
+from assay.harness.search.workers import ExplorationResult, run_search
 from assay.nemesis.faults.fault import Census, Fault
-from assay.nemesis.schedule.catalogue import MIX, Catalogue, unsuited
-from assay.nemesis.schedule.mix import mixable
-from assay.nemesis.schedule.schedule import Schedule, ScheduleError, encode
-from assay.nemesis.schedule.target import groups
+from assay.nemesis.schedule.catalogue import MIX, FaultCatalogue, explain_unsuitable
+from assay.nemesis.schedule.mix import list_mixable
+from assay.nemesis.schedule.schedule import FaultSchedule, ScheduleError, encode_schedule
+from assay.nemesis.schedule.target import list_groups
 
 FOUND: Final = "found"
 """The folder of the store for schedules."""
@@ -74,7 +74,7 @@ class Exploration:
     def __post_init__(self) -> None:
         if self.settings.invariants == AUTO and self.settings.defect is not None:
             self.settings = replace(self.settings, invariants="on")
-        self._modules: tuple[Module, ...] = ()
+        self._modules: tuple[SourceModule, ...] = ()
 
     def run(self) -> str | None:
         """Returns None if runs passed and none failed, else the failure text."""
@@ -82,12 +82,12 @@ class Exploration:
         if limit < LEAST:
             return f"UNKNOWN: --time-limit={limit:g} leaves no time for a fault: take {LEAST:g} or more"
         try:
-            self._modules = countable(self.experiment.deployed(), self.code_coverage, self.progress.note)
+            self._modules = find_countable_modules(self.experiment.deployed(), self.code_coverage, self.progress.note)
         except ValueError as error:
             return f"UNKNOWN: {error}"
         scratch, started = Path(tempfile.mkdtemp(prefix="assay-explore-")), datetime.now(UTC)
         try:
-            result = search(
+            result = run_search(
                 lambda number, note: self._explorer(number, note, scratch), self.workers, self.progress.note
             )
         finally:
@@ -97,11 +97,11 @@ class Exploration:
         self._keep(result, started)
         return self._said(result)
 
-    def _said(self, result: Result) -> str | None:
+    def _said(self, result: ExplorationResult) -> str | None:
         texts = [self._outcome(result), *map(self._endless, result.endless), *map(self._died, result.died)]
         return "\n".join(text for text in texts if text is not None) or None
 
-    def _outcome(self, result: Result) -> str | None:
+    def _outcome(self, result: ExplorationResult) -> str | None:
         if result.found is not None:
             return self._text(result.found, result.broken)
         if self.interrupted:
@@ -110,10 +110,10 @@ class Exploration:
             return f"UNKNOWN: no run of the search passed: {result.tally}"
         return None
 
-    def _keep(self, result: Result, started: datetime) -> None:
+    def _keep(self, result: ExplorationResult, started: datetime) -> None:
         """Stores the coverage report for ``assay search show``. A full disk only costs the report, not the search."""
         system, tally = self.experiment.deployed(), result.tally
-        reached = Reached(
+        reached = CoverageReport(
             test=self.test,
             started=started.isoformat(),
             seconds=tally.seconds,
@@ -121,11 +121,11 @@ class Exploration:
             verdicts=tally.verdicts,
             states=dict(result.reached),
             events=tuple(system.turning_points) if isinstance(system, SupportsTurningPoints) else (),
-            faults=terrain(system, self.settings, self.registry.faults).faults,
+            faults=make_terrain(system, self.settings, self.registry.faults).faults,
             code=reached_code(self._modules, result.code),
         )
         try:
-            path = keep(self.settings.store, reached)
+            path = store_report(self.settings.store, reached)
         except OSError as error:
             self.progress.note(f"what was reached is not kept: {error}")
         else:
@@ -136,7 +136,7 @@ class Exploration:
         self.progress.close()
 
     def _explorer(self, number: int, note: Callable[[str], None], scratch: Path) -> Explorer:
-        seed = self.settings.seed if number == 0 else derive(self.settings.seed, "explorer", number) % 2**32
+        seed = self.settings.seed if number == 0 else derive_seed(self.settings.seed, "explorer", number) % 2**32
         limit = min(self.settings.time_limit, max(TIME_LIMITS))
         base = replace(self.settings, seed=seed, time_limit=limit, store=scratch / str(number))
         player = Player(self.experiment, base, base.store / "schedules", Engines(threads=1, spark=False), self.registry)
@@ -145,8 +145,8 @@ class Exploration:
             # The shares of all workers add up to the budget exactly.
             budget = Budget(examples=(budget.examples + self.workers - 1 - number) // self.workers)
         return Explorer(
-            QuickPlayer(player, modules=self._modules),
-            terrain(self.experiment.deployed(), base, self.registry.faults),
+            ForkPlayer(player, modules=self._modules),
+            make_terrain(self.experiment.deployed(), base, self.registry.faults),
             budget,
             note=note,
         )
@@ -177,29 +177,29 @@ class Exploration:
         The file name has a digest of the schedule, because the seed alone is not unique: shrunk examples mostly have
         seed 0.
         """
-        digest = hashlib.sha256(encode(example.schedule)).hexdigest()
+        digest = hashlib.sha256(encode_schedule(example.schedule)).hexdigest()
         name = schedule_name(str(example.seed), [what]).removesuffix(".json")
         schedule = self.settings.store / FOUND / f"{name}-{digest[:8]}.json"
         schedule.parent.mkdir(parents=True, exist_ok=True)
         return schedule, example.settings(self.settings, schedule)
 
-    def _text(self, found: Found, broken: str = "") -> str:
+    def _text(self, found: FoundFailure, broken: str = "") -> str:
         """Describes the failure, even if a full disk has no room for its run."""
         try:
             return self._cut_short(found, broken) if self.interrupted or broken else self._described(found)
         except Exception as error:
             if not is_full(error):
                 raise
-            lines = [_headline(found), f"nothing of it could be kept: {error}"]
+            lines = [_make_headline(found), f"nothing of it could be kept: {error}"]
             return "\n".join([*lines, *(f"  {line}" for line in found.example.lines()), *broken.splitlines()])
 
-    def _cut_short(self, found: Found, broken: str = "") -> str:
+    def _cut_short(self, found: FoundFailure, broken: str = "") -> str:
         """Describes a failure whose shrinking was interrupted or broke; nothing is played any more."""
-        schedule, settings = self._kept(found.example.demanding(), _failures(found))
+        schedule, settings = self._kept(found.example.demanding(), _join_failures(found))
         steps, before = len(found.example.schedule.all_steps), len(found.first.schedule.all_steps)
         return "\n".join(
             [
-                _headline(found),
+                _make_headline(found),
                 f"{'the search broke' if broken else 'interrupted'} while it was made small: "
                 f"{steps} of {before} steps are left; it was not played again",
                 *(f"  {line}" for line in found.example.lines()),
@@ -209,22 +209,22 @@ class Exploration:
             ]
         )
 
-    def _described(self, found: Found) -> str:
-        schedule, settings = self._kept(found.example, _failures(found))
+    def _described(self, found: FoundFailure) -> str:
+        schedule, settings = self._kept(found.example, _join_failures(found))
         attempt = Attempt(
             experiment=self.experiment,
             settings=settings,
             test=self.test,
             command=self.command(settings),
             progress=self.progress,
-            reports=Reports.FAILED,
+            reports=ReportPolicy.FAILED,
             engines=self.engines,
             interrupt=self.interrupt,
             registry=self.registry,
         )
         try:
             attempt.set_up()
-            write_story(
+            write_shrink_note(
                 attempt.folder.path, found.first, found.example, runs=found.plays, first=None,
                 last=str(found.rate), minimal=found.finished,
             )  # fmt: skip
@@ -239,7 +239,7 @@ class Exploration:
         again = "interrupted while it was played again" if self.interrupted else again
         steps, before = len(found.example.schedule.all_steps), len(found.first.schedule.all_steps)
         lines = [
-            _headline(found),
+            _make_headline(found),
             f"shrunk from {before} steps to {steps}"
             + ("" if found.finished else " (not minimal: the time for shrinking was over)")
             + f"; with other seeds it fails {found.rate}",
@@ -252,31 +252,33 @@ class Exploration:
         return "\n".join(lines)
 
 
-def _failures(found: Found) -> str:
+def _join_failures(found: FoundFailure) -> str:
     return "+".join(sorted(found.outcome.failures))
 
 
-def _headline(found: Found) -> str:
+def _make_headline(found: FoundFailure) -> str:
     return f"FOUND {', '.join(sorted(found.outcome.failures))} after {found.examples} examples, {found.after:.0f} s"
 
 
-def terrain(system: System, base: Settings, catalogue: Catalogue) -> Terrain:
+def make_terrain(system: System, base: Settings, catalogue: FaultCatalogue) -> Terrain:
     """Returns the space to draw from: the faults asked for, or all that suit this system."""
     suited = [
-        name for name in sorted({*catalogue.all, *mixable(catalogue)}) if unsuited(catalogue[name], system) is None
+        name
+        for name in sorted({*catalogue.all, *list_mixable(catalogue)})
+        if explain_unsuitable(catalogue[name], system) is None
     ]
     asked = () if base.nemesis == (MIX,) else base.nemesis
     variants = system.variants if isinstance(system, SupportsSettings) else {}
     everything = Terrain(
         catalogue=catalogue,
-        base=Example.of(base, Schedule(0)),
+        base=Example.of(base, FaultSchedule(0)),
         faults=asked or tuple(suited),
         keys=tuple(system.keys()),
         turning_points=tuple(system.turning_points) if isinstance(system, SupportsTurningPoints) else (),
-        variants=tuple((name, few(values)) for name, values in variants.items()),
+        variants=tuple((name, coarsen_choices(values)) for name, values in variants.items()),
         ensemble=ZOOKEEPER_ROLE in system.roles,
         clients=lambda nodes: replace(base, nodes=nodes).client_node_count if CLIENT_ROLE in system.roles else 0,
-        groups=groups(system),
+        groups=list_groups(system),
         resizable=not base.role_nodes,
         sessions=isinstance(system, SupportsClientSessions),
     )
@@ -284,10 +286,12 @@ def terrain(system: System, base: Settings, catalogue: Catalogue) -> Terrain:
         return everything
     # A fault may suit a system and still find no target in this one: no key, no group, too few servers.
     census = everything.census(base.nodes, base.zookeepers)
-    return replace(everything, faults=tuple(name for name in everything.faults if _drawable(catalogue[name], census)))
+    return replace(
+        everything, faults=tuple(name for name in everything.faults if _is_drawable(catalogue[name], census))
+    )
 
 
-def _drawable(fault: Fault, census: Census) -> bool:
+def _is_drawable(fault: Fault, census: Census) -> bool:
     try:
         fault.draw(Random(0), census, None)
     except ScheduleError:

@@ -27,18 +27,18 @@ from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
 from hypothesis.errors import Flaky
 from hypothesis.strategies import SearchStrategy
 
-from assay.harness.core.failure_rate import MOST_REPETITIONS, Rate
-from assay.harness.run.attempt import Reports
-from assay.harness.run.settings import Budget, derive
-from assay.harness.search.branch_faults import further_steps
-from assay.harness.search.code_coverage.counter import Place
+from assay.harness.core.failure_rate import MOST_REPETITIONS, FailureRate
+from assay.harness.run.attempt import ReportPolicy
+from assay.harness.run.settings import Budget, derive_seed
+from assay.harness.search.branch_faults import draw_branch_steps
+from assay.harness.search.code_coverage.counter import CodePlace
 from assay.harness.search.example import Example
 from assay.harness.search.fork_player import Further
 from assay.harness.search.fork_server import Moment
 from assay.harness.search.player import DIED, ENDLESS, PlayOutcome
 from assay.harness.search.shrink import OutOfTime, minimise
-from assay.harness.search.strategies import Terrain, examples
-from assay.nemesis.schedule.schedule import Step
+from assay.harness.search.strategies import Terrain, draw_example
+from assay.nemesis.schedule.schedule import FaultStep
 
 BATCH: Final = 20
 FIRST: Final = (1, 4)
@@ -56,12 +56,12 @@ RATE_RUNS: Final = 20
 
 
 @dataclass
-class Found:
+class FoundFailure:
     """A failure, shrunk or being shrunk. ``identical``: two more plays had the history with the same ``digest``."""
 
     example: Example
     outcome: PlayOutcome
-    rate: Rate | None
+    rate: FailureRate | None
     """How often it fails with other seeds; None: not tried yet."""
     identical: bool
     finished: bool
@@ -99,10 +99,10 @@ class _Failing(Exception):
     """Reports to Hypothesis that the example fails."""
 
 
-class Plays(Protocol):
+class ExamplePlayer(Protocol):
     """Player of an explorer: ``Player``, or a faster one."""
 
-    def play(self, example: Example, *, reports: Reports = Reports.NEVER) -> PlayOutcome: ...
+    def play(self, example: Example, *, reports: ReportPolicy = ReportPolicy.NEVER) -> PlayOutcome: ...
 
     def play_all(self, examples: Sequence[Example], enough: Callable[[], bool]) -> list[PlayOutcome]: ...
 
@@ -116,7 +116,7 @@ class SupportsBranching(Protocol):
     ) -> list[tuple[Example, PlayOutcome]]: ...
 
 
-def _key(example: Example) -> bytes:
+def _example_key(example: Example) -> bytes:
     return msgspec.json.encode(example)
 
 
@@ -125,7 +125,7 @@ class Explorer:
 
     def __init__(
         self,
-        player: Plays,
+        player: ExamplePlayer,
         terrain: Terrain,
         budget: Budget,
         *,
@@ -138,7 +138,7 @@ class Explorer:
         self._note = note
         self._clock = clock
         self._began = self._failed = clock()
-        self.on_found: Callable[[Found], None] = lambda found: None
+        self.on_found: Callable[[FoundFailure], None] = lambda found: None
         """Called with the first failure as it was drawn, then with each smaller one."""
         self.on_endless: Callable[[Example], None] = lambda example: None
         """Called with each example that did not end."""
@@ -148,7 +148,7 @@ class Explorer:
         self._corpus: list[Example] = []
         self.reached: Counter[str] = Counter()
         """Each feature, with the number of examples that reached it."""
-        self.code: set[Place] = set()
+        self.code: set[CodePlace] = set()
         """Each line and branch of the system that an example reached."""
         self._events: set[str] = set()
         self._seen: dict[bytes, PlayOutcome] = {}
@@ -156,7 +156,7 @@ class Explorer:
         """The number of examples played before the first failure."""
         self.tally = Tally()
 
-    def run(self) -> Found | None:
+    def run(self) -> FoundFailure | None:
         """Returns the first failure, shrunk, or None if the budget or the drawable examples are used up without one."""
         number = idle = 0
         try:
@@ -188,15 +188,15 @@ class Explorer:
         All examples are drawn first, then played and judged together. Hypothesis draws them again, and shrinks, only if
         one fails.
         """
-        drawing = examples(replace(self._terrain, events=tuple(sorted(self._events))), tuple(self._corpus))
+        drawing = draw_example(replace(self._terrain, events=tuple(sorted(self._events))), tuple(self._corpus))
         drawn: dict[bytes, Example] = {}
 
         def take(example: Example) -> None:
-            drawn.setdefault(_key(example), example)
+            drawn.setdefault(_example_key(example), example)
 
         self._draw(number, drawing, take, Phase.generate)
         new = [example for key, example in drawn.items() if key not in self._seen][: self._left(BATCH)]
-        for portion in _portions(new, FIRST if number == 1 else ()):
+        for portion in _split_batch(new, FIRST if number == 1 else ()):
             first = self._take(zip(portion, self._player.play_all(portion, self._over), strict=False))
             if first is not None:
                 return self._shrunk_by_hypothesis(number, drawing, first)
@@ -206,12 +206,12 @@ class Explorer:
         """Plays branches of earlier runs. Returns the first failing example twice, like :meth:`_batch`, or None."""
         if not isinstance(self._player, SupportsBranching) or self._over():
             return None
-        chance = Random(derive(self._terrain.base.seed, "branches", number))
+        chance = Random(derive_seed(self._terrain.base.seed, "branches", number))
         first = self._take(self._player.branch(chance, self._further, self._left(BRANCHES), self._over))
         return None if first is None else (first, first)
 
-    def _further(self, chance: Random, moment: Moment) -> Sequence[Step]:
-        return further_steps(chance, moment, replace(self._terrain, events=tuple(sorted(self._events))))
+    def _further(self, chance: Random, moment: Moment) -> Sequence[FaultStep]:
+        return draw_branch_steps(chance, moment, replace(self._terrain, events=tuple(sorted(self._events))))
 
     def _take(self, played: Iterable[tuple[Example, PlayOutcome]]) -> Example | None:
         """Learns from runs, and returns the first example that failed."""
@@ -224,17 +224,17 @@ class Explorer:
         if first is not None:
             self._failed, self._searched = self._clock(), len(self._seen)
             self._report(first, first)
-            self._note(f"fails with {', '.join(sorted(self._seen[_key(first)].failures))}; shrinking")
+            self._note(f"fails with {', '.join(sorted(self._seen[_example_key(first)].failures))}; shrinking")
         return first
 
     def _shrunk_by_hypothesis(
         self, number: int, drawing: SearchStrategy[Example], first: Example
     ) -> tuple[Example, Example]:
-        wanted = self._seen[_key(first)].failures
+        wanted = self._seen[_example_key(first)].failures
         failing = [first]
 
         def shrink(example: Example) -> None:
-            known = self._seen.get(_key(example))
+            known = self._seen.get(_example_key(example))
             if known is None:
                 if self._clock() - self._failed > SHRINKING:
                     return  # the time is up; examples known to fail are still raised below
@@ -257,7 +257,7 @@ class Explorer:
     ) -> None:
         """Calls ``take`` with the examples of a batch, which are the same each time."""
 
-        @seed(derive(self._terrain.base.seed, "explore", number))
+        @seed(derive_seed(self._terrain.base.seed, "explore", number))
         @settings(
             max_examples=BATCH,
             phases=phases,
@@ -275,7 +275,7 @@ class Explorer:
         batch()
 
     def _played(self, example: Example, outcome: PlayOutcome) -> PlayOutcome:
-        self._seen[_key(example)] = outcome
+        self._seen[_example_key(example)] = outcome
         if outcome.verdict == ENDLESS:
             self._note(f"seed {example.seed} did not come to its end; the search goes on without it")
             self.on_endless(example)
@@ -300,12 +300,12 @@ class Explorer:
 
     def _report(self, first: Example, example: Example) -> None:
         """Reports a failure before it is shrunk, because the search may be interrupted."""
-        after, outcome = self._failed - self._began, self._seen[_key(example)]
-        self.on_found(Found(example, outcome, None, False, False, first, after, self.tally.examples))
+        after, outcome = self._failed - self._began, self._seen[_example_key(example)]
+        self.on_found(FoundFailure(example, outcome, None, False, False, first, after, self.tally.examples))
 
-    def _shrunk(self, first: Example, example: Example) -> Found:
+    def _shrunk(self, first: Example, example: Example) -> FoundFailure:
         after, number = self._failed - self._began, self.tally.examples
-        wanted = self._seen[_key(first)].failures
+        wanted = self._seen[_example_key(first)].failures
         rate = self._rate(example, wanted, MOST_REPETITIONS // 2)
         self._note(f"{len(example.schedule.all_steps)} steps after Hypothesis; with other seeds it fails {rate}")
         deadline = self._clock() + MINIMISING
@@ -314,7 +314,7 @@ class Explorer:
             for turn in range(repetitions):
                 if self._clock() > deadline:
                     raise OutOfTime
-                again = seeded(candidate, turn)
+                again = with_other_seed(candidate, turn)
                 if self._failures(again) & wanted:
                     self._report(first, again)
                     return again
@@ -326,32 +326,36 @@ class Explorer:
             small = smallest
         rate = self._rate(small, wanted, RATE_RUNS)
         digests = [self._player.play(small).digest for _ in range(2)]
-        outcome = self._player.play(small, reports=Reports.FAILED)
+        outcome = self._player.play(small, reports=ReportPolicy.FAILED)
         identical, plays = digests == [outcome.digest] * 2, len(self._seen) - self._searched
         if not outcome.failures:  # not deterministic: report the failures seen before
-            outcome = replace(outcome, failures=self._seen[_key(smallest)].failures)
-        return Found(small, outcome, rate, identical, finished, first, after, number, plays)
+            outcome = replace(outcome, failures=self._seen[_example_key(smallest)].failures)
+        return FoundFailure(small, outcome, rate, identical, finished, first, after, number, plays)
 
     def _failures(self, example: Example) -> frozenset[str]:
-        key = _key(example)
+        key = _example_key(example)
         if key not in self._seen:
             outcome = self._played(example, self._player.play(example))
             if outcome.folder is not None:
                 shutil.rmtree(outcome.folder, ignore_errors=True)
         return self._seen[key].failures
 
-    def _rate(self, example: Example, wanted: frozenset[str], runs: int) -> Rate:
+    def _rate(self, example: Example, wanted: frozenset[str], runs: int) -> FailureRate:
         """Estimates how often the example fails with other seeds."""
-        failed = sum(bool(self._failures(seeded(example, turn)) & wanted) for turn in range(1, runs + 1))
-        return Rate(failed, runs)
+        failed = sum(bool(self._failures(with_other_seed(example, turn)) & wanted) for turn in range(1, runs + 1))
+        return FailureRate(failed, runs)
 
 
-def seeded(example: Example, turn: int) -> Example:
+def with_other_seed(example: Example, turn: int) -> Example:
     """Returns the example with another seed, by ``turn``; turn 0 keeps its own seed."""
-    return example if turn == 0 else msgspec.structs.replace(example, seed=derive(example.seed, "again", turn) % 2**32)
+    return (
+        example
+        if turn == 0
+        else msgspec.structs.replace(example, seed=derive_seed(example.seed, "again", turn) % 2**32)
+    )
 
 
-def _portions(drawn: Sequence[Example], sizes: Sequence[int]) -> Iterator[Sequence[Example]]:
+def _split_batch(drawn: Sequence[Example], sizes: Sequence[int]) -> Iterator[Sequence[Example]]:
     """Cuts portions of these sizes, then the rest; leaves out empty ones."""
     bounds = [0, *itertools.accumulate(sizes), max(len(drawn), sum(sizes))]
     yield from (drawn[low:high] for low, high in itertools.pairwise(bounds) if low < min(high, len(drawn)))

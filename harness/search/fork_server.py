@@ -27,19 +27,19 @@ from typing import Any, Final, NoReturn
 
 from assay.harness.core.history.data_sets import DATA_SETS
 from assay.harness.core.history.in_memory import Columns, HistoryInMemory
-from assay.harness.run.environments import cancel, close_loop
-from assay.harness.run.experiment import Experiment, mixed, resolved
+from assay.harness.run.environments import cancel_tasks, close_loop
+from assay.harness.run.experiment import Experiment, apply_mixes, resolve_random_mix
 from assay.harness.run.interrupt import Interrupt
 from assay.harness.run.processes import CRASHED
-from assay.harness.run.progress import Silent
+from assay.harness.run.progress import SilentProgress
 from assay.harness.run.registry import Registry
-from assay.harness.run.run_output import InMemory
+from assay.harness.run.run_output import InMemoryOutput
 from assay.harness.run.settings import Settings
 from assay.harness.run.trial import Trial
 from assay.harness.run.trial_factory import make_trial
-from assay.harness.search.code_coverage.counter import Counter, Place
+from assay.harness.search.code_coverage.counter import CodePlace, CoverageCounter
 from assay.harness.search.example import Example
-from assay.harness.search.online_features import Passing
+from assay.harness.search.online_features import OnlineFeatures
 
 PR_SET_PDEATHSIG: Final = 1
 """Option of Linux' prctl(2)."""
@@ -58,7 +58,7 @@ NOWHERE: Final = (None, None, None)
 
 
 @dataclass(frozen=True)
-class Order:
+class PlayRequest:
     """Request to play an example from its start, or, sent to a moment, a branch of it.
 
     - ``moments``: how many moments the run may have, each with a feature that is not ``known``
@@ -68,11 +68,11 @@ class Order:
     example: Example
     moments: int = 0
     known: frozenset[str] = frozenset()
-    code: tuple[Place, ...] = ()
+    code: tuple[CodePlace, ...] = ()
 
 
 @dataclass(frozen=True)
-class Played:
+class FinishedPlay:
     """A run that ended. ``words``: its features, if the run may have moments."""
 
     example: Example
@@ -83,7 +83,7 @@ class Played:
     words: frozenset[str]
     seconds: float
     """Processor seconds that it took; for a branch, from its start."""
-    code: frozenset[Place] = frozenset()
+    code: frozenset[CodePlace] = frozenset()
     """Lines and branches of the system that it reached first, if they are counted."""
     work: int = 0
     """Timers set and packets sent, counted from the start of the run even in a branch. Unlike ``seconds`` it is the
@@ -99,11 +99,11 @@ class Played:
 
 
 @dataclass(frozen=True)
-class Broken:
+class FailedPlay:
     """A run that raised an exception: its traceback, and ``code`` as in :class:`Played`."""
 
     text: str
-    code: frozenset[Place] = frozenset()
+    code: frozenset[CodePlace] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -124,14 +124,14 @@ class Moment:
     """Work up to here, as in :class:`Played`."""
 
 
-def end_with(parent: int) -> None:
+def die_with_parent(parent: int) -> None:
     """Lets the kernel kill this process when its parent is gone, even if the parent was killed."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # the parent was gone before prctl
         os._exit(1)
 
 
-def fork() -> int:
+def fork_single_threaded() -> int:
     """Forks this process, which must have one thread. The kernel kills the child when this process is gone."""
     threads = os.listdir("/proc/self/task")
     if len(threads) != 1:
@@ -139,11 +139,11 @@ def fork() -> int:
     parent = os.getpid()
     child = os.fork()
     if child == 0:
-        end_with(parent)
+        die_with_parent(parent)
     return child
 
 
-class Stage:
+class ForkServer:
     """Server loop of the playing process; ``counter`` measures the code coverage of the system."""
 
     def __init__(
@@ -152,7 +152,7 @@ class Stage:
         base: Settings,
         registry: Registry,
         connection: Connection,
-        counter: Counter | None = None,
+        counter: CoverageCounter | None = None,
     ) -> None:
         self._experiment = experiment
         self._base = base
@@ -189,19 +189,19 @@ class Stage:
             except ChildProcessError:
                 os._exit(0)
 
-    def _perform(self, order: Order) -> Played | Broken:
+    def _perform(self, order: PlayRequest) -> FinishedPlay | FailedPlay:
         self._run = _Run(order, self._left_at, self._counter)
         try:
             return self._run.play(self._experiment, self._base, self._registry)
         except Exception:  # noqa: BLE001 - the judging process raises it
-            return Broken(traceback.format_exc(), self._run.code())
+            return FailedPlay(traceback.format_exc(), self._run.code())
 
     def _left_at(self, moment: Moment) -> None:
         """Forks a moment between two steps of a run. Returns in the run itself, and in each child that goes on from
         here.
         """
         ours, theirs = Pipe()
-        if fork() != 0:
+        if fork_single_threaded() != 0:
             theirs.close()
             self._connection.send(moment)
             send_handle(self._connection, ours.fileno(), None)
@@ -216,7 +216,7 @@ class Stage:
                 answering = Connection(recv_handle(theirs))
             except EOFError:
                 self._leave()
-            if fork() == 0:
+            if fork_single_threaded() == 0:
                 break
             answering.close()
         theirs.close()
@@ -227,14 +227,16 @@ class Stage:
 class _Run:
     """Run of an example."""
 
-    def __init__(self, order: Order, left_at: Callable[[Moment], None], counter: Counter | None = None) -> None:
+    def __init__(
+        self, order: PlayRequest, left_at: Callable[[Moment], None], counter: CoverageCounter | None = None
+    ) -> None:
         self.order = order
         self._left_at = left_at
         self._counter = counter
         if counter is not None:
             counter.know(order.code)
             counter.on_new = self.new_code
-        self._passing = Passing()
+        self._passing = OnlineFeatures()
         self._words: set[str] = set()
         self._fresh: list[str] = []
         self._moments = 0
@@ -244,18 +246,18 @@ class _Run:
         self._began = time.process_time()
         self._trial: Trial | None = None
 
-    def play(self, experiment: Experiment, base: Settings, registry: Registry) -> Played:
+    def play(self, experiment: Experiment, base: Settings, registry: Registry) -> FinishedPlay:
         example = self.order.example
-        settings = resolved(experiment, example.varied(base))
-        history = _Watched(self) if self.order.moments else HistoryInMemory()
+        settings = resolve_random_mix(experiment, example.varied(base))
+        history = _ReportingHistory(self) if self.order.moments else HistoryInMemory()
         trial = self._trial = make_trial(
-            mixed(experiment, settings),
+            apply_mixes(experiment, settings),
             settings,
-            InMemory(history),
+            InMemoryOutput(history),
             registry,
             run_id="memory",
             interrupt=Interrupt(),
-            progress=Silent(),
+            progress=SilentProgress(),
         )
         trial.meant = example.schedule
         loop: Any = trial.world.loop
@@ -265,12 +267,12 @@ class _Run:
             ended = loop.run_until_complete(trial.run())
         finally:
             try:
-                cancel(loop, trial.world.tasks())
+                cancel_tasks(loop, trial.world.tasks())
                 loop.run_until_complete(trial.tear_down(keep=False))
             finally:
                 close_loop(loop)
         problem = "; ".join(ended.problems) or None
-        return Played(
+        return FinishedPlay(
             self.order.example,
             history.columns(),
             ended.digest,
@@ -282,7 +284,7 @@ class _Run:
             loop.scheduled,
         )
 
-    def code(self) -> frozenset[Place]:
+    def code(self) -> frozenset[CodePlace]:
         """Returns and clears the places of the system's code that were covered for the first time."""
         return frozenset() if self._counter is None else self._counter.take()
 
@@ -341,7 +343,7 @@ class _Run:
                 at = math.nextafter(at, math.inf)
         return at if now <= began + at < following else None
 
-    def go_on(self, order: Order) -> None:
+    def go_on(self, order: PlayRequest) -> None:
         """Continues with the last branch of the example, in a child that was forked here."""
         assert self._trial is not None
         asyncio._set_running_loop(self._trial.world.loop)  # asyncio also identifies a running loop by its process
@@ -354,7 +356,7 @@ class _Run:
         self._trial.conductor.branch(order.example.schedule.branches[-1])
 
 
-class _Watched(HistoryInMemory):
+class _ReportingHistory(HistoryInMemory):
     """History in memory that reports events and faults to a run that may have moments."""
 
     def __init__(self, run: _Run) -> None:

@@ -12,14 +12,14 @@ from multiprocessing.connection import Connection, Pipe
 from multiprocessing.reduction import recv_handle, send_handle
 from typing import NoReturn
 
-from assay.harness.run.interrupt import leave_to_parent
-from assay.harness.search.fork_server import Stage, end_with
+from assay.harness.run.interrupt import ignore_terminal_signals
+from assay.harness.search.fork_server import ForkServer, die_with_parent
 
 
-class Stages:
+class ForkSupervisor:
     """Starts fork servers, each made by ``make`` in a process of its own. Closing it ends all of them."""
 
-    def __init__(self, make: Callable[[Connection], Stage]) -> None:
+    def __init__(self, make: Callable[[Connection], ForkServer]) -> None:
         self._make = make
         self._orders, theirs = Pipe()
         parent = os.getpid()
@@ -41,8 +41,8 @@ class Stages:
     def _keep(self, parent: int, orders: Connection) -> NoReturn:
         playing: int | None = None
         try:
-            end_with(parent)
-            leave_to_parent()
+            die_with_parent(parent)
+            ignore_terminal_signals()
             _close_all_but(orders.fileno())
             while True:
                 connection = Connection(recv_handle(orders))
@@ -52,7 +52,7 @@ class Stages:
                 keeper = os.getpid()
                 playing = os.fork()
                 if playing == 0:
-                    end_with(keeper)
+                    die_with_parent(keeper)
                     orders.close()
                     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps children
                     self._make(connection).serve()

@@ -6,10 +6,10 @@ They equal the features of ``coverage_features``, as far as the past alone deter
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
-from assay.harness.search.coverage_features import bucket
+from assay.harness.search.coverage_features import to_bucket
 
 
-class Passing:
+class OnlineFeatures:
     """Feature extractor for one run. Events must come in the order that the harness reads."""
 
     def __init__(self) -> None:
@@ -27,10 +27,10 @@ class Passing:
     def event(self, node: str, event: str, key: str | None, epoch: int | None, value: int | None) -> Iterator[str]:
         """Yields the features of one line of a node's event log."""
         self._times[event] += 1
-        yield f"{event} x{bucket(self._times[event])}"
+        yield f"{event} x{to_bucket(self._times[event])}"
         for column, number in (("epoch", epoch), ("value", value)):
             if number is not None:
-                yield f"{event} {column} {bucket(number)}"
+                yield f"{event} {column} {to_bucket(number)}"
         before = self._last[node, key] = (*self._last[node, key], event)[-3:]
         yield " > ".join(before[-2:])
         yield " > ".join(before)

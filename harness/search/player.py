@@ -8,13 +8,13 @@ from pathlib import Path
 from assay.checkers.engine import Engines
 from assay.checkers.judging.history_views import open_history
 from assay.checkers.judging.verdict import Judgement, Verdict
-from assay.harness.run.attempt import Attempt, InfrastructureError, Reports
+from assay.harness.run.attempt import Attempt, InfrastructureError, ReportPolicy
 from assay.harness.run.experiment import Experiment
 from assay.harness.run.processes import CRASHED
 from assay.harness.run.registry import Registry
 from assay.harness.run.settings import Settings
-from assay.harness.search.code_coverage.counter import Place
-from assay.harness.search.coverage_features import Steering
+from assay.harness.search.code_coverage.counter import CodePlace
+from assay.harness.search.coverage_features import RunFeatures
 from assay.harness.search.example import Example
 
 CRASH = "crash"
@@ -49,10 +49,10 @@ class PlayOutcome:
     folder: Path | None
     text: str | None
     problem: str | None = None
-    code: frozenset[Place] = frozenset()
+    code: frozenset[CodePlace] = frozenset()
 
 
-def outcome_of(judgement: Judgement, problem: str | None, digest: str | None, steering: Steering) -> PlayOutcome:
+def make_outcome(judgement: Judgement, problem: str | None, digest: str | None, steering: RunFeatures) -> PlayOutcome:
     """Returns the outcome of a run that ended, without its folder and text."""
     failures = {name for name, count in judgement.anomalies.items() if count and name in judgement.forbidden}
     if problem is not None and CRASHED in problem:
@@ -70,7 +70,7 @@ def outcome_of(judgement: Judgement, problem: str | None, digest: str | None, st
     )
 
 
-def without_verdict(instead: str) -> PlayOutcome:
+def make_outcome_without_history(instead: str) -> PlayOutcome:
     """Returns the outcome of a run without a history."""
     nothing: frozenset[str] = frozenset()
     return PlayOutcome(instead, nothing, None, nothing, nothing, frozenset(), None, None)
@@ -87,7 +87,7 @@ class Player:
     registry: Registry = field(default_factory=Registry.standard)
     played: int = 0
 
-    def play(self, example: Example, *, reports: Reports = Reports.NEVER) -> PlayOutcome:
+    def play(self, example: Example, *, reports: ReportPolicy = ReportPolicy.NEVER) -> PlayOutcome:
         """Plays one run. Errors of the harness propagate, because they are no finding about the system."""
         self.played += 1
         self.scratch.mkdir(parents=True, exist_ok=True)
@@ -127,8 +127,8 @@ class Player:
     def _outcome(self, attempt: Attempt, text: str | None) -> PlayOutcome:
         judgement = attempt.judgement
         assert judgement is not None, "a run that ended was judged"
-        steering = Steering.of(open_history(attempt.folder.history))
-        outcome = outcome_of(judgement, attempt.problem, attempt.digest, steering)
+        steering = RunFeatures.of(open_history(attempt.folder.history))
+        outcome = make_outcome(judgement, attempt.problem, attempt.digest, steering)
         return replace(
             outcome,
             folder=attempt.folder.path if outcome.failures else None,
@@ -137,7 +137,7 @@ class Player:
 
     def _broken(self, attempt: Attempt, error: str) -> PlayOutcome:
         return replace(
-            without_verdict("error"),
+            make_outcome_without_history("error"),
             failures=frozenset({NOT_STARTED}),
             folder=attempt.folder.path,
             text=error,

@@ -16,8 +16,8 @@ from typing import TypeVar
 import msgspec
 
 from assay.harness.search.example import Example
-from assay.nemesis.schedule.schedule import Step
-from assay.nemesis.schedule.target import number
+from assay.nemesis.schedule.schedule import FaultStep
+from assay.nemesis.schedule.target import node_number
 from assay.nemesis.schedule.trigger import OnEvent
 
 T = TypeVar("T")
@@ -77,7 +77,7 @@ class _Shrinking:
         for plain in without_branches(self.best):
             self._fails(plain, tries)
         delta_debug(self.best.schedule.steps, lambda steps: self._fails(with_steps(self.best, steps), tries))
-        while any(self._fails(simpler, tries) for simpler in simplifications(self.best)):
+        while any(self._fails(simpler, tries) for simpler in iterate_simplifications(self.best)):
             pass
 
     def _fails(self, candidate: Example, tries: int) -> bool:
@@ -87,23 +87,23 @@ class _Shrinking:
         return found is not None
 
 
-def left_out(before: Example, after: Example) -> list[Step]:
+def find_removed_steps(before: Example, after: Example) -> list[FaultStep]:
     """Returns the steps of ``before`` that ``after`` lacks. A step that became simpler counts as kept."""
-    rest = [_identity(step) for step in after.schedule.all_steps]
+    rest = [_step_identity(step) for step in after.schedule.all_steps]
     gone = []
     for step in before.schedule.all_steps:
-        if _identity(step) in rest:
-            rest.remove(_identity(step))
+        if _step_identity(step) in rest:
+            rest.remove(_step_identity(step))
         else:
             gone.append(step)
     return gone
 
 
-def _identity(step: Step) -> tuple[object, ...]:
+def _step_identity(step: FaultStep) -> tuple[object, ...]:
     return step.at, step.fault, str(step.target), step.seed
 
 
-def with_steps(example: Example, steps: Sequence[Step]) -> Example:
+def with_steps(example: Example, steps: Sequence[FaultStep]) -> Example:
     """Returns a copy with these steps; branches stay."""
     return example.playing(steps, example.schedule.branches)
 
@@ -114,7 +114,7 @@ def without_branches(example: Example) -> Iterator[Example]:
         yield example.playing(sorted(example.schedule.all_steps, key=lambda step: step.at))
 
 
-def simpler_branches(example: Example) -> Iterator[Example]:
+def simplify_branches(example: Example) -> Iterator[Example]:
     """Yields copies with one branch fewer, or one step of a branch fewer."""
     steps, branches = example.schedule.steps, example.schedule.branches
     for index, branch in enumerate(branches):
@@ -124,19 +124,19 @@ def simpler_branches(example: Example) -> Iterator[Example]:
             yield example.playing(steps, (*branches[:index], fewer, *branches[index + 1 :]))
 
 
-def simplifications(example: Example) -> Iterator[Example]:
+def iterate_simplifications(example: Example) -> Iterator[Example]:
     """Yields copies that are simpler in one respect, the largest simplifications first."""
     change = msgspec.structs.replace
     steps, every = example.schedule.steps, example.schedule.all_steps
     yield from without_branches(example)
-    yield from simpler_branches(example)
+    yield from simplify_branches(example)
     for index in range(len(steps)) if len(steps) > 1 else ():
         yield with_steps(example, steps[:index] + steps[index + 1 :])
     for index in range(len(example.configuration)):
         yield change(example, configuration=example.configuration[:index] + example.configuration[index + 1 :])
     if example.zookeepers > 1:
         yield change(example, zookeepers=1)
-    if example.nodes > 3 and not any(number(name) > 3 for step in every for name in step.target.names):
+    if example.nodes > 3 and not any(node_number(name) > 3 for step in every for name in step.target.names):
         yield change(example, nodes=3)
     if example.concurrency > 1:
         yield change(example, concurrency=max(1, example.concurrency // 2))
@@ -144,11 +144,11 @@ def simplifications(example: Example) -> Iterator[Example]:
     if example.time_limit > math.floor(end) + 1:
         yield change(example, time_limit=float(math.floor(end) + 1))
     for index, step in enumerate(steps):
-        for simpler in _simpler_steps(step):
+        for simpler in _simplify_step(step):
             yield with_steps(example, (*steps[:index], simpler, *steps[index + 1 :]))
 
 
-def _simpler_steps(step: Step) -> Iterator[Step]:
+def _simplify_step(step: FaultStep) -> Iterator[FaultStep]:
     change = msgspec.structs.replace
     if isinstance(step.trigger, OnEvent):
         if step.trigger.delay:

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import msgspec
 
-from assay.harness.search.example import Example, described
-from assay.harness.search.shrink import left_out
+from assay.harness.search.example import Example, describe_step
+from assay.harness.search.shrink import find_removed_steps
 from assay.reports.files import SHRINKING, Shrinking
 
 
-def write_story(
+def write_shrink_note(
     run: Path, before: Example, after: Example, *, runs: int, first: str | None, last: str, minimal: bool
 ) -> None:
     """Writes the result into the folder of a run.
@@ -18,8 +18,8 @@ def write_story(
     """
     story = Shrinking(
         runs=runs,
-        kept=tuple(described(step).strip() for step in after.schedule.all_steps),
-        left_out=tuple(described(step).strip() for step in left_out(before, after)),
+        kept=tuple(describe_step(step).strip() for step in after.schedule.all_steps),
+        left_out=tuple(describe_step(step).strip() for step in find_removed_steps(before, after)),
         first=first,
         last=last,
         minimal=minimal,

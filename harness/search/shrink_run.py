@@ -14,18 +14,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from assay.harness.core.failure_rate import Rate
+from assay.harness.core.failure_rate import FailureRate
 from assay.harness.core.history import HistoryError
 from assay.harness.run import store
-from assay.harness.run.command_line import repeat_command
+from assay.harness.run.command_line import make_repeat_command
 from assay.harness.run.settings import SIM, Settings
 from assay.harness.search.example import Example
-from assay.harness.search.explore import seeded
+from assay.harness.search.explore import with_other_seed
 from assay.harness.search.shrink import OutOfTime, minimise
-from assay.harness.search.shrink_note import write_story
-from assay.harness.stored.repeat_arguments import Declined, find_test, read_settings, repeat_arguments
-from assay.harness.stored.replay import SCHEDULE, forbidden_found, judged, play
-from assay.nemesis.schedule.schedule import Record, ScheduleError, decode
+from assay.harness.search.shrink_note import write_shrink_note
+from assay.harness.stored.repeat_arguments import Declined, build_repeat_arguments, find_test, read_settings
+from assay.harness.stored.replay import SCHEDULE, read_forbidden_anomalies, read_judgement, run_pytest
+from assay.nemesis.schedule.schedule import ScheduleError, ScheduleRecord, decode_schedule
 from assay.reports.page import render
 
 PLACE: Final = "shrinking"
@@ -33,7 +33,7 @@ PLACE: Final = "shrinking"
 
 
 @dataclass(frozen=True)
-class Shrunk:
+class ShrinkResult:
     """``minimal``: nothing more could be left out, and the result failed again. ``command`` does it again;
     ``report`` is the page of the last run that failed.
     """
@@ -41,8 +41,8 @@ class Shrunk:
     example: Example
     before: Example
     wanted: frozenset[str]
-    first: Rate
-    last: Rate
+    first: FailureRate
+    last: FailureRate
     runs: int
     minimal: bool
     schedule: Path
@@ -71,7 +71,7 @@ def shrink(
     budget: float | None,
     note: Callable[[str], None],
     agreed: Callable[[str], bool] = lambda command: True,
-) -> Shrunk:
+) -> ShrinkResult:
     """``replays``: how many estimate the probability at first; ``budget``: seconds, None without end.
 
     ``agreed`` is asked before anything is executed. Raises ``FileNotFoundError`` when ``path`` is no run,
@@ -81,11 +81,11 @@ def shrink(
     info = store.read_run(first)
     if info is None:
         raise FileNotFoundError(f"{path} is not a run's folder: there is no readable run.json in it")
-    wanted = frozenset(forbidden_found(first))
+    wanted = frozenset(read_forbidden_anomalies(first))
     if not wanted:
         raise HistoryError(f"{path}: no forbidden anomaly was found in this run, so there is nothing to be made small")
-    command = ["pytest", *repeat_arguments(first, info)]
-    settings, example = _stored(first)
+    command = ["pytest", *build_repeat_arguments(first, info)]
+    settings, example = _read_example(first)
     if not agreed(shlex.join(command)):
         raise Declined
     root = first.parent.parent if root is None else root.resolve()
@@ -107,21 +107,23 @@ def shrink(
     last = runner.rate(small, replays, unlimited=True)
     schedule = root / "found" / store.schedule_name(first.name, wanted)
     schedule.parent.mkdir(parents=True, exist_ok=True)
-    repeated = repeat_command(runner.test, small.settings(settings, schedule))
+    repeated = make_repeat_command(runner.test, small.settings(settings, schedule))
     assert runner.failing is not None, "it failed as it was"
     minimal = finished and last.failed > 0
-    write_story(runner.failing, example, small, runs=runner.runs, first=str(rate), last=str(last), minimal=minimal)
+    write_shrink_note(
+        runner.failing, example, small, runs=runner.runs, first=str(rate), last=str(last), minimal=minimal
+    )
     report = render(runner.failing)
-    return Shrunk(small, example, wanted, rate, last, runner.runs, minimal, schedule, repeated, report)
+    return ShrinkResult(small, example, wanted, rate, last, runner.runs, minimal, schedule, repeated, report)
 
 
-def _stored(run: Path) -> tuple[Settings, Example]:
+def _read_example(run: Path) -> tuple[Settings, Example]:
     settings = read_settings(run)
     try:
-        record = decode((run / SCHEDULE).read_bytes(), str(run / SCHEDULE))
+        record = decode_schedule((run / SCHEDULE).read_bytes(), str(run / SCHEDULE))
     except (OSError, ScheduleError) as error:
         raise HistoryError(f"{run}: schedule.json does not say how it was run: {error}") from error
-    schedule = record.as_meant() if isinstance(record, Record) else record
+    schedule = record.as_meant() if isinstance(record, ScheduleRecord) else record
     return settings, Example.of(settings, schedule)
 
 
@@ -136,15 +138,15 @@ class _Runner:
     runs: int = 0
     failing: Path | None = None
     """The last run that failed."""
-    tried: Rate = field(default_factory=lambda: Rate(0, 0))
+    tried: FailureRate = field(default_factory=lambda: FailureRate(0, 0))
     """The estimate that is being made, or was made last."""
     _began: float = field(default_factory=time.monotonic)
 
-    def rate(self, example: Example, runs: int, *, unlimited: bool = False) -> Rate:
-        self.tried = Rate(0, 0)
+    def rate(self, example: Example, runs: int, *, unlimited: bool = False) -> FailureRate:
+        self.tried = FailureRate(0, 0)
         for turn in range(runs):
             failed = self.fails(self._again(example, turn), unlimited=unlimited)
-            self.tried = Rate(self.tried.failed + failed, turn + 1)
+            self.tried = FailureRate(self.tried.failed + failed, turn + 1)
         return self.tried
 
     def reproduce(self, example: Example, repetitions: int) -> Example | None:
@@ -157,7 +159,7 @@ class _Runner:
         return None
 
     def _again(self, example: Example, turn: int) -> Example:
-        return seeded(example, turn) if self.base.cluster == SIM else example
+        return with_other_seed(example, turn) if self.base.cluster == SIM else example
 
     def fails(self, example: Example, *, unlimited: bool = False) -> bool:
         """One run of it: does it fail with one of the same anomalies?"""
@@ -165,16 +167,16 @@ class _Runner:
             raise OutOfTime
         self.runs += 1
         schedule = self._file()
-        argv = shlex.split(repeat_command(self.test, example.settings(self.base, schedule)))[1:]
-        done = play(["-q", *argv, "--reports=never"], self.root, quietly=True)
+        argv = shlex.split(make_repeat_command(self.test, example.settings(self.base, schedule)))[1:]
+        done = run_pytest(["-q", *argv, "--reports=never"], self.root, quietly=True)
         if done.run is None:
             schedule.unlink()
             raise HistoryError(f"pytest ended with {done.status} and left no run: {done.printed[-2000:].strip()}")
-        found = forbidden_found(done.run)
+        found = read_forbidden_anomalies(done.run)
         failed = bool(found & self.wanted)
         if failed:
             self.failing = done.run
-        elif found or judged(done.run) is None:
+        elif found or read_judgement(done.run) is None:
             ended = f"failed with {', '.join(sorted(found))}" if found else "has no verdict"
             self.note(f"kept: {done.run}, which {ended}")
         else:

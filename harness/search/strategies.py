@@ -19,13 +19,13 @@ import msgspec
 from hypothesis import strategies as st
 
 from assay.harness.search.example import Example
-from assay.nemesis.faults.fault import Census, spares
-from assay.nemesis.faults.hold import Hold
+from assay.nemesis.faults.fault import Census, count_spares
+from assay.nemesis.faults.hold import HoldFault
 from assay.nemesis.faults.kill import Kill
 from assay.nemesis.faults.stop import Stop
-from assay.nemesis.schedule.catalogue import Catalogue
-from assay.nemesis.schedule.schedule import Schedule, Step
-from assay.nemesis.schedule.target import OF_CLIENTS, Kind, Target, named, number
+from assay.nemesis.schedule.catalogue import FaultCatalogue
+from assay.nemesis.schedule.schedule import FaultSchedule, FaultStep
+from assay.nemesis.schedule.target import OF_CLIENTS, Target, TargetKind, named_target, node_number
 from assay.nemesis.schedule.trigger import OnEvent
 
 GRID: Final = 20
@@ -41,10 +41,10 @@ MOST_FURTHER: Final = 2
 MOST_KINDS: Final = 3
 """Kinds of faults, and of awaited events, in a new example."""
 CLUSTERED: Final = 3
-HOLD: Final = Hold().name
+HOLD: Final = HoldFault().name
 MAINSTAYS: Final = frozenset({Kill().name, Stop().name, HOLD})
 """Faults that take one server away for a while: most failures of a replicated system need one."""
-ONE_SERVER: Final = (Kind.ONE, Kind.LEADER, Kind.FOLLOWER, Kind.CONTROLLER, Kind.NAMED)
+ONE_SERVER: Final = (TargetKind.ONE, TargetKind.LEADER, TargetKind.FOLLOWER, TargetKind.CONTROLLER, TargetKind.NAMED)
 """Targets that can be replaced by the server of an event."""
 TIME_LIMITS: Final = (6.0, 8.0, 10.0)
 """Seconds. A shorter run shows no recovery, which begins when a session of some seconds has expired."""
@@ -74,7 +74,7 @@ class Terrain:
     - ``base``: the values that stay fixed, or are varied from
     """
 
-    catalogue: Catalogue
+    catalogue: FaultCatalogue
     base: Example
     faults: tuple[str, ...]
     keys: tuple[str, ...]
@@ -90,23 +90,23 @@ class Terrain:
     sessions: bool = False
 
     def census(self, nodes: int, zookeepers: int) -> Census:
-        spare = spares(self.catalogue[name] for name in self.faults)
+        spare = count_spares(self.catalogue[name] for name in self.faults)
         return Census(nodes, zookeepers, self.keys, self.clients(nodes), self.groups, self.sessions, spare)
 
 
 @st.composite
-def examples(draw: st.DrawFn, terrain: Terrain, corpus: Sequence[Example]) -> Example:
+def draw_example(draw: st.DrawFn, terrain: Terrain, corpus: Sequence[Example]) -> Example:
     """Draws a new example, or mutates one of the corpus in one to three ways."""
     if not corpus or draw(st.integers(0, 2)) == 0:
-        return tidy(draw(_fresh(terrain)), terrain)
+        return make_playable(draw(_new_example(terrain)), terrain)
     example = corpus[draw(st.integers(0, len(corpus) - 1))]
     for _ in range(draw(st.integers(1, 3))):
-        example = draw(_changed(example, terrain, corpus))
-    return tidy(example, terrain)
+        example = draw(_mutate_example(example, terrain, corpus))
+    return make_playable(example, terrain)
 
 
 @st.composite
-def _fresh(draw: st.DrawFn, terrain: Terrain) -> Example:
+def _new_example(draw: st.DrawFn, terrain: Terrain) -> Example:
     base = terrain.base
     # Two more servers at most. A system of one node is no cluster and stays so.
     more = terrain.resizable and base.nodes >= CLUSTERED
@@ -115,30 +115,30 @@ def _fresh(draw: st.DrawFn, terrain: Terrain) -> Example:
     limit = draw(st.sampled_from([limit for limit in TIME_LIMITS if limit <= base.time_limit] or [base.time_limit]))
     example = Example(
         seed=draw(SEEDS),
-        schedule=Schedule(0),
+        schedule=FaultSchedule(0),
         nodes=nodes,
         zookeepers=zookeepers,
         concurrency=draw(st.sampled_from(CLIENTS)),
         rate=draw(st.sampled_from(RATES)),
         time_limit=limit,
-        configuration=draw(_configuration(terrain)),
+        configuration=draw(_draw_configuration(terrain)),
     )
-    narrow = draw(_narrowed(terrain))
+    narrow = draw(_narrow_terrain(terrain))
     # The first step waits for nothing, because it must provoke the events. It is early, because recovery takes time.
-    first = draw(_step(example, replace(narrow, events=())))
+    first = draw(_draw_step(example, replace(narrow, events=())))
     first = msgspec.structs.replace(
         first,
         at=EARLIEST + round((first.at - EARLIEST) * GRID) // 3 / GRID,
         duration=draw(st.sampled_from(LASTING)) if draw(_MOSTLY) else first.duration,
     )
-    steps = [first, *draw(st.lists(_step(example, narrow), max_size=MOST_FURTHER))]
+    steps = [first, *draw(st.lists(_draw_step(example, narrow), max_size=MOST_FURTHER))]
     if bool(narrow.events) and draw(_MOSTLY):
-        steps.append(draw(_aftershock(draw(st.sampled_from(steps)), example, narrow)))
-    return msgspec.structs.replace(example, schedule=Schedule(0, tuple(sorted(steps, key=lambda step: step.at))))
+        steps.append(draw(_draw_aftershock(draw(st.sampled_from(steps)), example, narrow)))
+    return msgspec.structs.replace(example, schedule=FaultSchedule(0, tuple(sorted(steps, key=lambda step: step.at))))
 
 
 @st.composite
-def _narrowed(draw: st.DrawFn, terrain: Terrain) -> Terrain:
+def _narrow_terrain(draw: st.DrawFn, terrain: Terrain) -> Terrain:
     """Returns a terrain with few faults and few events."""
     fault = st.sampled_from(terrain.faults)
     if usual := [name for name in terrain.faults if name in MAINSTAYS]:
@@ -146,11 +146,11 @@ def _narrowed(draw: st.DrawFn, terrain: Terrain) -> Terrain:
     faults = draw(st.lists(fault, min_size=1, max_size=MOST_KINDS, unique=True))
     events: list[str] = []
     if terrain.events:
-        events = draw(st.lists(_event(terrain), min_size=1, max_size=MOST_KINDS, unique=True))
+        events = draw(st.lists(_draw_event(terrain), min_size=1, max_size=MOST_KINDS, unique=True))
     return replace(terrain, faults=tuple(faults), events=tuple(events))
 
 
-def _kin(example: Example, terrain: Terrain) -> Terrain:
+def _restrict_to_used(example: Example, terrain: Terrain) -> Terrain:
     """Returns a terrain with the faults and awaited events that the example has already."""
     steps = example.schedule.steps
     faults = {step.fault for step in steps} & set(terrain.faults)
@@ -160,7 +160,7 @@ def _kin(example: Example, terrain: Terrain) -> Terrain:
     )
 
 
-def _event(terrain: Terrain) -> st.SearchStrategy[str]:
+def _draw_event(terrain: Terrain) -> st.SearchStrategy[str]:
     """Draws an event to wait for: mostly a turning point, if any are known."""
     points = [event for event in terrain.events if event in terrain.turning_points]
     everything = st.sampled_from(terrain.events)
@@ -168,7 +168,7 @@ def _event(terrain: Terrain) -> st.SearchStrategy[str]:
 
 
 @st.composite
-def _configuration(draw: st.DrawFn, terrain: Terrain) -> tuple[str, ...]:
+def _draw_configuration(draw: st.DrawFn, terrain: Terrain) -> tuple[str, ...]:
     chosen = {word.partition("=")[0]: word for word in terrain.base.configuration}
     for name, values in terrain.variants:
         if name not in chosen and draw(_MOSTLY):
@@ -177,7 +177,7 @@ def _configuration(draw: st.DrawFn, terrain: Terrain) -> tuple[str, ...]:
 
 
 @st.composite
-def _step(draw: st.DrawFn, example: Example, terrain: Terrain) -> Step:
+def _draw_step(draw: st.DrawFn, example: Example, terrain: Terrain) -> FaultStep:
     at = draw(st.integers(int(EARLIEST * GRID), int((example.time_limit - 1) * GRID))) / GRID
     name = draw(st.sampled_from(terrain.faults))
     seed = draw(SEEDS)
@@ -187,29 +187,39 @@ def _step(draw: st.DrawFn, example: Example, terrain: Terrain) -> Step:
     )
     if name == HOLD and bool(terrain.events) and draw(st.booleans()):
         # The fault then also strikes during events that other faults provoke, not only at a start.
-        parameters = {"event": draw(_event(terrain))}
-    step = Step(at, name, target, draw(st.sampled_from(DURATIONS)), parameters, seed)
+        parameters = {"event": draw(_draw_event(terrain))}
+    step = FaultStep(at, name, target, draw(st.sampled_from(DURATIONS)), parameters, seed)
     if draw(st.integers(0, 2)) == 0:
-        step = msgspec.structs.replace(step, target=draw(_target(example, terrain, step.target)))
+        step = msgspec.structs.replace(step, target=draw(_draw_target(example, terrain, step.target)))
     if bool(terrain.events) and draw(st.booleans()):
-        step = draw(_triggered(step, terrain))
+        step = draw(_add_trigger(step, terrain))
     return step
 
 
 @st.composite
-def _target(draw: st.DrawFn, example: Example, terrain: Terrain, given: Target) -> Target:
+def _draw_target(draw: st.DrawFn, example: Example, terrain: Terrain, given: Target) -> Target:
     """Draws another server, or the leader or a follower of a key, if the fault targets servers."""
-    if given.kind in (Kind.ZOOKEEPER, Kind.ZOOKEEPERS, *OF_CLIENTS, Kind.HALF, Kind.ALL, Kind.MINORITY, Kind.SPARE):
+    if given.kind in (
+        TargetKind.ZOOKEEPER,
+        TargetKind.ZOOKEEPERS,
+        *OF_CLIENTS,
+        TargetKind.HALF,
+        TargetKind.ALL,
+        TargetKind.MINORITY,
+        TargetKind.SPARE,
+    ):
         return given
     if bool(terrain.keys) and draw(st.booleans()):
-        return Target(draw(st.sampled_from([Kind.LEADER, Kind.FOLLOWER])), key=draw(st.sampled_from(terrain.keys)))
-    return named(f"n{draw(st.integers(1, example.nodes))}")
+        return Target(
+            draw(st.sampled_from([TargetKind.LEADER, TargetKind.FOLLOWER])), key=draw(st.sampled_from(terrain.keys))
+        )
+    return named_target(f"n{draw(st.integers(1, example.nodes))}")
 
 
 @st.composite
-def _triggered(draw: st.DrawFn, step: Step, terrain: Terrain) -> Step:
+def _add_trigger(draw: st.DrawFn, step: FaultStep, terrain: Terrain) -> FaultStep:
     trigger = OnEvent(
-        draw(_event(terrain)),
+        draw(_draw_event(terrain)),
         nth=draw(st.sampled_from(NTH)),
         delay=draw(st.sampled_from(DELAYS)),
         within=5.0,
@@ -217,84 +227,90 @@ def _triggered(draw: st.DrawFn, step: Step, terrain: Terrain) -> Step:
     )
     target = step.target
     if target.kind in ONE_SERVER and draw(st.integers(0, 2)):
-        target = Target(Kind.ORIGIN)
+        target = Target(TargetKind.ORIGIN)
     return msgspec.structs.replace(step, trigger=trigger, target=target)
 
 
 @st.composite
-def _aftershock(draw: st.DrawFn, first: Step, example: Example, terrain: Terrain) -> Step:
+def _draw_aftershock(draw: st.DrawFn, first: FaultStep, example: Example, terrain: Terrain) -> FaultStep:
     """Draws a long fault on the next event of some kind after ``first``, mostly of the same kind as ``first``.
 
     It hits the server of the event, or the leader, now and then a follower, of the event's key.
     """
     if first.fault in terrain.faults and draw(_MOSTLY):
         terrain = replace(terrain, faults=(first.fault,))
-    again = draw(_step(example, terrain))
-    trigger = OnEvent(draw(_event(terrain)), delay=draw(st.sampled_from(SOON)), within=5.0, optional=True)
-    kinds = [Kind.ORIGIN, Kind.LEADER, Kind.ORIGIN, Kind.LEADER, Kind.FOLLOWER] if terrain.keys else [Kind.ORIGIN]
+    again = draw(_draw_step(example, terrain))
+    trigger = OnEvent(draw(_draw_event(terrain)), delay=draw(st.sampled_from(SOON)), within=5.0, optional=True)
+    kinds = (
+        [TargetKind.ORIGIN, TargetKind.LEADER, TargetKind.ORIGIN, TargetKind.LEADER, TargetKind.FOLLOWER]
+        if terrain.keys
+        else [TargetKind.ORIGIN]
+    )
     if first.fault == HOLD and "event" in first.parameters and draw(_MOSTLY):
         # While the process is held at the event, another node is hit.
         trigger = msgspec.structs.replace(trigger, event=str(first.parameters["event"]))
-        kinds = [Kind.LEADER, Kind.FOLLOWER, Kind.ONE] if terrain.keys else [Kind.ONE]
+        kinds = [TargetKind.LEADER, TargetKind.FOLLOWER, TargetKind.ONE] if terrain.keys else [TargetKind.ONE]
     target = Target(draw(st.sampled_from(kinds))) if again.target.kind in ONE_SERVER else again.target
     lasting = draw(st.sampled_from(LASTING))
     return msgspec.structs.replace(again, at=first.at, trigger=trigger, target=target, duration=lasting)
 
 
 @st.composite
-def _changed(draw: st.DrawFn, example: Example, terrain: Terrain, corpus: Sequence[Example]) -> Example:
+def _mutate_example(draw: st.DrawFn, example: Example, terrain: Terrain, corpus: Sequence[Example]) -> Example:
     steps = list(example.schedule.steps)
     how = draw(st.integers(0, 12))
     place = draw(st.integers(0, len(steps) - 1)) if steps else 0
     change = msgspec.structs.replace
     if how in (1, 3, 8, 9, 10) and draw(st.booleans()):
-        terrain = _kin(example, terrain)
+        terrain = _restrict_to_used(example, terrain)
     if how == 0:
         return change(example, seed=draw(SEEDS))
     if how == 1 and len(steps) < MOST_STEPS:
-        steps.append(draw(_step(example, terrain)))
+        steps.append(draw(_draw_step(example, terrain)))
     elif how == 2 and len(steps) > 1:
         del steps[place]
     elif how == 3 and steps:
-        steps[place] = draw(_step(example, terrain))
+        steps[place] = draw(_draw_step(example, terrain))
     elif how == 4 and steps:
         shift = draw(st.integers(-GRID, GRID)) / GRID
         steps[place] = change(steps[place], at=max(EARLIEST, steps[place].at + shift))
     elif how == 5 and steps and terrain.events:
-        steps[place] = draw(_triggered(steps[place], terrain))
+        steps[place] = draw(_add_trigger(steps[place], terrain))
     elif how == 6 and steps:
-        steps[place] = change(steps[place], target=draw(_target(example, terrain, steps[place].target)))
+        steps[place] = change(steps[place], target=draw(_draw_target(example, terrain, steps[place].target)))
     elif how == 7 and steps:
         steps[place] = change(steps[place], duration=draw(st.sampled_from(DURATIONS)))
     elif how >= 8 and steps and terrain.events and len(steps) < MOST_STEPS:
-        steps.append(draw(_aftershock(steps[place], example, terrain)))
+        steps.append(draw(_draw_aftershock(steps[place], example, terrain)))
     else:
         other = corpus[draw(st.integers(0, len(corpus) - 1))]
         steps = [*steps, *other.schedule.steps][:MOST_STEPS]
-    return change(example, schedule=Schedule(0, tuple(sorted(steps, key=lambda step: step.at))))
+    return change(example, schedule=FaultSchedule(0, tuple(sorted(steps, key=lambda step: step.at))))
 
 
-def tidy(example: Example, terrain: Terrain) -> Example:
+def make_playable(example: Example, terrain: Terrain) -> Example:
     """Makes an example playable: each step ends in time and names existing nodes, and the contract still applies.
 
     Faults that lose unsynced data (a power loss, damage) hit one and the same server for the whole run. Records
     acknowledged by a majority then survive elsewhere; no such system promises more.
     """
-    steps = sorted((tidied(step, example, terrain) for step in example.schedule.steps), key=lambda step: step.at)
-    return msgspec.structs.replace(example, schedule=Schedule(0, tuple(steps)))
+    steps = sorted(
+        (make_step_playable(step, example, terrain) for step in example.schedule.steps), key=lambda step: step.at
+    )
+    return msgspec.structs.replace(example, schedule=FaultSchedule(0, tuple(steps)))
 
 
-def tidied(step: Step, example: Example, terrain: Terrain, earliest: float = 0.0) -> Step:
+def make_step_playable(step: FaultStep, example: Example, terrain: Terrain, earliest: float = 0.0) -> FaultStep:
     """Returns a playable copy of one step, see :func:`tidy`, that starts at ``earliest`` or later."""
     servers = example.nodes
-    if step.target.kind is Kind.NAMED and any(number(name) > servers for name in step.target.names):
-        step = msgspec.structs.replace(step, target=named("n1"))
+    if step.target.kind is TargetKind.NAMED and any(node_number(name) > servers for name in step.target.names):
+        step = msgspec.structs.replace(step, target=named_target("n1"))
     if terrain.catalogue[step.fault].impact.loses_data:
-        step = msgspec.structs.replace(step, target=named(f"n{1 + example.seed % servers}"))
-    return _in_time(step, example.time_limit, earliest)
+        step = msgspec.structs.replace(step, target=named_target(f"n{1 + example.seed % servers}"))
+    return _fit_into_time(step, example.time_limit, earliest)
 
 
-def _in_time(step: Step, limit: float, earliest: float) -> Step:
+def _fit_into_time(step: FaultStep, limit: float, earliest: float) -> FaultStep:
     last = limit - MARGIN
     at = max(earliest, min(step.at, last - 0.5))
     trigger = step.trigger

@@ -16,11 +16,11 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, Final
 
-from assay.harness.run.interrupt import leave_to_parent
-from assay.harness.search.code_coverage.counter import Place
+from assay.harness.run.interrupt import ignore_terminal_signals
+from assay.harness.search.code_coverage.counter import CodePlace
 from assay.harness.search.example import Example
-from assay.harness.search.explore import Explorer, Found, Tally
-from assay.harness.search.fork_server import end_with
+from assay.harness.search.explore import Explorer, FoundFailure, Tally
+from assay.harness.search.fork_server import die_with_parent
 
 NOTE_EVERY: Final = 10.0
 GRACE: Final = 5.0
@@ -31,15 +31,15 @@ Make = Callable[[int, Callable[[str], None]], Explorer]
 
 
 @dataclass(frozen=True)
-class Result:
+class ExplorationResult:
     """Result of a search over all its workers."""
 
-    found: Found | None
+    found: FoundFailure | None
     tally: Tally
     interrupted: bool = False
     reached: Mapping[str, int] = field(default_factory=dict)
     """Each feature, with the number of examples that reached it; seconds old if the search was interrupted."""
-    code: frozenset[Place] = frozenset()
+    code: frozenset[CodePlace] = frozenset()
     """Each line and branch of the system that an example reached."""
     broken: str = ""
     """The traceback of the explorer that broke while it shrank its failure."""
@@ -53,7 +53,7 @@ class WorkerError(Exception):
     """An explorer broke; the message is its traceback."""
 
 
-def search(make: Make, workers: int, note: Callable[[str], None]) -> Result:
+def run_search(make: Make, workers: int, note: Callable[[str], None]) -> ExplorationResult:
     """Runs the workers. ``make(number, note)`` creates the explorer of a worker, from 0, in the worker's own process.
 
     Raises :class:`WorkerError` if an explorer breaks before a failure was found. ``KeyboardInterrupt`` ends all
@@ -68,13 +68,13 @@ def search(make: Make, workers: int, note: Callable[[str], None]) -> Result:
             # messages.
             ours, theirs = context.Pipe(duplex=False)
             arguments = (make, number, theirs, parent)
-            process = context.Process(target=_work, args=arguments, name=f"explorer {number}", daemon=True)
+            process = context.Process(target=_run_worker, args=arguments, name=f"explorer {number}", daemon=True)
             process.start()
             theirs.close()
             everyone[ours] = _Worker(number, process)
-        return _follow(dict(everyone), note)
+        return _collect_results(dict(everyone), note)
     except KeyboardInterrupt:  # no worker has reported yet
-        return Result(None, Tally(), interrupted=True)
+        return ExplorationResult(None, Tally(), interrupted=True)
     finally:
         for worker in everyone.values():
             worker.process.terminate()
@@ -91,15 +91,15 @@ class _Worker:
     process: BaseProcess
 
 
-def _work(make: Make, number: int, parent: Connection, pid: int) -> None:
-    end_with(pid)
-    leave_to_parent()
+def _run_worker(make: Make, number: int, parent: Connection, pid: int) -> None:
+    die_with_parent(pid)
+    ignore_terminal_signals()
     try:
         explorer = make(number, lambda line: parent.send(("note", line)))
         explorer.on_found = lambda found: parent.send(("found", found))
         explorer.on_endless = lambda example: parent.send(("endless", example))
         explorer.on_died = lambda example: parent.send(("died", example))
-        explorer.on_progress = _Progress(explorer, parent)
+        explorer.on_progress = _ProgressReporter(explorer, parent)
         found = explorer.run()
         parent.send(("tally", explorer.tally))
         parent.send(("reached", (explorer.reached, explorer.code)))
@@ -108,7 +108,7 @@ def _work(make: Make, number: int, parent: Connection, pid: int) -> None:
         parent.send(("broken", traceback.format_exc()))
 
 
-class _Progress:
+class _ProgressReporter:
     """Reports the tally of an explorer, and every few seconds what it has reached."""
 
     def __init__(self, explorer: Explorer, parent: Connection) -> None:
@@ -123,11 +123,11 @@ class _Progress:
             self._next = time.monotonic() + NOTE_EVERY
 
 
-def _follow(running: dict[Connection, _Worker], note: Callable[[str], None]) -> Result:
+def _collect_results(running: dict[Connection, _Worker], note: Callable[[str], None]) -> ExplorationResult:
     began = noted = time.monotonic()
     tallies: dict[int, Tally] = {}
-    reached: dict[int, tuple[Counter[str], set[Place]]] = {}
-    found: Found | None = None
+    reached: dict[int, tuple[Counter[str], set[CodePlace]]] = {}
+    found: FoundFailure | None = None
     endless: list[Example] = []
     died: list[Example] = []
     interrupted, broken = False, ""
@@ -137,7 +137,7 @@ def _follow(running: dict[Connection, _Worker], note: Callable[[str], None]) -> 
                 if not isinstance(ready, Connection) or ready not in running:
                     continue
                 worker = running[ready]
-                kind, content = _received(ready, worker)
+                kind, content = _receive(ready, worker)
                 if kind == "note":
                     note(f"explorer {worker.number}: {content}")
                 elif kind == "tally":
@@ -162,16 +162,16 @@ def _follow(running: dict[Connection, _Worker], note: Callable[[str], None]) -> 
                     broken = content
             if time.monotonic() - noted >= NOTE_EVERY:
                 noted = time.monotonic()
-                note(f"explored {_together(tallies, noted - began)}")
+                note(f"explored {_merge_tallies(tallies, noted - began)}")
     except KeyboardInterrupt:
         interrupted = True
     states = sum((counts for counts, _ in reached.values()), Counter())
     code = frozenset(place for _, places in reached.values() for place in places)
-    tally = _together(tallies, time.monotonic() - began)
-    return Result(found, tally, interrupted, states, code, broken, tuple(endless), tuple(died))
+    tally = _merge_tallies(tallies, time.monotonic() - began)
+    return ExplorationResult(found, tally, interrupted, states, code, broken, tuple(endless), tuple(died))
 
 
-def _received(connection: Connection, worker: _Worker) -> tuple[str, Any]:
+def _receive(connection: Connection, worker: _Worker) -> tuple[str, Any]:
     try:
         kind, content = connection.recv()
     except (EOFError, OSError):  # OSError: in the middle of a message
@@ -180,7 +180,7 @@ def _received(connection: Connection, worker: _Worker) -> tuple[str, Any]:
     return kind, content
 
 
-def _together(tallies: dict[int, Tally], seconds: float) -> Tally:
+def _merge_tallies(tallies: dict[int, Tally], seconds: float) -> Tally:
     """Sums up tallies. Workers reach overlapping states, lines and branches, so their maximum stands for the sum."""
     verdicts: dict[str, int] = {}
     for tally in tallies.values():

@@ -1,6 +1,6 @@
 """Judges many stored runs in one pass, with the same verdicts and texts as ``assay check`` but at lower cost.
 
-Some dozens of histories are judged at once, in one database (``opened_together``); a large history is judged alone. On
+Some dozens of histories are judged at once, in one database (``open_together``); a large history is judged alone. On
 Spark each task judges one batch from the files, so any number of runs is one job. The executors need this package, the
 modules of ``plugins``, and the files under the same paths.
 """
@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Final
 
 from assay.checkers.engine import EngineError, Engines
-from assay.checkers.judging.attribution import whose
+from assay.checkers.judging.attribution import find_attribution
 from assay.checkers.judging.verdict import Judgement
 from assay.harness.core.history import HistoryError, HistoryReader
 from assay.harness.core.history.data_sets import DATA_SETS
-from assay.harness.run.judging import Opens, opened_together
+from assay.harness.run.judging import SupportsOpen, open_together
 from assay.harness.run.registry import Registry
-from assay.harness.stored.by_contract import Stored, judge_again, open_stored
-from assay.harness.stored.check_path import explained
+from assay.harness.stored.by_contract import StoredHistory, judge_again, open_stored
+from assay.harness.stored.check_path import explain
 
 TOGETHER: Final = 48
 """Histories that are judged at once."""
@@ -36,7 +36,7 @@ Progress = Callable[[int], None]
 
 
 @dataclass(frozen=True)
-class Judged:
+class BatchResult:
     """Result for one path: the judgement and its text. Without a judgement, ``text`` is the reason."""
 
     path: Path
@@ -51,7 +51,7 @@ def judge_many(
     progress: Progress = lambda done: None,
     *,
     trust_runs: bool = False,
-) -> Iterator[Judged]:
+) -> Iterator[BatchResult]:
     """Judges runs and history folders, each by its own contract, in the order of ``paths``.
 
     ``plugins`` are modules that add checks and models; ``trust_runs`` also imports the modules that runs name.
@@ -63,115 +63,117 @@ def judge_many(
     spark = engines.spark(0)
     if spark is None:
         done = 0
-        for batch in _batches(paths):
-            for judged in _judged(batch, engines, registry):
+        for batch in _split_into_batches(paths):
+            for judged in _judge_batch(batch, engines, registry):
                 done += 1
                 progress(done)
                 yield judged
         return
     # Absolute paths, because an executor has its own working folder.
     asked = tuple(plugins), trust_runs
-    tasks = [pickle.dumps(([path.absolute() for path in batch], *asked)) for batch in _batches(paths)]
-    answers = spark.each(_on_executor, tasks, lambda done: progress(min(done * TOGETHER, len(paths))))
+    tasks = [pickle.dumps(([path.absolute() for path in batch], *asked)) for batch in _split_into_batches(paths)]
+    answers = spark.each(_judge_on_executor, tasks, lambda done: progress(min(done * TOGETHER, len(paths))))
     judged_there = (one for answer in answers for one in pickle.loads(answer))
     for path, one in zip(paths, judged_there, strict=True):
         yield replace(one, path=path)
 
 
-def _batches(paths: Sequence[Path]) -> Iterator[list[Path]]:
+def _split_into_batches(paths: Sequence[Path]) -> Iterator[list[Path]]:
     rest = iter(paths)
     while batch := list(islice(rest, TOGETHER)):
         yield batch
 
 
-def _on_executor(task: bytes) -> bytes:
+def _judge_on_executor(task: bytes) -> bytes:
     batch, plugins, trust_runs = pickle.loads(task)
     with Engines(threads=1, spark=False) as engines:
-        return pickle.dumps(list(_judged(batch, engines, Registry.with_modules(plugins, trusts_runs=trust_runs))))
+        return pickle.dumps(list(_judge_batch(batch, engines, Registry.with_modules(plugins, trusts_runs=trust_runs))))
 
 
 @dataclass(frozen=True)
-class _Opened:
+class _OpenedHistory:
     path: Path
-    stored: Stored
+    stored: StoredHistory
     history: HistoryReader
     rows: int = 0
     """Rows in memory, to be judged with others; 0: it is judged alone."""
 
 
-def _judged(paths: Sequence[Path], engines: Engines, registry: Registry) -> Iterator[Judged]:
-    part: list[_Opened | Judged] = []
-    for one in map(_opened, paths):
-        if part and sum(map(_rows, part)) + _rows(one) > ROWS:
-            yield from _together(part, engines, registry)
+def _judge_batch(paths: Sequence[Path], engines: Engines, registry: Registry) -> Iterator[BatchResult]:
+    part: list[_OpenedHistory | BatchResult] = []
+    for one in map(_open, paths):
+        if part and sum(map(_count_rows, part)) + _count_rows(one) > ROWS:
+            yield from _judge_together(part, engines, registry)
             part = []
         part.append(one)
-    yield from _together(part, engines, registry)
+    yield from _judge_together(part, engines, registry)
 
 
-def _together(opened: Sequence[_Opened | Judged], engines: Engines, registry: Registry) -> Iterator[Judged]:
-    small = [one for one in opened if isinstance(one, _Opened) and one.rows]
+def _judge_together(
+    opened: Sequence[_OpenedHistory | BatchResult], engines: Engines, registry: Registry
+) -> Iterator[BatchResult]:
+    small = [one for one in opened if isinstance(one, _OpenedHistory) and one.rows]
     with ExitStack() as stack:
-        opens: dict[Path, Opens] = {}
+        opens: dict[Path, SupportsOpen] = {}
         with suppress(EngineError):  # e.g. one text is not UTF-8: judged alone, each history has its own error
-            given = stack.enter_context(opened_together([one.history for one in small], engines))
+            given = stack.enter_context(open_together([one.history for one in small], engines))
             opens = {one.path: each for one, each in zip(small, given, strict=True)}
         for one in opened:
-            if isinstance(one, Judged):
+            if isinstance(one, BatchResult):
                 yield one
                 continue
-            judged = _with_others(one, opens[one.path], registry) if one.path in opens else None
-            yield judged or _alone(one.path, engines, registry)
+            judged = _judge_with_others(one, opens[one.path], registry) if one.path in opens else None
+            yield judged or _judge_alone(one.path, engines, registry)
 
 
-def _with_others(one: _Opened, opens: Opens, registry: Registry) -> Judged | None:
+def _judge_with_others(one: _OpenedHistory, opens: SupportsOpen, registry: Registry) -> BatchResult | None:
     """Judges a history together with others. Returns None on its errors: judged alone, it has the exact error text."""
     try:
-        return _explained(one, judge_again(one.stored, one.history, opens, registry))
+        return _explain(one, judge_again(one.stored, one.history, opens, registry))
     except Exception as error:
-        if _why_not(error) is None:
+        if _find_reason(error) is None:
             raise
         return None
 
 
-def _why_not(error: Exception) -> str | None:
+def _find_reason(error: Exception) -> str | None:
     """Returns the reason why a history cannot be judged, or None for an error of this program."""
-    if (check := whose(error)) is not None:
+    if (check := find_attribution(error)) is not None:
         return f"{check}: {type(error).__name__}: {error}"
     return str(error) if isinstance(error, HistoryError | OSError | EngineError) else None
 
 
-def _rows(one: _Opened | Judged) -> int:
-    return one.rows if isinstance(one, _Opened) else 0
+def _count_rows(one: _OpenedHistory | BatchResult) -> int:
+    return one.rows if isinstance(one, _OpenedHistory) else 0
 
 
-def _opened(path: Path) -> _Opened | Judged:
+def _open(path: Path) -> _OpenedHistory | BatchResult:
     try:
         stored = open_stored(path)
         history = stored.opened()
     except (HistoryError, OSError) as error:
-        return Judged(path, None, str(error))
+        return BatchResult(path, None, str(error))
     rows = sum(history.rows(name) for name in DATA_SETS)
     if rows > SMALL or stored.seal is not None:
-        return _Opened(path, stored, history)
+        return _OpenedHistory(path, stored, history)
     try:
         history.load()
     except Exception:  # noqa: BLE001 - a damaged file may raise anything; judged alone, it gets its own error
-        return _Opened(path, stored, history)
-    return _Opened(path, stored, history, rows)
+        return _OpenedHistory(path, stored, history)
+    return _OpenedHistory(path, stored, history, rows)
 
 
-def _alone(path: Path, engines: Engines, registry: Registry) -> Judged:
+def _judge_alone(path: Path, engines: Engines, registry: Registry) -> BatchResult:
     try:
         stored = open_stored(path)
         history = stored.opened()
         judgement = judge_again(stored, history, engines, registry)
     except Exception as error:
-        if (reason := _why_not(error)) is None:
+        if (reason := _find_reason(error)) is None:
             raise
-        return Judged(path, None, reason)
-    return Judged(path, judgement, explained(stored, history, judgement).text)
+        return BatchResult(path, None, reason)
+    return BatchResult(path, judgement, explain(stored, history, judgement).text)
 
 
-def _explained(one: _Opened, judgement: Judgement) -> Judged:
-    return Judged(one.path, judgement, explained(one.stored, one.history, judgement).text)
+def _explain(one: _OpenedHistory, judgement: Judgement) -> BatchResult:
+    return BatchResult(one.path, judgement, explain(one.stored, one.history, judgement).text)

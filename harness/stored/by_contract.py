@@ -20,20 +20,20 @@ from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.history_integrity import untouched
 from assay.checkers.judging.history_views import open_history
 from assay.checkers.judging.judge import Watch
-from assay.checkers.judging.verdict import Judgement, with_stage
+from assay.checkers.judging.verdict import Judgement, add_stage
 from assay.harness.core.history import CLOSED, HistoryError, HistoryReader
-from assay.harness.core.history.live_manifest import Sealed, sealed
+from assay.harness.core.history.live_manifest import LiveManifest, read_manifest
 from assay.harness.run import store
-from assay.harness.run.judging import Opens, doubted, judge_run
+from assay.harness.run.judging import SupportsOpen, add_doubts, judge_run
 from assay.harness.run.registry import Registry, is_module_name
 from assay.harness.run.store import RunInfo
-from assay.harness.stored.contracts import LOST, LostContractError, is_of_a_run, read_settings, without_contract
+from assay.harness.stored.contracts import LOST, LostContractError, is_of_a_run, judge_without_contract, read_settings
 
 LOOKING_THROUGH: Final = "looking through the files"
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredHistory:
     """A stored run or history, with its contract.
 
     - ``run`` and ``info``: None for a bare history
@@ -51,7 +51,7 @@ class Stored:
     modules: Sequence[str] = ()
     """The modules that added the extensions, according to the run. They are printed, never imported."""
     lost: str | None = None
-    seal: Sealed | None = None
+    seal: LiveManifest | None = None
     """For a running or killed run: the extent of its complete history, and its files in progress."""
 
     def opened(self) -> HistoryReader:
@@ -63,7 +63,7 @@ class Stored:
         path = None if self.run is None else self.run / "report.html"
         return path if path is not None and path.exists() else None
 
-    def by(self, contract: Contract | None) -> Stored:
+    def by(self, contract: Contract | None) -> StoredHistory:
         """Returns a copy that is judged by the user's contract; None changes nothing.
 
         Raises ``HistoryError`` for a run that has its own.
@@ -90,9 +90,9 @@ class Stored:
         return self.info is not None and self.info.status in (store.INTERRUPTED, store.RUNNING)
 
 
-def open_stored(path: Path) -> Stored:
+def open_stored(path: Path) -> StoredHistory:
     """Finds the history at ``path``. Raises ``FileNotFoundError`` for none, ``HistoryError`` for a bad ``run.json``."""
-    history = store.resolve(path)
+    history = store.resolve_history(path)
     run = history.parent if history.name == "history" and (history.parent / "run.json").exists() else None
     info = None if run is None else store.read_run(run)
     if run is not None and info is None:
@@ -105,20 +105,20 @@ def open_stored(path: Path) -> Stored:
     try:
         if run is not None and info is not None:
             settings = read_settings(run / "settings.json", info.schema_version)
-            contract = _with_model(settings, run)
+            contract = _read_contract(settings, run)
         elif is_of_a_run(history):
             raise LostContractError(
                 f"{history} is the history of a run, and the other files of the run are not next to it"
             )
     except LostContractError as error:
         settings, contract, lost = {}, LOST, str(error)
-    return Stored(
+    return StoredHistory(
         history=history,
         run=run,
         info=info,
         contract=contract,
         closed=(history / CLOSED).exists() or run is None,
-        seal=sealed(history),
+        seal=read_manifest(history),
         extensions=settings.get("extensions", {}),
         modules=settings.get("extension_modules", []),
         lost=lost,
@@ -126,7 +126,7 @@ def open_stored(path: Path) -> Stored:
 
 
 def judge_again(
-    stored: Stored, history: HistoryReader, engines: Opens, registry: Registry, watch: Watch | None = None
+    stored: StoredHistory, history: HistoryReader, engines: SupportsOpen, registry: Registry, watch: Watch | None = None
 ) -> Judgement:
     """Judges as the run's own trial did, with the notes of that time, from files that must be complete and unchanged.
 
@@ -138,7 +138,7 @@ def judge_again(
     """
     notes, stood_still = ((), 0.0) if stored.info is None else (stored.info.notes, stored.info.stood_still)
     if stored.info is not None and stored.info.status == store.ERROR:
-        error = _last(stored.info.problem)
+        error = _find_last_line(stored.info.problem)
         notes = (*notes, f"the run ended in an error, so what spoke against a pass is not known: {error}")
     judgement = judge_run(
         history,
@@ -155,7 +155,7 @@ def judge_again(
         watch=watch,
     )
     if stored.lost is not None:
-        judgement = without_contract(judgement, stored.lost)
+        judgement = judge_without_contract(judgement, stored.lost)
     if judgement.interrupted:
         return judgement
     begun = time.perf_counter()
@@ -170,21 +170,21 @@ def judge_again(
     except KeyboardInterrupt:
         if watch is None:
             raise
-        judgement = doubted(judgement, ["interrupted before all files were compared with what the run wrote"])
+        judgement = add_doubts(judgement, ["interrupted before all files were compared with what the run wrote"])
         return msgspec.structs.replace(judgement, interrupted=True)
-    judgement = with_stage(judgement, LOOKING_THROUGH, time.perf_counter() - begun)
+    judgement = add_stage(judgement, LOOKING_THROUGH, time.perf_counter() - begun)
     digest = None if stored.info is None else stored.info.digest
     if digest is not None and history.closed is not None and history.closed.digest != digest:
         raise HistoryError(f"{stored.history / CLOSED}: run.json has another digest; it is not this run's history")
     return judgement
 
 
-def _last(problem: str | None) -> str:
+def _find_last_line(problem: str | None) -> str:
     """Returns the last line of a traceback, which is the error."""
     return ((problem or "").strip().splitlines() or ["it was not said which"])[-1]
 
 
-def _with_model(settings: Mapping[str, Any], run: Path) -> Contract:
+def _read_contract(settings: Mapping[str, Any], run: Path) -> Contract:
     """Returns the contract with the model, which earlier versions stored separately. Raises ``LostContractError``."""
     contract: Contract = settings["contract"]
     try:

@@ -25,7 +25,7 @@ from assay.checkers.judging.verdict import Judgement
 from assay.checkers.linearizability import MODELS, Limits, Model, ModelError, search
 from assay.harness.core.history import SCHEMAS, HistoryError, HistoryReader
 from assay.harness.core.operation import Outcome
-from assay.harness.run.judging import LOOKS, doubted
+from assay.harness.run.judging import LOOKS, add_doubts
 from assay.harness.stored.effects_from_ops import store_register
 
 if TYPE_CHECKING:
@@ -37,18 +37,18 @@ Operations: TypeAlias = pa.Table | HistoryReader
 BATCH: Final = 1_000_000
 
 
-def stored_operations(folder: Path) -> HistoryReader:
+def open_stored_operations(folder: Path) -> HistoryReader:
     """Opens a history folder and validates its operations. Raises ``HistoryError``."""
     reader = HistoryReader(folder, optional=(*OPTIONAL, "effects"))
     untouched(reader)
     with Engines(spark=False).open(reader) as engine:
         register_parts(engine, reader)
         validate(engine, reader, complete=False)
-    _readable_values(reader)
+    _require_json_values(reader)
     return reader
 
 
-def _readable_values(reader: HistoryReader) -> None:
+def _require_json_values(reader: HistoryReader) -> None:
     """Rejects values that are no JSON, because the validation for SQL checks does not parse them but models do."""
     for ops in reader.batches("ops"):
         for column in ("argument", "result"):
@@ -63,7 +63,7 @@ def _readable_values(reader: HistoryReader) -> None:
                     ) from error
 
 
-def rejudge(ops: Operations, model: Model, engines: Engines, watch: Watch, limits: Limits) -> Judgement:
+def judge_by_model(ops: Operations, model: Model, engines: Engines, watch: Watch, limits: Limits) -> Judgement:
     """Judges whether ``ops`` are linearizable by ``model``. Raises ``HistoryError`` for operations unknown to the
     model.
 
@@ -72,31 +72,31 @@ def rejudge(ops: Operations, model: Model, engines: Engines, watch: Watch, limit
     own = MODELS.get(model.name) is not model
     if model.name in SQL_MODELS and not own:
         with tempfile.TemporaryDirectory(prefix="assay-check-") as folder:
-            history = store_register(_batches(ops), Path(folder) / "history")
+            history = store_register(_iterate_batches(ops), Path(folder) / "history")
             if history is not None:
                 with engines.open(history) as engine:
                     return judge(history, Contract(), engine, watch=watch)
     spark = engines.spark(ops.rows("ops") if isinstance(ops, HistoryReader) else ops.num_rows)
     if spark is None:
-        ops = _in_memory(ops)
-    return doubted(_by_search(ops, model, spark, watch, limits), doubts(ops, own=own))
+        ops = _to_table(ops)
+    return add_doubts(_judge_by_search(ops, model, spark, watch, limits), find_doubts(ops, own=own))
 
 
-def _in_memory(ops: Operations) -> pa.Table:
+def _to_table(ops: Operations) -> pa.Table:
     return ops.table("ops") if isinstance(ops, HistoryReader) else ops
 
 
-def _batches(ops: Operations) -> Iterable[pa.RecordBatch]:
+def _iterate_batches(ops: Operations) -> Iterable[pa.RecordBatch]:
     return ops.batches("ops") if isinstance(ops, HistoryReader) else ops.to_batches(max_chunksize=BATCH)
 
 
-def doubts(ops: Operations, *, own: bool = False) -> list[str]:
+def find_doubts(ops: Operations, *, own: bool = False) -> list[str]:
     """Returns why a history proves too little to pass even without anomalies, as for a run of our own.
 
     ``own``: for a user's own model it is unknown which operations can contradict others.
     """
     rows = succeeded = looked = 0
-    for batch in _batches(ops):
+    for batch in _iterate_batches(ops):
         ok = pc.equal(batch["outcome"], Outcome.OK.value)
         rows += batch.num_rows
         succeeded += pc.sum(ok).as_py() or 0
@@ -110,10 +110,10 @@ def doubts(ops: Operations, *, own: bool = False) -> list[str]:
     return reasons
 
 
-def _by_search(ops: Operations, model: Model, spark: Spark | None, watch: Watch, limits: Limits) -> Judgement:
+def _judge_by_search(ops: Operations, model: Model, spark: Spark | None, watch: Watch, limits: Limits) -> Judgement:
     try:
         if spark is None:
-            return search(_in_memory(ops), model, limits=limits, progress=watch)
+            return search(_to_table(ops), model, limits=limits, progress=watch)
         from assay.checkers.linearizability.on_spark import search_on_spark
 
         with spark:

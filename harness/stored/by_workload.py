@@ -11,25 +11,25 @@ import pyarrow as pa
 from assay.checkers.engine import Engines
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.judge import Watch, judge
-from assay.checkers.judging.verdict import Examined, Judgement
+from assay.checkers.judging.verdict import CheckCoverage, Judgement
 from assay.harness.core.history import HistoryReader, HistoryWriter
 from assay.harness.core.operation import Completed
 from assay.harness.stored import effects_of_workload as effects
-from assay.harness.stored.request import Request
+from assay.harness.stored.request import CheckRequest
 
-MAKERS: Final[Mapping[str, Callable[[Sequence[Completed], Request], effects.Recorded]]] = {
-    "bank": lambda done, request: effects.bank(done, request.total),
-    "list-append": lambda done, request: effects.transactional(done),
-    "long-fork": lambda done, request: effects.transactional(done),
-    "monotonic": lambda done, request: effects.monotonic(done),
-    "rw-register": lambda done, request: effects.transactional(done),
-    "unique-ids": lambda done, request: effects.unique_ids(done),
+MAKERS: Final[Mapping[str, Callable[[Sequence[Completed], CheckRequest], effects.WorkloadEffects]]] = {
+    "bank": lambda done, request: effects.make_bank_effects(done, request.total),
+    "list-append": lambda done, request: effects.make_transaction_effects(done),
+    "long-fork": lambda done, request: effects.make_transaction_effects(done),
+    "monotonic": lambda done, request: effects.make_monotonic_effects(done),
+    "rw-register": lambda done, request: effects.make_transaction_effects(done),
+    "unique-ids": lambda done, request: effects.make_unique_id_effects(done),
 }
 """Makers of effects, by workload."""
 
 
 def judge_workload(
-    ops: pa.Table, request: Request, engines: Engines, watch: Watch
+    ops: pa.Table, request: CheckRequest, engines: Engines, watch: Watch
 ) -> tuple[Judgement, tuple[str, ...]]:
     """Judges ``ops``, read from the file at ``request.path``, by the checks of ``request.workload``.
 
@@ -38,7 +38,7 @@ def judge_workload(
     """
     assert request.workload is not None
     contract = Contract(transaction_order="real-time" if request.real_time else "none")
-    recorded = MAKERS[request.workload](effects.operations(ops), request)
+    recorded = MAKERS[request.workload](effects.to_operations(ops), request)
     with tempfile.TemporaryDirectory(prefix="assay-check-") as folder:
         history = Path(folder) / "history"
         with HistoryWriter(history) as writer:
@@ -49,5 +49,5 @@ def judge_workload(
             judgement = judge(reader, contract, engine, watch=watch)
     if not recorded.note:
         return judgement, ()
-    found_out = Examined(check=f"workload {request.workload}", rows=ops.num_rows, seconds=0.0, note=recorded.note)
+    found_out = CheckCoverage(check=f"workload {request.workload}", rows=ops.num_rows, seconds=0.0, note=recorded.note)
     return msgspec.structs.replace(judgement, examined=(found_out, *judgement.examined)), (recorded.note,)

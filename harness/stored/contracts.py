@@ -57,7 +57,7 @@ def is_of_a_run(history: Path) -> bool:
     A single file of a run is enough, because a copy may lack all others. Files of earlier versions have no origin. They
     count as a run's if they have the exact columns of their format, or if other files show it.
     """
-    origins = [origin for name in SCHEMAS for origin in _origins(history / name, name)]
+    origins = [origin for name in SCHEMAS for origin in _read_origins(history / name, name)]
     if OF_RUN in origins:
         return True
     if (history.parent / PLANTED).is_file():
@@ -65,10 +65,10 @@ def is_of_a_run(history: Path) -> bool:
     if (history / THROUGH).exists() or (history / UNFINISHED).exists() or _EARLIER_RUN in origins:
         return True
     # Only runs have node events. Another program may have rewritten the files, so their columns may differ.
-    return None in origins and (history / CLOSED).exists() and any(_rows(history / "events"))
+    return None in origins and (history / CLOSED).exists() and any(_count_rows(history / "events"))
 
 
-def _origins(folder: Path, name: str) -> Iterator[bytes | None]:
+def _read_origins(folder: Path, name: str) -> Iterator[bytes | None]:
     """Yields the origin of each file of a data set; None: another tool wrote it."""
     for part in sorted(folder.glob("*.parquet")):
         # A damaged file is skipped here; opening the history reports it.
@@ -87,7 +87,7 @@ def _has_our_columns(schema: pa.Schema, name: str, said: Mapping[bytes, bytes]) 
     return all(field.name in wanted.names and wanted.field(field.name).equals(field) for field in schema)
 
 
-def _rows(folder: Path) -> Iterator[int]:
+def _count_rows(folder: Path) -> Iterator[int]:
     for part in sorted(folder.glob("*.parquet")):
         with contextlib.suppress(OSError, pa.ArrowException):
             yield int(pq.read_metadata(part).num_rows)
@@ -109,11 +109,11 @@ def read_settings(path: Path, version: int) -> dict[str, Any]:
             raise LostContractError(
                 f"{file} has schema version {found!r}, and this version of assay knows 1 to {store.SCHEMA_VERSION}"
             )
-    settings["contract"] = _contract(settings.get("contract"), path)
+    settings["contract"] = _to_contract(settings.get("contract"), path)
     return settings
 
 
-def given_contract(text: str) -> Contract:
+def read_given_contract(text: str) -> Contract:
     """Returns the contract for ``--contract``: ``strictest``, a ``settings.json``, or a file with a contract alone.
 
     Raises ``HistoryError``.
@@ -123,7 +123,7 @@ def given_contract(text: str) -> Contract:
     path = Path(text)
     try:
         found = read_json(path, dict[str, Any])
-        return _contract(found.get("contract", found), path)
+        return _to_contract(found.get("contract", found), path)
     except LostContractError as error:
         raise HistoryError(f"--contract={text}: {error}") from error
     except (OSError, msgspec.MsgspecError) as error:
@@ -132,7 +132,7 @@ def given_contract(text: str) -> Contract:
         ) from error
 
 
-def _contract(found: Any, path: Path) -> Contract:
+def _to_contract(found: Any, path: Path) -> Contract:
     """Converts a contract. Raises ``LostContractError`` also for unknown parts: one may be the broken promise."""
     if not isinstance(found, Mapping) or "forbidden" not in found:
         raise LostContractError(f"{path} holds no readable contract: it does not say what is forbidden")
@@ -145,7 +145,7 @@ def _contract(found: Any, path: Path) -> Contract:
         raise LostContractError(f"{path} holds no readable contract: {error}") from error
 
 
-def without_contract(judgement: Judgement, why: str) -> Judgement:
+def judge_without_contract(judgement: Judgement, why: str) -> Judgement:
     """Turns a judgement by ``LOST`` into fail or unknown, never pass, with the reason and the remedy first."""
     found = [name for name in sorted(judgement.anomalies) if name not in INTOLERABLE]
     said = f"{', '.join(found)} found, but the contract is lost" if found else "the contract is lost"

@@ -36,7 +36,7 @@ def store_register(ops: Iterable[pa.RecordBatch], folder: Path) -> HistoryReader
     nameless = set()
     with HistoryWriter(folder) as writer:
         for batch in ops:
-            effects = _effects(batch)
+            effects = _make_effects(batch)
             nameless |= set(pc.unique(pc.is_null(batch["key"])).to_pylist())
             if effects is None or len(nameless) > 1:
                 return None
@@ -45,10 +45,10 @@ def store_register(ops: Iterable[pa.RecordBatch], folder: Path) -> HistoryReader
     if not nameless:
         return None
     reader = HistoryReader(folder)
-    return reader if _unique(reader) else None
+    return reader if _has_unique_writes(reader) else None
 
 
-def _effects(ops: pa.RecordBatch) -> pa.RecordBatch | None:
+def _make_effects(ops: pa.RecordBatch) -> pa.RecordBatch | None:
     if not pc.all(pc.is_in(ops["f"], pa.array(VERBS))).as_py():
         return None
     f, ok = ops["f"], pc.equal(ops["outcome"], Outcome.OK.value)
@@ -60,7 +60,7 @@ def _effects(ops: pa.RecordBatch) -> pa.RecordBatch | None:
     if pair.null_count != len(pair) - (pc.sum(is_cas).as_py() or 0):
         return None
     given = pc.if_else(is_cas, pair.field("value"), pc.if_else(is_read, pc.if_else(ok, result, None), argument))
-    value, expected = _numbers(given), _numbers(pc.if_else(is_cas, pair.field("expected"), None))
+    value, expected = _parse_numbers(given), _parse_numbers(pc.if_else(is_cas, pair.field("expected"), None))
     if value is None or expected is None:
         return None
     written = pc.and_(pc.invert(is_read), pc.not_equal(ops["outcome"], Outcome.FAIL.value))
@@ -78,7 +78,7 @@ def _effects(ops: pa.RecordBatch) -> pa.RecordBatch | None:
     )
 
 
-def _numbers(texts: pa.Array) -> pa.Array | None:
+def _parse_numbers(texts: pa.Array) -> pa.Array | None:
     """Parses JSON integers; null stays null. Returns None if there is any other value."""
     texts = pc.if_else(pc.equal(texts, "null"), None, texts)
     if not pc.all(pc.match_substring_regex(texts, r"^(0|-?[1-9][0-9]*)$")).as_py() and texts.null_count < len(texts):
@@ -91,7 +91,7 @@ def _numbers(texts: pa.Array) -> pa.Array | None:
     return numbers if least is None or least > INITIAL else None
 
 
-def _unique(history: HistoryReader) -> bool:
+def _has_unique_writes(history: HistoryReader) -> bool:
     with Engines(spark=False).open(history) as engine:
         engine.register("effects", history.paths("effects"), EFFECTS)
         return not engine.rows(

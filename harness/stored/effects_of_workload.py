@@ -27,22 +27,22 @@ OPENED_BY: Final = 2
 
 
 @dataclass(frozen=True)
-class Recorded:
+class WorkloadEffects:
     """Operations with their effects. ``note`` has facts that the file lacks and that were inferred."""
 
     rows: Iterable[tuple[Completed, Sequence[Effect]]]
     note: str = ""
 
 
-def operations(ops: pa.Table) -> list[Completed]:
+def to_operations(ops: pa.Table) -> list[Completed]:
     """Returns the rows of ``ops`` with values decoded from JSON as ``harness.foreign`` encodes them."""
     return [
         Completed(
             index=row["index"],
             process=row["process"],
             worker=row["worker"],
-            operation=Operation(row["f"], row["key"], _decoded(row["argument"]), phase=Phase(row["phase"])),
-            completion=Completion(Outcome(row["outcome"]), _decoded(row["result"]), row["error"]),
+            operation=Operation(row["f"], row["key"], _decode(row["argument"]), phase=Phase(row["phase"])),
+            completion=Completion(Outcome(row["outcome"]), _decode(row["result"]), row["error"]),
             call=row["call"],
             ret=row["ret"],
         )
@@ -50,53 +50,53 @@ def operations(ops: pa.Table) -> list[Completed]:
     ]
 
 
-def _decoded(text: str | None) -> Any:
+def _decode(text: str | None) -> Any:
     return None if text is None else msgspec.json.decode(text)
 
 
-def _plainly(done: Sequence[Completed]) -> list[Completed]:
+def _with_plain_values(done: Sequence[Completed]) -> list[Completed]:
     """Returns copies with plain values: a keyword becomes its name, a map a ``dict``."""
     return [
         msgspec.structs.replace(
             one,
-            operation=msgspec.structs.replace(one.operation, argument=_plain(one.operation.argument)),
-            completion=msgspec.structs.replace(one.completion, result=_plain(one.completion.result)),
+            operation=msgspec.structs.replace(one.operation, argument=_to_plain(one.operation.argument)),
+            completion=msgspec.structs.replace(one.completion, result=_to_plain(one.completion.result)),
         )
         for one in done
     ]
 
 
-def _plain(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     match value:
         case {"keyword": str(name)} if len(value) == 1:
             return name
         case {"map": pairs} if len(value) == 1:
             named: dict[str, Any] = {}
             for key, one in pairs:
-                name = _name(_plain(key))
+                name = _to_name(_to_plain(key))
                 if name in named:
-                    raise HistoryError(f"two keys of one map would have one name, {name}: {_name(value)}")
-                named[name] = _plain(one)
+                    raise HistoryError(f"two keys of one map would have one name, {name}: {_to_name(value)}")
+                named[name] = _to_plain(one)
             return named
         case [*elements]:
-            return [_plain(element) for element in elements]
+            return [_to_plain(element) for element in elements]
     return value
 
 
-def _name(value: Any) -> str:
+def _to_name(value: Any) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
-def bank(done: Sequence[Completed], total: int | None) -> Recorded:
+def make_bank_effects(done: Sequence[Completed], total: int | None) -> WorkloadEffects:
     """Makes the effects of banks. ``total`` is the sum of all balances; None: take the one that most reads show."""
-    done = _plainly(done)
+    done = _with_plain_values(done)
     banks: dict[str, list[Completed]] = {}
     for completed in done:
-        banks.setdefault(_key(completed, "bank"), []).append(completed)
+        banks.setdefault(_find_key(completed, "bank"), []).append(completed)
     opened, notes = list[Effect](), list[str]()
     accounts: dict[str, tuple[str, ...]] = {}
     for key, mine in banks.items():
-        reads = [(read, _balances(read)) for read in mine if _is_ok(read, "read")]
+        reads = [(read, _read_balances(read)) for read in mine if _is_ok(read, "read")]
         accounts[key] = tuple(dict.fromkeys(account for _, held in reads for account in held))
         totals = Counter(sum(value or 0 for value in held.values()) for _, held in reads)
         if not totals:
@@ -104,7 +104,7 @@ def bank(done: Sequence[Completed], total: int | None) -> Recorded:
         whole = total if total is not None else totals.most_common(1)[0][0]
         if total is None:
             notes.append(f"{key} is taken to hold {whole}, as {totals[whole]} of {len(reads)} reads show")
-        opened += _opening(key, accounts[key], whole, _untouched(mine, reads, whole))
+        opened += _make_opening(key, accounts[key], whole, _find_initial_balances(mine, reads, whole))
     first = Completed(
         index=1 + max((completed.index for completed in done), default=0),
         process=1 + max((completed.process for completed in done), default=0),
@@ -114,16 +114,17 @@ def bank(done: Sequence[Completed], total: int | None) -> Recorded:
         call=0,
         ret=1,
     )
-    return Recorded(
-        [(first, opened), *((_later(completed), _of_bank(completed, accounts)) for completed in done)], "; ".join(notes)
+    return WorkloadEffects(
+        [(first, opened), *((_delay(completed), _make_effects_of_bank(completed, accounts)) for completed in done)],
+        "; ".join(notes),
     )
 
 
-def _untouched(
+def _find_initial_balances(
     mine: Sequence[Completed], reads: Sequence[tuple[Completed, Mapping[str, int | None]]], whole: int
 ) -> Mapping[str, int | None] | None:
     """Returns the balances that a read showed before any transfer can have taken effect, or None."""
-    moved = min((one.call for one in mine if one.operation.f == "transfer" and not _failed(one)), default=None)
+    moved = min((one.call for one in mine if one.operation.f == "transfer" and not _is_failed(one)), default=None)
     for read, held in reads:
         known = None not in held.values() and sum(value or 0 for value in held.values()) == whole
         if known and (moved is None or (read.ret is not None and read.ret < moved)):
@@ -131,60 +132,68 @@ def _untouched(
     return None
 
 
-def _opening(key: str, accounts: Sequence[str], whole: int, held: Mapping[str, int | None] | None) -> Iterable[Effect]:
+def _make_opening(
+    key: str, accounts: Sequence[str], whole: int, held: Mapping[str, int | None] | None
+) -> Iterable[Effect]:
     if held is None:
         yield Effect("bank-open", key, value=whole)
     for account in accounts:
         yield Effect("bank-open", key, owner=account, value=None if held is None else held.get(account, 0))
 
 
-def _of_bank(completed: Completed, accounts: Mapping[str, Sequence[str]]) -> Sequence[Effect]:
-    key = _key(completed, "bank")
+def _make_effects_of_bank(completed: Completed, accounts: Mapping[str, Sequence[str]]) -> Sequence[Effect]:
+    key = _find_key(completed, "bank")
     if completed.operation.f == "transfer":
         moved = completed.operation.argument
-        source, target, amount = _name(moved["from"]), _name(moved["to"]), moved["amount"]
+        source, target, amount = _to_name(moved["from"]), _to_name(moved["to"]), moved["amount"]
         return (Effect("bank-withdraw", key, owner=source, value=amount),
                 Effect("bank-deposit", key, owner=target, value=amount))  # fmt: skip
     if not _is_ok(completed, "read"):
         return ()
-    held = dict.fromkeys(accounts[key], 0) | dict(_balances(completed))
+    held = dict.fromkeys(accounts[key], 0) | dict(_read_balances(completed))
     return [
         Effect("bank-read", key, owner=account, value=value) for account, value in held.items() if value is not None
     ]
 
 
-def _balances(read: Completed) -> Mapping[str, int | None]:
+def _read_balances(read: Completed) -> Mapping[str, int | None]:
     held = read.completion.result
     balances: Mapping[str, int | None]
     balances = held if isinstance(held, dict) else {str(number): value for number, value in enumerate(held)}
     for account, value in balances.items():
         if not isinstance(value, int | None):
-            raise HistoryError(f"operation {read.index}: account {account} holds {_name(value)}: no number of 64 bits")
+            raise HistoryError(
+                f"operation {read.index}: account {account} holds {_to_name(value)}: no number of 64 bits"
+            )
     return balances
 
 
-def monotonic(done: Sequence[Completed]) -> Recorded:
+def make_monotonic_effects(done: Sequence[Completed]) -> WorkloadEffects:
     """Makes the effects of counters. An increment returns the new values, like a read."""
-    return Recorded([(completed, list(_seen(completed))) for completed in _plainly(done)])
+    return WorkloadEffects(
+        [(completed, list(_make_counter_effects(completed))) for completed in _with_plain_values(done)]
+    )
 
 
-def _seen(completed: Completed) -> Iterable[Effect]:
+def _make_counter_effects(completed: Completed) -> Iterable[Effect]:
     if completed.completion.outcome is not Outcome.OK:
         return
     kind, shown = "read" if completed.operation.f == "read" else "add", completed.completion.result
     key = completed.operation.key
     if not isinstance(shown, dict):
-        yield Effect(f"monotonic-{kind}", _key(completed, "counter"), value=shown)
+        yield Effect(f"monotonic-{kind}", _find_key(completed, "counter"), value=shown)
         return
     for name, value in shown.items():
         yield Effect(f"monotonic-{kind}", name if key is None else f"{key}/{name}", value=value)
 
 
-def transactional(done: Sequence[Completed]) -> Recorded:
+def make_transaction_effects(done: Sequence[Completed]) -> WorkloadEffects:
     """Makes the effects of lists or registers, under any operation name. Raises ``HistoryError`` for other values."""
     _require_names(done)
     try:
-        return Recorded([(completed, transactions.effects(completed)) for completed in _plainly(done)])
+        return WorkloadEffects(
+            [(completed, transactions.derive_effects(completed)) for completed in _with_plain_values(done)]
+        )
     except ValueError as error:
         raise HistoryError(str(error)) from error
 
@@ -195,50 +204,51 @@ def _require_names(done: Sequence[Completed]) -> None:
     for completed in done:
         for micros in (completed.operation.argument, completed.completion.result):
             for key in [micro[1] for micro in micros or ()]:
-                name = str(_plain(key))
+                name = str(_to_plain(key))
                 if repr(exact.setdefault(name, key)) != repr(key):
                     raise HistoryError(
-                        f"operation {completed.index}: the keys {_text(exact[name])} and {_text(key)} would have one "
+                        f"operation {completed.index}: the keys {_to_json(exact[name])} and {_to_json(key)} would "
+                        "have one "
                         f"name, {name}"
                     )
 
 
-def unique_ids(done: Sequence[Completed]) -> Recorded:
+def make_unique_id_effects(done: Sequence[Completed]) -> WorkloadEffects:
     """Makes the effects of generated ids.
 
     An id is an int64 or a name. The name is a string id itself unless that is valid JSON; else it is the JSON of the
     id.
     """
-    return Recorded([(completed, [_id(completed)]) for completed in done])
+    return WorkloadEffects([(completed, [_make_id_effect(completed)]) for completed in done])
 
 
-def _id(completed: Completed) -> Effect:
-    key, got = _key(completed, "ids"), completed.completion.result
+def _make_id_effect(completed: Completed) -> Effect:
+    key, got = _find_key(completed, "ids"), completed.completion.result
     if isinstance(got, int) and not isinstance(got, bool):
         return Effect("id-generate", key, value=got)
-    return Effect("id-generate", key, name=None if got is None else _named(got))
+    return Effect("id-generate", key, name=None if got is None else _name_id(got))
 
 
-def _named(id: Any) -> str:
+def _name_id(id: Any) -> str:
     if not isinstance(id, str):
-        return _text(id)
+        return _to_json(id)
     try:
         msgspec.json.decode(id)
     except msgspec.DecodeError:
         return id
-    return _text(id)  # quoted, because the same JSON may be the name of another id
+    return _to_json(id)  # quoted, because the same JSON may be the name of another id
 
 
-def _text(value: Any) -> str:
+def _to_json(value: Any) -> str:
     return msgspec.json.encode(value, order="deterministic").decode()
 
 
-def _later(completed: Completed) -> Completed:
+def _delay(completed: Completed) -> Completed:
     ret = None if completed.ret is None else completed.ret + OPENED_BY
     return msgspec.structs.replace(completed, call=completed.call + OPENED_BY, ret=ret)
 
 
-def _key(completed: Completed, nameless: str) -> str:
+def _find_key(completed: Completed, nameless: str) -> str:
     return nameless if completed.operation.key is None else str(completed.operation.key)
 
 
@@ -246,5 +256,5 @@ def _is_ok(completed: Completed, f: str) -> bool:
     return completed.operation.f == f and completed.completion.outcome is Outcome.OK
 
 
-def _failed(completed: Completed) -> bool:
+def _is_failed(completed: Completed) -> bool:
     return completed.completion.outcome is Outcome.FAIL

@@ -26,15 +26,15 @@ from assay.checkers.judging.history_views import open_history
 from assay.checkers.judging.verdict import Judgement
 from assay.harness.core.files import SpecialFileError
 from assay.harness.core.history import HistoryReader
-from assay.harness.core.history.live_manifest import sealed
+from assay.harness.core.history.live_manifest import read_manifest
 from assay.harness.run import store
 from assay.harness.run.judging import judge_run
 from assay.harness.run.registry import Registry
 from assay.harness.run.settings import SettingsError
 from assay.harness.stored.by_contract import judge_again, open_stored
-from assay.harness.stored.contracts import without_contract
+from assay.harness.stored.contracts import judge_without_contract
 from assay.reports.evidence import look_up
-from assay.reports.failure_text import Ending, describe
+from assay.reports.failure_text import FailureFooter, describe
 
 POLL: Final = 0.2
 """Seconds between two checks for new parts of the history."""
@@ -44,7 +44,7 @@ MEMORY: Final = "1GB"
 
 
 @dataclass(frozen=True)
-class Look:
+class WatchJudgement:
     """Judgement of the history so far.
 
     - ``until``: seconds of the run that it covers
@@ -60,7 +60,7 @@ class Look:
     ended: bool
 
 
-def going_on(path: Path, skipped: Callable[[SpecialFileError], None] = lambda error: None) -> Path:
+def find_running_run(path: Path, skipped: Callable[[SpecialFileError], None] = lambda error: None) -> Path:
     """Returns the run to watch: the given run folder, or the newest running run of a store.
 
     ``skipped`` is called for each newer run of a store that cannot be read because of a special file. Raises
@@ -70,37 +70,37 @@ def going_on(path: Path, skipped: Callable[[SpecialFileError], None] = lambda er
         return path
     if not path.is_dir():
         raise SettingsError(f"{path} is neither a run nor a store of runs")
-    for run in sorted(store.runs(path), key=lambda run: run.name, reverse=True):
+    for run in sorted(store.list_runs(path), key=lambda run: run.name, reverse=True):
         if (special := store.special_file(run)) is not None:
             skipped(special)
-        elif store.goes_on(run):
+        elif store.is_active(run):
             return run
     raise SettingsError(f"no run goes on in {path}; start one, or give the folder of one that is over")
 
 
-def watch(
+def watch_run(
     run: Path, engines: Engines, registry: Registry, sleep: Callable[[float], None] = time.sleep
-) -> Iterator[Look]:
+) -> Iterator[WatchJudgement]:
     """Yields judgements of a growing run, the last one of the complete run.
 
     A run whose process ends without closing its history gets its last judgement as well. Raises the errors of
     ``open_stored`` and ``judge_again``.
     """
     seen = 0
-    while store.goes_on(run):
-        seal = sealed(run / "history")
+    while store.is_active(run):
+        seal = read_manifest(run / "history")
         if seal is None or seal.number == seen:
             sleep(POLL)
             continue
         seen = seal.number
-        look = _so_far(run, engines, registry)
+        look = _judge_so_far(run, engines, registry)
         if look is not None:
             yield look
             sleep(REST * look.taken)
-    yield _whole(run, engines, registry)
+    yield _judge_complete_run(run, engines, registry)
 
 
-def _so_far(run: Path, engines: Engines, registry: Registry) -> Look | None:
+def _judge_so_far(run: Path, engines: Engines, registry: Registry) -> WatchJudgement | None:
     """Judges the history so far. Returns None if the writer has replaced the files in progress meanwhile."""
     begun = time.monotonic()
     stored = open_stored(run)
@@ -121,12 +121,12 @@ def _so_far(run: Path, engines: Engines, registry: Registry) -> Look | None:
             history, stored.contract, engines, registry, going_on=True, missing=missing, load=stored.load
         )
         if stored.lost is not None:
-            judgement = without_contract(judgement, stored.lost)
-        text = describe(judgement, look_up(history, judgement), Ending())
-        return Look(_until(history), time.monotonic() - begun, judgement, text, ended=False)
+            judgement = judge_without_contract(judgement, stored.lost)
+        text = describe(judgement, look_up(history, judgement), FailureFooter())
+        return WatchJudgement(_find_last_call(history), time.monotonic() - begun, judgement, text, ended=False)
 
 
-def _until(history: HistoryReader) -> float:
+def _find_last_call(history: HistoryReader) -> float:
     """Returns the second at which the last operation was called."""
     latest = 0
     for path in history.paths("ops"):
@@ -139,16 +139,16 @@ def _until(history: HistoryReader) -> float:
     return latest / 1e9
 
 
-def _whole(run: Path, engines: Engines, registry: Registry) -> Look:
+def _judge_complete_run(run: Path, engines: Engines, registry: Registry) -> WatchJudgement:
     begun = time.monotonic()
     stored = open_stored(run)
     history = stored.opened()
     judgement = judge_again(stored, history, engines, registry)
-    ending = Ending(
+    ending = FailureFooter(
         seed=None if stored.info is None else stored.info.seed,
         command=None if stored.info is None else stored.info.command,
         report=None if stored.report is None else str(stored.report),
         digest=None if stored.info is None else stored.info.digest,
     )
     text = describe(judgement, look_up(history, judgement), ending)
-    return Look(_until(history), time.monotonic() - begun, judgement, text, ended=True)
+    return WatchJudgement(_find_last_call(history), time.monotonic() - begun, judgement, text, ended=True)

@@ -19,8 +19,8 @@ import msgspec
 
 from assay.harness.core.files import read_json
 from assay.harness.core.history import HistoryError
-from assay.harness.core.printable import printable
-from assay.harness.run.command_line import REPEATABLE, repeat_command
+from assay.harness.core.printable import to_printable
+from assay.harness.run.command_line import REPEATABLE, make_repeat_command
 from assay.harness.run.settings import Settings
 from assay.harness.run.store import LATEST, RunInfo
 
@@ -50,19 +50,21 @@ def find_test(run: Path, info: RunInfo) -> str:
     here = Path.cwd().resolve()
     path = _whole(here / file)
     if not colons or test.startswith(("-", "@")) or path.suffix != ".py":
-        raise HistoryError(f"{run}: {printable(info.test)} is no test that could be done again")
+        raise HistoryError(f"{run}: {to_printable(info.test)} is no test that could be done again")
     if not path.is_relative_to(here):
-        raise HistoryError(f"{run}: its test {printable(file)} lies outside of this project, {here}")
-    if any(path.is_relative_to(place) for place in (run.resolve(), *_store_within(run, here))) or _is_stored(
+        raise HistoryError(f"{run}: its test {to_printable(file)} lies outside of this project, {here}")
+    if any(path.is_relative_to(place) for place in (run.resolve(), *_find_enclosed_store(run, here))) or _is_stored(
         path, here
     ):
-        raise HistoryError(f"{run}: its test {printable(file)} lies among stored runs, and is no test of this project")
+        raise HistoryError(
+            f"{run}: its test {to_printable(file)} lies among stored runs, and is no test of this project"
+        )
     if not path.is_file():
-        raise HistoryError(f"{run}: there is no file {printable(file)} in {here}: go to the folder of its tests")
+        raise HistoryError(f"{run}: there is no file {to_printable(file)} in {here}: go to the folder of its tests")
     return test
 
 
-def repeat_arguments(run: Path, info: RunInfo) -> list[str]:
+def build_repeat_arguments(run: Path, info: RunInfo) -> list[str]:
     """Returns the arguments of pytest that do the run again.
 
     Raises ``HistoryError`` for a run that asks for more than its test.
@@ -70,18 +72,19 @@ def repeat_arguments(run: Path, info: RunInfo) -> list[str]:
     test, settings = find_test(run, info), read_settings(run)
     _refuse_other_options(run, info, test)
     _refuse_other_files(run, settings)
-    return shlex.split(repeat_command(test, settings))[1:]
+    return shlex.split(make_repeat_command(test, settings))[1:]
 
 
 def _refuse_other_options(run: Path, info: RunInfo, test: str) -> None:
     try:
         recorded = shlex.split(info.command)[1:]
     except ValueError:
-        raise HistoryError(f"{run}: its command cannot be read: {printable(info.command)}") from None
+        raise HistoryError(f"{run}: its command cannot be read: {to_printable(info.command)}") from None
     for word in recorded:
         if word != test and word.partition("=")[0] not in REPEATABLE:
             raise HistoryError(
-                f"{run}: its command has {printable(word)}, which is no option of a run and could load other code, so "
+                f"{run}: its command has {to_printable(word)}, which is no option of a run and could load other "
+                "code, so "
                 "it is not done again"
             )
 
@@ -93,10 +96,10 @@ def _refuse_other_files(run: Path, settings: Settings) -> None:
         if path is None or (option == "--hosts" and str(path).startswith(COMPOSE)):
             continue
         if not any(_whole(here / path).is_relative_to(place) for place in allowed):
-            raise HistoryError(f"{run}: {option}={printable(str(path))} lies outside of this project, {here}")
+            raise HistoryError(f"{run}: {option}={to_printable(str(path))} lies outside of this project, {here}")
 
 
-def _store_within(run: Path, here: Path) -> list[Path]:
+def _find_enclosed_store(run: Path, here: Path) -> list[Path]:
     """The store that the run lies in, if it is a part of the project and not all of it."""
     root = run.resolve().parent.parent
     return [root] if root != here and root.is_relative_to(here) else []
@@ -113,4 +116,4 @@ def _whole(path: Path) -> Path:
     try:
         return path.resolve()
     except (OSError, RuntimeError, ValueError) as error:
-        raise HistoryError(f"{printable(str(path))} leads nowhere: {error}") from error
+        raise HistoryError(f"{to_printable(str(path))} leads nowhere: {error}") from error

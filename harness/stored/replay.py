@@ -22,8 +22,8 @@ from assay.harness.core.history import HistoryError
 from assay.harness.run import store
 from assay.harness.run.command_line import DEFAULTS_OF_MIX, MIX
 from assay.harness.run.store import RunInfo
-from assay.harness.stored.repeat_arguments import Declined, repeat_arguments
-from assay.nemesis.schedule.schedule import Record, decode, encode
+from assay.harness.stored.repeat_arguments import Declined, build_repeat_arguments
+from assay.nemesis.schedule.schedule import ScheduleRecord, decode_schedule, encode_schedule
 
 SIMULATED: Final = "sim"
 SCHEDULE: Final = "schedule.json"
@@ -31,7 +31,7 @@ AS_RESOLVED: Final = "replayed.json"
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ReplayComparison:
     """Comparison of a run with its repetition ``again``; ``same``: by digest in the simulation, else by anomalies
     found.
     """
@@ -43,7 +43,7 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class Session:
+class PytestEnd:
     """Result of a pytest process: its exit code, the run that it made, and its output if that was not shown."""
 
     status: int
@@ -51,7 +51,9 @@ class Session:
     printed: str
 
 
-def replay(path: Path, root: Path | None = None, agreed: Callable[[str], bool] = lambda command: True) -> Comparison:
+def replay(
+    path: Path, root: Path | None = None, agreed: Callable[[str], bool] = lambda command: True
+) -> ReplayComparison:
     """Repeats a run with pytest in another process, and keeps the new run in ``root`` or next to the first.
 
     ``agreed`` is asked before anything is executed. Raises ``FileNotFoundError`` if ``path`` is no run,
@@ -64,25 +66,25 @@ def replay(path: Path, root: Path | None = None, agreed: Callable[[str], bool] =
     if info.status == store.RUNNING or info.digest is None:
         raise HistoryError(f"{path}: the run did not come to its end, so there is nothing to compare with")
     root = first.parent.parent if root is None else root.resolve()
-    argv = repeat_arguments(first, info)
+    argv = build_repeat_arguments(first, info)
     if not agreed(shlex.join(["pytest", *argv])):
         raise Declined
     if info.cluster != SIMULATED:
-        argv = _as_resolved(argv, first)
-    done = play(argv, root)
+        argv = _replace_faults_by_schedule(argv, first)
+    done = run_pytest(argv, root)
     found = None if done.run is None else store.read_run(done.run)
     if done.run is None or found is None or found.digest is None:
         raise HistoryError(f"pytest ended with {done.status} and left no complete run in {root}; see its output")
-    return _compared(first, info, done.run, found)
+    return _compare(first, info, done.run, found)
 
 
-def play(arguments: Sequence[str], root: Path, *, quietly: bool = False) -> Session:
+def run_pytest(arguments: Sequence[str], root: Path, *, quietly: bool = False) -> PytestEnd:
     """Runs pytest in another process. A request to stop is passed on, so pytest has time to heal, check and report.
 
     Ctrl-C is not passed on, because the terminal sends it to pytest as well, and a second one could interrupt healing.
     Other sessions may use the store meanwhile, so the new run is identified by its command.
     """
-    before = set(store.runs(root))
+    before = set(store.list_runs(root))
     pipe = subprocess.PIPE if quietly else None
     with subprocess.Popen(
         [sys.executable, "-m", "pytest", *arguments, f"--store={root}"], stdout=pipe, stderr=pipe, text=True
@@ -97,46 +99,47 @@ def play(arguments: Sequence[str], root: Path, *, quietly: bool = False) -> Sess
         finally:
             process.kill()  # after a second Ctrl-C
     asked = {word for word in arguments if "::" in word or word.startswith(("--seed=", "--replay="))}
-    made = [run for run in store.runs(root) if run not in before and asked <= _command(run)]
-    return Session(process.returncode, max(made, key=lambda run: run.name, default=None), errors or printed or "")
+    made = [run for run in store.list_runs(root) if run not in before and asked <= _read_command(run)]
+    return PytestEnd(process.returncode, max(made, key=lambda run: run.name, default=None), errors or printed or "")
 
 
-def _as_resolved(argv: list[str], first: Path) -> list[str]:
+def _replace_faults_by_schedule(argv: list[str], first: Path) -> list[str]:
     """Replaces the options that draw faults by the schedule as it was resolved."""
-    record = decode((first / SCHEDULE).read_bytes(), str(first / SCHEDULE))
-    if isinstance(record, Record) and record.as_resolved().steps:
-        write_atomically(first / AS_RESOLVED, encode(record.as_resolved()))
+    record = decode_schedule((first / SCHEDULE).read_bytes(), str(first / SCHEDULE))
+    if isinstance(record, ScheduleRecord) and record.as_resolved().steps:
+        write_atomically(first / AS_RESOLVED, encode_schedule(record.as_resolved()))
         drawn = ("--replay=", "--nemesis=", "--nemesis-target=", "--nemesis-interval=", "--nemesis-trigger=")
-        usual = _left_out(argv) if f"--nemesis={MIX}" in argv else []
+        usual = _find_omitted_defaults(argv) if f"--nemesis={MIX}" in argv else []
         return [word for word in (*argv, *usual) if not word.startswith(drawn)] + [f"--replay={first / AS_RESOLVED}"]
     return argv
 
 
-def _left_out(argv: Sequence[str]) -> list[str]:
+def _find_omitted_defaults(argv: Sequence[str]) -> list[str]:
     """Returns the options that were left at the defaults of a mix, which only a mix has."""
     usual = {f"--{name.replace('_', '-')}": value for name, value in asdict(DEFAULTS_OF_MIX).items()}
     given = {word.partition("=")[0] for word in argv}
     return [f"{option}={value}" for option, value in usual.items() if option not in given]
 
 
-def _command(run: Path) -> set[str]:
+def _read_command(run: Path) -> set[str]:
     info = store.read_info(run)
     return set() if info is None else set(shlex.split(info.command))
 
 
-def _compared(first: Path, info: RunInfo, again: Path, found: RunInfo) -> Comparison:
+def _compare(first: Path, info: RunInfo, again: Path, found: RunInfo) -> ReplayComparison:
     if info.cluster == SIMULATED:
         same = info.digest == found.digest
-        relation = "is the same" if same else f"was {info.digest}: {_differences(first, again)}"
-        return Comparison(first, again, same, f"history {found.digest} {relation}")
-    before, now = forbidden_found(first), forbidden_found(again)
-    summary = f"found again: {_listed(before & now)}; not again: {_listed(before - now)}; new: {_listed(now - before)}"
-    return Comparison(first, again, bool(before & now) or before == now, summary)
+        relation = "is the same" if same else f"was {info.digest}: {_describe_differences(first, again)}"
+        return ReplayComparison(first, again, same, f"history {found.digest} {relation}")
+    before, now = read_forbidden_anomalies(first), read_forbidden_anomalies(again)
+    parts = {"found again": before & now, "not again": before - now, "new": now - before}
+    summary = "; ".join(f"{name}: {_join_names(anomalies)}" for name, anomalies in parts.items())
+    return ReplayComparison(first, again, bool(before & now) or before == now, summary)
 
 
-def _differences(first: Path, again: Path) -> str:
+def _describe_differences(first: Path, again: Path) -> str:
     """Describes the versions that differ between two runs, and the Python that can replay the first run."""
-    before, now = versions_of(first), versions_of(again)
+    before, now = read_versions(first), read_versions(again)
     changed = [f"{name} {before[name]} (now {now.get(name)})" for name in before if before[name] != now.get(name)]
     if not changed:
         return "other settings, or code or packages whose versions a run does not keep"
@@ -144,7 +147,7 @@ def _differences(first: Path, again: Path) -> str:
     return f"it was made with {', '.join(changed)}{remedy}"
 
 
-def versions_of(run: Path) -> dict[str, str]:
+def read_versions(run: Path) -> dict[str, str]:
     """Returns the recorded versions that may change the history; none if the settings cannot be read."""
     try:
         settings = read_json(run / "settings.json", _Settings)
@@ -159,15 +162,15 @@ class _Settings(msgspec.Struct):
     versions: dict[str, str] = {}
 
 
-def forbidden_found(run: Path) -> set[str]:
+def read_forbidden_anomalies(run: Path) -> set[str]:
     """Returns the forbidden anomalies of a run; none if it was not judged."""
-    judgement = judged(run)
+    judgement = read_judgement(run)
     if judgement is None:
         return set()
     return {name for name, count in judgement.anomalies.items() if count and name in judgement.forbidden}
 
 
-def judged(run: Path) -> Judgement | None:
+def read_judgement(run: Path) -> Judgement | None:
     """Returns the judgement of a run, or None if it was not judged or the file is damaged."""
     try:
         return read_json(run / "verdict.json", Judgement)
@@ -175,5 +178,5 @@ def judged(run: Path) -> Judgement | None:
         return None
 
 
-def _listed(names: set[str]) -> str:
+def _join_names(names: set[str]) -> str:
     return ", ".join(sorted(names)) or "nothing"

@@ -19,7 +19,7 @@ ORDERS: Final = ("time", "file")
 
 
 @dataclass(frozen=True)
-class Request:
+class CheckRequest:
     """Request to judge the history at ``path``, by its contract without ``model`` and ``workload``."""
 
     path: Path

@@ -10,7 +10,7 @@ from typing import Any, Final
 from assay.harness.core.history import HistoryWriter
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
 from assay.harness.synthetic.plan import Planted
-from assay.harness.synthetic.timeline import EVENTS, SCENE_PROCESS, SCENE_SLOTS, Schedule
+from assay.harness.synthetic.timeline import EVENTS, SCENE_PROCESS, SCENE_SLOTS, Timeline
 
 PROCESSES: Final = 2 * SCENE_SLOTS
 """Process numbers reserved for each scene."""
@@ -89,7 +89,7 @@ class Scene:
             for tick in range(last + 1)
         )  # fmt: skip
 
-    def write(self, anomaly: str, writer: HistoryWriter, schedule: Schedule, slot: int, number: int) -> Planted:
+    def write(self, anomaly: str, writer: HistoryWriter, schedule: Timeline, slot: int, number: int) -> Planted:
         """Writes the operations, with the slots from ``slot`` on as indexes. ``number``: the scene's number."""
         for turn, step in enumerate(self.steps):
             outcome = Outcome.INFO if step.end is None else Outcome.FAIL if step.failed else Outcome.OK

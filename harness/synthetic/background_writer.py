@@ -15,7 +15,7 @@ AHEAD: Final = 4
 """Calls that may wait, so that memory holds the rows of at most two chunks."""
 
 
-class WriterBehind(HistoryWriter):
+class BackgroundWriter(HistoryWriter):
     """History writer that queues its calls for a thread. Use it as a context manager, from one thread.
 
     An error in a call is raised by a later call or at the end. Hashing and compressing release the GIL, so on two

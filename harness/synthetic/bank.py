@@ -16,9 +16,9 @@ from assay.harness.core.operation import Effect
 from assay.harness.synthetic import rows, segments
 from assay.harness.synthetic.anomaly_template import Opening, Scene, SceneStep
 from assay.harness.synthetic.plan import Plan
-from assay.harness.synthetic.state import Tally
+from assay.harness.synthetic.state import RunningTotal
 from assay.harness.synthetic.timeline import OPENING_PROCESS
-from assay.harness.synthetic.traffic import Acts, Block, Traffic
+from assay.harness.synthetic.traffic import ChunkEffects, DrawnChunk, Traffic
 
 TRANSFER, READ = range(2)
 BUSY: Final = 4
@@ -30,7 +30,7 @@ AT_A_TIME: Final = 1000
 """Banks that one operation opens."""
 
 
-def _walk(steps: int) -> list[tuple[int, int, int]]:
+def _build_transfer_cycle(steps: int) -> list[tuple[int, int, int]]:
     """Returns transfers (source, target, amount) that overdraw no account, followed by their reversal."""
     chance, held, done = random.Random(7), [OPENED] * BUSY, list[tuple[int, int, int]]()
     while len(done) < steps:
@@ -42,11 +42,11 @@ def _walk(steps: int) -> list[tuple[int, int, int]]:
     return [*done, *((target, source, amount) for source, target, amount in reversed(done))]
 
 
-TRANSFERS: Final = np.array(_walk(32), dtype=np.int64)
+TRANSFERS: Final = np.array(_build_transfer_cycle(32), dtype=np.int64)
 PERIOD: Final = len(TRANSFERS)
 
 
-def _held() -> segments.Ints:
+def _compute_balances() -> segments.Ints:
     """Returns the balance of each account after each number of transfers of a period."""
     held = np.full((PERIOD, len(ACCOUNTS)), OPENED, dtype=np.int64)
     for number, (source, target, amount) in enumerate(TRANSFERS[:-1].tolist(), 1):
@@ -56,10 +56,10 @@ def _held() -> segments.Ints:
     return held
 
 
-HELD: Final = _held()
+HELD: Final = _compute_balances()
 
 
-def _shown(held: list[int]) -> str:
+def _to_json(held: list[int]) -> str:
     return "{" + ",".join(f'"{account}":{value}' for account, value in zip(ACCOUNTS, held, strict=True)) + "}"
 
 
@@ -71,22 +71,22 @@ class BankTraffic(Traffic):
 
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan)
-        self._done = Tally(plan.keys)
+        self._done = RunningTotal(plan.keys)
 
     def begin(self, writer: HistoryWriter) -> None:
         """Opens all banks, ``AT_A_TIME`` in one operation."""
         groups = -(-self.plan.keys // AT_A_TIME)
         ops = self.schedule.before(np.arange(groups, dtype=np.int64), OPENING_PROCESS)
         bank = np.arange(self.plan.keys, dtype=np.int64)
-        writer.batch("ops", rows.operations(ops, np.ones(groups, np.bool_), {
+        writer.batch("ops", rows.build_operations(ops, np.ones(groups, np.bool_), {
             "worker": "0", "f": "open", "argument": "null", "result": "null",
         }))  # fmt: skip
         each = np.repeat(bank, len(ACCOUNTS))
         account = np.tile(np.arange(len(ACCOUNTS)), self.plan.keys)
         rows.write_effects(writer, ops, [
             rows.Part(
-                "bank-open", each // AT_A_TIME, rows.Named(each, self.names),
-                {"owner": rows.Named(account, ACCOUNTS), "value": np.full(len(each), OPENED)},
+                "bank-open", each // AT_A_TIME, rows.DictionaryColumn(each, self.names),
+                {"owner": rows.DictionaryColumn(account, ACCOUNTS), "value": np.full(len(each), OPENED)},
                 sub=each % AT_A_TIME * len(ACCOUNTS) + account,
             ),
         ])  # fmt: skip
@@ -121,28 +121,30 @@ class BankTraffic(Traffic):
         }[anomaly]  # fmt: skip
         return Scene(key=at.key, steps=steps, value=value, takes=takes)
 
-    def act(self, block: Block) -> Acts:
-        slots, verb, key = block.slots, block.verb, rows.Named(block.key, self.names)
+    def act(self, block: DrawnChunk) -> ChunkEffects:
+        slots, verb, key = block.slots, block.verb, rows.DictionaryColumn(block.key, self.names)
         count = self._done.follow(block.key, (block.landed & (verb == TRANSFER)).astype(np.int64) + block.takes)
         turn, keep = count % PERIOD, block.keep
         moves = np.flatnonzero(keep & (verb == TRANSFER))
         looks = np.flatnonzero(keep & (verb == READ) & slots.ok)
-        reads, account = segments.ranks(looks, np.full(len(looks), len(ACCOUNTS)))
+        reads, account = segments.expand_ranks(looks, np.full(len(looks), len(ACCOUNTS)))
         source, target, amount = TRANSFERS[turn[moves]].T
         parts = [
-            rows.Part("bank-withdraw", moves, key.at(moves), {"owner": rows.Named(source, ACCOUNTS), "value": amount}),
+            rows.Part("bank-withdraw", moves, key.at(moves), {"owner": rows.DictionaryColumn(source, ACCOUNTS),
+            "value": amount}),
             rows.Part(
-                "bank-deposit", moves, key.at(moves), {"owner": rows.Named(target, ACCOUNTS), "value": amount}, sub=1
+                "bank-deposit", moves, key.at(moves), {"owner": rows.DictionaryColumn(target, ACCOUNTS),
+                "value": amount}, sub=1
             ),
             rows.Part(
                 "bank-read", reads, key.at(reads),
-                {"owner": rows.Named(account, ACCOUNTS), "value": HELD[turn[reads], account]}, sub=account,
+                {"owner": rows.DictionaryColumn(account, ACCOUNTS), "value": HELD[turn[reads], account]}, sub=account,
             ),
         ]  # fmt: skip
         moved = pa.array([f'["{ACCOUNTS[a]}","{ACCOUNTS[b]}",{much}]' for a, b, much in TRANSFERS.tolist()])
-        shown = pa.array([_shown(held) for held in HELD.tolist()])
+        shown = pa.array([_to_json(held) for held in HELD.tolist()])
         at, doing = pa.array(turn[keep]), verb[keep]
-        return Acts(
+        return ChunkEffects(
             verb=verb,
             key=key,
             parts=parts,

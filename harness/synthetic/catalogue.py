@@ -6,7 +6,7 @@ from typing import Final
 
 
 @dataclass(frozen=True)
-class Entry:
+class ObjectKind:
     """A kind of object."""
 
     title: str
@@ -15,8 +15,8 @@ class Entry:
     anomalies: tuple[str, ...]
 
 
-CATALOGUE: Final[Mapping[str, Entry]] = {
-    "log": Entry(
+CATALOGUE: Final[Mapping[str, ObjectKind]] = {
+    "log": ObjectKind(
         "a log",
         "sends, polls and looks at the end of partitions; sentinel, drain; event logs of nodes, ends of replicas",
         (
@@ -25,27 +25,27 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
             "high-watermark-regression", "two-leaders", "two-controllers", "stale-epoch-obeyed", "replica-divergence",
         ),
     ),
-    "register": Entry(
+    "register": ObjectKind(
         "a register",
         "reads, writes and CAS operations, also such that fail",
         ("missing-writer", "future-read", "stale-read", "lost-update"),
     ),
-    "group": Entry(
+    "group": ObjectKind(
         "a group",
         "members that share partitions, read on in them and commit; generations; sentinel and drain at the end",
         ("zombie-commit", "double-ownership", "fencing-violation", "generation-reuse", "orphaned-partition"),
     ),
-    "offsets": Entry(
+    "offsets": ObjectKind(
         "an offsets",
         "commits and fetches of groups that rewind, and of others that only read on",
         ("missing-writer", "future-read", "stale-read", "offset-regression"),
     ),
-    "lease": Entry(
+    "lease": ObjectKind(
         "a lease",
         "acquire, renew and release with fencing tokens; guarded operations; rejected when stale, and then lost",
         ("fencing-violation", "double-ownership"),
     ),
-    "txn": Entry(
+    "txn": ObjectKind(
         "a transactional",
         "transactions of one to four appends and reads, of lists that come one after the other",
         (
@@ -53,42 +53,42 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
             "duplicate-elements", "incompatible-order",
         ),
     ),
-    "txn-register": Entry(
+    "txn-register": ObjectKind(
         "a transactional",
         "transactions of one to four writes and reads, of registers",
         ("G1a", "G1b", "G1c", "G-single", "G-nonadjacent", "G2-item", "garbage-read", "internal"),
     ),
-    "queue": Entry(
+    "queue": ObjectKind(
         "a queue",
         "enqueue and dequeue; what is left is dequeued at the end",
         ("queue-lost", "queue-duplicate", "queue-phantom"),
     ),
-    "set": Entry(
+    "set": ObjectKind(
         "a set",
         "add, and reads of all elements, of sets of some fifty elements one after the other",
         ("set-lost", "set-stale", "set-vanished", "set-phantom"),
     ),
-    "max-register": Entry(
+    "max-register": ObjectKind(
         "a max register",
         "writes, and reads of the largest value written so far",
         ("max-phantom", "max-order"),
     ),
-    "counter": Entry(
+    "counter": ObjectKind(
         "a counter",
         "fetch-and-add(1) and reads",
         ("counter-duplicate", "counter-order", "counter-phantom"),
     ),
-    "bank": Entry(
+    "bank": ObjectKind(
         "a bank",
         "transfers between the accounts of banks, and reads of all accounts of one",
         ("bank-total", "bank-negative", "bank-unaccounted"),
     ),
-    "unique-ids": Entry(
+    "unique-ids": ObjectKind(
         "a unique-ids",
         "ids that are generated, each once",
         ("id-duplicate",),
     ),
-    "monotonic": Entry(
+    "monotonic": ObjectKind(
         "a monotonic",
         "adds to pairs of counters that only grow, and reads of both of a pair",
         ("nonmonotonic-read", "monotonic-cycle"),

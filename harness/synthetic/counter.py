@@ -7,9 +7,9 @@ from assay.harness.core.operation import Effect
 from assay.harness.synthetic import rows
 from assay.harness.synthetic.anomaly_template import Opening, Scene, SceneStep
 from assay.harness.synthetic.plan import Plan
-from assay.harness.synthetic.state import Tally
+from assay.harness.synthetic.state import RunningTotal
 from assay.harness.synthetic.timeline import INFO
-from assay.harness.synthetic.traffic import Acts, Block, Traffic
+from assay.harness.synthetic.traffic import ChunkEffects, DrawnChunk, Traffic
 
 ADD, READ = range(2)
 
@@ -21,7 +21,7 @@ class CounterTraffic(Traffic):
 
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan)
-        self._counts = Tally(plan.keys)
+        self._counts = RunningTotal(plan.keys)
 
     def stage(self, anomaly: str, at: Opening) -> Scene:
         def step(f: str, value: int, begin: int, end: int) -> SceneStep:
@@ -38,16 +38,16 @@ class CounterTraffic(Traffic):
         }[anomaly]  # fmt: skip
         return Scene(key=at.key, steps=steps, value=value, takes=takes)
 
-    def act(self, block: Block) -> Acts:
-        slots, key = block.slots, rows.Named(block.key, self.names)
+    def act(self, block: DrawnChunk) -> ChunkEffects:
+        slots, key = block.slots, rows.DictionaryColumn(block.key, self.names)
         # An add of unknown outcome could explain the count that a scene leaves out, so a scene's key has no such add.
         verb = np.where(block.special & (slots.outcome == INFO), READ, block.verb)
         count = self._counts.follow(block.key, (block.landed & (verb == ADD)).astype(np.int64) + block.takes)
         keep, ok = block.keep, slots.ok
         adds, reads = np.flatnonzero(keep & (verb == ADD)), np.flatnonzero(keep & (verb == READ) & ok)
         parts = [
-            rows.Part("counter-add", adds, key.at(adds), {"value": rows.Known(count[adds], ok[adds])}),
+            rows.Part("counter-add", adds, key.at(adds), {"value": rows.MaskedColumn(count[adds], ok[adds])}),
             rows.Part("counter-read", reads, key.at(reads), {"value": count[reads]}),
         ]
-        result = pc.if_else(ok[keep], rows.numbers(count[keep]), rows.NONE)
-        return Acts(verb=verb, key=key, parts=parts, count=count, result=result)
+        result = pc.if_else(ok[keep], rows.to_json_numbers(count[keep]), rows.NONE)
+        return ChunkEffects(verb=verb, key=key, parts=parts, count=count, result=result)

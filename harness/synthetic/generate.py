@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 
 from assay.harness.core.history import HistoryError, HistoryReader
-from assay.harness.synthetic.background_writer import WriterBehind
+from assay.harness.synthetic.background_writer import BackgroundWriter
 from assay.harness.synthetic.bank import BankTraffic
 from assay.harness.synthetic.counter import CounterTraffic
 from assay.harness.synthetic.group import GroupTraffic
@@ -27,7 +27,7 @@ from assay.harness.synthetic.log import LogTraffic
 from assay.harness.synthetic.max_register import MaxRegisterTraffic
 from assay.harness.synthetic.monotonic import MonotonicTraffic
 from assay.harness.synthetic.offsets import OffsetsTraffic
-from assay.harness.synthetic.plan import Made, Plan, Record
+from assay.harness.synthetic.plan import GenerationResult, Plan, Record
 from assay.harness.synthetic.queue import QueueTraffic
 from assay.harness.synthetic.register import RegisterTraffic
 from assay.harness.synthetic.sets import SetTraffic
@@ -60,7 +60,7 @@ MODELS: Final[Mapping[str, type[Traffic]]] = {
 }
 
 
-def generate(model: str, plan: Plan, out: Path) -> Made:
+def generate(model: str, plan: Plan, out: Path) -> GenerationResult:
     """Writes a history of one of ``MODELS`` into the folder ``out``, which must be empty or missing.
 
     Raises ``PlanError`` if the plan cannot be fulfilled, ``HistoryError`` if the folder is not empty. After any
@@ -73,7 +73,7 @@ def generate(model: str, plan: Plan, out: Path) -> Made:
     made_folder = not out.exists()
     unfinished = out / UNFINISHED
     try:
-        with WriterBehind(unfinished, part_rows=4_000_000) as writer:
+        with BackgroundWriter(unfinished, part_rows=4_000_000) as writer:
             planted = traffic.write(writer)
         record = Record(
             model=model,
@@ -92,7 +92,7 @@ def generate(model: str, plan: Plan, out: Path) -> Made:
         (out / PLANTED).unlink(missing_ok=True)
         raise
     reader = HistoryReader(out / HISTORY)
-    return Made(
+    return GenerationResult(
         operations=reader.rows("ops"),
         effects=reader.rows("effects"),
         seconds=time.perf_counter() - begun,

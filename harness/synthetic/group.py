@@ -21,16 +21,16 @@ import pyarrow as pa
 from assay.harness.core.history import HistoryWriter
 from assay.harness.synthetic import log_rows, rows, segments
 from assay.harness.synthetic.anomaly_template import Opening
-from assay.harness.synthetic.group_scenes import GroupScene, Place, group_scene
+from assay.harness.synthetic.group_scenes import GroupScene, GroupSceneBuilder, build_group_scene
 from assay.harness.synthetic.log_drain import LogDrain
 from assay.harness.synthetic.log_rows import MOST_POLLED, MOST_SENT, NODES
 from assay.harness.synthetic.plan import Plan
 from assay.harness.synthetic.register_scenes import LAST
 from assay.harness.synthetic.segments import Flags, Ints
-from assay.harness.synthetic.state import Cursors, Latest, Tally
-from assay.harness.synthetic.timeline import EVENTS, FAIL, INFO, OK, Slots
-from assay.harness.synthetic.traffic import Acts, Block, Traffic
-from assay.harness.synthetic.values import offset_of
+from assay.harness.synthetic.state import Cursors, LatestValues, RunningTotal
+from assay.harness.synthetic.timeline import EVENTS, FAIL, INFO, OK, OperationArrays
+from assay.harness.synthetic.traffic import ChunkEffects, DrawnChunk, Traffic
+from assay.harness.synthetic.values import compute_offset_of
 
 SEND, POLL, COMMIT, FETCH, END, ENTER = range(6)
 PARTITIONS: Final = 8
@@ -44,7 +44,7 @@ FAILURES: Final = ("illegal-generation",)
 
 
 @dataclass(frozen=True)
-class Turns:
+class GroupSteps:
     """Each operation's seat and its step in the group protocol, as arrays. Flags are false without a seat."""
 
     seat: Ints
@@ -90,22 +90,24 @@ class GroupTraffic(Traffic):
         self._committed = pa.array([f"group-{key // self._size}/orders-{key}" for key in number], pa.string())
         self._objects = pa.concat_arrays([self._partitions, self._groups])
         self._members = [f"member-{client}" for client in range(plan.clients)]
-        self._generations = Tally(groups)
-        self._processes = Latest(self._taken, NO_ONE)
-        self._known = Latest(self._taken)
-        self._logs = Tally(plan.keys)
+        self._generations = RunningTotal(groups)
+        self._processes = LatestValues(self._taken, NO_ONE)
+        self._known = LatestValues(self._taken)
+        self._logs = RunningTotal(plan.keys)
         self._cursors = Cursors(plan.keys)
-        self._commits = Latest(plan.keys, EMPTY)
-        self._offsets = Latest(plan.keys)
+        self._commits = LatestValues(plan.keys, EMPTY)
+        self._offsets = LatestValues(plan.keys)
 
     def stage(self, anomaly: str, at: Opening) -> GroupScene:
         group = f"group-{at.number // self._size}"
-        return group_scene(anomaly, Place(group, f"orders-{at.number}", at.count + 1))
+        return build_group_scene(anomaly, GroupSceneBuilder(group, f"orders-{at.number}", at.count + 1))
 
-    def act(self, block: Block) -> Acts:
+    def act(self, block: DrawnChunk) -> ChunkEffects:
         turns = self._turns(block)
         slots = block.slots
-        slots = Slots(slots.index, slots.client, slots.process, turns.outcome, slots.epoch, slots.call, slots.ret)
+        slots = OperationArrays(
+            slots.index, slots.client, slots.process, turns.outcome, slots.epoch, slots.call, slots.ret
+        )
         share = self._shares(turns.group, turns.seat, turns.known)
         member, has = turns.acts, share.count > 0
         idle = member & ~has & ((block.verb == POLL) | (block.verb == COMMIT))
@@ -123,33 +125,37 @@ class GroupTraffic(Traffic):
         value = np.where(block.opening, LAST, slots.index + 1)
         done = (commits & block.landed & ~turns.stale) | block.opening
         current, _ = self._commits.follow(partition, done, value)
-        offset, _ = self._offsets.follow(partition, done, np.where(block.opening, offset_of(LAST), begin))
+        offset, _ = self._offsets.follow(partition, done, np.where(block.opening, compute_offset_of(LAST), begin))
         at, fetches = np.flatnonzero(commits), np.flatnonzero(block.keep & (verb == FETCH) & slots.ok)
         known = current[fetches] != EMPTY
-        groups = rows.Named(np.where(works | turns.enters, turns.group, partition // self._size), self._groups)
+        groups = rows.DictionaryColumn(
+            np.where(works | turns.enters, turns.group, partition // self._size), self._groups
+        )
         reading: dict[str, rows.Column] = {"assignment": turns.known, "group": groups}
         parts = [
-            log_rows.sends(slots, np.flatnonzero(sends), partition, self._partitions, count, sent, ends),
-            log_rows.looks(slots, np.flatnonzero(block.keep & (verb == END)), partition, self._partitions, ends),
-            *log_rows.polls(slots, np.flatnonzero(polls), partition, self._partitions, begin, end, reading),
-            rows.Part("commit", at, rows.Named(partition[at], self._committed), {
+            log_rows.build_send_effects(slots, np.flatnonzero(sends), partition, self._partitions, count, sent, ends),
+            log_rows.build_end_effects(slots, np.flatnonzero(block.keep & (verb == END)), partition,
+            self._partitions, ends),
+            *log_rows.build_poll_effects(slots, np.flatnonzero(polls), partition, self._partitions, begin, end,
+            reading),
+            rows.Part("commit", at, rows.DictionaryColumn(partition[at], self._committed), {
                 "group": groups.at(at),
                 "value": value[at],
                 "position": begin[at],
                 "generation": turns.known[at],
             }),
-            rows.Part("fetched", fetches, rows.Named(partition[fetches], self._committed), {
+            rows.Part("fetched", fetches, rows.DictionaryColumn(partition[fetches], self._committed), {
                 "group": groups.at(fetches),
-                "value": rows.Known(current[fetches], known),
+                "value": rows.MaskedColumn(current[fetches], known),
                 "position": np.where(known, offset[fetches], -1),
             }),
             *self._ownership(slots, turns),
             self._idle(turns, np.flatnonzero(idle & slots.ok)),
         ]  # fmt: skip
         keep, whole = block.keep, block.opening | turns.enters | idle
-        return Acts(
+        return ChunkEffects(
             verb=verb,
-            key=rows.Named(
+            key=rows.DictionaryColumn(
                 np.where(whole, self.plan.keys + np.where(block.opening, block.key // self._size, turns.group),
                          partition), self._objects
             ),
@@ -157,7 +163,7 @@ class GroupTraffic(Traffic):
             count=turns.before,
             outcome=slots.outcome,
             failures=rows.Failures(np.where(commits & turns.stale, 0, -1), FAILURES),
-            argument=rows.numbers(count[keep], (verb == SEND)[keep]),
+            argument=rows.to_json_numbers(count[keep], (verb == SEND)[keep]),
             events=self._stored(slots, turns),
         )  # fmt: skip
 
@@ -168,7 +174,7 @@ class GroupTraffic(Traffic):
         names = pa.concat_arrays([self._partitions, own])
         LogDrain(names, ends, ()).write(writer, self.schedule, self.plan.operations)
 
-    def _turns(self, block: Block) -> Turns:
+    def _turns(self, block: DrawnChunk) -> GroupSteps:
         slots, verb, clients = block.slots, block.verb, self.plan.clients
         turn = slots.index // clients
         seat = slots.client + clients * (turn % self._rounds)
@@ -191,18 +197,18 @@ class GroupTraffic(Traffic):
         enters = joins | (stale & ~rejected)
         outcome = np.where(enters & (slots.outcome == FAIL), OK, slots.outcome)
         outcome = np.where(rejected & (share.count > 0) & (outcome == OK), FAIL, outcome).astype(np.int8)
-        return Turns(
+        return GroupSteps(
             seat=seat, group=group, outcome=outcome, before=before, generation=generation, known=known, old=old,
             joins=joins, bumps=bumps, enters=enters, stale=rejected, acts=seated & ~enters,
         )  # fmt: skip
 
-    def _shares(self, group: Ints, seat: Ints, generation: Ints) -> Share:
+    def _shares(self, group: Ints, seat: Ints, generation: Ints) -> PartitionShare:
         """Returns the partitions that a seat has in a generation."""
         most = np.minimum(self._size, self.plan.keys - group * self._size)
         first = (seat - generation) % self._seats
-        return Share(first, np.maximum(0, -(-(most - first) // self._seats)))
+        return PartitionShare(first, np.maximum(0, -(-(most - first) // self._seats)))
 
-    def _ownership(self, slots: Slots, turns: Turns) -> list[rows.Part]:
+    def _ownership(self, slots: OperationArrays, turns: GroupSteps) -> list[rows.Part]:
         """Returns the partitions that entering members lose and acquire, or the group if there are none."""
         entered = turns.enters & slots.ok
         former = self._shares(turns.group, turns.seat, turns.known)
@@ -216,42 +222,49 @@ class GroupTraffic(Traffic):
         return [*parts, self._holds("acquire", slots, turns, at, present, turns.generation, had)]
 
     def _holds(
-        self, kind: str, slots: Slots, turns: Turns, at: Ints, share: Share, generation: Ints, sub: Ints
+        self,
+        kind: str,
+        slots: OperationArrays,
+        turns: GroupSteps,
+        at: Ints,
+        share: PartitionShare,
+        generation: Ints,
+        sub: Ints,
     ) -> rows.Part:
-        op, rank = segments.ranks(at, np.maximum(share.count, 1)[at])
+        op, rank = segments.expand_ranks(at, np.maximum(share.count, 1)[at])
         partition = turns.group[op] * self._size + share.first[op] + self._seats * rank
         key = np.where(share.count[op] > 0, partition, self.plan.keys + turns.group[op])
-        return rows.Part(kind, op, rows.Named(key, self._objects), {
-            "group": rows.Named(turns.group[op], self._groups),
+        return rows.Part(kind, op, rows.DictionaryColumn(key, self._objects), {
+            "group": rows.DictionaryColumn(turns.group[op], self._groups),
             "generation": generation[op],
             "assignment": generation[op],
-            "owner": rows.Named(slots.client[op], self._members),
+            "owner": rows.DictionaryColumn(slots.client[op], self._members),
         }, sub=sub[op] + rank)  # fmt: skip
 
-    def _idle(self, turns: Turns, at: Ints) -> rows.Part:
-        group = rows.Named(turns.group[at], self._groups)
+    def _idle(self, turns: GroupSteps, at: Ints) -> rows.Part:
+        group = rows.DictionaryColumn(turns.group[at], self._groups)
         return rows.Part("idle", at, group, {"group": group})
 
-    def _stored(self, slots: Slots, turns: Turns) -> pa.RecordBatch | None:
+    def _stored(self, slots: OperationArrays, turns: GroupSteps) -> pa.RecordBatch | None:
         """Returns an event for each generation that a coordinator stores."""
         at = np.flatnonzero(turns.bumps)
         if not len(at):
             return None
         columns: rows.Columns = {
             "time": self.schedule.opening(slots.index[at]),
-            "node": rows.Named(turns.group[at] % len(NODES), NODES),
+            "node": rows.DictionaryColumn(turns.group[at] % len(NODES), NODES),
             "incarnation": 1,
             "seq": EVENTS * slots.index[at],
             "event": "group-generation",
-            "key": rows.Named(turns.group[at], self._groups),
+            "key": rows.DictionaryColumn(turns.group[at], self._groups),
             "epoch": turns.generation[at],
             "detail": "{}",
         }
-        return rows.batch("events", columns, len(at))
+        return rows.build_batch("events", columns, len(at))
 
 
 @dataclass(frozen=True)
-class Share:
+class PartitionShare:
     """``count`` partitions of a group: ``first``, and then every m-th in a group with m seats."""
 
     first: Ints

@@ -10,7 +10,7 @@ from assay.harness.core.operation import Effect
 from assay.harness.synthetic.anomaly_template import Scene, SceneEvent, SceneStep
 from assay.harness.synthetic.register_scenes import LAST
 from assay.harness.synthetic.timeline import SCENE_SLOTS
-from assay.harness.synthetic.values import offset_of
+from assay.harness.synthetic.values import compute_offset_of
 
 GENERATIONS: Final = 2
 """Generations that a scene uses up."""
@@ -27,7 +27,7 @@ class GroupScene(Scene):
 
 
 @dataclass(frozen=True)
-class Place:
+class GroupSceneBuilder:
     """A group, one of its partitions, and the generation that the scene begins."""
 
     group: str
@@ -41,13 +41,15 @@ class Place:
     def commit(self, generation: int, begin: int) -> SceneStep:
         """Commits ``LAST``, which is the committed value after every scene."""
         key = f"{self.group}/{self.partition}"
-        effect = Effect("commit", key, position=offset_of(LAST), value=LAST, generation=generation, group=self.group)
+        effect = Effect(
+            "commit", key, position=compute_offset_of(LAST), value=LAST, generation=generation, group=self.group
+        )
         return SceneStep("commit", begin, begin + 1, (effect,))
 
 
-def group_scene(anomaly: str, at: Place) -> GroupScene:
+def build_group_scene(anomaly: str, at: GroupSceneBuilder) -> GroupScene:
     if anomaly == "orphaned-partition":
-        return _orphaned_partition(at)
+        return _build_orphaned_partition(at)
     lease, enter = f"{at.partition}-lock", at.enter("scene-a", 0)
     key, steps, value = {
         "zombie-commit": (at.group, (enter, at.commit(at.generation - 1, 2)), at.generation),
@@ -77,7 +79,7 @@ def group_scene(anomaly: str, at: Place) -> GroupScene:
     return GroupScene(key=key, about=at.group, steps=steps, events=events, value=value, takes=GENERATIONS)
 
 
-def _orphaned_partition(at: Place) -> GroupScene:
+def _build_orphaned_partition(at: GroupSceneBuilder) -> GroupScene:
     """Returns a scene with a separate group of two members and two partitions. A partition is never reassigned."""
     group, topic = f"{at.group}-audit", f"{at.partition}-audit"
     orphan, other = f"{topic}-0", f"{topic}-1"

@@ -15,9 +15,9 @@ from assay.harness.synthetic import rows
 from assay.harness.synthetic.anomaly_template import Opening, Scene, SceneStep
 from assay.harness.synthetic.plan import Plan
 from assay.harness.synthetic.segments import Flags, Ints
-from assay.harness.synthetic.state import Latest, Tally
+from assay.harness.synthetic.state import LatestValues, RunningTotal
 from assay.harness.synthetic.timeline import FAIL, OK
-from assay.harness.synthetic.traffic import Acts, Block, Traffic
+from assay.harness.synthetic.traffic import ChunkEffects, DrawnChunk, Traffic
 
 ACQUIRE, RENEW, GUARDED, RELEASE = range(4)
 RIVALS: Final = 2
@@ -40,12 +40,12 @@ class LeaseTraffic(Traffic):
         self._owners = [f"client-{number}" for number in range(plan.clients)]
         self._each = min(plan.keys, max(1, -(-RIVALS * plan.keys // plan.clients)))
         """Number of leases that each client wants: the one of its own number and those after it."""
-        self._tokens = Tally(plan.keys)
+        self._tokens = RunningTotal(plan.keys)
         # By client and lease: the last token granted, and the process that got it.
-        self._given = Latest(plan.clients * self._each, NOTHING)
-        self._holders = Latest(plan.clients * self._each, NOTHING)
+        self._given = LatestValues(plan.clients * self._each, NOTHING)
+        self._holders = LatestValues(plan.clients * self._each, NOTHING)
         # By client and lease: the last token with which an operation was rejected.
-        self._rejected = Latest(plan.clients * self._each, NOTHING)
+        self._rejected = LatestValues(plan.clients * self._each, NOTHING)
 
     def stage(self, anomaly: str, at: Opening) -> Scene:
         """Returns a scene whose first token is the next one of the lease."""
@@ -53,19 +53,19 @@ class LeaseTraffic(Traffic):
         if anomaly == "fencing-violation":
             # A guarded operation with a token is accepted after a newer token was granted.
             turns = (("acquire", old, "a"), ("guarded", old, "a"), ("acquire", new, "b"), ("guarded", old, "a"))
-            return Scene(key=at.key, steps=_in_turn(at.key, *turns), value=new, takes=2)
+            return Scene(key=at.key, steps=_build_consecutive_steps(at.key, *turns), value=new, takes=2)
         # Two owners get the same token or, in odd slots, hold a lease without tokens at the same time.
         if at.slot % 2:
             tokenless = (("acquire", None, "a"), ("acquire", None, "b"), ("renew", None, "a"), ("renew", None, "b"))
-            return Scene(key=lease, steps=_in_turn(lease, *tokenless))
-        steps = _in_turn(at.key, ("acquire", old, "a"), ("acquire", old, "b"))
+            return Scene(key=lease, steps=_build_consecutive_steps(lease, *tokenless))
+        steps = _build_consecutive_steps(at.key, ("acquire", old, "a"), ("acquire", old, "b"))
         return Scene(key=at.key, steps=steps, value=old, takes=1)
 
-    def act(self, block: Block) -> Acts:
+    def act(self, block: DrawnChunk) -> ChunkEffects:
         slots, drawn = block.slots, block.verb
         wish = self.rng.integers(0, self._each, len(drawn))
         key = self.drawn_key(block, (slots.client + wish) % self.plan.keys)
-        names = rows.Named(key, self.names)
+        names = rows.DictionaryColumn(key, self.names)
         taken = block.landed & (drawn == ACQUIRE)
         before = self._tokens.follow(key, taken.astype(np.int64) + block.takes)
         token = before + taken
@@ -78,7 +78,7 @@ class LeaseTraffic(Traffic):
         used = np.where(verb == ACQUIRE, token, known)
         shown = (verb != ACQUIRE) | (outcome == OK)
         lost = rejected & stale
-        return Acts(
+        return ChunkEffects(
             verb=verb,
             key=names,
             parts=[
@@ -91,10 +91,10 @@ class LeaseTraffic(Traffic):
             count=before,
             outcome=outcome,
             failures=rows.Failures(np.where(rejected, np.where(held, HELD, STALE), -1), FAILURES),
-            argument=rows.numbers(used[block.keep], (verb != ACQUIRE)[block.keep]),
+            argument=rows.to_json_numbers(used[block.keep], (verb != ACQUIRE)[block.keep]),
         )
 
-    def _known(self, block: Block, wisher: Ints, before: Ints, token: Ints) -> Ints:
+    def _known(self, block: DrawnChunk, wisher: Ints, before: Ints, token: Ints) -> Ints:
         """Returns the token that each operation's process has for its lease."""
         slots, drawn = block.slots, block.verb
         given = block.keep & (drawn == ACQUIRE) & slots.ok
@@ -108,16 +108,23 @@ class LeaseTraffic(Traffic):
         return np.where(rejected == known, NOTHING, known)
 
     def _part(
-        self, block: Block, key: rows.Named, mine: Flags, kind: str, used: Ints, shown: Flags, sub: int = 0
+        self,
+        block: DrawnChunk,
+        key: rows.DictionaryColumn,
+        mine: Flags,
+        kind: str,
+        used: Ints,
+        shown: Flags,
+        sub: int = 0,
     ) -> rows.Part:
         at: NDArray[np.int64] = np.flatnonzero(block.keep & mine)
-        token = rows.Known(used[at], shown[at])
+        token = rows.MaskedColumn(used[at], shown[at])
         return rows.Part(kind, at, key.at(at), {
-            "token": token, "assignment": token, "owner": rows.Named(block.slots.client[at], self._owners),
+            "token": token, "assignment": token, "owner": rows.DictionaryColumn(block.slots.client[at], self._owners),
         }, sub=sub, outcome=np.zeros(len(at), np.int8) if kind == LOST else None)  # fmt: skip
 
 
-def _in_turn(lease: str, *turns: tuple[str, int | None, str]) -> tuple[SceneStep, ...]:
+def _build_consecutive_steps(lease: str, *turns: tuple[str, int | None, str]) -> tuple[SceneStep, ...]:
     """Returns consecutive steps of (operation, token or None, owner ``a`` or ``b``)."""
     return tuple(
         SceneStep(

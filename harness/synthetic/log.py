@@ -13,14 +13,14 @@ import pyarrow as pa
 from assay.harness.core.history import HistoryWriter
 from assay.harness.synthetic import log_rows, rows
 from assay.harness.synthetic.anomaly_template import Opening, Scene
-from assay.harness.synthetic.log_drain import LogDrain, Special
+from assay.harness.synthetic.log_drain import LogDrain, SceneInLog
 from assay.harness.synthetic.log_rows import MOST_POLLED, MOST_SENT, NODES
-from assay.harness.synthetic.log_scenes import LogScene, log_scene
+from assay.harness.synthetic.log_scenes import LogScene, build_log_scene
 from assay.harness.synthetic.plan import Plan
 from assay.harness.synthetic.segments import Flags, Ints
-from assay.harness.synthetic.state import Cursors, Latest, Tally
-from assay.harness.synthetic.timeline import EVENTS, Schedule, Slots
-from assay.harness.synthetic.traffic import Acts, Block, Traffic
+from assay.harness.synthetic.state import Cursors, LatestValues, RunningTotal
+from assay.harness.synthetic.timeline import EVENTS, OperationArrays, Timeline
+from assay.harness.synthetic.traffic import ChunkEffects, DrawnChunk, Traffic
 
 SEND, POLL, END = range(3)
 
@@ -36,7 +36,7 @@ class LogTraffic(Traffic):
 
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan)
-        self._logs = Tally(plan.keys)
+        self._logs = RunningTotal(plan.keys)
         # Reader r belongs to client r % clients and key r % keys, so each client and each key has at least one.
         self._readers = max(plan.keys, plan.clients)
         self._cursors = Cursors(self._readers)
@@ -46,9 +46,9 @@ class LogTraffic(Traffic):
         self._closed[self.scene_keys] = self.schedule.scenes
 
     def stage(self, anomaly: str, at: Opening) -> Scene:
-        return log_scene(anomaly, at)
+        return build_log_scene(anomaly, at)
 
-    def act(self, block: Block) -> Acts:
+    def act(self, block: DrawnChunk) -> ChunkEffects:
         slots, clients = block.slots, self.plan.clients
         length = len(block.verb)
         reader = slots.client + clients * self.rng.integers(0, (self._readers - 1 - slots.client) // clients + 1)
@@ -62,24 +62,26 @@ class LogTraffic(Traffic):
         step = np.where(slots.ok, MOST_POLLED, 0).astype(np.int64)
         begin, end = self._cursors.follow(reader, block.keep & (verb == POLL), step, base)
         keep = block.keep
-        return Acts(
+        return ChunkEffects(
             verb=verb,
-            key=rows.Named(key, self.names),
+            key=rows.DictionaryColumn(key, self.names),
             parts=[
-                log_rows.sends(slots, np.flatnonzero(keep & (verb == SEND)), key, self.names, count, landed, base),
-                *log_rows.polls(
+                log_rows.build_send_effects(
+                    slots, np.flatnonzero(keep & (verb == SEND)), key, self.names, count, landed, base
+                ),
+                *log_rows.build_poll_effects(
                     slots, np.flatnonzero(keep & (verb == POLL)), key, self.names, begin, end, {"assignment": 1}
                 ),
-                log_rows.looks(slots, np.flatnonzero(keep & (verb == END)), key, self.names, base),
+                log_rows.build_end_effects(slots, np.flatnonzero(keep & (verb == END)), key, self.names, base),
             ],
             count=base,
             # The argument of a send is its number of values.
-            argument=rows.numbers(count[keep], (verb == SEND)[keep]),
+            argument=rows.to_json_numbers(count[keep], (verb == SEND)[keep]),
             events=self._events.of(slots, key, landed, base),
         )
 
     def finish(self, writer: HistoryWriter) -> None:
-        specials = [Special(at.number, at.count, scene) for at, scene in self.played if isinstance(scene, LogScene)]
+        specials = [SceneInLog(at.number, at.count, scene) for at, scene in self.played if isinstance(scene, LogScene)]
         drain = LogDrain(self.names, self._logs.totals, specials)
         drain.write(writer, self.schedule, self.plan.operations)
         drain.write_replicas(writer)
@@ -95,14 +97,14 @@ class NodeEvents:
     - each node that obeyed a controller's request
     """
 
-    def __init__(self, schedule: Schedule, names: pa.Array) -> None:
+    def __init__(self, schedule: Timeline, names: pa.Array) -> None:
         self._schedule = schedule
         self._names = names
-        self._epochs = Latest(len(names), NEVER)
+        self._epochs = LatestValues(len(names), NEVER)
         """Epoch of the last append to each log."""
         self._controlled = NEVER
 
-    def of(self, slots: Slots, key: Ints, appended: Flags, base: Ints) -> pa.RecordBatch | None:
+    def of(self, slots: OperationArrays, key: Ints, appended: Flags, base: Ints) -> pa.RecordBatch | None:
         """Returns the events of a chunk. ``appended``: operations that appended to ``key`` from ``base`` on."""
         last, _ = self._epochs.follow(key, appended, slots.epoch)
         first = np.flatnonzero(appended & (last < slots.epoch))
@@ -114,21 +116,21 @@ class NodeEvents:
         kind = np.repeat([APPENDED, CONTROLLED, OBEYED], [len(first), len(elected), len(obeying)])
         if not len(at):
             return None
-        leads = log_rows.leader(key[first], slots.epoch[first]).codes
+        leads = log_rows.find_leader(key[first], slots.epoch[first]).codes
         nodes = np.concatenate([leads, slots.epoch[elected] % len(NODES), node])
         order = np.argsort(EVENTS * at + kind, kind="stable")
         at, kind, nodes = at[order], kind[order], nodes[order]
         mine, epoch = kind == APPENDED, slots.epoch[at]
         columns: rows.Columns = {
             "time": self._schedule.opening(slots.index[at]),
-            "node": rows.Named(nodes, NODES),
+            "node": rows.DictionaryColumn(nodes, NODES),
             "incarnation": 1,
             "seq": EVENTS * slots.index[at] + kind,
-            "event": rows.Named(kind, WORDS),
-            "key": rows.Named(np.where(mine, key[at], -1), self._names),
-            "epoch": rows.Known(epoch, mine),
-            "controller_epoch": rows.Known(epoch, ~mine),
-            "position": rows.Known(base[at], mine),
+            "event": rows.DictionaryColumn(kind, WORDS),
+            "key": rows.DictionaryColumn(np.where(mine, key[at], -1), self._names),
+            "epoch": rows.MaskedColumn(epoch, mine),
+            "controller_epoch": rows.MaskedColumn(epoch, ~mine),
+            "position": rows.MaskedColumn(base[at], mine),
             "detail": "{}",
         }
-        return rows.batch("events", columns, len(at))
+        return rows.build_batch("events", columns, len(at))

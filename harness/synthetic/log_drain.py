@@ -14,9 +14,16 @@ from assay.harness.core.history import HistoryWriter
 from assay.harness.synthetic import rows
 from assay.harness.synthetic.log_rows import NODES
 from assay.harness.synthetic.log_scenes import LogScene
-from assay.harness.synthetic.segments import Ints, ranks
-from assay.harness.synthetic.timeline import DRAIN_PROCESS, SENTINEL_PROCESS, Schedule, Slots, Turns, turns
-from assay.harness.synthetic.values import values_at
+from assay.harness.synthetic.segments import Ints, expand_ranks
+from assay.harness.synthetic.timeline import (
+    DRAIN_PROCESS,
+    SENTINEL_PROCESS,
+    KeyOperations,
+    OperationArrays,
+    Timeline,
+    iterate_operations_by_key,
+)
+from assay.harness.synthetic.values import compute_values_at
 
 PER_POLL: Final = 500
 """Records per poll."""
@@ -33,7 +40,7 @@ DIFFERENT: Final = 1
 
 
 @dataclass(frozen=True)
-class Special:
+class SceneInLog:
     """A scene with its key and base offset."""
 
     key: int
@@ -44,7 +51,7 @@ class Special:
 class LogDrain:
     """Writes sentinels at ``log_ends`` and reads the logs, with the records that the scenes left."""
 
-    def __init__(self, names: pa.Array, log_ends: Ints, specials: Sequence[Special]) -> None:
+    def __init__(self, names: pa.Array, log_ends: Ints, specials: Sequence[SceneInLog]) -> None:
         self._names = names
         self._ends = log_ends + 1
         self._specials = specials
@@ -60,15 +67,15 @@ class LogDrain:
         self._before_cut = -(-(self._cuts - self._starts) // PER_POLL)
         self._polls = self._before_cut + -(-(self._ends - self._cuts) // PER_POLL)
 
-    def write(self, writer: HistoryWriter, schedule: Schedule, first_op: int) -> None:
+    def write(self, writer: HistoryWriter, schedule: Timeline, first_op: int) -> None:
         """Writes the sentinels, the polls, and after the polls of a key an operation that says where they ended.
 
         Operation numbers begin at ``first_op``.
         """
         keys = np.arange(len(self._ends), dtype=np.int64)
-        for turn in turns(np.ones_like(keys)):
+        for turn in iterate_operations_by_key(np.ones_like(keys)):
             self._sentinels(writer, schedule.alone(first_op + turn.number, SENTINEL_PROCESS), turn.key)
-        for turn in turns(self._polls + 1, POLLS):
+        for turn in iterate_operations_by_key(self._polls + 1, POLLS):
             self._read(writer, schedule.alone(first_op + len(keys) + turn.number, DRAIN_PROCESS), turn)
 
     def write_replicas(self, writer: HistoryWriter) -> None:
@@ -88,31 +95,33 @@ class LogDrain:
         for special in diverging:
             value = np.where((key == special.key) & (node == DIFFERENT), value + 1, value)
         columns: rows.Columns = {
-            "node": rows.Named(node, NODES),
-            "key": rows.Named(key, self._names),
+            "node": rows.DictionaryColumn(node, NODES),
+            "key": rows.DictionaryColumn(key, self._names),
             "position": position,
             "value": value,
             "crc": value % 2**31,
             "below_hw": np.ones(len(key), np.bool_),
             "in_isr": np.ones(len(key), np.bool_),
         }
-        writer.batch("replicas", rows.batch("replicas", columns, len(key)))
+        writer.batch("replicas", rows.build_batch("replicas", columns, len(key)))
 
-    def _sentinels(self, writer: HistoryWriter, ops: Slots, keys: Ints) -> None:
-        at, key = np.arange(len(keys)), rows.Named(keys, self._names)
+    def _sentinels(self, writer: HistoryWriter, ops: OperationArrays, keys: Ints) -> None:
+        at, key = np.arange(len(keys)), rows.DictionaryColumn(keys, self._names)
         offset = self._ends[keys] - 1
-        self._ops(writer, ops, key, rows.Named(np.zeros_like(keys), ("send",)), "1", "sentinel")
-        part = rows.Part("append", at, key, {"request": ops.index, "position": offset, "value": values_at(offset)})
+        self._ops(writer, ops, key, rows.DictionaryColumn(np.zeros_like(keys), ("send",)), "1", "sentinel")
+        part = rows.Part(
+            "append", at, key, {"request": ops.index, "position": offset, "value": compute_values_at(offset)}
+        )
         rows.write_effects(writer, ops, [part], "sentinel")
 
-    def _read(self, writer: HistoryWriter, ops: Slots, turn: Turns) -> None:
+    def _read(self, writer: HistoryWriter, ops: OperationArrays, turn: KeyOperations) -> None:
         over = turn.rank == self._polls[turn.key]
-        key = rows.Named(turn.key, self._names)
-        self._ops(writer, ops, key, rows.Named(over.astype(np.int64), ("poll", "drained")), "null", "drain")
+        key = rows.DictionaryColumn(turn.key, self._names)
+        self._ops(writer, ops, key, rows.DictionaryColumn(over.astype(np.int64), ("poll", "drained")), "null", "drain")
         begin, end, assignment = self._bounds(turn)
         polls, last = np.flatnonzero(~over), np.flatnonzero(over)
         first = np.flatnonzero((turn.rank == 0) & self._drawn[turn.key])
-        shown, place = ranks(polls, (end - begin)[polls])
+        shown, place = expand_ranks(polls, (end - begin)[polls])
         offset = begin[shown] + place
         value, there = self.records(turn.key[shown], offset)
         shown, place, offset, value = shown[there], place[there], offset[there], value[there]
@@ -130,7 +139,7 @@ class LogDrain:
             rows.Part("drained", last, key.at(last), {"position": self._ends[turn.key[last]]}),
         ], "drain")  # fmt: skip
 
-    def _bounds(self, turn: Turns) -> tuple[Ints, Ints, Ints]:
+    def _bounds(self, turn: KeyOperations) -> tuple[Ints, Ints, Ints]:
         """Returns begin, end and assignment of each poll."""
         key, cut = turn.key, self._cuts[turn.key]
         after = turn.rank - self._before_cut[key]
@@ -140,7 +149,7 @@ class LogDrain:
 
     def records(self, key: Ints, offset: Ints) -> tuple[Ints, np.ndarray]:
         """Returns the values at these offsets, and whether a record exists. ``key`` must be ascending."""
-        value, there = values_at(offset), np.ones(len(offset), dtype=np.bool_)
+        value, there = compute_values_at(offset), np.ones(len(offset), dtype=np.bool_)
         for special in self._specials:
             if not len(key) or not key[0] <= special.key <= key[-1]:
                 continue
@@ -153,8 +162,14 @@ class LogDrain:
         return value, there
 
     def _ops(
-        self, writer: HistoryWriter, ops: Slots, key: rows.Named, f: rows.Named, argument: str, phase: str
+        self,
+        writer: HistoryWriter,
+        ops: OperationArrays,
+        key: rows.DictionaryColumn,
+        f: rows.DictionaryColumn,
+        argument: str,
+        phase: str,
     ) -> None:
         every = np.ones(len(ops.index), dtype=np.bool_)
         columns: rows.Columns = {"worker": "0", "f": f, "key": key, "argument": argument}
-        writer.batch("ops", rows.operations(ops, every, columns, phase=phase))
+        writer.batch("ops", rows.build_operations(ops, every, columns, phase=phase))

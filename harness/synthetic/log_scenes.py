@@ -11,7 +11,7 @@ from assay.harness.core.operation import Effect
 from assay.harness.synthetic.anomaly_template import Opening, Scene, SceneEvent, SceneStep
 from assay.harness.synthetic.log_rows import NODES
 from assay.harness.synthetic.timeline import SCENE_SLOTS
-from assay.harness.synthetic.values import SCENE_VALUES, values_at
+from assay.harness.synthetic.values import SCENE_VALUES, compute_values_at
 
 OWN_REQUESTS: Final = 1 << 50
 OWN_EPOCHS: Final = 1 << 40
@@ -30,7 +30,7 @@ class LogScene(Scene):
     """Whether one replica holds another record at the base offset."""
 
 
-class _Stage:
+class _LogSceneBuilder:
     """Makes the steps of a scene in one key, with offsets relative to a base offset (ranks)."""
 
     def __init__(self, at: Opening) -> None:
@@ -43,7 +43,7 @@ class _Stage:
         return NODES[(self._number + self.epoch + after) % len(NODES)]
 
     def value(self, rank: int) -> int:
-        return values_at(self.base + rank)
+        return compute_values_at(self.base + rank)
 
     def at(self, rank: int) -> tuple[int, int]:
         """Returns a rank and the ordinary value there."""
@@ -100,9 +100,9 @@ class _Stage:
         )
 
 
-def log_scene(anomaly: str, at: Opening) -> LogScene:
+def build_log_scene(anomaly: str, at: Opening) -> LogScene:
     """Returns the scene of an anomaly in a key whose log ends at ``at.count``."""
-    on = _Stage(at)
+    on = _LogSceneBuilder(at)
     zero, one, two = on.value(0), on.value(1), on.value(2)
     first = on.send(0, 1, on.at(0))
     three = on.send(0, 1, on.at(0), on.at(1), on.at(2))

@@ -15,8 +15,8 @@ from assay.harness.synthetic import rows
 from assay.harness.synthetic.anomaly_template import Opening, Scene, SceneStep
 from assay.harness.synthetic.plan import Plan
 from assay.harness.synthetic.segments import Number
-from assay.harness.synthetic.state import Highest
-from assay.harness.synthetic.traffic import Acts, Block, Traffic
+from assay.harness.synthetic.state import RunningMaximum
+from assay.harness.synthetic.traffic import ChunkEffects, DrawnChunk, Traffic
 
 WRITE, READ = range(2)
 STEP: Final = 4
@@ -33,7 +33,7 @@ class MaxRegisterTraffic(Traffic):
 
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan)
-        self._largest = Highest(plan.keys, EMPTY)
+        self._largest = RunningMaximum(plan.keys, EMPTY)
 
     def stage(self, anomaly: str, at: Opening) -> Scene:
         """Returns a scene that leaves its second value, which is above all earlier ones."""
@@ -50,8 +50,8 @@ class MaxRegisterTraffic(Traffic):
         }[anomaly]
         return Scene(key=at.key, steps=steps, value=first)
 
-    def act(self, block: Block) -> Acts:
-        slots, verb, key = block.slots, block.verb, rows.Named(block.key, self.names)
+    def act(self, block: DrawnChunk) -> ChunkEffects:
+        slots, verb, key = block.slots, block.verb, rows.DictionaryColumn(block.key, self.names)
         drawn = STEP * (slots.index // self.plan.keys + self.rng.integers(0, SPREAD, len(verb)))
         value = np.where(block.opening, self._own(slots.index) + 2, drawn)
         current = self._largest.follow(block.key, (block.landed & (verb == WRITE)) | block.opening, value)
@@ -59,15 +59,17 @@ class MaxRegisterTraffic(Traffic):
         writes, reads = np.flatnonzero(keep & (verb == WRITE)), np.flatnonzero(keep & (verb == READ) & ok)
         parts = [
             rows.Part("max-write", writes, key.at(writes), {"value": value[writes]}),
-            rows.Part("max-read", reads, key.at(reads), {"value": rows.Known(current[reads], current[reads] != EMPTY)}),
+            rows.Part(
+                "max-read", reads, key.at(reads), {"value": rows.MaskedColumn(current[reads], current[reads] != EMPTY)}
+            ),
         ]
         looked = (ok & (verb == READ))[keep]
-        return Acts(
+        return ChunkEffects(
             verb=verb,
             key=key,
             parts=parts,
-            argument=rows.numbers(value[keep], (verb == WRITE)[keep]),
-            result=pc.if_else(looked, rows.numbers(current[keep], (current != EMPTY)[keep]), rows.NONE),
+            argument=rows.to_json_numbers(value[keep], (verb == WRITE)[keep]),
+            result=pc.if_else(looked, rows.to_json_numbers(current[keep], (current != EMPTY)[keep]), rows.NONE),
         )
 
     def _own(self, slot: Number) -> Number:

@@ -12,18 +12,18 @@ from assay.harness.synthetic import rows
 from assay.harness.synthetic.anomaly_template import Opening, Scene, SceneStep
 from assay.harness.synthetic.plan import Plan
 from assay.harness.synthetic.segments import Number
-from assay.harness.synthetic.state import Tally
-from assay.harness.synthetic.traffic import Acts, Block, Traffic
+from assay.harness.synthetic.state import RunningTotal
+from assay.harness.synthetic.traffic import ChunkEffects, DrawnChunk, Traffic
 
 ADD, READ = range(2)
 
 
-def _x(count: Number) -> Number:
+def _compute_x(count: Number) -> Number:
     """Returns x after so many adds. The first add goes to x."""
     return (count + 1) // 2
 
 
-def _y(count: Number) -> Number:
+def _compute_y(count: Number) -> Number:
     return count // 2
 
 
@@ -34,12 +34,12 @@ class MonotonicTraffic(Traffic):
 
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan)
-        self._done = Tally(plan.keys)
+        self._done = RunningTotal(plan.keys)
         self._both = pa.array([f"{name}-{which}" for name in self.names.to_pylist() for which in "xy"], pa.string())
 
     def stage(self, anomaly: str, at: Opening) -> Scene:
         """Returns a scene that adds 1 to both counters."""
-        x, y = _x(at.count), _y(at.count)
+        x, y = _compute_x(at.count), _compute_y(at.count)
 
         def add(which: str, value: int, begin: int, end: int, process: int) -> SceneStep:
             effect = Effect("monotonic-add", f"{at.key}-{which}", value=value)
@@ -61,32 +61,37 @@ class MonotonicTraffic(Traffic):
         }[anomaly]  # fmt: skip
         return Scene(key=f"{at.key}-{which}", about=at.key, steps=steps, value=value, takes=2)
 
-    def act(self, block: Block) -> Acts:
+    def act(self, block: DrawnChunk) -> ChunkEffects:
         slots, verb, keep = block.slots, block.verb, block.keep
-        key = rows.Named(block.key, self.names)
+        key = rows.DictionaryColumn(block.key, self.names)
         count = self._done.follow(block.key, (block.landed & (verb == ADD)).astype(np.int64) + block.takes)
-        turn, made = count % 2, np.where(count % 2 == 0, _x(count) + 1, _y(count) + 1)
+        turn, made = count % 2, np.where(count % 2 == 0, _compute_x(count) + 1, _compute_y(count) + 1)
         adds = np.flatnonzero(keep & (verb == ADD))
         reads = np.flatnonzero(keep & (verb == READ) & slots.ok)
         parts = [
             rows.Part(
-                "monotonic-add", adds, rows.Named(2 * block.key[adds] + turn[adds], self._both),
-                {"value": rows.Known(made[adds], slots.ok[adds])},
+                "monotonic-add", adds, rows.DictionaryColumn(2 * block.key[adds] + turn[adds], self._both),
+                {"value": rows.MaskedColumn(made[adds], slots.ok[adds])},
             ),
             *(
                 rows.Part(
-                    "monotonic-read", reads, rows.Named(2 * block.key[reads] + place, self._both),
+                    "monotonic-read", reads, rows.DictionaryColumn(2 * block.key[reads] + place, self._both),
                     {"value": seen(count[reads])}, sub=place,
                 )
-                for place, seen in enumerate((_x, _y))
+                for place, seen in enumerate((_compute_x, _compute_y))
             ),
         ]  # fmt: skip
         doing, ok = verb[keep], slots.ok[keep]
         both = pc.binary_join_element_wise(
-            '{"x":', rows.numbers(_x(count)[keep]), ',"y":', rows.numbers(_y(count)[keep]), "}", ""
+            '{"x":',
+            rows.to_json_numbers(_compute_x(count)[keep]),
+            ',"y":',
+            rows.to_json_numbers(_compute_y(count)[keep]),
+            "}",
+            "",
         )
-        got = pc.if_else(doing == ADD, rows.numbers(made[keep]), both)
-        return Acts(
+        got = pc.if_else(doing == ADD, rows.to_json_numbers(made[keep]), both)
+        return ChunkEffects(
             verb=verb,
             key=key,
             parts=parts,

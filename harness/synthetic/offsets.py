@@ -14,10 +14,10 @@ from assay.harness.core.operation import Effect
 from assay.harness.synthetic import rows
 from assay.harness.synthetic.anomaly_template import Opening, Scene, SceneStep
 from assay.harness.synthetic.plan import Plan
-from assay.harness.synthetic.register_scenes import LAST, Committed, register_scene
-from assay.harness.synthetic.state import Latest, Tally
-from assay.harness.synthetic.traffic import Acts, Block, Traffic
-from assay.harness.synthetic.values import offset_of
+from assay.harness.synthetic.register_scenes import LAST, CommittedOffset, build_register_scene
+from assay.harness.synthetic.state import LatestValues, RunningTotal
+from assay.harness.synthetic.traffic import ChunkEffects, DrawnChunk, Traffic
+from assay.harness.synthetic.values import compute_offset_of
 
 COMMIT, FETCH, ADVANCE, RESUME = range(4)
 MOST_READ: Final = 5
@@ -44,13 +44,13 @@ class OffsetsTraffic(Traffic):
         self._committed = pa.array([f"group-{number}/orders-{number}" for number in range(plan.keys)], pa.string())
         self._read = pa.array([f"reader-{number}/orders-{number}" for number in range(plan.keys)], pa.string())
         self._both = pa.concat_arrays([self._committed, self._read])
-        self._commits = Latest(plan.keys, EMPTY)
-        self._positions = Tally(plan.keys)
+        self._commits = LatestValues(plan.keys, EMPTY)
+        self._positions = RunningTotal(plan.keys)
 
     def stage(self, anomaly: str, at: Opening) -> Scene:
         number = at.number
         if anomaly != REGRESSION:
-            return register_scene(anomaly, Committed(f"group-{number}/orders-{number}", f"group-{number}"))
+            return build_register_scene(anomaly, CommittedOffset(f"group-{number}/orders-{number}", f"group-{number}"))
         group, offset = f"reader-{number}", at.count + CLEAR
         key = f"{group}/orders-{number}"
         steps = (
@@ -59,7 +59,7 @@ class OffsetsTraffic(Traffic):
         )
         return Scene(key=key, steps=steps, position=offset, takes=CLEAR)
 
-    def act(self, block: Block) -> Acts:
+    def act(self, block: DrawnChunk) -> ChunkEffects:
         slots, verb, key = block.slots, block.verb, block.key
         step = self.rng.integers(1, MOST_READ + 1, len(verb))
         value = np.where(block.opening, LAST, slots.index + 1)
@@ -72,22 +72,22 @@ class OffsetsTraffic(Traffic):
         advances, resumes = np.flatnonzero(keep & (verb == ADVANCE)), np.flatnonzero(keep & (verb == RESUME) & ok)
         known = current[fetches] != EMPTY
         parts = [
-            rows.Part("commit", commits, rows.Named(key[commits], self._committed), {
-                "group": rows.Named(key[commits], self._groups),
+            rows.Part("commit", commits, rows.DictionaryColumn(key[commits], self._committed), {
+                "group": rows.DictionaryColumn(key[commits], self._groups),
                 "value": value[commits],
-                "position": offset_of(value[commits]),
+                "position": compute_offset_of(value[commits]),
             }),
-            rows.Part("fetched", fetches, rows.Named(key[fetches], self._committed), {
-                "group": rows.Named(key[fetches], self._groups),
-                "value": rows.Known(current[fetches], known),
-                "position": np.where(known, offset_of(current[fetches]), -1),
+            rows.Part("fetched", fetches, rows.DictionaryColumn(key[fetches], self._committed), {
+                "group": rows.DictionaryColumn(key[fetches], self._groups),
+                "value": rows.MaskedColumn(current[fetches], known),
+                "position": np.where(known, compute_offset_of(current[fetches]), -1),
             }),
-            rows.Part("advance", advances, rows.Named(key[advances], self._read), {
-                "group": rows.Named(key[advances], self._readers),
+            rows.Part("advance", advances, rows.DictionaryColumn(key[advances], self._read), {
+                "group": rows.DictionaryColumn(key[advances], self._readers),
                 "position": (position + step)[advances],
             }),
-            rows.Part("resume", resumes, rows.Named(key[resumes], self._read), {
-                "group": rows.Named(key[resumes], self._readers),
+            rows.Part("resume", resumes, rows.DictionaryColumn(key[resumes], self._read), {
+                "group": rows.DictionaryColumn(key[resumes], self._readers),
                 "position": position[resumes],
             }),
         ]  # fmt: skip
@@ -95,11 +95,13 @@ class OffsetsTraffic(Traffic):
         seen = np.where(verb == FETCH, current, position)[keep]
         verbs, good = verb[keep], ok[keep]
         looked = ((verbs == RESUME) | ((verbs == FETCH) & (seen != EMPTY))) & good
-        return Acts(
+        return ChunkEffects(
             verb=verb,
-            key=rows.Named(np.where(verb >= ADVANCE, self.plan.keys, 0) + key, self._both),
+            key=rows.DictionaryColumn(np.where(verb >= ADVANCE, self.plan.keys, 0) + key, self._both),
             parts=parts,
             count=position,
-            argument=rows.numbers(number, (verbs == COMMIT) | (verbs == ADVANCE)),
-            result=pc.if_else(((verbs == FETCH) | (verbs == RESUME)) & good, rows.numbers(seen, looked), rows.NONE),
+            argument=rows.to_json_numbers(number, (verbs == COMMIT) | (verbs == ADVANCE)),
+            result=pc.if_else(
+                ((verbs == FETCH) | (verbs == RESUME)) & good, rows.to_json_numbers(seen, looked), rows.NONE
+            ),
         )

@@ -94,7 +94,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     planted: tuple[Planted, ...]
 
 
-class Made(msgspec.Struct, frozen=True, kw_only=True):
+class GenerationResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of ``generate``."""
 
     operations: int

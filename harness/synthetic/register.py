@@ -13,10 +13,10 @@ import pyarrow.compute as pc
 from assay.harness.synthetic import rows
 from assay.harness.synthetic.anomaly_template import Opening, Scene
 from assay.harness.synthetic.plan import Plan
-from assay.harness.synthetic.register_scenes import LAST, Register, register_scene
-from assay.harness.synthetic.state import Latest
+from assay.harness.synthetic.register_scenes import LAST, Register, build_register_scene
+from assay.harness.synthetic.state import LatestValues
 from assay.harness.synthetic.timeline import FAIL, OK
-from assay.harness.synthetic.traffic import Acts, Block, Traffic
+from assay.harness.synthetic.traffic import ChunkEffects, DrawnChunk, Traffic
 
 READ, WRITE, CAS = range(3)
 CAS_FAILS: Final = 0.3
@@ -36,13 +36,13 @@ class RegisterTraffic(Traffic):
 
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan)
-        self._registers = Latest(plan.keys, EMPTY)
+        self._registers = LatestValues(plan.keys, EMPTY)
 
     def stage(self, anomaly: str, at: Opening) -> Scene:
-        return register_scene(anomaly, Register(at.key))
+        return build_register_scene(anomaly, Register(at.key))
 
-    def act(self, block: Block) -> Acts:
-        slots, verb, key = block.slots, block.verb, rows.Named(block.key, self.names)
+    def act(self, block: DrawnChunk) -> ChunkEffects:
+        slots, verb, key = block.slots, block.verb, rows.DictionaryColumn(block.key, self.names)
         length = len(verb)
         fits = (verb != CAS) | (self.rng.random(length) >= CAS_FAILS)
         shows = self.rng.random(length) < CAS_SHOWS
@@ -56,22 +56,22 @@ class RegisterTraffic(Traffic):
         expected = np.where(fits, current, np.where(before == current, NEVER + value, before))
         writes, swaps = np.flatnonzero(block.keep & (verb == WRITE)), np.flatnonzero(block.keep & (verb == CAS))
         reads, shown = np.flatnonzero(block.keep & (verb == READ)), np.flatnonzero(block.keep & rejected & shows)
-        seen = rows.Known(current[reads], (current[reads] != EMPTY) & slots.ok[reads])
+        seen = rows.MaskedColumn(current[reads], (current[reads] != EMPTY) & slots.ok[reads])
         parts = [
             rows.Part("register-write", writes, key.at(writes), {"value": value[writes]}),
             rows.Part("register-cas", swaps, key.at(swaps), {
-                "value": value[swaps], "expected": rows.Known(expected[swaps], expected[swaps] != EMPTY),
+                "value": value[swaps], "expected": rows.MaskedColumn(expected[swaps], expected[swaps] != EMPTY),
             }),
             rows.Part("register-read", reads, key.at(reads), {"value": seen}),
             rows.Part("register-read", shown, key.at(shown), {
-                "value": rows.Known(current[shown], current[shown] != EMPTY),
+                "value": rows.MaskedColumn(current[shown], current[shown] != EMPTY),
             }, sub=1, outcome=np.zeros(len(shown), np.int8)),
         ]  # fmt: skip
         keep = block.keep
-        new, old = rows.numbers(value[keep]), rows.numbers(expected[keep], expected[keep] != EMPTY)
+        new, old = rows.to_json_numbers(value[keep]), rows.to_json_numbers(expected[keep], expected[keep] != EMPTY)
         swap = pc.binary_join_element_wise("[", old, ",", new, "]", "")
         looked = (verb == READ) & (slots.outcome == OK)
-        return Acts(
+        return ChunkEffects(
             verb=verb,
             key=key,
             parts=parts,
@@ -79,6 +79,8 @@ class RegisterTraffic(Traffic):
             failures=rows.Failures(np.where(rejected, 0, -1), ("mismatch",)),
             argument=pc.choose(verb[keep], "null", new, swap),
             result=pc.if_else(
-                looked[keep] | (rejected & shows)[keep], rows.numbers(current[keep], current[keep] != EMPTY), rows.NONE
+                looked[keep] | (rejected & shows)[keep],
+                rows.to_json_numbers(current[keep], current[keep] != EMPTY),
+                rows.NONE,
             ),
         )

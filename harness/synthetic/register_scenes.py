@@ -8,7 +8,7 @@ from typing import Final
 
 from assay.harness.core.operation import Effect
 from assay.harness.synthetic.anomaly_template import Scene, SceneStep
-from assay.harness.synthetic.values import offset_of
+from assay.harness.synthetic.values import compute_offset_of
 
 OWN_VALUES: Final = 1 << 40
 """First of the values in scenes; ordinary values are below."""
@@ -34,21 +34,21 @@ class Register:
 
 
 @dataclass(frozen=True)
-class Committed(Register):
+class CommittedOffset(Register):
     """The committed offset of a group in a partition. It is a function of the commit's number."""
 
     group: str
 
     def write(self, value: int, begin: int) -> SceneStep:
-        effect = Effect("commit", self.key, position=offset_of(value), value=value, group=self.group)
+        effect = Effect("commit", self.key, position=compute_offset_of(value), value=value, group=self.group)
         return SceneStep("commit", begin, begin + 1, (effect,), argument=value)
 
     def read(self, value: int, begin: int) -> SceneStep:
-        effect = Effect("fetched", self.key, position=offset_of(value), value=value, group=self.group)
+        effect = Effect("fetched", self.key, position=compute_offset_of(value), value=value, group=self.group)
         return SceneStep("fetch", begin, begin + 1, (effect,), result=value)
 
 
-def register_scene(anomaly: str, on: Register) -> Scene:
+def build_register_scene(anomaly: str, on: Register) -> Scene:
     """Returns the scene of an anomaly. ``lost-update`` needs CAS operations, so groups do not have it."""
     steps, value = {
         "missing-writer": ((on.write(A, 0), on.read(B, 2), on.write(D, 4)), B),

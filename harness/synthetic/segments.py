@@ -18,7 +18,7 @@ _APART = 1 << 42
 all ranges fit into an int64."""
 
 
-def sorted_by(group: NDArray[Any]) -> tuple[Ints, Flags]:
+def sort_by(group: NDArray[Any]) -> tuple[Ints, Flags]:
     """Returns the stable order by group, and ``starts`` in that order."""
     order = np.argsort(group, kind="stable")
     ordered = group[order]
@@ -29,7 +29,7 @@ def sorted_by(group: NDArray[Any]) -> tuple[Ints, Flags]:
     return order, starts
 
 
-def ends(starts: Flags) -> Flags:
+def find_ends(starts: Flags) -> Flags:
     """Returns a flag for the last row of each group."""
     last = np.empty(len(starts), dtype=np.bool_)
     if len(starts):
@@ -38,33 +38,33 @@ def ends(starts: Flags) -> Flags:
     return last
 
 
-def first_of(starts: Flags) -> Ints:
+def find_first_of_group(starts: Flags) -> Ints:
     """Returns for each row the index of the first row of its group."""
     index = np.arange(len(starts), dtype=np.int64)
     return np.maximum.accumulate(np.where(starts, index, 0))
 
 
-def running_sum(values: Ints, starts: Flags) -> Ints:
+def compute_running_sum(values: Ints, starts: Flags) -> Ints:
     """Returns the sum of the group up to and including each row."""
     total = np.cumsum(values)
-    return np.asarray(total - (total - values)[first_of(starts)])
+    return np.asarray(total - (total - values)[find_first_of_group(starts)])
 
 
-def running_min(values: Ints, starts: Flags) -> Ints:
+def compute_running_min(values: Ints, starts: Flags) -> Ints:
     """Returns the minimum of the group up to and including each row."""
     apart = (np.cumsum(starts) - 1) * _APART
     return np.asarray(np.minimum.accumulate(values - apart) + apart)
 
 
-def last_before(flags: Flags, starts: Flags) -> Ints:
+def find_last_before(flags: Flags, starts: Flags) -> Ints:
     """Returns for each row the index of the last flagged row before it in its group, or -1."""
     index = np.arange(len(flags), dtype=np.int64)
     last = np.maximum.accumulate(np.where(flags, index, -1)) if len(flags) else index
     before = np.concatenate([[-1], last[:-1]]) if len(flags) else index
-    return np.asarray(np.where(before >= first_of(starts), before, -1))
+    return np.asarray(np.where(before >= find_first_of_group(starts), before, -1))
 
 
-def ranks(at: Ints, count: Ints) -> tuple[Ints, Ints]:
+def expand_ranks(at: Ints, count: Ints) -> tuple[Ints, Ints]:
     """Repeats each place ``count`` times. Also returns the ranks 0, 1, 2, ... within each place."""
     repeated = np.repeat(at, count)
     first = np.repeat(np.cumsum(count) - count, count)

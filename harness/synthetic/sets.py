@@ -1,6 +1,6 @@
 """Traffic of correct sets: elements are added, and reads return all of them.
 
-Sets are replaced from time to time (``Lives``). The n-th element of a set is a function of n.
+Sets are replaced from time to time (``ReplacedKeys``). The n-th element of a set is a function of n.
 """
 
 from typing import Final
@@ -11,9 +11,9 @@ from assay.harness.core.operation import Effect
 from assay.harness.synthetic import rows, segments
 from assay.harness.synthetic.anomaly_template import Opening, Scene, SceneStep
 from assay.harness.synthetic.plan import Plan
-from assay.harness.synthetic.state import Lives
-from assay.harness.synthetic.traffic import Acts, Block, Traffic
-from assay.harness.synthetic.values import SCENE_VALUES, UNLANDED, values_at
+from assay.harness.synthetic.state import ReplacedKeys
+from assay.harness.synthetic.traffic import ChunkEffects, DrawnChunk, Traffic
+from assay.harness.synthetic.values import SCENE_VALUES, UNLANDED, compute_values_at
 
 ADD, READ = range(2)
 LIFE: Final = 50
@@ -27,10 +27,10 @@ class SetTraffic(Traffic):
 
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan)
-        self._lives = Lives(self.names, LIFE)
+        self._lives = ReplacedKeys(self.names, LIFE)
 
     def stage(self, anomaly: str, at: Opening) -> Scene:
-        elements = [values_at(place) for place in range(at.count + 1)]
+        elements = [compute_values_at(place) for place in range(at.count + 1)]
         before, own = elements[:-1], elements[-1]
 
         def add(value: int) -> SceneStep:
@@ -49,28 +49,32 @@ class SetTraffic(Traffic):
         }[anomaly]
         return Scene(key=at.key, steps=steps, value=value, takes=takes)
 
-    def act(self, block: Block) -> Acts:
+    def act(self, block: DrawnChunk) -> ChunkEffects:
         slots, verb = block.slots, block.verb
         place = self._lives.enter(slots.index) + block.key
-        key = rows.Named(place, self._lives.names)
+        key = rows.DictionaryColumn(place, self._lives.names)
         landed = block.landed & (verb == ADD)
         count = self._lives.follow(place, landed.astype(np.int64) + block.takes)
-        element = np.where(landed, values_at(count), UNLANDED + slots.index)
+        element = np.where(landed, compute_values_at(count), UNLANDED + slots.index)
         keep = block.keep
         adds, reads = np.flatnonzero(keep & (verb == ADD)), np.flatnonzero(keep & (verb == READ) & slots.ok)
         # An empty read has one row, without a value.
-        shown, rank = segments.ranks(reads, np.maximum(count[reads], 1))
+        shown, rank = segments.expand_ranks(reads, np.maximum(count[reads], 1))
         parts = [
             rows.Part("set-add", adds, key.at(adds), {"value": element[adds]}),
             rows.Part(
-                "set-read", shown, key.at(shown), {"value": rows.Known(values_at(rank), count[shown] > 0)}, sub=rank
+                "set-read",
+                shown,
+                key.at(shown),
+                {"value": rows.MaskedColumn(compute_values_at(rank), count[shown] > 0)},
+                sub=rank,
             ),
         ]
-        return Acts(
+        return ChunkEffects(
             verb=verb,
             key=key,
             parts=parts,
             count=count,
-            argument=rows.numbers(element[keep], verb[keep] == ADD),
-            result=rows.prefixes(count[keep], (slots.ok & (verb == READ))[keep]),
+            argument=rows.to_json_numbers(element[keep], verb[keep] == ADD),
+            result=rows.to_json_prefixes(count[keep], (slots.ok & (verb == READ))[keep]),
         )

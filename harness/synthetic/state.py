@@ -11,7 +11,7 @@ from assay.harness.synthetic import segments
 from assay.harness.synthetic.segments import Flags, Ints
 
 
-class Tally:
+class RunningTotal:
     """Running total per key: a log's end, a counter, a lease's token."""
 
     def __init__(self, size: int, start: int = 0) -> None:
@@ -19,17 +19,17 @@ class Tally:
 
     def follow(self, key: Ints, amount: Ints) -> Ints:
         """Returns the total that each operation finds before it adds its ``amount``."""
-        order, starts = segments.sorted_by(key)
+        order, starts = segments.sort_by(key)
         own = amount[order]
-        after = self.totals[key[order]] + segments.running_sum(own, starts)
-        ends = segments.ends(starts)
+        after = self.totals[key[order]] + segments.compute_running_sum(own, starts)
+        ends = segments.find_ends(starts)
         self.totals[key[order][ends]] = after[ends]
         found = np.empty_like(after)
         found[order] = after - own
         return found
 
 
-class Latest:
+class LatestValues:
     """Register per key, with its current and its previous value."""
 
     def __init__(self, size: int, initial: int = 0) -> None:
@@ -38,12 +38,12 @@ class Latest:
 
     def follow(self, key: Ints, done: Flags, value: Ints) -> tuple[Ints, Ints]:
         """Returns the current and previous value that each operation finds. ``done``: it then sets ``value``."""
-        order, starts = segments.sorted_by(key)
+        order, starts = segments.sort_by(key)
         keys, writes, values = key[order], done[order], value[order]
-        last = segments.last_before(writes, starts)
+        last = segments.find_last_before(writes, starts)
         now = np.where(last >= 0, values[last], self._values[keys])
         former = np.where(last >= 0, now[last], self._former[keys])
-        ends = segments.ends(starts)
+        ends = segments.find_ends(starts)
         self._former[keys[ends]] = np.where(writes[ends], now[ends], former[ends])
         self._values[keys[ends]] = np.where(writes[ends], values[ends], now[ends])
         current, before = np.empty_like(now), np.empty_like(former)
@@ -51,7 +51,7 @@ class Latest:
         return current, before
 
 
-class Highest:
+class RunningMaximum:
     """Largest value written per key."""
 
     def __init__(self, size: int, initial: int = 0) -> None:
@@ -59,10 +59,10 @@ class Highest:
 
     def follow(self, key: Ints, done: Flags, value: Ints) -> Ints:
         """Returns the value that each operation finds. ``done``: it then writes ``value``."""
-        order, starts = segments.sorted_by(key)
+        order, starts = segments.sort_by(key)
         start = self._values[key[order]]
-        after = -segments.running_min(-np.where(done[order], np.maximum(value[order], start), start), starts)
-        ends = segments.ends(starts)
+        after = -segments.compute_running_min(-np.where(done[order], np.maximum(value[order], start), start), starts)
+        ends = segments.find_ends(starts)
         found = np.empty_like(after)
         found[order] = np.where(starts, start, np.concatenate([start[:1], after[:-1]]))
         self._values[key[order][ends]] = after[ends]
@@ -82,20 +82,20 @@ class Cursors:
         steps so far: position = s + min(start, min(there - s)).
         """
         index = np.flatnonzero(moving)
-        order, starts = segments.sorted_by(reader[index])
+        order, starts = segments.sort_by(reader[index])
         chosen = index[order]
-        allowed = segments.running_sum(step[chosen], starts)
+        allowed = segments.compute_running_sum(step[chosen], starts)
         start = self.positions[reader[chosen]]
-        position = allowed + np.minimum(start, segments.running_min(there[chosen] - allowed, starts))
+        position = allowed + np.minimum(start, segments.compute_running_min(there[chosen] - allowed, starts))
         before = np.where(starts, start, np.concatenate([[0], position[:-1]]) if len(position) else position)
-        ends = segments.ends(starts)
+        ends = segments.find_ends(starts)
         self.positions[reader[chosen][ends]] = position[ends]
         begin, end = np.zeros(len(reader), np.int64), np.zeros(len(reader), np.int64)
         begin[chosen], end[chosen] = before, position
         return begin, end
 
 
-class Lives:
+class ReplacedKeys:
     """Running total per key, with keys that are replaced so that reads stay short.
 
     Key k is ``k-0`` at first, then ``k-1``, and so on. Each is in use for ``life * len(names)`` slots, so it gets
@@ -107,7 +107,7 @@ class Lives:
         self._life = life * len(names)
         self._last = 0
         """Number of the last replacement, common to all keys."""
-        self._counts = Tally(len(names))
+        self._counts = RunningTotal(len(names))
         self.names = names
         """Keys in use in this chunk."""
 
@@ -116,7 +116,7 @@ class Lives:
         turn = slot // self._life
         first, last, size = int(turn[0]), int(turn[-1]), len(self._places)
         former = self._counts.totals[-size:]
-        self._counts = Tally((last - first + 1) * size)
+        self._counts = RunningTotal((last - first + 1) * size)
         if first == self._last:
             self._counts.totals[:size] = former
         self._last = last

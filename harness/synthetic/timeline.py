@@ -43,7 +43,7 @@ OPENING_PROCESS: Final = 2_100_000_002
 
 
 @dataclass(frozen=True)
-class Slots:
+class OperationArrays:
     """The operations of a chunk, as arrays. ``ret`` is meaningless for info; ``epoch`` rises after each burst."""
 
     index: Ints
@@ -60,7 +60,7 @@ class Slots:
 
 
 @dataclass(frozen=True)
-class Turns:
+class KeyOperations:
     """Operations in the order of their keys: ``number`` counts all, ``rank`` those of the same key."""
 
     number: Ints
@@ -68,7 +68,7 @@ class Turns:
     rank: Ints
 
 
-def turns(count: Ints, size: int | None = None) -> Iterator[Turns]:
+def iterate_operations_by_key(count: Ints, size: int | None = None) -> Iterator[KeyOperations]:
     """Yields ``count`` (at least 1) operations for each key, key by key, ``size`` or ``BLOCK`` at a time."""
     size = size or BLOCK
     ends = np.cumsum(count)
@@ -76,10 +76,10 @@ def turns(count: Ints, size: int | None = None) -> Iterator[Turns]:
     for begin in range(0, total, size):
         number = np.arange(begin, min(begin + size, total), dtype=np.int64)
         key = np.searchsorted(ends, number, side="right")
-        yield Turns(number, key, number - (ends - count)[key])
+        yield KeyOperations(number, key, number - (ends - count)[key])
 
 
-class Schedule:
+class Timeline:
     """The slots of a plan. ``scenes``: the first slot of each planted scene."""
 
     def __init__(
@@ -95,7 +95,7 @@ class Schedule:
         bursts = max(1, plan.operations // CLUSTER) if plan.bursts is None else plan.bursts
         self._bursts, self._length = self._windows(bursts if plan.info_share else 0)
 
-    def chunks(self, bulk: int = 1) -> Iterator[Slots]:
+    def chunks(self, bulk: int = 1) -> Iterator[OperationArrays]:
         """Yields the chunks in order, with the slots of scenes. ``bulk``: divisor of the chunk size."""
         size = max(1, CHUNK // bulk // self._plan.clients) * self._plan.clients
         infos = np.zeros(self._plan.clients, dtype=np.int64)
@@ -107,13 +107,13 @@ class Schedule:
         """Returns a stamp in the middle of each slot, which no ordinary operation has."""
         return (slot + self._plan.clients) * self.width + self.width // 2
 
-    def alone(self, index: Ints, process: int) -> Slots:
+    def alone(self, index: Ints, process: int) -> OperationArrays:
         """Returns successful operations of one process after the main phase, one per slot."""
         begin, none = (index + 2 * self._plan.clients) * self.width, np.zeros_like(index)
         outcome = np.full(len(index), OK, np.int8)
-        return Slots(index, none, np.full_like(index, process), outcome, none, begin, begin + self.width // 2)
+        return OperationArrays(index, none, np.full_like(index, process), outcome, none, begin, begin + self.width // 2)
 
-    def before(self, number: Ints, process: int) -> Slots:
+    def before(self, number: Ints, process: int) -> OperationArrays:
         """Returns up to some thousand successful operations of one process before the main phase.
 
         Their indexes follow all others. They fit because no operation of the main phase is called in the first
@@ -121,7 +121,7 @@ class Schedule:
         """
         none, index = np.zeros_like(number), self._plan.operations + number
         outcome = np.full(len(number), OK, np.int8)
-        return Slots(index, none, np.full_like(index, process), outcome, none, 2 * number, 2 * number + 1)
+        return OperationArrays(index, none, np.full_like(index, process), outcome, none, 2 * number, 2 * number + 1)
 
     def _scenes(self) -> tuple[int, ...]:
         """Draws a first slot for each scene, one in each part of the middle half of the run."""
@@ -141,7 +141,7 @@ class Schedule:
         length = min(part, max(1, round(operations * self._plan.info_share / share / bursts)))
         return np.arange(bursts) * part + self._rng.integers(0, part - length + 1, bursts), length
 
-    def _chunk(self, begin: int, end: int, infos: Ints) -> tuple[Slots, Ints]:
+    def _chunk(self, begin: int, end: int, infos: Ints) -> tuple[OperationArrays, Ints]:
         clients, rng = self._plan.clients, self._rng
         index = np.arange(begin, end, dtype=np.int64)
         client = index % clients
@@ -152,7 +152,7 @@ class Schedule:
         so_far = np.cumsum(timed_out, axis=0) - timed_out + infos
         early = rng.integers(0, (clients - 1) // 2 + 1, len(index))
         late = rng.integers(0, clients - 1 - (clients - 1) // 2 + 1, len(index))
-        slots = Slots(
+        slots = OperationArrays(
             index=index,
             client=client,
             process=client + clients * so_far.reshape(-1)[: len(index)],

@@ -20,14 +20,14 @@ from assay.harness.synthetic.anomaly_template import Opening, Scene
 from assay.harness.synthetic.catalogue import CATALOGUE
 from assay.harness.synthetic.plan import Plan, PlanError, Planted
 from assay.harness.synthetic.segments import Flags, Ints
-from assay.harness.synthetic.timeline import INFO, OK, SCENE_SLOTS, Schedule, Slots
+from assay.harness.synthetic.timeline import INFO, OK, SCENE_SLOTS, OperationArrays, Timeline
 
 
 @dataclass(frozen=True)
-class Block:
+class DrawnChunk:
     """The operations of a chunk, as drawn at random. Each array has one entry per operation."""
 
-    slots: Slots
+    slots: OperationArrays
     verb: Ints
     key: Ints
     """At an ``opening``, the scene's key."""
@@ -44,11 +44,11 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Acts:
+class ChunkEffects:
     """The operations of a chunk with their effects and outcomes."""
 
     verb: Ints
-    key: rows.Named
+    key: rows.DictionaryColumn
     parts: Sequence[rows.Part]
     count: Ints | None = None
     """``Opening.count`` of a scene that opens here."""
@@ -89,7 +89,7 @@ class Traffic(abc.ABC):
             if scene.clients > plan.clients:
                 raise PlanError(f"{anomaly} takes {scene.clients} clients at once, and there are {plan.clients}")
         self._takes = [scene.takes for scene in rehearsed]
-        self.schedule = Schedule(
+        self.schedule = Timeline(
             plan,
             np.random.default_rng([plan.seed, 1]),
             lasts=max((scene.lasts for scene in rehearsed), default=0),
@@ -102,7 +102,7 @@ class Traffic(abc.ABC):
         self.played: list[tuple[Opening, Scene]] = []
 
     @abc.abstractmethod
-    def act(self, block: Block) -> Acts:
+    def act(self, block: DrawnChunk) -> ChunkEffects:
         """Returns the operations of a chunk with their effects."""
 
     @abc.abstractmethod
@@ -126,31 +126,31 @@ class Traffic(abc.ABC):
         self.finish(writer)
         return tuple(planted)
 
-    def drawn_key(self, block: Block, key: Ints) -> Ints:
+    def drawn_key(self, block: DrawnChunk, key: Ints) -> Ints:
         """Returns ``key``, with the scene's key at each opening."""
         return np.where(block.opening, block.key, key)
 
-    def _chunk(self, slots: Slots, writer: HistoryWriter) -> list[Planted]:
+    def _chunk(self, slots: OperationArrays, writer: HistoryWriter) -> list[Planted]:
         block = self._draw(slots)
         acts = self.act(block)
         outcome = slots.outcome if acts.outcome is None else acts.outcome
-        ops = Slots(slots.index, slots.client, slots.process, outcome, slots.epoch, slots.call, slots.ret)
+        ops = OperationArrays(slots.index, slots.client, slots.process, outcome, slots.epoch, slots.call, slots.ret)
         keep = block.keep
         columns: rows.Columns = {
-            "worker": rows.workers(slots.client[keep], self.plan.clients),
-            "f": rows.Named(acts.verb[keep], self.verbs),
+            "worker": rows.to_worker_column(slots.client[keep], self.plan.clients),
+            "f": rows.DictionaryColumn(acts.verb[keep], self.verbs),
             "key": acts.key.at(keep),
             "argument": acts.argument,
         }
         if acts.result is not None:
             columns = {**columns, "result": acts.result}
-        writer.batch("ops", rows.operations(ops, keep, columns, failures=acts.failures))
+        writer.batch("ops", rows.build_operations(ops, keep, columns, failures=acts.failures))
         rows.write_effects(writer, ops, acts.parts, failures=acts.failures)
         if acts.events is not None:
             writer.batch("events", acts.events)
         return [self._play(number, at, slots, acts, writer) for number, at in self._openings(slots)]
 
-    def _draw(self, slots: Slots) -> Block:
+    def _draw(self, slots: OperationArrays) -> DrawnChunk:
         length, rng = len(slots.index), self.rng
         key = rng.integers(0, self.plan.keys, length)
         verb = np.searchsorted(np.cumsum(self.weights)[:-1], rng.random(length), side="right")
@@ -162,14 +162,14 @@ class Traffic(abc.ABC):
             keep[max(0, begin - first) : max(0, begin + SCENE_SLOTS - first)] = False
         for number, at in self._openings(slots):
             opening[at], key[at], takes[at] = True, self.scene_keys[number], self._takes[number]
-        return Block(slots, verb, key, keep, opening, takes, self._special[key], landed & keep)
+        return DrawnChunk(slots, verb, key, keep, opening, takes, self._special[key], landed & keep)
 
-    def _openings(self, slots: Slots) -> list[tuple[int, int]]:
+    def _openings(self, slots: OperationArrays) -> list[tuple[int, int]]:
         """Returns the scenes that open in a chunk: number, and place in the chunk."""
         first, last = int(slots.index[0]), int(slots.index[-1])
         return [(number, slot - first) for number, slot in enumerate(self.schedule.scenes) if first <= slot <= last]
 
-    def _play(self, number: int, at: int, slots: Slots, acts: Acts, writer: HistoryWriter) -> Planted:
+    def _play(self, number: int, at: int, slots: OperationArrays, acts: ChunkEffects, writer: HistoryWriter) -> Planted:
         opening = Opening(
             number=self.scene_keys[number],
             key=acts.key.text(at),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from assay.harness.core.operation import Completed, Completion, Operation, Outcome
-from assay.harness.core.transactions import TRANSACTION, effects
+from assay.harness.core.transactions import TRANSACTION, derive_effects
 from assay.harness.synthetic.anomaly_template import Opening, Scene, SceneStep
 from assay.harness.synthetic.values import SCENE_VALUES
 
@@ -19,7 +19,7 @@ Micro: TypeAlias = tuple[str, str, list[int] | int | None]
 
 
 @dataclass(frozen=True)
-class Store:
+class SceneStore:
     """Two keys of a store of lists, or of registers."""
 
     first: str
@@ -44,50 +44,56 @@ class Store:
         return list(values) if self.lists else next(iter(values), None)
 
 
-def _step(micros: tuple[Micro, ...], begin: int, end: int, failed: bool = False) -> SceneStep:
+def _build_step(micros: tuple[Micro, ...], begin: int, end: int, failed: bool = False) -> SceneStep:
     asked = [[f, key, None if f == "r" else value] for f, key, value in micros]
     result = None if failed else [list(micro) for micro in micros]
     outcome = Outcome.FAIL if failed else Outcome.OK
     completed = Completed(0, 0, "", Operation(TRANSACTION, None, asked), Completion(outcome, result), begin, end)
-    return SceneStep(TRANSACTION, begin, end, tuple(effects(completed)), failed=failed, argument=asked, result=result)
+    return SceneStep(
+        TRANSACTION, begin, end, tuple(derive_effects(completed)), failed=failed, argument=asked, result=result
+    )
 
 
-def _together(*transactions: tuple[Micro, ...]) -> tuple[SceneStep, ...]:
-    return tuple(_step(micros, turn, len(transactions) + turn) for turn, micros in enumerate(transactions))
+def _build_concurrent_steps(*transactions: tuple[Micro, ...]) -> tuple[SceneStep, ...]:
+    return tuple(_build_step(micros, turn, len(transactions) + turn) for turn, micros in enumerate(transactions))
 
 
-def _in_turn(*transactions: tuple[Micro, ...], begin: int = 0) -> tuple[SceneStep, ...]:
-    return tuple(_step(micros, begin + 2 * turn, begin + 2 * turn + 1) for turn, micros in enumerate(transactions))
+def _build_consecutive_steps(*transactions: tuple[Micro, ...], begin: int = 0) -> tuple[SceneStep, ...]:
+    return tuple(
+        _build_step(micros, begin + 2 * turn, begin + 2 * turn + 1) for turn, micros in enumerate(transactions)
+    )
 
 
-def txn_scene(anomaly: str, at: Opening, *, lists: bool) -> Scene:
+def build_txn_scene(anomaly: str, at: Opening, *, lists: bool) -> Scene:
     """Returns the scene of an anomaly. Registers have only the anomalies that need no order of elements."""
-    on = Store(f"{at.key}-x", f"{at.key}-y", lists)
+    on = SceneStore(f"{at.key}-x", f"{at.key}-y", lists)
     scenes = {
         # Each transaction precedes the other in one of the lists.
         "G0": (
-            *_together((on.x(A), on.y(A)), (on.x(B), on.y(B))),
-            *_in_turn((on.read_x(A, B), on.read_y(B, A)), begin=4),
+            *_build_concurrent_steps((on.x(A), on.y(A)), (on.x(B), on.y(B))),
+            *_build_consecutive_steps((on.read_x(A, B), on.read_y(B, A)), begin=4),
         ),
-        "G1a": (_step((on.x(A),), 0, 1, failed=True), *_in_turn((on.read_x(A),), begin=2)),
-        "G1b": _together((on.x(A), on.x(B)), (on.read_x(A),)),
-        "G1c": _together((on.x(A), on.read_y(B)), (on.read_x(A), on.y(B))),
+        "G1a": (_build_step((on.x(A),), 0, 1, failed=True), *_build_consecutive_steps((on.read_x(A),), begin=2)),
+        "G1b": _build_concurrent_steps((on.x(A), on.x(B)), (on.read_x(A),)),
+        "G1c": _build_concurrent_steps((on.x(A), on.read_y(B)), (on.read_x(A), on.y(B))),
         # Read skew in even slots, a lost update in odd slots.
         "G-single": (
-            _together((on.read_x(), on.x(A)), (on.read_x(), on.x(B)))
+            _build_concurrent_steps((on.read_x(), on.x(A)), (on.read_x(), on.x(B)))
             if at.slot % 2
-            else _together((on.read_x(), on.read_y(B)), (on.x(A), on.y(B)))
+            else _build_concurrent_steps((on.read_x(), on.read_y(B)), (on.x(A), on.y(B)))
         ),
         # A long fork: two transactions see two writes in opposite orders.
-        "G-nonadjacent": _together((on.read_x(), on.read_y(B)), (on.x(A),), (on.read_x(A), on.read_y()), (on.y(B),)),
+        "G-nonadjacent": _build_concurrent_steps(
+            (on.read_x(), on.read_y(B)), (on.x(A),), (on.read_x(A), on.read_y()), (on.y(B),)
+        ),
         # Write skew.
-        "G2-item": _together((on.read_x(), on.y(B)), (on.x(A), on.read_y())),
-        "garbage-read": _in_turn((on.read_x(A),)),
-        "internal": _in_turn((on.x(A), on.read_x())),
-        "duplicate-elements": _in_turn((on.x(A),), (on.read_x(A, A),)),
+        "G2-item": _build_concurrent_steps((on.read_x(), on.y(B)), (on.x(A), on.read_y())),
+        "garbage-read": _build_consecutive_steps((on.read_x(A),)),
+        "internal": _build_consecutive_steps((on.x(A), on.read_x())),
+        "duplicate-elements": _build_consecutive_steps((on.x(A),), (on.read_x(A, A),)),
         "incompatible-order": (
-            *_together((on.x(A),), (on.x(B),)),
-            *_in_turn((on.read_x(A, B),), (on.read_x(B, A),), begin=4),
+            *_build_concurrent_steps((on.x(A),), (on.x(B),)),
+            *_build_consecutive_steps((on.read_x(A, B),), (on.read_x(B, A),), begin=4),
         ),
     }
     return Scene(key=on.first, steps=scenes[anomaly], value=A)

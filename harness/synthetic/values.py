@@ -18,12 +18,12 @@ SCENE_VALUES: Final = 1 << 50
 """First of the values that scenes use and that no offset has."""
 
 
-def values_at(offset: Number) -> Number:
+def compute_values_at(offset: Number) -> Number:
     """Returns the values at these offsets. The values are distinct and below 2**40."""
     # int64 wraps around in numpy, which leaves the lowest 40 bits correct.
     return offset * _FACTOR & _BITS
 
 
-def offset_of(number: Number) -> Number:
+def compute_offset_of(number: Number) -> Number:
     """Returns the offset of the commit with this number."""
     return number % OFFSETS

@@ -8,28 +8,28 @@ import msgspec
 
 from assay.cluster.node import Node
 from assay.cluster.system import ZOOKEEPER_ROLE
-from assay.nemesis.engine.cut_ledger import parted
-from assay.nemesis.faults.data_loss import alone_with, ended_cleanly
-from assay.nemesis.faults.fault import Fault, FaultContext, Injection, takes_leave
+from assay.nemesis.engine.cut_ledger import parse_peer
+from assay.nemesis.faults.data_loss import find_sole_replica, is_ended_cleanly
+from assay.nemesis.faults.fault import Fault, FaultContext, Injection, may_end_sessions
 from assay.nemesis.faults.impact import Impact
-from assay.nemesis.schedule.schedule import Step
+from assay.nemesis.schedule.schedule import FaultStep
 from assay.nemesis.schedule.target import (
     KEYED,
     SIZES,
-    Chosen,
+    ChosenTarget,
     HeldError,
-    Kind,
-    Scene,
-    clients,
-    groups,
-    resolve,
+    TargetKind,
+    TargetScene,
+    list_clients,
+    list_groups,
+    list_zookeepers,
+    resolve_target,
     servers,
-    zookeepers,
 )
-from assay.nemesis.schedule.trigger import Fired
+from assay.nemesis.schedule.trigger import FiredTrigger
 
 
-class InForce:
+class ActiveFaults:
     """Active faults of one run, oldest first. A fault is active from before its first call to a node until its heal."""
 
     def __init__(self, context: FaultContext, catalogue: Mapping[str, Fault]) -> None:
@@ -69,8 +69,8 @@ class InForce:
     def away(self) -> set[str]:
         """Returns the nodes that faults stop or cut off: their targets, and all nodes cut off from ZooKeeper."""
         cut = [one for one in self if self._catalogue[one.step.fault].impact.cuts_links]
-        keepers = {node.name for node in zookeepers(self._context.cluster)}
-        links = [{near, parted(far)[0]} for near, far in self._context.cuts.in_force()]
+        keepers = {node.name for node in list_zookeepers(self._context.cluster)}
+        links = [{near, parse_peer(far)[0]} for near, far in self._context.cuts.in_force()]
         deaf = {name for link in links if link & keepers for name in link}
         return self.kept_from_running() | {name for injection in cut for name in injection.names} | deaf
 
@@ -88,22 +88,24 @@ class InForce:
         held = [injection for injection in self if by(self._catalogue[injection.step.fault])]
         return {name for injection in held for name in injection.names}
 
-    async def choose(self, step: Step, seed: int, fired: Fired | None, *, waits: bool = True) -> Chosen:
+    async def choose(
+        self, step: FaultStep, seed: int, fired: FiredTrigger | None, *, waits: bool = True
+    ) -> ChosenTarget:
         """Returns the targets of the next fault, or why it has to wait.
 
         Raises ``TargetError`` if there are no targets, and, without ``waits``, if other faults hold all of them.
         """
         context, fault = self._context, self._catalogue[step.fault]
         scope, servers = fault.scope, self._open_to(fault)
-        scene = Scene(
+        scene = TargetScene(
             servers,
-            zookeepers(context.cluster),
+            list_zookeepers(context.cluster),
             context.system.keys(),
             context.find,
             sorted(self._held(lambda other: other.scope.clashes(scope))),
             None if fired is None else fired.origin,
-            clients(context.cluster),
-            groups(context.system),
+            list_clients(context.cluster),
+            list_groups(context.system),
             context.cluster.spares,
         )
         target = step.target
@@ -112,19 +114,19 @@ class InForce:
             about = fired.line.get("key")
             target = msgspec.structs.replace(target, key=about if about in scene.whose(target.kind) else None)
         try:
-            chosen = await resolve(target, scene, random.Random(seed))
+            chosen = await resolve_target(target, scene, random.Random(seed))
         except HeldError as error:
             if not waits:
                 raise
-            return Chosen((), too_soon=str(error))
+            return ChosenTarget((), too_soon=str(error))
         alike = [node for node in servers if target.kind not in SIZES or target.key in (None, node.role)]
-        if target.kind not in (Kind.NAMED, Kind.ORIGIN, Kind.SPARE):
+        if target.kind not in (TargetKind.NAMED, TargetKind.ORIGIN, TargetKind.SPARE):
             free = (node for node in alike if node.name not in scene.busy and node not in chosen.nodes)
             chosen = dataclasses.replace(chosen, others=tuple(free))
         chosen = self._sparing(chosen, scene.busy, alike) if step.keep_majority else chosen
         return dataclasses.replace(chosen, too_soon=await self._too_soon(step, chosen.nodes))
 
-    async def _too_soon(self, step: Step, nodes: Collection[Node]) -> str | None:
+    async def _too_soon(self, step: FaultStep, nodes: Collection[Node]) -> str | None:
         """Returns why these nodes must not be taken away yet, or None. There are two reasons:
 
         - A server that has lost its data may be counted on until it serves again. If the others left before that, it
@@ -140,12 +142,12 @@ class InForce:
             return None
         held = self.away()
         for server in [node for node in self._servers if node.name in context.emptied]:
-            if ended_cleanly(context.emptied[server.name].step) and not takes_leave(fault):
+            if is_ended_cleanly(context.emptied[server.name].step) and not may_end_sessions(fault):
                 continue  # its session has ended already and need not expire
             away = [one for one in self._servers if one is not server and (one in nodes or one.name in held)]
             if not any(one in nodes for one in away):
                 continue
-            if (key := await alone_with(context, server, away)) is not None:
+            if (key := await find_sole_replica(context, server, away)) is not None:
                 names = ", ".join(node.name for node in away)
                 return (
                     f"{server.name} has lost its data and does not serve again yet; no server but it and {names} is "
@@ -158,7 +160,7 @@ class InForce:
         wanted = {node.role for node in self._servers} & set(fault.roles)
         return [node for node in self._servers if not wanted or node.role in wanted]
 
-    def _sparing(self, chosen: Chosen, busy: Collection[str], alike: Collection[Node]) -> Chosen:
+    def _sparing(self, chosen: ChosenTarget, busy: Collection[str], alike: Collection[Node]) -> ChosenTarget:
         """Returns the targets, or one intended server that suffers already if a majority of servers would suffer
         otherwise.
         """
@@ -170,4 +172,4 @@ class InForce:
         if len(suffer) <= (len(self._servers) - 1) // 2 or not free:
             return chosen
         note = f"took {free[0].name}, which another fault holds already, so that a majority is left in peace"
-        return Chosen((free[0],), key=chosen.key, note=note)
+        return ChosenTarget((free[0],), key=chosen.key, note=note)

@@ -31,27 +31,27 @@ import msgspec
 
 from assay.cluster.node import Cluster, Node, ProcessState
 from assay.cluster.system import System
-from assay.nemesis.engine.active_faults import InForce
-from assay.nemesis.engine.cut_ledger import Cuts
-from assay.nemesis.engine.fault_row import FaultRow, Stage
-from assay.nemesis.engine.guarded_call import ACTION_SECONDS, attempt
-from assay.nemesis.engine.recovery import RECOVERY_SECONDS, Recoveries
-from assay.nemesis.engine.reporter import Reporter, described
-from assay.nemesis.engine.step_list import Score
-from assay.nemesis.engine.stop_at_event import Ambush
-from assay.nemesis.engine.waiting_steps import ENDED, Waiting
-from assay.nemesis.faults.fault import FaultContext, Finds, Injection, Proof, declared, ends_late
-from assay.nemesis.schedule.catalogue import Catalogue
-from assay.nemesis.schedule.schedule import Branch, Record, Schedule, Step
-from assay.nemesis.schedule.target import Chosen, clients, servers
-from assay.nemesis.schedule.trigger import Fired
+from assay.nemesis.engine.active_faults import ActiveFaults
+from assay.nemesis.engine.cut_ledger import CutLedger
+from assay.nemesis.engine.fault_row import FailureStage, FaultRow
+from assay.nemesis.engine.guarded_call import ACTION_SECONDS, run_guarded
+from assay.nemesis.engine.recovery import RECOVERY_SECONDS, RecoveryWatch
+from assay.nemesis.engine.reporter import FaultReporter, describe_injection
+from assay.nemesis.engine.step_list import StepList
+from assay.nemesis.engine.stop_at_event import EventStop
+from assay.nemesis.engine.waiting_steps import ENDED, WaitingSteps
+from assay.nemesis.faults.fault import FaultContext, FinderStatistics, Injection, Proof, get_declaration, may_end_late
+from assay.nemesis.schedule.catalogue import FaultCatalogue
+from assay.nemesis.schedule.schedule import Branch, FaultSchedule, FaultStep, ScheduleRecord
+from assay.nemesis.schedule.target import ChosenTarget, list_clients, servers
+from assay.nemesis.schedule.trigger import FiredTrigger
 
 LOOK_EVERY: Final = 0.2
 """Seconds between two looks at the effect of a lingering fault."""
 _LINE = msgspec.json.Decoder(dict[str, Any])
 
 
-class _Turn(enum.IntEnum):
+class _ActionOrder(enum.IntEnum):
     """Order of actions that are due at the same time: heals before injections."""
 
     HEAL = 0
@@ -76,43 +76,43 @@ class Conductor:
         self,
         cluster: Cluster,
         system: System,
-        schedule: Schedule,
+        schedule: FaultSchedule,
         rng: random.Random,
         record: Callable[[FaultRow], None],
         stamp: Callable[[], int],
         *,
-        catalogue: Catalogue,
+        catalogue: FaultCatalogue,
         recovery_seconds: float = RECOVERY_SECONDS,
         reseed: Callable[[int], None] = lambda seed: None,
         between_steps: Callable[[float, Callable[[], object]], object] | None = None,
     ) -> None:
         catalogue.check(schedule)
         self._faults = catalogue
-        self._score = Score(schedule)
+        self._score = StepList(schedule)
         self._rng = rng
         self._reseed = reseed
         self._between_steps = between_steps or asyncio.get_running_loop().call_at
         # Drawn now, in the order of the steps, because later events must not change the targets.
         self._seeds = {number: self._seed(step) for number, step in self._score.numbered()}
-        self._steps: deque[tuple[int, Step]] = deque()
+        self._steps: deque[tuple[int, FaultStep]] = deque()
         """Steps whose time has not come, by time."""
         self._last_events: dict[str, Mapping[str, Any]] = {}
         self._seen: Counter[str] = Counter()
         self._context = FaultContext(
             cluster,
             system,
-            Cuts(cluster),
+            CutLedger(cluster),
             self._last_events,
             self._seen,
             away=lambda: self._in_force.away(),
             recovering=lambda: self._recoveries.due(),
         )
-        self._reporter = Reporter(self._score, catalogue, clients(cluster), record, stamp)
-        self._recoveries = Recoveries(system, self._reporter, recovery_seconds, self._start_again)
-        self._in_force = InForce(self._context, catalogue)
+        self._reporter = FaultReporter(self._score, catalogue, list_clients(cluster), record, stamp)
+        self._recoveries = RecoveryWatch(system, self._reporter, recovery_seconds, self._start_again)
+        self._in_force = ActiveFaults(self._context, catalogue)
         self._wake = asyncio.Event()
-        ambush = Ambush(servers(cluster, system), system, self._last_events)
-        self._waiting = Waiting(self._score, ambush, self._in_force, self._reporter, self._wake.set)
+        ambush = EventStop(servers(cluster, system), system, self._last_events)
+        self._waiting = WaitingSteps(self._score, ambush, self._in_force, self._reporter, self._wake.set)
         self._heals: dict[int, float] = {}
         """When each active fault must be healed, in seconds of the run."""
         self._latest: dict[int, float] = {}
@@ -140,7 +140,7 @@ class Conductor:
         return tuple(self._in_force)
 
     @property
-    def outcome(self) -> Record:
+    def outcome(self) -> ScheduleRecord:
         """The plan and its outcome so far. A run stores it as ``schedule.json``."""
         return self._reporter.outcome
 
@@ -185,10 +185,10 @@ class Conductor:
             self._further.append(again)
         self._wake.set()
 
-    def _queue(self, added: Iterable[tuple[int, Step]]) -> None:
+    def _queue(self, added: Iterable[tuple[int, FaultStep]]) -> None:
         self._steps = deque(sorted((*self._steps, *added), key=lambda numbered: numbered[1].at))
 
-    def _seed(self, step: Step) -> int:
+    def _seed(self, step: FaultStep) -> int:
         return self._rng.getrandbits(32) if step.seed is None else step.seed
 
     async def _play_all(self) -> None:
@@ -226,7 +226,7 @@ class Conductor:
                 return tuple(errors)
 
     @property
-    def finds(self) -> Finds:
+    def finds(self) -> FinderStatistics:
         """Results of the finders' queries."""
         return self._context.finds
 
@@ -246,12 +246,12 @@ class Conductor:
             at, turn, number = min(self._agenda())
             if not await self._time_has_come(at) or self._halted:
                 continue  # a trigger fired, or the run was halted, maybe at this very moment
-            if turn is _Turn.HEAL:
+            if turn is _ActionOrder.HEAL:
                 if not await self._lingers(number, at):
                     await self._heal(number)
-            elif turn is _Turn.FIRED:
+            elif turn is _ActionOrder.FIRED:
                 await self._inject(number, self._waiting.pop(number))
-            elif turn is _Turn.GIVE_UP:
+            elif turn is _ActionOrder.GIVE_UP:
                 await self._waiting.give_up(number, at)
             else:
                 step = self._steps.popleft()[1]
@@ -260,17 +260,17 @@ class Conductor:
                 else:
                     await self._waiting.arm(number, step.trigger)
 
-    def _agenda(self) -> Iterator[tuple[float, _Turn, int]]:
+    def _agenda(self) -> Iterator[tuple[float, _ActionOrder, int]]:
         """Yields the next action of each sort, with its time in seconds of the run."""
         for number, at in self._heals.items():
-            yield at, _Turn.HEAL, number
+            yield at, _ActionOrder.HEAL, number
         for at, number in self._waiting.due():
-            yield at, _Turn.FIRED, number
+            yield at, _ActionOrder.FIRED, number
         for at, number in self._waiting.deadlines():
-            yield at, _Turn.GIVE_UP, number
+            yield at, _ActionOrder.GIVE_UP, number
         if self._steps:
             number, step = self._steps[0]
-            yield step.at, _Turn.BEGIN, number
+            yield step.at, _ActionOrder.BEGIN, number
 
     async def _time_has_come(self, seconds: float) -> bool:
         """Waits until that time. Returns False as soon as the agenda may have changed."""
@@ -281,7 +281,7 @@ class Conductor:
             return True
         return False
 
-    async def _inject(self, number: int, fired: Fired | None = None) -> None:
+    async def _inject(self, number: int, fired: FiredTrigger | None = None) -> None:
         """Injects a fault. ``fired``: the event that fulfilled the step's trigger, if it has one."""
         trouble = None
         async with self._acting:
@@ -298,13 +298,13 @@ class Conductor:
         if trouble is not None:
             await self._heal(number, failed=trouble)
 
-    async def _strike(self, number: int, fired: Fired | None, held: bool) -> str | None:
+    async def _strike(self, number: int, fired: FiredTrigger | None, held: bool) -> str | None:
         """Chooses the targets and injects the fault. Returns why it could not be injected, or None."""
         step, began = self._score[number], self._reporter.elapsed()
         # No waiting while a process is stopped at an event: others may wait for that process.
         chosen = await self._choose(number, step, fired, waits=not held)
         if isinstance(chosen, str):
-            self._reporter.missed(number, began, Stage.TARGET, chosen)
+            self._reporter.missed(number, began, FailureStage.TARGET, chosen)
             return None
         if chosen.too_soon is not None:
             self._queue(self._waiting.put_off(number, fired, chosen.too_soon))
@@ -312,9 +312,9 @@ class Conductor:
         seed = self._seeds[number]
         injection = Injection(number, step, chosen.nodes, self._context, seed=seed, others=chosen.others)
         began = self._reporter.moment()
-        self._reporter.aimed(injection, began, described(step, chosen, fired, held, began))
+        self._reporter.aimed(injection, began, describe_injection(step, chosen, fired, held, began))
         self._in_force.add(injection)
-        trouble = await attempt(ACTION_SECONDS, self._faults[step.fault].inject(injection))
+        trouble = await run_guarded(ACTION_SECONDS, self._faults[step.fault].inject(injection))
         if trouble is not None:
             self._not_injected(injection, trouble)
             return trouble
@@ -329,20 +329,22 @@ class Conductor:
         others = [f"fault {other.id} ({other.step.fault})" for other in self._in_force if other is not injection]
         if injection.step.yields and others:
             trouble = f"{trouble}; in force were {', '.join(others)}"
-            self._reporter.not_injected(injection, Stage.HINDERED, trouble)
+            self._reporter.not_injected(injection, FailureStage.HINDERED, trouble)
         else:
-            self._reporter.not_injected(injection, Stage.INJECT, trouble)
+            self._reporter.not_injected(injection, FailureStage.INJECT, trouble)
 
-    async def _choose(self, number: int, step: Step, fired: Fired | None, *, waits: bool) -> Chosen | str:
+    async def _choose(
+        self, number: int, step: FaultStep, fired: FiredTrigger | None, *, waits: bool
+    ) -> ChosenTarget | str:
         """Returns the targets, or why there are none."""
         if (rival := self._waiting.rival(step)) is not None:
             return rival
-        chosen: list[Chosen] = []
+        chosen: list[ChosenTarget] = []
 
         async def choose() -> None:
             chosen.append(await self._in_force.choose(step, self._seeds[number], fired, waits=waits))
 
-        trouble = await attempt(ACTION_SECONDS, choose())
+        trouble = await run_guarded(ACTION_SECONDS, choose())
         return chosen[0] if trouble is None else trouble
 
     async def _lingers(self, number: int, at: float) -> bool:
@@ -358,7 +360,7 @@ class Conductor:
         if self._reporter.elapsed() >= latest:
             return False
         async with self._acting:
-            trouble = await attempt(ACTION_SECONDS, fault.observe(injection))
+            trouble = await run_guarded(ACTION_SECONDS, fault.observe(injection))
         if trouble is not None or fault.proof(injection).took_effect or self._halted:
             return False
         self._heals[number] = min(self._reporter.elapsed() + LOOK_EVERY, latest)
@@ -367,7 +369,7 @@ class Conductor:
     def _patience(self, injection: Injection) -> float:
         """Returns the seconds that it may outlast its duration."""
         fault = self._faults[injection.step.fault]
-        return 0.0 if injection.step.exact else declared(fault, "lingers") or 0.0
+        return 0.0 if injection.step.exact else get_declaration(fault, "lingers") or 0.0
 
     async def _heal(self, number: int, failed: str | None = None) -> str | None:
         """Observes, heals and judges one fault. Returns why it could not be healed, or None.
@@ -381,13 +383,13 @@ class Conductor:
                 return None
             names, fault = injection.names, self._faults[injection.step.fault]
             if failed is None:
-                unseen = await attempt(ACTION_SECONDS, fault.observe(injection))
+                unseen = await run_guarded(ACTION_SECONDS, fault.observe(injection))
                 if unseen is not None:
-                    self._reporter.failed(number, names, Stage.OBSERVE, unseen)
+                    self._reporter.failed(number, names, FailureStage.OBSERVE, unseen)
             began = self._reporter.moment()
-            trouble = await attempt(ACTION_SECONDS, fault.heal(injection))
+            trouble = await run_guarded(ACTION_SECONDS, fault.heal(injection))
             if trouble is not None:
-                self._reporter.failed(number, names, Stage.HEAL, trouble)
+                self._reporter.failed(number, names, FailureStage.HEAL, trouble)
                 return f"{injection.step.fault} of {'+'.join(names)} could not be healed: {trouble}"
             self._in_force.remove(number)
             proof = fault.proof(injection) if failed is None else Proof(False, injection.evidence, failed)
@@ -402,7 +404,7 @@ class Conductor:
         The fault itself may have ended it, or other faults hindered its start. Raises ``NodeError``.
         """
         fault = self._faults[injection.step.fault]
-        if not (ends_late(fault) or (fault.impact.ends_process and self._in_force.in_the_way())):
+        if not (may_end_late(fault) or (fault.impact.ends_process and self._in_force.in_the_way())):
             return  # without waiting for its turn: the acting fault may wait for this recovery
         async with self._acting:
             held = node.name in self._in_force.kept_from_running()

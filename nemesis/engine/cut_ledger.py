@@ -18,20 +18,20 @@ Drop = tuple[str, str]
 """(node that drops, peer whose packets it drops). A cut link has two of them. ``n2:9092`` is a single flow of n2."""
 
 
-class Manner(enum.StrEnum):
+class CutManner(enum.StrEnum):
     """Effect on a packet: it is dropped, or its sender gets a reset."""
 
     DROP = "drop"
     REJECT = "reject"
 
 
-def both_ways(left: Iterable[str], right: Iterable[str]) -> list[Drop]:
+def cut_both_ways(left: Iterable[str], right: Iterable[str]) -> list[Drop]:
     """Returns the drops that cut every link between two groups at both ends, sorted."""
     others = list(right)
     return sorted({drop for a in left for b in others if a != b for drop in ((a, b), (b, a))})
 
 
-def parted(peer: str) -> tuple[str, Flow | None]:
+def parse_peer(peer: str) -> tuple[str, Flow | None]:
     """Returns the peer's node, and its flow if the drop is restricted to one."""
     name, sign, flow = re.split("([:>])", peer, maxsplit=1) if re.search("[:>]", peer) else (peer, "", "")
     if not sign:
@@ -40,13 +40,13 @@ def parted(peer: str) -> tuple[str, Flow | None]:
     return name, Flow(int(port), answers=sign == ":", every=int(every or 1))
 
 
-class Cuts:
+class CutLedger:
     """All drops of one run. Not safe for concurrent calls; the conductor calls it sequentially."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._nodes = {node.name: node for node in cluster.nodes}
-        self._held: dict[int, tuple[list[Drop], Manner]] = {}
-        self._installed: dict[str, dict[str, Manner]] = {name: {} for name in self._nodes}
+        self._held: dict[int, tuple[list[Drop], CutManner]] = {}
+        self._installed: dict[str, dict[str, CutManner]] = {name: {} for name in self._nodes}
         self._kept: dict[Drop, int] = {}
         self.troubles: list[str] = []
         """Errors of counters that were unreadable before their rules were removed.
@@ -54,7 +54,7 @@ class Cuts:
         Such counts are lost, never guessed.
         """
 
-    async def add(self, holder: int, drops: Sequence[Drop], manner: Manner = Manner.DROP) -> None:
+    async def add(self, holder: int, drops: Sequence[Drop], manner: CutManner = CutManner.DROP) -> None:
         """Cuts these links for ``holder``, at every end even if one fails. Raises ``NodeError`` afterwards."""
         self._held[holder] = (sorted(drops), manner)
         await self._bring_about()
@@ -75,11 +75,11 @@ class Cuts:
         """Returns every drop that a fault holds, sorted."""
         return sorted(self._wanted())
 
-    def _wanted(self) -> dict[Drop, Manner]:
-        wanted: dict[Drop, Manner] = {}
+    def _wanted(self) -> dict[Drop, CutManner]:
+        wanted: dict[Drop, CutManner] = {}
         for drops, manner in self._held.values():
             for drop in drops:
-                wanted[drop] = Manner.DROP if Manner.DROP in (manner, wanted.get(drop)) else manner
+                wanted[drop] = CutManner.DROP if CutManner.DROP in (manner, wanted.get(drop)) else manner
         return wanted
 
     async def _bring_about(self) -> None:
@@ -94,19 +94,19 @@ class Cuts:
         if errors:
             raise NodeError("; ".join(str(error) for error in errors)) from errors[0]
 
-    async def _apply(self, name: str, peers: Mapping[str, Manner]) -> None:
+    async def _apply(self, name: str, peers: Mapping[str, CutManner]) -> None:
         node = self._nodes[name]
         if any(peers.get(peer) is not manner for peer, manner in self._installed[name].items()):
             await self._keep_counts(name)
             await node.accept_all()
             self._installed[name] = {}
-        for manner, call in ((Manner.DROP, node.drop_from), (Manner.REJECT, node.reject_from)):
+        for manner, call in ((CutManner.DROP, node.drop_from), (CutManner.REJECT, node.reject_from)):
             new = [peer for peer in peers if peers[peer] is manner and peer not in self._installed[name]]
             if new:
                 # Noted before the call: after an error the rules may exist, and the heal must remove them.
                 self._installed[name] |= dict.fromkeys(new, manner)
                 whose: dict[Flow | None, list[Node]] = {}
-                for peer, flow in map(parted, new):
+                for peer, flow in map(parse_peer, new):
                     whose.setdefault(flow, []).append(self._nodes[peer])
                 for flow, nodes in whose.items():
                     await call(nodes, flow)

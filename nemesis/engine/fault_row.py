@@ -20,7 +20,7 @@ class FaultPhase(enum.StrEnum):
     FAILED = "failed"
 
 
-class Stage(enum.StrEnum):
+class FailureStage(enum.StrEnum):
     """The stage at which a fault failed.
 
     - ``trigger``: waiting for its trigger
@@ -63,7 +63,7 @@ class FaultRow(msgspec.Struct, frozen=True):
     impact: Impact
     on_clients: bool = False
     took_effect: bool | None = None
-    stage: Stage | None = None
+    stage: FailureStage | None = None
     not_before: int | None = None
 
     def __str__(self) -> str:

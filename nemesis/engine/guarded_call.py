@@ -19,7 +19,7 @@ KNOWN_ERRORS = (NodeError, DeploymentError, TargetError)
 """Errors whose message is sufficient. For others the traceback is kept."""
 
 
-async def attempt(seconds: float, action: Coroutine[Any, Any, None]) -> str | None:
+async def run_guarded(seconds: float, action: Coroutine[Any, Any, None]) -> str | None:
     """Runs an action to its end or to the deadline. Returns the error, or None. Only cancellation is raised."""
     try:
         async with asyncio.timeout(seconds) as deadline:

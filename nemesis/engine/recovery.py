@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from assay.cluster import zookeeper
 from assay.cluster.node import Node
 from assay.cluster.system import ZOOKEEPER_ROLE, System
-from assay.nemesis.engine.fault_row import Stage
-from assay.nemesis.engine.guarded_call import attempt
-from assay.nemesis.engine.reporter import Reporter
+from assay.nemesis.engine.fault_row import FailureStage
+from assay.nemesis.engine.guarded_call import run_guarded
+from assay.nemesis.engine.reporter import FaultReporter
 from assay.nemesis.faults.fault import NOT_READY_ERRORS, Injection
 
 RECOVERY_SECONDS = 60.0
@@ -25,14 +25,14 @@ READY_SECONDS = 5.0
 
 
 @dataclass(eq=False)
-class Recoveries:
+class RecoveryWatch:
     """Recoveries of one run. A fault whose targets do not serve within ``seconds`` is reported as failed.
 
     ``start_again`` restarts a target that has ended since its heal, if that fault may have ended it.
     """
 
     system: System
-    reporter: Reporter
+    reporter: FaultReporter
     seconds: float
     start_again: Callable[[Injection, Node], Awaitable[None]]
     _tasks: dict[int, tuple[Injection, asyncio.Task[None]]] = field(default_factory=dict, init=False)
@@ -59,7 +59,7 @@ class Recoveries:
         for injection, task in self._tasks.values():
             if not task.done():
                 reason = "not ready yet when the run was closed"
-                self.reporter.failed(injection.id, injection.names, Stage.RECOVER, reason)
+                self.reporter.failed(injection.id, injection.names, FailureStage.RECOVER, reason)
                 task.cancel()
         await asyncio.gather(*(task for _, task in self._tasks.values()), return_exceptions=True)
 
@@ -79,7 +79,7 @@ class Recoveries:
                         await self.start_again(injection, missing[0])
                     await asyncio.sleep(READY_EVERY)
 
-        trouble = await attempt(self.seconds, all_ready())
+        trouble = await run_guarded(self.seconds, all_ready())
         if trouble is None:
             emptied = injection.context.emptied
             for name in [name for name in injection.names if emptied.get(name) is injection]:
@@ -87,14 +87,14 @@ class Recoveries:
             self.reporter.recovered(injection, loop.time() - began)
         else:
             reason = f"{', '.join(node.name for node in missing)} not ready after the heal: {trouble}{self._raised}"
-            self.reporter.failed(injection.id, injection.names, Stage.RECOVER, reason)
+            self.reporter.failed(injection.id, injection.names, FailureStage.RECOVER, reason)
 
     async def _ready(self, node: Node) -> bool:
         try:
             async with asyncio.timeout(READY_SECONDS):
                 # ZooKeeper belongs to the cluster, not to the system, so the cluster knows when it is ready.
                 if node.role == ZOOKEEPER_ROLE:
-                    return await zookeeper.ready(node)
+                    return await zookeeper.is_ready(node)
                 return await self.system.ready(node)
         except NOT_READY_ERRORS:
             return False

@@ -11,15 +11,15 @@ from typing import Any
 import msgspec
 
 from assay.cluster.node import Node
-from assay.nemesis.engine.fault_row import FaultPhase, FaultRow, Stage
-from assay.nemesis.engine.step_list import Score
+from assay.nemesis.engine.fault_row import FailureStage, FaultPhase, FaultRow
+from assay.nemesis.engine.step_list import StepList
 from assay.nemesis.faults.fault import Fault, Injection, Proof
-from assay.nemesis.schedule.schedule import Record, Resolved, Step
-from assay.nemesis.schedule.target import Chosen
-from assay.nemesis.schedule.trigger import Fired, OnEvent
+from assay.nemesis.schedule.schedule import FaultStep, ResolvedStep, ScheduleRecord
+from assay.nemesis.schedule.target import ChosenTarget
+from assay.nemesis.schedule.trigger import FiredTrigger, OnEvent
 
 
-class Reporter:
+class FaultReporter:
     """``record`` takes each row as it happens; ``stamp`` returns strictly increasing nanoseconds.
 
     A fault's number is its place in the schedule, from 1.
@@ -27,7 +27,7 @@ class Reporter:
 
     def __init__(
         self,
-        score: Score,
+        score: StepList,
         catalogue: Mapping[str, Fault],
         clients: Sequence[Node],
         record: Callable[[FaultRow], None],
@@ -40,12 +40,12 @@ class Reporter:
         self._stamp = stamp
         self._started = 0.0
         self._noted = -math.inf
-        self._resolved: dict[int, Resolved] = {}
+        self._resolved: dict[int, ResolvedStep] = {}
 
     @property
-    def outcome(self) -> Record:
+    def outcome(self) -> ScheduleRecord:
         """The plan and its outcome so far."""
-        return Record(self._score.schedule, tuple(self._resolved[number] for number in sorted(self._resolved)))
+        return ScheduleRecord(self._score.schedule, tuple(self._resolved[number] for number in sorted(self._resolved)))
 
     @property
     def started(self) -> float:
@@ -65,42 +65,42 @@ class Reporter:
         """Starts the clock of the run."""
         self._started = asyncio.get_running_loop().time()
 
-    def intended(self, steps: Iterable[tuple[int, Step]], now: float = 0.0) -> None:
+    def intended(self, steps: Iterable[tuple[int, FaultStep]], now: float = 0.0) -> None:
         """Writes a row for each step that will certainly be tried. ``now``: seconds of the run."""
         for number, step in steps:
-            if not optional(step):
+            if not is_optional(step):
                 self._intended(number, step, max(int(step.at - now), 0))
 
-    def _intended(self, number: int, step: Step, starts: int) -> None:
+    def _intended(self, number: int, step: FaultStep, starts: int) -> None:
         detail = {"what": str(step), "at": step.at, "duration": step.duration, "parameters": dict(step.parameters)}
         self._row(number, (), FaultPhase.INTENDED, detail, starts=starts)
 
-    def missed(self, number: int, at: float, stage: Stage, reason: str) -> None:
+    def missed(self, number: int, at: float, stage: FailureStage, reason: str) -> None:
         """Reports a step that failed before it had a target."""
         step = self._score[number]
-        self._resolved[number] = Resolved(step, (), at, None, {"reason": reason})
-        if not (optional(step) and stage is Stage.TRIGGER):
+        self._resolved[number] = ResolvedStep(step, (), at, None, {"reason": reason})
+        if not (is_optional(step) and stage is FailureStage.TRIGGER):
             self.failed(number, (), stage, reason)
 
     def aimed(self, injection: Injection, at: float, detail: Mapping[str, Any]) -> None:
         """Reports a step that has targets and is about to be injected."""
-        if optional(injection.step):
+        if is_optional(injection.step):
             self._intended(injection.id, injection.step, 0)
         # A replay without the steps that hit no node would draw another seed, so the seed is recorded.
         step = msgspec.structs.replace(injection.step, seed=injection.seed)
-        self._resolved[injection.id] = Resolved(step, injection.names, at, None, dict(detail))
+        self._resolved[injection.id] = ResolvedStep(step, injection.names, at, None, dict(detail))
 
     def injected(self, injection: Injection) -> None:
         resolved = self._retarget(injection)
         extra = {"at": resolved.at, "parameters": injection.step.parameters, "evidence": injection.evidence}
         self._row(injection.id, injection.names, FaultPhase.INJECTED, {**resolved.detail, **extra})
 
-    def not_injected(self, injection: Injection, stage: Stage, reason: str) -> None:
+    def not_injected(self, injection: Injection, stage: FailureStage, reason: str) -> None:
         """Reports a failed injection, which may have been done in part."""
         self._retarget(injection)
         self.failed(injection.id, injection.names, stage, reason)
 
-    def _retarget(self, injection: Injection) -> Resolved:
+    def _retarget(self, injection: Injection) -> ResolvedStep:
         """Records the present targets, because an injection may turn to other nodes than its first ones."""
         resolved = msgspec.structs.replace(self._resolved[injection.id], targets=injection.names)
         self._resolved[injection.id] = resolved
@@ -117,13 +117,13 @@ class Reporter:
             resolved, healed_at=at, detail={**resolved.detail, "took_effect": proof.took_effect, **detail}
         )
         if not proof.took_effect:
-            self.failed(injection.id, injection.names, Stage.EFFECT, proof.reason or "the fault did nothing")
+            self.failed(injection.id, injection.names, FailureStage.EFFECT, proof.reason or "the fault did nothing")
 
     def recovered(self, injection: Injection, seconds: float) -> None:
         """Reports that all targets serve again, ``seconds`` after the heal."""
         self._row(injection.id, injection.names, FaultPhase.RECOVERED, {"seconds": seconds})
 
-    def failed(self, number: int, targets: tuple[str, ...], stage: Stage, reason: str) -> None:
+    def failed(self, number: int, targets: tuple[str, ...], stage: FailureStage, reason: str) -> None:
         """Reports a failure."""
         detail = {"what": str(self._score[number]), "stage": str(stage), "reason": reason}
         self._row(number, targets, FaultPhase.FAILED, detail, stage=stage)
@@ -136,7 +136,7 @@ class Reporter:
         detail: Mapping[str, Any],
         *,
         took_effect: bool | None = None,
-        stage: Stage | None = None,
+        stage: FailureStage | None = None,
         starts: int | None = None,
     ) -> None:
         """Writes a row. ``starts``: whole seconds from now until it may begin."""
@@ -160,12 +160,14 @@ class Reporter:
         )
 
 
-def optional(step: Step) -> bool:
+def is_optional(step: FaultStep) -> bool:
     """Returns whether it is no failure if the step's trigger never fires."""
     return isinstance(step.trigger, OnEvent) and step.trigger.optional
 
 
-def described(step: Step, chosen: Chosen, fired: Fired | None, held: bool, at: float) -> dict[str, Any]:
+def describe_injection(
+    step: FaultStep, chosen: ChosenTarget, fired: FiredTrigger | None, held: bool, at: float
+) -> dict[str, Any]:
     """Returns what is known of an injection when it begins, for its row."""
     departure = {"key": chosen.key, "note": chosen.note, "fell_back": chosen.fell_back, "process": step.target.process}
     detail: dict[str, Any] = {"what": str(step), **{name: word for name, word in departure.items() if word}}

@@ -4,26 +4,26 @@ from collections.abc import Iterator
 
 import msgspec
 
-from assay.nemesis.schedule.schedule import Branch, Schedule, Step
+from assay.nemesis.schedule.schedule import Branch, FaultSchedule, FaultStep
 
 
-class Score:
+class StepList:
     """Numbered steps. A step's number is its place from 1, and never changes."""
 
-    def __init__(self, schedule: Schedule) -> None:
+    def __init__(self, schedule: FaultSchedule) -> None:
         self.schedule = schedule
         """The complete plan, including future branches."""
         self._steps = list(schedule.steps)
         self._begun = 0
 
-    def __getitem__(self, number: int) -> Step:
+    def __getitem__(self, number: int) -> FaultStep:
         return self._steps[number - 1]
 
-    def numbered(self) -> Iterator[tuple[int, Step]]:
+    def numbered(self) -> Iterator[tuple[int, FaultStep]]:
         """Returns all known steps, in the order of their numbers."""
         return enumerate(self._steps, start=1)
 
-    def begin(self, branch: Branch) -> tuple[tuple[int, Step], ...]:
+    def begin(self, branch: Branch) -> tuple[tuple[int, FaultStep], ...]:
         """Begins the next branch.
 
         Returns its numbered steps. An unplanned branch is added to the schedule as its last.

@@ -29,7 +29,7 @@ LINE_SECONDS = 5.0
 
 
 @dataclass
-class Ambush:
+class EventStop:
     """Orders of one conductor, for one step at a time. ``last_events``: the last line read from each node, by name."""
 
     servers: Sequence[Node]
@@ -63,7 +63,7 @@ class Ambush:
         since: dict[str, tuple[Mapping[str, Any], float]] = {}
         while lines := self._matching(but):
             for node, line in lines:
-                if await _stands(node) and self.last_events[node.name] is line:
+                if await _is_stopped(node) and self.last_events[node.name] is line:
                     return node.name, line
                 known, first = since.setdefault(node.name, (line, loop.time()))
                 if known is not line:
@@ -76,7 +76,7 @@ class Ambush:
     async def has_sprung(self, but: Collection[str]) -> bool:
         """Returns whether a process of other nodes is stopped. Then its line will still arrive."""
         for node in self.servers:
-            if node.name not in but and await _stands(node):
+            if node.name not in but and await _is_stopped(node):
                 return True
         return False
 
@@ -106,7 +106,7 @@ class Ambush:
             await node.write_file(system.hold_file(node), b"")
 
         async def go_on(node: Node) -> None:
-            if node.name not in keep and await _stands(node):
+            if node.name not in keep and await _is_stopped(node):
                 await node.resume()
 
         for act in (withdraw, go_on):
@@ -120,5 +120,5 @@ class Ambush:
         self._dismissed.clear()
 
 
-async def _stands(node: Node) -> bool:
+async def _is_stopped(node: Node) -> bool:
     return (await node.process()).state is ProcessState.STOPPED

@@ -11,16 +11,16 @@ from typing import Any
 
 import msgspec
 
-from assay.nemesis.engine.active_faults import InForce
-from assay.nemesis.engine.fault_row import Stage
-from assay.nemesis.engine.guarded_call import ACTION_SECONDS, attempt
-from assay.nemesis.engine.reporter import Reporter
-from assay.nemesis.engine.step_list import Score
-from assay.nemesis.engine.stop_at_event import LINE_SECONDS, Ambush
+from assay.nemesis.engine.active_faults import ActiveFaults
+from assay.nemesis.engine.fault_row import FailureStage
+from assay.nemesis.engine.guarded_call import ACTION_SECONDS, run_guarded
+from assay.nemesis.engine.reporter import FaultReporter
+from assay.nemesis.engine.step_list import StepList
+from assay.nemesis.engine.stop_at_event import LINE_SECONDS, EventStop
 from assay.nemesis.faults.fault import NOT_READY_ERRORS
-from assay.nemesis.faults.hold import Hold
-from assay.nemesis.schedule.schedule import Step
-from assay.nemesis.schedule.trigger import Armed, Fired, OnEvent, Trigger
+from assay.nemesis.faults.hold import HoldFault
+from assay.nemesis.schedule.schedule import FaultStep
+from assay.nemesis.schedule.trigger import ArmedTrigger, FiredTrigger, OnEvent, Trigger
 
 LOOK_AGAIN = 0.25
 """Seconds between attempts of a postponed step, and between looks at an expired order whose line may still arrive."""
@@ -37,11 +37,16 @@ long.
 """
 
 
-class Waiting:
+class WaitingSteps:
     """Waiting steps of one run. ``wake`` is called when a trigger fires."""
 
     def __init__(
-        self, score: Score, ambush: Ambush, in_force: InForce, reporter: Reporter, wake: Callable[[], None]
+        self,
+        score: StepList,
+        ambush: EventStop,
+        in_force: ActiveFaults,
+        reporter: FaultReporter,
+        wake: Callable[[], None],
     ) -> None:
         self._score = score
         self._ambush = ambush
@@ -49,8 +54,8 @@ class Waiting:
         self._reporter = reporter
         self._wake = wake
         self._acknowledged = 0
-        self._armed: dict[int, Armed] = {}
-        self._fired: dict[int, Fired] = {}
+        self._armed: dict[int, ArmedTrigger] = {}
+        self._fired: dict[int, FiredTrigger] = {}
         self._too_late: dict[int, float] = {}
         """When postponed steps are given up, in seconds of the run."""
         self._reasons: dict[int, str] = {}
@@ -82,22 +87,22 @@ class Waiting:
 
     def _fire(self, number: int, origin: str | None = None, line: Mapping[str, Any] | None = None) -> None:
         armed, now = self._armed.pop(number), self._reporter.elapsed()
-        self._fired[number] = Fired(now, now + armed.trigger.delay, origin, line)
+        self._fired[number] = FiredTrigger(now, now + armed.trigger.delay, origin, line)
         self._wake()
 
     async def arm(self, number: int, trigger: Trigger) -> None:
         """Arms a step whose time has come."""
         self._arm(number, trigger)
         if isinstance(trigger, OnEvent) and trigger.hold:
-            orders = [held for held in self._in_force if held.step.fault == Hold.name]
+            orders = [held for held in self._in_force if held.step.fault == HoldFault.name]
             trouble = f"{orders[0].step} is in force, with orders of its own" if orders else None
-            trouble = trouble or await attempt(ACTION_SECONDS, self._ambush.lay(number, trigger))
+            trouble = trouble or await run_guarded(ACTION_SECONDS, self._ambush.lay(number, trigger))
             if trouble is not None:
                 self.drop(number, trouble)
                 await self.end_ambush()
 
     def _arm(self, number: int, trigger: Trigger) -> None:
-        self._armed[number] = Armed(trigger, self._score[number].at + trigger.within, self._acknowledged)
+        self._armed[number] = ArmedTrigger(trigger, self._score[number].at + trigger.within, self._acknowledged)
 
     async def give_up(self, number: int, at: float) -> None:
         """Gives up a step whose deadline has passed, unless a process is stopped and only its line is unread."""
@@ -115,9 +120,9 @@ class Waiting:
         self.drop(number, armed.missing)
         await self.end_ambush()
 
-    def rival(self, step: Step) -> str | None:
+    def rival(self, step: FaultStep) -> str | None:
         """Returns why a step's own orders cannot be given: a waiting step's orders are in the same files."""
-        if step.fault != Hold.name or self._ambush.step is None:
+        if step.fault != HoldFault.name or self._ambush.step is None:
             return None
         return f"{self._score[self._ambush.step]} has the processes stop at its event, with orders of its own"
 
@@ -125,11 +130,11 @@ class Waiting:
         """Returns whether the active order belongs to this step."""
         return self._ambush.step == number
 
-    def pop(self, number: int) -> Fired:
+    def pop(self, number: int) -> FiredTrigger:
         """Removes a due step and returns the event that fired its trigger."""
         return self._fired.pop(number)
 
-    def put_off(self, number: int, fired: Fired | None, reason: str) -> Sequence[tuple[int, Step]]:
+    def put_off(self, number: int, fired: FiredTrigger | None, reason: str) -> Sequence[tuple[int, FaultStep]]:
         """Postpones a step that cannot act yet, up to a limit.
 
         Returns the step with its new time if it has no trigger.
@@ -138,7 +143,7 @@ class Waiting:
         again = now + LOOK_AGAIN
         self._reasons[number] = reason
         if now >= self._too_late.setdefault(number, now + PUT_OFF):
-            self._reporter.missed(number, now, Stage.TARGET, reason)
+            self._reporter.missed(number, now, FailureStage.TARGET, reason)
         elif fired is not None:
             self._fired[number] = replace(fired, due=again)
         else:
@@ -152,7 +157,7 @@ class Waiting:
             return 0.0
         return step.duration if number in self._reasons else min(step.duration, LEAST)
 
-    async def caught(self, number: int, fired: Fired) -> Fired | None:
+    async def caught(self, number: int, fired: FiredTrigger) -> FiredTrigger | None:
         """Returns the event with the stopped process. Returns None if no process is stopped: the step waits again."""
         try:
             async with asyncio.timeout(ACTION_SECONDS):
@@ -165,13 +170,13 @@ class Waiting:
             assert trigger is not None, "it has fired"
             self._arm(number, trigger)
             return None
-        return Fired(fired.at, fired.due, *caught)
+        return FiredTrigger(fired.at, fired.due, *caught)
 
     async def end_ambush(self) -> str | None:
         """Ends an order that no step waits for. Nodes paused by a fault stay paused. Returns the error, or None."""
         if self._ambush.step is None or self._ambush.step in self._armed or self._ambush.step in self._fired:
             return None
-        return await attempt(ACTION_SECONDS, self._ambush.end(self._in_force.kept_standing()))
+        return await run_guarded(ACTION_SECONDS, self._ambush.end(self._in_force.kept_standing()))
 
     def drop_all(self, queued: Iterable[int]) -> None:
         """Drops all waiting and ``queued`` steps, because the run ends. Postponed steps are reported."""
@@ -179,7 +184,7 @@ class Waiting:
             if (reason := self._reasons.get(number)) is not None:
                 self._armed.pop(number, None)
                 self._fired.pop(number, None)
-                self._reporter.missed(number, self._reporter.elapsed(), Stage.TARGET, f"{ENDED}: {reason}")
+                self._reporter.missed(number, self._reporter.elapsed(), FailureStage.TARGET, f"{ENDED}: {reason}")
             elif number in self._armed or number in self._fired:
                 self.drop(number, ENDED)
 
@@ -188,4 +193,4 @@ class Waiting:
         self._armed.pop(number, None)
         self._fired.pop(number, None)
         reason = f"{self._score[number]}: {reason}"
-        self._reporter.missed(number, self._reporter.elapsed(), Stage.TRIGGER, reason)
+        self._reporter.missed(number, self._reporter.elapsed(), FailureStage.TRIGGER, reason)

@@ -19,9 +19,9 @@ from assay.nemesis.faults.fault import Census
 from assay.nemesis.faults.freeze import Freeze
 from assay.nemesis.faults.kill import Kill
 from assay.nemesis.faults.stop import Stop
-from assay.nemesis.schedule.catalogue import Catalogue
-from assay.nemesis.schedule.schedule import Step
-from assay.nemesis.schedule.target import Kind, Target
+from assay.nemesis.schedule.catalogue import FaultCatalogue
+from assay.nemesis.schedule.schedule import FaultStep
+from assay.nemesis.schedule.target import Target, TargetKind
 from assay.nemesis.schedule.trigger import OnEvent
 
 STRIKES: Final = (Kill.name, Kill.name, Stop.name, Freeze.name)
@@ -45,15 +45,15 @@ WAITING: Final = 2.5
 """Seconds that the last strike waits for its event."""
 
 
-def relay(
+def draw_relay(
     rng: random.Random,
     faults: Sequence[str],
-    catalogue: Catalogue,
+    catalogue: FaultCatalogue,
     census: Census,
     at: float,
     end: float,
     events: Sequence[str] = (),
-) -> list[Step]:
+) -> list[FaultStep]:
     """Returns steps from ``at`` that are healed before ``end`` (seconds); none if no key has a leader, or time is
     short.
 
@@ -64,27 +64,29 @@ def relay(
         return []
     key, mostly = rng.choice(census.keys), rng.choice(strikes)
 
-    def step(at: float, duration: float, kind: Kind) -> Step:
+    def step(at: float, duration: float, kind: TargetKind) -> FaultStep:
         name = mostly if rng.random() < 0.7 else rng.choice(strikes)
         target, parameters = catalogue[name].draw(rng, census, Target(kind, key=key))
-        return Step(round(at, 3), name, target, round(duration, 3), parameters, rng.getrandbits(32))
+        return FaultStep(round(at, 3), name, target, round(duration, 3), parameters, rng.getrandbits(32))
 
-    steps: list[Step] = []
+    steps: list[FaultStep] = []
     for leg in range(rng.randint(*LEGS)):
         duration = rng.uniform(*rng.choice((SHORT, LONG)))
         if at + duration > end:
             break
-        steps.append(step(at, duration, Kind.FOLLOWER if leg == 0 and rng.random() < 0.4 else Kind.LEADER))
+        steps.append(step(at, duration, TargetKind.FOLLOWER if leg == 0 and rng.random() < 0.4 else TargetKind.LEADER))
         at += duration + rng.uniform(-OVERLAP, PAUSE)
     if steps and events and rng.random() < 0.6:
-        steps += _waiting(rng, step(0.0, rng.uniform(*SHORT), Kind.LEADER), steps[-1], events, end)
+        steps += _draw_waiting_strike(rng, step(0.0, rng.uniform(*SHORT), TargetKind.LEADER), steps[-1], events, end)
     return steps
 
 
-def _waiting(rng: random.Random, strike: Step, last: Step, events: Sequence[str], end: float) -> list[Step]:
+def _draw_waiting_strike(
+    rng: random.Random, strike: FaultStep, last: FaultStep, events: Sequence[str], end: float
+) -> list[FaultStep]:
     """Returns a strike that waits for an event after the last strike's begin or heal, if there is time."""
     at = round(last.at + rng.choice((0.05, last.duration - 0.1)), 3)
     trigger = OnEvent(rng.choice(events), delay=rng.choice(SOON), within=WAITING, optional=True)
-    target = rng.choice((strike.target, Target(Kind.ORIGIN)))
+    target = rng.choice((strike.target, Target(TargetKind.ORIGIN)))
     waiting = msgspec.structs.replace(strike, at=at, trigger=trigger, target=target)
     return [waiting] if waiting.until <= end else []

@@ -50,21 +50,21 @@ class Clock(ServerFault):
         return None
 
     async def inject(self, injection: Injection) -> None:
-        seconds, strobe = _parameter(injection, "seconds"), _parameter(injection, "strobe")
+        seconds, strobe = _read_parameter(injection, "seconds"), _read_parameter(injection, "strobe")
         if not seconds:
             raise TargetError("clock needs the parameter seconds, the shift, which must not be 0")
         await super().inject(injection)
         if strobe > 0:
-            injection.background = asyncio.get_running_loop().create_task(_strobe(injection, seconds, strobe))
+            injection.background = asyncio.get_running_loop().create_task(_run_strobe(injection, seconds, strobe))
 
     async def strike(self, injection: Injection, node: Node) -> None:
-        await cast(SupportsClockShift, node).shift_clock(_parameter(injection, "seconds"))
+        await cast(SupportsClockShift, node).shift_clock(_read_parameter(injection, "seconds"))
         injection.evidence[node.name] = {"changes": 1}
         await self.look(injection, node)
 
     async def look(self, injection: Injection, node: Node) -> None:
         """Reads the clock until it was once seen wrong by the right amount."""
-        seen, seconds = injection.evidence[node.name], _parameter(injection, "seconds")
+        seen, seconds = injection.evidence[node.name], _read_parameter(injection, "seconds")
         if seen.get("shift") != seconds:
             seen["shift"] = await cast(SupportsClockShift, node).clock_shift()
 
@@ -87,7 +87,7 @@ class Clock(ServerFault):
         return Proof(not right, injection.evidence, reason)
 
 
-async def _strobe(injection: Injection, seconds: float, period: float) -> None:
+async def _run_strobe(injection: Injection, seconds: float, period: float) -> None:
     wrong = True
     while True:
         await asyncio.sleep(period)
@@ -97,7 +97,7 @@ async def _strobe(injection: Injection, seconds: float, period: float) -> None:
             injection.evidence[node.name]["changes"] += 1
 
 
-def _parameter(injection: Injection, name: str) -> float:
+def _read_parameter(injection: Injection, name: str) -> float:
     value = injection.step.parameters.get(name, 0.0)
     if isinstance(value, str) or abs(value) > FURTHEST:
         raise TargetError(f"clock: {name} is {value!r}, not a number of seconds of at most {FURTHEST:g}")

@@ -30,13 +30,22 @@ from typing import Final
 
 from assay.cluster.node import Cluster, Flow, Node
 from assay.cluster.system import ZOOKEEPER_PORT, ZOOKEEPER_ROLE, System
-from assay.nemesis.engine.cut_ledger import Drop, Manner
-from assay.nemesis.faults.cut_fault import Cutting, probe_counters
-from assay.nemesis.faults.fault import Census, Injection, Scope, census, with_key
-from assay.nemesis.faults.partition import leader_for
-from assay.nemesis.faults.process import chosen, possible
+from assay.nemesis.engine.cut_ledger import CutManner, Drop
+from assay.nemesis.faults.cut_fault import CutFault, probe_counters
+from assay.nemesis.faults.fault import Census, Injection, Scope, draw_key, take_census
+from assay.nemesis.faults.partition import find_leader
+from assay.nemesis.faults.process import list_possible, read_choice
 from assay.nemesis.schedule.schedule import Parameter
-from assay.nemesis.schedule.target import KEYED, NAMING_KEYS, OF_CLIENTS, Kind, Target, TargetError, servers, zookeepers
+from assay.nemesis.schedule.target import (
+    KEYED,
+    NAMING_KEYS,
+    OF_CLIENTS,
+    Target,
+    TargetError,
+    TargetKind,
+    list_zookeepers,
+    servers,
+)
 
 ANSWERS, REQUESTS = "answers", "requests"
 EVERY: Final = (1, 1, 3)
@@ -47,7 +56,7 @@ HEARD_SECONDS: Final = 0.6
 HEARD_EVERY: Final = 0.1
 
 
-class Line(enum.StrEnum):
+class ConnectionLine(enum.StrEnum):
     """The connections that can be chosen."""
 
     FETCH = "fetch"
@@ -56,58 +65,58 @@ class Line(enum.StrEnum):
 
 
 DESCRIPTIONS = {
-    Line.FETCH: "a follower's connection to a leader: answers or requests held back, or lost",
-    Line.CONTROLLER: "the controller's connection to one server, likewise (combine it: alone it is quiet)",
-    Line.ZOOKEEPER: "a server's connection to ZooKeeper, likewise",
+    ConnectionLine.FETCH: "a follower's connection to a leader: answers or requests held back, or lost",
+    ConnectionLine.CONTROLLER: "the controller's connection to one server, likewise (combine it: alone it is quiet)",
+    ConnectionLine.ZOOKEEPER: "a server's connection to ZooKeeper, likewise",
 }
 OPENERS = {
-    Line.FETCH: (Kind.FOLLOWER,),
-    Line.CONTROLLER: (Kind.CONTROLLER,),
-    Line.ZOOKEEPER: (Kind.ONE, Kind.LEADER, Kind.CONTROLLER),
+    ConnectionLine.FETCH: (TargetKind.FOLLOWER,),
+    ConnectionLine.CONTROLLER: (TargetKind.CONTROLLER,),
+    ConnectionLine.ZOOKEEPER: (TargetKind.ONE, TargetKind.LEADER, TargetKind.CONTROLLER),
 }
 """The target, which is the node that opened the connection."""
-MIXED = (Line.FETCH, Line.ZOOKEEPER)
+MIXED = (ConnectionLine.FETCH, ConnectionLine.ZOOKEEPER)
 """Connections that ``connection`` draws from: those that are never silent."""
 
 
-class Connection(Cutting):
+class ConnectionFault(CutFault):
     """A fault on one line, or on a drawn one of those that are never silent."""
 
     scope = Scope.CONNECTION
 
-    def __init__(self, line: Line | None = None) -> None:
-        self._lines: tuple[Line, ...] = (line,) if line is not None else MIXED
+    def __init__(self, line: ConnectionLine | None = None) -> None:
+        self._lines: tuple[ConnectionLine, ...] = (line,) if line is not None else MIXED
         self.name = f"connection-{line}" if line is not None else "connection"
         self.description = (
             DESCRIPTIONS[line]
             if line is not None
             else "one connection alone: a follower's or one to ZooKeeper, held back or lost"
         )
-        self.roles: Sequence[str] = (ZOOKEEPER_ROLE,) if line is Line.ZOOKEEPER else ()
+        self.roles: Sequence[str] = (ZOOKEEPER_ROLE,) if line is ConnectionLine.ZOOKEEPER else ()
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
-        line = rng.choice(possible(self.name, self._lines, lambda line: _trouble(line, census, target)))
+        line = rng.choice(list_possible(self.name, self._lines, lambda line: _find_trouble(line, census, target)))
         kinds = [kind for kind in OPENERS[line] if kind not in KEYED or census.keys != ()]
         whom = target if target is not None else Target(rng.choice(kinds))
         parameters: dict[str, Parameter] = {
             "connection": str(line),
             "way": rng.choice((ANSWERS, ANSWERS, REQUESTS)),
             "lost": rng.random() < 0.5,
-            "every": rng.choice(EVERY_OF_ZOOKEEPER if line is Line.ZOOKEEPER else EVERY),
+            "every": rng.choice(EVERY_OF_ZOOKEEPER if line is ConnectionLine.ZOOKEEPER else EVERY),
         }
-        whom = with_key(whom, rng, census)
-        if line is Line.FETCH and whom.key is not None:
+        whom = draw_key(whom, rng, census)
+        if line is ConnectionLine.FETCH and whom.key is not None:
             parameters["key"] = whom.key
         return whom, parameters
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
-        troubles = [_trouble(line, census(cluster, system), None) for line in self._lines]
+        troubles = [_find_trouble(line, take_census(cluster, system), None) for line in self._lines]
         if None not in troubles:
             return "; ".join(f"{trouble}" for trouble in troubles)
         return await probe_counters(cluster)
 
-    def manner_of(self, injection: Injection) -> Manner:
-        return Manner.REJECT if injection.step.parameters.get("lost", False) else Manner.DROP
+    def manner_of(self, injection: Injection) -> CutManner:
+        return CutManner.REJECT if injection.step.parameters.get("lost", False) else CutManner.DROP
 
     async def inject(self, injection: Injection) -> None:
         """Finds the other end now. A follower whose leader is unknown is paired with some server."""
@@ -117,12 +126,12 @@ class Connection(Cutting):
         everyone = servers(context.cluster, context.system)
         others = [node for node in everyone if node is not opener]
         match self._line(injection):
-            case Line.ZOOKEEPER:
-                pairs = [(opener, zookeepers(context.cluster))]
-            case Line.CONTROLLER:
+            case ConnectionLine.ZOOKEEPER:
+                pairs = [(opener, list_zookeepers(context.cluster))]
+            case ConnectionLine.CONTROLLER:
                 pairs = [(opener, others and [random.Random(injection.seed).choice(others)])]
-            case Line.FETCH:
-                leader = await leader_for(injection)
+            case ConnectionLine.FETCH:
+                leader = await find_leader(injection)
                 pairs = [(opener, [end]) for end in sorted(others, key=lambda node: node is not leader)]
                 pairs += [(other, [end]) for other in injection.others for end in everyone if end is not other]
         if not pairs[0][1]:
@@ -168,7 +177,7 @@ class Connection(Cutting):
         way, every = parameters.get("way", ANSWERS), parameters.get("every", 1)
         if way not in (ANSWERS, REQUESTS) or not isinstance(every, int) or every < 1:
             raise TargetError(f"{self.name}: way {way!r} is {ANSWERS} or {REQUESTS}, every {every!r} a number from 1")
-        to_zookeeper = self._line(injection) is Line.ZOOKEEPER
+        to_zookeeper = self._line(injection) is ConnectionLine.ZOOKEEPER
         port = ZOOKEEPER_PORT if to_zookeeper else context.system.port(injection.targets[0].role)
         flow = Flow(port, answers=way == ANSWERS, every=every)
         ends: list[str] = injection.evidence["ends"]
@@ -177,23 +186,23 @@ class Connection(Cutting):
     def sufferers(self, injection: Injection, drops: Sequence[Drop]) -> list[str]:
         return list(injection.names)
 
-    def _line(self, injection: Injection) -> Line:
-        return chosen(self.name, injection, "connection", Line, self._lines)
+    def _line(self, injection: Injection) -> ConnectionLine:
+        return read_choice(self.name, injection, "connection", ConnectionLine, self._lines)
 
 
-def _trouble(line: Line, census: Census, target: Target | None) -> str | None:
+def _find_trouble(line: ConnectionLine, census: Census, target: Target | None) -> str | None:
     """Returns why this connection cannot be drawn, or None."""
-    if line is Line.ZOOKEEPER and not census.zookeepers:
+    if line is ConnectionLine.ZOOKEEPER and not census.zookeepers:
         return f"{line} needs a ZooKeeper node"
-    least = 1 if line is Line.ZOOKEEPER else 2
+    least = 1 if line is ConnectionLine.ZOOKEEPER else 2
     if census.servers < least:
         return f"{line} needs {least} servers, there are {census.servers} (--nodes=3)"
-    if line is Line.FETCH and census.keys == ():
+    if line is ConnectionLine.FETCH and census.keys == ():
         return f"{line} needs a system with keys that have a leader: {NAMING_KEYS}"
     if target is None:
         return None
-    if target.kind in (*OF_CLIENTS, Kind.ZOOKEEPER, Kind.ZOOKEEPERS) or len(target.names) > 1:
+    if target.kind in (*OF_CLIENTS, TargetKind.ZOOKEEPER, TargetKind.ZOOKEEPERS) or len(target.names) > 1:
         return f"{line} is one server's connection, it takes no target {target}"
-    if target.kind in (Kind.MINORITY, Kind.HALF, Kind.MAJORITY, Kind.ALL):
+    if target.kind in (TargetKind.MINORITY, TargetKind.HALF, TargetKind.MAJORITY, TargetKind.ALL):
         return f"{line} is one server's connection, it takes no target {target}"
     return None

@@ -26,26 +26,26 @@ from assay.cluster.system import (
     SupportsGroups,
     System,
 )
-from assay.nemesis.engine.cut_ledger import Drop, Manner, both_ways
-from assay.nemesis.faults.cut_fault import Cutting, probe_counters
-from assay.nemesis.faults.fault import Census, Injection, Scope, with_key
+from assay.nemesis.engine.cut_ledger import CutManner, Drop, cut_both_ways
+from assay.nemesis.faults.cut_fault import CutFault, probe_counters
+from assay.nemesis.faults.fault import Census, Injection, Scope, draw_key
 from assay.nemesis.faults.kill import Kill
-from assay.nemesis.faults.partition import Partition
+from assay.nemesis.faults.partition import PartitionFault
 from assay.nemesis.faults.process import probe_processes
 from assay.nemesis.faults.stop import Stop
 from assay.nemesis.schedule.schedule import Parameter, ScheduleError
-from assay.nemesis.schedule.shape import Shape
+from assay.nemesis.schedule.shape import PartitionShape
 from assay.nemesis.schedule.target import (
-    Kind,
-    Scene,
     Target,
     TargetError,
-    clients,
-    groups,
-    of_clients,
-    resolve,
+    TargetKind,
+    TargetScene,
+    list_clients,
+    list_groups,
+    list_zookeepers,
+    means_clients,
+    resolve_target,
     servers,
-    zookeepers,
 )
 
 EVERY: Final = (3, 7)
@@ -54,61 +54,61 @@ GROUP: Final = "group"
 NONE_HERE: Final = "no client lives on a node here (@experiment(..., client_nodes=True))"
 
 
-class _OnClients:
+class _ClientNodeFault:
     """Mixin for faults on client nodes."""
 
     name: str
     roles: Sequence[str] = (CLIENT_ROLE,)
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
-        return _whom(self.name, rng, census, target), {}
+        return _to_client_target(self.name, rng, census, target), {}
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
-        return await probe_processes(clients(cluster), NONE_HERE)
+        return await probe_processes(list_clients(cluster), NONE_HERE)
 
 
-class _CutsOfClients(_OnClients):
+class _ClientCutFault(_ClientNodeFault):
     async def probe(self, cluster: Cluster, system: System) -> str | None:
         return await super().probe(cluster, system) or await probe_counters(cluster)
 
 
-class StopConsumer(_OnClients, Stop):
+class StopConsumer(_ClientNodeFault, Stop):
     """SIGSTOP of client nodes."""
 
     name = "stop-consumer"
     description = "a consumer is paused (SIGSTOP) past its session; half the interval must be longer than that"
 
 
-class KillConsumer(_OnClients, Kill):
+class KillConsumer(_ClientNodeFault, Kill):
     """SIGKILL of client nodes' processes."""
 
     name = "kill-consumer"
     description = "a consumer's process is killed (SIGKILL) and started again at the heal"
 
 
-class CutConsumer(_CutsOfClients, Partition):
+class CutConsumer(_ClientCutFault, PartitionFault):
     """Client nodes cut from all servers."""
 
     def __init__(self) -> None:
-        super().__init__(Shape.ONE)
+        super().__init__(PartitionShape.ONE)
         self.name = "cut-consumer"
         self.description = "a consumer's node cut from all servers, not from ZooKeeper"
         self.roles = (CLIENT_ROLE,)
 
 
-class ConsumerFromZooKeeper(_CutsOfClients, Partition):
+class ConsumerFromZooKeeper(_ClientCutFault, PartitionFault):
     """Client nodes cut from every ZooKeeper node."""
 
     capabilities: Sequence[type] = (SupportsClientSessions,)
 
     def __init__(self) -> None:
-        super().__init__(Shape.FROM_ZOOKEEPER)
+        super().__init__(PartitionShape.FROM_ZOOKEEPER)
         self.name = "consumer-from-zookeeper"
         self.description = "a consumer's node cut from every ZooKeeper node, not from the servers"
         self.roles = (CLIENT_ROLE, ZOOKEEPER_ROLE)
 
 
-class ConsumerFromCoordinator(_CutsOfClients, Cutting):
+class ConsumerFromCoordinator(_ClientCutFault, CutFault):
     """Client nodes cut from the coordinator of the group in the parameter ``group``."""
 
     name = "consumer-from-coordinator"
@@ -116,7 +116,7 @@ class ConsumerFromCoordinator(_CutsOfClients, Cutting):
     capabilities: Sequence[type] = (SupportsGroups,)
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
-        whom = _whom(self.name, rng, census, target)
+        whom = _to_client_target(self.name, rng, census, target)
         if not census.groups:
             raise ScheduleError(f"{self.name}: this system names no groups, so no node coordinates one")
         return whom, {GROUP: rng.choice(census.groups)}
@@ -127,12 +127,12 @@ class ConsumerFromCoordinator(_CutsOfClients, Cutting):
         If no coordinator is known, another server is taken, and the evidence says so.
         """
         context, named = injection.context, injection.step.parameters.get(GROUP)
-        known = groups(context.system)
+        known = list_groups(context.system)
         if named is not None and named not in known:
             raise TargetError(f"{self.name}: no group {named!r}; there are {', '.join(known) or 'none'}")
-        target = Target(Kind.COORDINATOR, None if named is None else str(named))
-        scene = Scene(servers(context.cluster, context.system), (), (), context.find, groups=known)
-        chosen = await resolve(target, scene, random.Random(injection.seed))
+        target = Target(TargetKind.COORDINATOR, None if named is None else str(named))
+        scene = TargetScene(servers(context.cluster, context.system), (), (), context.find, groups=known)
+        chosen = await resolve_target(target, scene, random.Random(injection.seed))
         injection.evidence["coordinator"] = chosen.nodes[0].name
         injection.evidence[GROUP] = chosen.key
         if chosen.note is not None:
@@ -140,14 +140,14 @@ class ConsumerFromCoordinator(_CutsOfClients, Cutting):
         await super().inject(injection)
 
     def links(self, injection: Injection) -> list[Drop]:
-        return both_ways(injection.names, [injection.evidence["coordinator"]])
+        return cut_both_ways(injection.names, [injection.evidence["coordinator"]])
 
 
 class ConsumerZooKeeperResets(ConsumerFromZooKeeper):
     """Client nodes whose connections to ZooKeeper break again and again."""
 
     scope = Scope.CONNECTION
-    manner = Manner.REJECT
+    manner = CutManner.REJECT
     name = "consumer-zookeeper-resets"
 
     def __init__(self) -> None:
@@ -156,17 +156,17 @@ class ConsumerZooKeeperResets(ConsumerFromZooKeeper):
         self.description = "a consumer's connection to ZooKeeper breaks every few answers, and is made again"
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
-        return _whom(self.name, rng, census, target), {"every": rng.choice(EVERY)}
+        return _to_client_target(self.name, rng, census, target), {"every": rng.choice(EVERY)}
 
     def links(self, injection: Injection) -> list[Drop]:
         flow = Flow(ZOOKEEPER_PORT, answers=True, every=int(injection.step.parameters.get("every", EVERY[0])))
-        keepers = zookeepers(injection.context.cluster)
+        keepers = list_zookeepers(injection.context.cluster)
         return sorted((name, f"{keeper.name}{flow}") for name in injection.names for keeper in keepers)
 
 
-def _whom(fault: str, rng: random.Random, census: Census, target: Target | None) -> Target:
-    if target is not None and not of_clients(target):
+def _to_client_target(fault: str, rng: random.Random, census: Census, target: Target | None) -> Target:
+    if target is not None and not means_clients(target):
         raise ScheduleError(f"{fault} hits consumers, it takes no target {target}; consumer, consumers or client1")
     if not census.clients:
         raise ScheduleError(f"{fault}: no client lives on a node here; @experiment(..., client_nodes=True) has them")
-    return with_key(target if target is not None else Target(Kind.CONSUMER), rng, census)
+    return draw_key(target if target is not None else Target(TargetKind.CONSUMER), rng, census)

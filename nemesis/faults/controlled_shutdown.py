@@ -17,7 +17,7 @@ from assay.nemesis.faults.fault import Census, Injection, Proof
 from assay.nemesis.faults.process import draw_target, proved
 from assay.nemesis.faults.restart import Restart
 from assay.nemesis.schedule.schedule import Parameter
-from assay.nemesis.schedule.target import Kind, Target, TargetError
+from assay.nemesis.schedule.target import Target, TargetError, TargetKind
 
 
 class ControlledShutdown(Restart):
@@ -28,7 +28,7 @@ class ControlledShutdown(Restart):
     capabilities: Sequence[type] = (SupportsHandover,)
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
-        return draw_target(rng, census, target, (Kind.ONE,) if census.keys == () else (Kind.LEADER,))
+        return draw_target(rng, census, target, (TargetKind.ONE,) if census.keys == () else (TargetKind.LEADER,))
 
     async def inject(self, injection: Injection) -> None:
         system = injection.context.system
@@ -51,10 +51,10 @@ class ControlledShutdown(Restart):
 
     def proof(self, injection: Injection) -> Proof:
         ended = super().proof(injection)
-        return proved(injection, _lacking) if ended.took_effect else ended
+        return proved(injection, _find_missing_proof) if ended.took_effect else ended
 
 
-def _lacking(seen: Mapping[str, Any]) -> str | None:
+def _find_missing_proof(seen: Mapping[str, Any]) -> str | None:
     """Returns what is missing from the proof of one node, beyond that of a restart."""
     if "kept" not in seen:
         return "its event log does not say what it still led when it ended"

@@ -12,18 +12,18 @@ import re
 from collections.abc import Sequence
 
 from assay.cluster.node import Cluster, NodeError
-from assay.nemesis.engine.cut_ledger import Drop, Manner, parted
+from assay.nemesis.engine.cut_ledger import CutManner, Drop, parse_peer
 from assay.nemesis.faults.fault import LINGER_SECONDS, Injection, Proof, Scope
 from assay.nemesis.faults.impact import Impact
-from assay.nemesis.schedule.target import zookeepers
+from assay.nemesis.schedule.target import list_zookeepers
 
 
-class Cutting:
+class CutFault:
     """A fault of links. :meth:`links` defines the cut links, :meth:`sufferers` the nodes that must be affected."""
 
     scope = Scope.NETWORK
     impact = Impact(cuts_links=True)
-    manner = Manner.DROP
+    manner = CutManner.DROP
     lingers = LINGER_SECONDS
     everywhere = False
     """Whether it takes any number of nodes, so that another fault of its scope may find no free node."""
@@ -36,7 +36,7 @@ class Cutting:
         """
         raise TypeError(f"{type(self).__name__} does not say which links it cuts")
 
-    def manner_of(self, injection: Injection) -> Manner:
+    def manner_of(self, injection: Injection) -> CutManner:
         """Returns how these links are cut."""
         return self.manner
 
@@ -50,17 +50,17 @@ class Cutting:
         drops = self.links(injection)
         isolated = self.sufferers(injection, drops)
         injection.evidence["isolated"] = isolated
-        injection.evidence["cut"] = described(drops)
-        keepers = {node.name for node in zookeepers(injection.context.cluster)}
+        injection.evidence["cut"] = describe_drops(drops)
+        keepers = {node.name for node in list_zookeepers(injection.context.cluster)}
         if keepers:
-            injection.evidence["zookeeper"] = any(parted(name)[0] in keepers for drop in drops for name in drop)
+            injection.evidence["zookeeper"] = any(parse_peer(name)[0] in keepers for drop in drops for name in drop)
         # Rules of another partition have counted already. Only later drops belong to this one.
-        injection.evidence["before"] = written(await cuts.counts(drops))
+        injection.evidence["before"] = counts_to_text(await cuts.counts(drops))
         await cuts.add(injection.id, drops, self.manner_of(injection))
 
     async def observe(self, injection: Injection) -> None:
         drops = self.links(injection)
-        now = written(await injection.context.cuts.counts(drops))
+        now = counts_to_text(await injection.context.cuts.counts(drops))
         before: dict[str, int] = injection.evidence["before"]
         injection.evidence["dropped"] = {link: count - before[link] for link, count in now.items()}
 
@@ -70,7 +70,7 @@ class Cutting:
     def proof(self, injection: Injection) -> Proof:
         dropped: dict[str, int] = injection.evidence.get("dropped", {})
         isolated: list[str] = injection.evidence.get("isolated", [])
-        untouched = [name for name in isolated if not sum(n for link, n in dropped.items() if name in _ends(link))]
+        untouched = [name for name in isolated if not sum(n for link, n in dropped.items() if name in _link_ends(link))]
         evidence = {
             "isolated": isolated,
             "cut": injection.evidence.get("cut", []),
@@ -94,17 +94,17 @@ async def probe_counters(cluster: Cluster) -> str | None:
     return None
 
 
-def described(drops: Sequence[Drop]) -> list[str]:
+def describe_drops(drops: Sequence[Drop]) -> list[str]:
     """Returns text: ``n1|n2`` is cut both ways; with ``n1<-n2`` only n1 drops n2's packets."""
     both = {drop for drop in drops if drop[::-1] in drops}
     return sorted({"|".join(sorted(drop)) if drop in both else f"{drop[0]}<-{drop[1]}" for drop in drops})
 
 
-def _ends(link: str) -> list[str]:
+def _link_ends(link: str) -> list[str]:
     """Returns the nodes of a link as :func:`written` names it."""
     return re.split("[:>]|<-", link)
 
 
-def written(counts: dict[Drop, int]) -> dict[str, int]:
+def counts_to_text(counts: dict[Drop, int]) -> dict[str, int]:
     """Returns the counts by text: ``n1<-n2`` is what n1 dropped of n2's packets."""
     return {f"{node}<-{peer}": count for (node, peer), count in counts.items()}

@@ -8,13 +8,13 @@ else a bridge.
 import itertools
 from collections.abc import Collection, Iterator, Sequence
 
-from assay.nemesis.engine.cut_ledger import Drop, both_ways
-from assay.nemesis.schedule.shape import Shape
+from assay.nemesis.engine.cut_ledger import Drop, cut_both_ways
+from assay.nemesis.schedule.shape import PartitionShape
 
 Named = Iterator[tuple[str, Collection[Drop]]]
 
 
-def likeness(
+def find_shape_name(
     drops: Collection[Drop],
     servers: Sequence[str],
     keepers: Sequence[str] = (),
@@ -26,12 +26,14 @@ def likeness(
     ``keepers`` are ZooKeeper's nodes, ``leads`` the servers that lead any key.
     """
     cut = set(drops)
-    found = (name for name, known in _known(cut, servers, keepers, clients, leads) if cut and set(known) == cut)
+    found = (
+        name for name, known in _list_named_cuts(cut, servers, keepers, clients, leads) if cut and set(known) == cut
+    )
     name = next(found, None)
-    return name if name is not None or not _is_ring(cut, servers) else f"partition-{Shape.MAJORITIES_RING}"
+    return name if name is not None or not _is_ring(cut, servers) else f"partition-{PartitionShape.MAJORITIES_RING}"
 
 
-def _known(
+def _list_named_cuts(
     cut: Collection[Drop],
     servers: Sequence[str],
     keepers: Sequence[str],
@@ -44,25 +46,25 @@ def _known(
         others = [other for other in servers if other != name]
         rest = [other for other in (*servers, *keepers) if other != name]
         if name in servers:
-            yield f"partition-{Shape.ONE}", both_ways([name], others)
+            yield f"partition-{PartitionShape.ONE}", cut_both_ways([name], others)
             for wider in (others, rest):
                 arriving = [(name, other) for other in wider]
                 yield "partition-one-way", arriving
                 yield "partition-one-way", [drop[::-1] for drop in arriving]
-        yield f"partition-{Shape.ONE}", both_ways([name], rest)
+        yield f"partition-{PartitionShape.ONE}", cut_both_ways([name], rest)
     for pair in itertools.combinations(servers, 2):
         if keepers and not {*pair}.isdisjoint(leads):
             apart = [other for other in (*servers, *keepers) if other not in pair]
-            yield f"partition-{Shape.LEADER_AND_FOLLOWER}", both_ways(pair, apart)
+            yield f"partition-{PartitionShape.LEADER_AND_FOLLOWER}", cut_both_ways(pair, apart)
         if not {*pair}.isdisjoint(leads):
-            yield f"partition-{Shape.FOLLOWER_FROM_LEADER}", both_ways(pair[:1], pair[1:])
-    yield f"partition-{Shape.FROM_ZOOKEEPER}", both_ways(touched.intersection(servers), keepers)
-    yield "cut-consumer", both_ways(touched.intersection(clients), servers)
-    yield "consumer-from-zookeeper", both_ways(touched.intersection(clients), keepers)
-    yield from _two_sides(cut, servers, keepers)
+            yield f"partition-{PartitionShape.FOLLOWER_FROM_LEADER}", cut_both_ways(pair[:1], pair[1:])
+    yield f"partition-{PartitionShape.FROM_ZOOKEEPER}", cut_both_ways(touched.intersection(servers), keepers)
+    yield "cut-consumer", cut_both_ways(touched.intersection(clients), servers)
+    yield "consumer-from-zookeeper", cut_both_ways(touched.intersection(clients), keepers)
+    yield from _list_two_sided_cuts(cut, servers, keepers)
 
 
-def _two_sides(cut: Collection[Drop], servers: Sequence[str], keepers: Sequence[str]) -> Named:
+def _list_two_sided_cuts(cut: Collection[Drop], servers: Sequence[str], keepers: Sequence[str]) -> Named:
     """Yields faults with two sides: the servers that the first server with a cut link reaches, and the rest."""
     touched = [name for name in servers if any(name in drop for drop in cut)]
     if not touched:
@@ -70,14 +72,14 @@ def _two_sides(cut: Collection[Drop], servers: Sequence[str], keepers: Sequence[
     near = [name for name in touched if (touched[0], name) not in cut]
     far = [name for name in touched if name not in near]
     if len(touched) == len(servers):
-        shape = Shape.HALVES if len(near) == len(far) else Shape.MAJORITY_MINORITY
-        yield f"partition-{shape}", both_ways(near, far)
+        shape = PartitionShape.HALVES if len(near) == len(far) else PartitionShape.MAJORITY_MINORITY
+        yield f"partition-{shape}", cut_both_ways(near, far)
         ours = [name for name in keepers if (touched[0], name) not in cut]
         theirs = [name for name in keepers if name not in ours]
         if abs(len(near) - len(far)) <= 1 and abs(len(ours) - len(theirs)) <= 1:
-            yield f"partition-{Shape.RANDOM_HALVES}", both_ways([*near, *ours], [*far, *theirs])
+            yield f"partition-{PartitionShape.RANDOM_HALVES}", cut_both_ways([*near, *ours], [*far, *theirs])
     elif len(touched) == len(servers) - 1 and abs(len(near) - len(far)) <= 1:
-        yield f"partition-{Shape.BRIDGE}", both_ways(near, far)
+        yield f"partition-{PartitionShape.BRIDGE}", cut_both_ways(near, far)
 
 
 def _is_ring(cut: Collection[Drop], servers: Sequence[str]) -> bool:

@@ -31,12 +31,12 @@ from assay.cluster.system import SupportsDataFolder, SupportsLockFiles, Supports
 from assay.nemesis.faults.fault import NOT_READY_ERRORS, Census, FaultContext, Injection, Proof, on_each
 from assay.nemesis.faults.impact import Impact
 from assay.nemesis.faults.kill import Kill
-from assay.nemesis.faults.process import draw_target, probe_processes, seen_of
-from assay.nemesis.schedule.schedule import Parameter, ScheduleError, Step
-from assay.nemesis.schedule.target import Kind, Target, TargetError, servers
+from assay.nemesis.faults.process import draw_target, evidence_of, probe_processes
+from assay.nemesis.schedule.schedule import FaultStep, Parameter, ScheduleError
+from assay.nemesis.schedule.target import Target, TargetError, TargetKind, servers
 
-KINDS = (Kind.ONE, Kind.LEADER, Kind.FOLLOWER, Kind.CONTROLLER)
-TOO_MANY = (Kind.MINORITY, Kind.HALF, Kind.MAJORITY, Kind.ALL)
+KINDS = (TargetKind.ONE, TargetKind.LEADER, TargetKind.FOLLOWER, TargetKind.CONTROLLER)
+TOO_MANY = (TargetKind.MINORITY, TargetKind.HALF, TargetKind.MAJORITY, TargetKind.ALL)
 RUNNING, STOPPED, KILLED = "running", "stopped", "killed"
 LOOK = 0.1
 """Seconds between two looks at whether another server has everything."""
@@ -75,7 +75,7 @@ class Wipe(Kill):
         if how not in (KILLED, STOPPED):
             raise TargetError(f"{self.name} of a server whose end is {how!r}; {KILLED} or {STOPPED}")
         await self._aim(injection)
-        _empties(injection)
+        _mark_emptied(injection)
         await super().inject(injection)
 
     async def _aim(self, injection: Injection) -> None:
@@ -99,30 +99,30 @@ class Wipe(Kill):
         everyone = [other for other in servers(context.cluster, context.system) if other is not node]
         while True:
             back = context.recovering()
-            key = await alone_with(context, node, [other for other in everyone if other.name in back])
+            key = await find_sole_replica(context, node, [other for other in everyone if other.name in back])
             if key is None:
                 break
             if loop.time() >= deadline:
                 raise TargetError(f"no server but {node.name} is known to have all of {key}")
             await asyncio.sleep(LOOK)
         away = [other for other in everyone if other.name in context.away()]
-        if away and (key := await alone_with(context, node, away)) is not None:
+        if away and (key := await find_sole_replica(context, node, away)) is not None:
             names = ", ".join(other.name for other in away)
             raise TargetError(f"no server but {node.name} and what other faults hold ({names}) has all of {key}")
         context.lost[node.name] = None
 
     async def end(self, injection: Injection, node: Node) -> None:
-        if ended_cleanly(injection.step):
+        if is_ended_cleanly(injection.step):
             await node.terminate()
             await self._aim(injection)  # the end may have taken a while, and others may have left the in-sync sets
         else:
             await super().end(injection, node)
-        folder, disk = _folder(injection, node), cast(SupportsDataRestore, node)
-        kept = lock_files(injection.context.system, node)
+        folder, disk = _data_folder(injection, node), cast(SupportsDataRestore, node)
+        kept = read_lock_files(injection.context.system, node)
         before = await disk.contents(folder, kept)
         await disk.remove_contents(folder, kept)
         left = await disk.contents(folder, kept)
-        seen_of(injection, node).update({"files": len(before), "left": len(left)})
+        evidence_of(injection, node).update({"files": len(before), "left": len(left)})
 
     def proof(self, injection: Injection) -> Proof:
         killed = super().proof(injection)
@@ -156,17 +156,19 @@ class Rollback(Wipe):
             raise TargetError(f"{self.name} of a server that is {copied!r} when it is copied; {RUNNING} or {STOPPED}")
         await self._aim(injection)
         (node,) = injection.targets
-        folder = _folder(injection, node)
+        folder = _data_folder(injection, node)
         if copied == STOPPED:
             await node.terminate()
-        copy = await cast(SupportsDataRestore, node).save(folder, lock_files(injection.context.system, node))
-        seen_of(injection, node).update({"copied": copied, "copy": dict(copy)})
+        copy = await cast(SupportsDataRestore, node).save(folder, read_lock_files(injection.context.system, node))
+        evidence_of(injection, node).update({"copied": copied, "copy": dict(copy)})
         if copied == STOPPED:
             await node.start()
 
         async def put_back() -> None:
             await asyncio.sleep(injection.step.duration * AGE)
-            _empties(injection)  # before the question which server has everything, because other faults begin meanwhile
+            _mark_emptied(
+                injection
+            )  # before the question which server has everything, because other faults begin meanwhile
             await self._aim(injection)
             await Kill.inject(self, injection)
 
@@ -180,8 +182,12 @@ class Rollback(Wipe):
 
     async def end(self, injection: Injection, node: Node) -> None:
         await Kill.end(self, injection, node)
-        folder, disk, seen = _folder(injection, node), cast(SupportsDataRestore, node), seen_of(injection, node)
-        kept = lock_files(injection.context.system, node)
+        folder, disk, seen = (
+            _data_folder(injection, node),
+            cast(SupportsDataRestore, node),
+            evidence_of(injection, node),
+        )
+        kept = read_lock_files(injection.context.system, node)
         copy, before = seen.pop("copy"), await disk.contents(folder, kept)
         await disk.restore(folder, kept)
         after = await disk.contents(folder, kept)
@@ -191,9 +197,9 @@ class Rollback(Wipe):
 
     async def heal(self, injection: Injection) -> None:
         async def tidy(node: Node) -> None:
-            seen_of(injection, node).pop("copy", None)
+            evidence_of(injection, node).pop("copy", None)
             if isinstance(node, SupportsDataRestore):
-                await node.discard(_folder(injection, node))
+                await node.discard(_data_folder(injection, node))
 
         await injection.end_background()
         await super().heal(injection)
@@ -206,29 +212,29 @@ class Rollback(Wipe):
         return f"had {wrong} of {seen['changed']} changed files not as in the copy" if wrong else None
 
 
-def _folder(injection: Injection, node: Node) -> str:
+def _data_folder(injection: Injection, node: Node) -> str:
     system = injection.context.system
     if not isinstance(system, SupportsDataFolder):
         raise TargetError(f"{system.name} does not say where its data are (`data_folder`)")
     return system.data_folder(node)
 
 
-def lock_files(system: System, node: Node) -> Sequence[str]:
+def read_lock_files(system: System, node: Node) -> Sequence[str]:
     """Returns the files of a node's data that no fault removes or restores."""
     return system.lock_files(node) if isinstance(system, SupportsLockFiles) else ()
 
 
-def _empties(injection: Injection) -> None:
+def _mark_emptied(injection: Injection) -> None:
     """Marks the target as a server without its data, until it serves again."""
     injection.context.emptied[injection.names[0]] = injection
 
 
-def ended_cleanly(step: Step) -> bool:
+def is_ended_cleanly(step: FaultStep) -> bool:
     """Returns whether a server is asked to end before it loses its data."""
     return step.parameters.get("end") == STOPPED
 
 
-async def alone_with(context: FaultContext, node: Node, away: Collection[Node] = ()) -> str | None:
+async def find_sole_replica(context: FaultContext, node: Node, away: Collection[Node] = ()) -> str | None:
     """Returns a key without another server that is known to have everything; None also if the system never says."""
     system = context.system
     if not isinstance(system, SupportsSoleReplica):

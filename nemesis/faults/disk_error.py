@@ -20,7 +20,7 @@ from assay.cluster.node import Cluster, DiskChange, Node, ProcessState, Supports
 from assay.cluster.system import System
 from assay.nemesis.faults.fault import LINGER_SECONDS, Census, Injection, Scope, on_each
 from assay.nemesis.faults.impact import Impact
-from assay.nemesis.faults.process import ServerFault, not_here, seen_of, started_if_dead, status
+from assay.nemesis.faults.process import ServerFault, evidence_of, explain_unavailable, read_status, start_if_dead
 from assay.nemesis.schedule.schedule import Parameter
 from assay.nemesis.schedule.target import TargetError
 
@@ -37,7 +37,7 @@ ENDING: Final = 1.5
 """Seconds for a process to end after a rejection. A broker that ends at its next checkpoint takes one."""
 
 
-class DiskError(ServerFault):
+class DiskErrorFault(ServerFault):
     """Makes changes fail until the heal."""
 
     name = "disk-error"
@@ -49,41 +49,41 @@ class DiskError(ServerFault):
     ends_late = True
 
     def parameters(self, rng: random.Random, census: Census) -> dict[str, Parameter]:
-        return {**drawn(rng), "errors": rng.choice(ERRORS)}
+        return {**draw_change(rng), "errors": rng.choice(ERRORS)}
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
-        return not_here(cluster, system, SupportsDiskErrors, TO_FAIL) or await super().probe(cluster, system)
+        return explain_unavailable(cluster, system, SupportsDiskErrors, TO_FAIL) or await super().probe(cluster, system)
 
     async def inject(self, injection: Injection) -> None:
-        errors = counted(injection, "errors", 1)
+        errors = read_count(injection, "errors", 1)
 
         async def note(node: Node) -> None:
-            seen_of(injection, node)["before"] = (await cast(SupportsDiskErrors, node).broken()).errors
+            evidence_of(injection, node)["before"] = (await cast(SupportsDiskErrors, node).broken()).errors
 
         await on_each(injection.targets, note)
-        await broken_at_chosen(injection, lambda: _struck(injection), errors)
+        await break_at_chosen(injection, lambda: _is_struck(injection), errors)
 
     async def look(self, injection: Injection, node: Node) -> None:
-        seen = seen_of(injection, node)
+        seen = evidence_of(injection, node)
         seen["errors"] = (await cast(SupportsDiskErrors, node).broken()).errors - seen["before"]
-        seen["process"] = await status(node)
+        seen["process"] = await read_status(node)
 
     async def undo(self, injection: Injection, node: Node) -> None:
-        await as_before(node)
-        if await _struck_at(injection, node):  # perhaps just before the heal, so that the process is about to end
-            await within(ENDING, lambda: _is_dead(node))
-        await started_if_dead(injection, node)
+        await repair_disk(node)
+        if await _is_struck_at(injection, node):  # perhaps just before the heal, so that the process is about to end
+            await wait_within(ENDING, lambda: _is_dead(node))
+        await start_if_dead(injection, node)
 
     def lacking(self, seen: Mapping[str, Any]) -> str | None:
         return None if seen.get("errors") else "no change to its disk was rejected"
 
 
-def drawn(rng: random.Random) -> dict[str, Parameter]:
+def draw_change(rng: random.Random) -> dict[str, Parameter]:
     """Returns random parameters of the struck change."""
     return {"change": str(rng.choice(tuple(DiskChange))), "after": rng.choice(AFTER)}
 
 
-async def broken_at_chosen(
+async def break_at_chosen(
     injection: Injection, struck: Callable[[], Awaitable[bool]], errors: int = 0, *, made: bool = False
 ) -> None:
     """Makes the targets' disks fail at the step's change, or at any change if that one does not come soon.
@@ -91,7 +91,7 @@ async def broken_at_chosen(
     ``struck``: returns whether any change has failed. ``errors`` and ``made``: see ``SupportsDiskErrors.break_disk``.
     Raises ``TargetError`` for invalid parameters.
     """
-    change, after = _chosen(injection), counted(injection, "after", 0)
+    change, after = _read_change(injection), read_count(injection, "after", 0)
 
     async def broken(changes: Collection[DiskChange], after: int) -> None:
         await on_each(
@@ -99,12 +99,12 @@ async def broken_at_chosen(
         )
 
     await broken((change,), after)
-    if not await within(CHOSEN_FOR, struck):
+    if not await wait_within(CHOSEN_FOR, struck):
         injection.evidence["chosen"] = f"no {change} came in {CHOSEN_FOR:g} s, so that any change was taken"
         await broken(tuple(DiskChange), 0)
 
 
-async def within(seconds: float, look: Callable[[], Awaitable[bool]]) -> bool:
+async def wait_within(seconds: float, look: Callable[[], Awaitable[bool]]) -> bool:
     """Polls until ``look`` returns True or the time is over. Returns the last answer."""
     loop = asyncio.get_running_loop()
     until = loop.time() + seconds
@@ -115,7 +115,7 @@ async def within(seconds: float, look: Callable[[], Awaitable[bool]]) -> bool:
     return found
 
 
-def counted(injection: Injection, name: str, least: int) -> int:
+def read_count(injection: Injection, name: str, least: int) -> int:
     """Returns a parameter that is a number of changes, by default ``least``. Raises ``TargetError``."""
     value = injection.step.parameters.get(name, least)
     if isinstance(value, str) or value != int(value) or not least <= value <= MOST:
@@ -124,7 +124,7 @@ def counted(injection: Injection, name: str, least: int) -> int:
     return int(value)
 
 
-def _chosen(injection: Injection) -> DiskChange:
+def _read_change(injection: Injection) -> DiskChange:
     value = injection.step.parameters.get("change", DiskChange.WRITE)
     if value not in tuple(DiskChange):
         wanted = ", ".join(DiskChange)
@@ -132,19 +132,19 @@ def _chosen(injection: Injection) -> DiskChange:
     return DiskChange(value)
 
 
-async def as_before(node: Node) -> None:
+async def repair_disk(node: Node) -> None:
     """Ends the failures of a node's disk."""
     if isinstance(node, SupportsDiskErrors):
         await node.break_disk(())
 
 
-async def _struck(injection: Injection) -> bool:
-    return any([await _struck_at(injection, node) for node in injection.targets])
+async def _is_struck(injection: Injection) -> bool:
+    return any([await _is_struck_at(injection, node) for node in injection.targets])
 
 
-async def _struck_at(injection: Injection, node: Node) -> bool:
+async def _is_struck_at(injection: Injection, node: Node) -> bool:
     """Returns whether a change of the node was rejected."""
-    before = seen_of(injection, node).get("before")
+    before = evidence_of(injection, node).get("before")
     return before is not None and (await cast(SupportsDiskErrors, node).broken()).errors > before
 
 

@@ -14,7 +14,7 @@ from assay.cluster.node import Cluster, Node, SupportsDiskFull
 from assay.cluster.system import System
 from assay.nemesis.faults.fault import Injection, Scope
 from assay.nemesis.faults.impact import Impact
-from assay.nemesis.faults.process import ServerFault, not_here, seen_of, started_if_dead, status
+from assay.nemesis.faults.process import ServerFault, evidence_of, explain_unavailable, read_status, start_if_dead
 
 
 class DiskFull(ServerFault):
@@ -30,22 +30,22 @@ class DiskFull(ServerFault):
     ends_late = True
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
-        lacking = not_here(cluster, system, SupportsDiskFull, "filled")
+        lacking = explain_unavailable(cluster, system, SupportsDiskFull, "filled")
         return lacking or await super().probe(cluster, system)
 
     async def strike(self, injection: Injection, node: Node) -> None:
-        seen_of(injection, node)["before"] = await status(node)
+        evidence_of(injection, node)["before"] = await read_status(node)
         await cast(SupportsDiskFull, node).fill_disk()
         await _look(injection, node, "filled")
 
     async def look(self, injection: Injection, node: Node) -> None:
-        seen_of(injection, node)["process"] = await status(node)
+        evidence_of(injection, node)["process"] = await read_status(node)
         await _look(injection, node, "at_heal")
 
     async def undo(self, injection: Injection, node: Node) -> None:
         if isinstance(node, SupportsDiskFull):
             await node.free_disk()
-        await started_if_dead(injection, node)
+        await start_if_dead(injection, node)
 
     def lacking(self, seen: Mapping[str, Any]) -> str | None:
         ended = [seen.get(moment, {}).get("state") for moment in ("before", "process")] == ["running", "dead"]
@@ -57,4 +57,4 @@ class DiskFull(ServerFault):
 
 async def _look(injection: Injection, node: Node, moment: str) -> None:
     free, refused = await cast(SupportsDiskFull, node).room()
-    seen_of(injection, node)[moment] = {"free": free, "refused": refused}
+    evidence_of(injection, node)[moment] = {"free": free, "refused": refused}

@@ -22,10 +22,20 @@ import msgspec
 
 from assay.cluster.node import Cluster, Node, NodeError
 from assay.cluster.system import DeploymentError, SupportsClientSessions, System
-from assay.nemesis.engine.cut_ledger import Cuts
+from assay.nemesis.engine.cut_ledger import CutLedger
 from assay.nemesis.faults.impact import Impact
-from assay.nemesis.schedule.schedule import Parameter, ScheduleError, Step
-from assay.nemesis.schedule.target import KEYED, OF_CLIENTS, SIZES, Kind, Target, clients, groups, servers, zookeepers
+from assay.nemesis.schedule.schedule import FaultStep, Parameter, ScheduleError
+from assay.nemesis.schedule.target import (
+    KEYED,
+    OF_CLIENTS,
+    SIZES,
+    Target,
+    TargetKind,
+    list_clients,
+    list_groups,
+    list_zookeepers,
+    servers,
+)
 
 NOT_READY_ERRORS = (NodeError, DeploymentError, OSError, TimeoutError)
 """Errors that broken nodes and systems may raise when they are queried."""
@@ -85,15 +95,15 @@ class Census:
         return self.named or tuple(f"n{number}" for number in range(1, self.servers + 1))
 
 
-def census(cluster: Cluster, system: System) -> Census:
+def take_census(cluster: Cluster, system: System) -> Census:
     """Returns the facts about an existing cluster."""
     everyone = servers(cluster, system)
     return Census(
         len(everyone),
-        len(zookeepers(cluster)),
+        len(list_zookeepers(cluster)),
         tuple(system.keys()),
-        len(clients(cluster)),
-        groups(system),
+        len(list_clients(cluster)),
+        list_groups(system),
         isinstance(system, SupportsClientSessions),
         len(cluster.spares),
         named=tuple(node.name for node in everyone),
@@ -101,7 +111,7 @@ def census(cluster: Cluster, system: System) -> Census:
 
 
 @dataclass
-class Finds:
+class FinderStatistics:
     """How often the system's finder was asked, and how often it failed other than by an unreachable node."""
 
     asked: int = 0
@@ -115,7 +125,7 @@ class FaultContext:
 
     cluster: Cluster
     system: System
-    cuts: Cuts
+    cuts: CutLedger
     last_events: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """The last line read from each node's event log, by name."""
     seen: Mapping[str, int] = field(default_factory=dict)
@@ -128,7 +138,7 @@ class FaultContext:
     """The nodes that active faults stop, or cut from others."""
     recovering: Callable[[], Collection[str]] = tuple
     """The nodes that do not serve yet since the heal of a fault."""
-    finds: Finds = field(default_factory=Finds)
+    finds: FinderStatistics = field(default_factory=FinderStatistics)
     listeners: dict[int, Callable[[str, Mapping[str, Any]], None]] = field(default_factory=dict)
     """Called with a node's name and each line of its event log as it is read; by the number of the injection."""
 
@@ -155,7 +165,7 @@ class Injection:
     """
 
     id: int
-    step: Step
+    step: FaultStep
     targets: tuple[Node, ...]
     context: FaultContext
     evidence: dict[str, Any] = field(default_factory=dict)
@@ -250,7 +260,7 @@ Declaration = Literal[
 ]
 
 
-def declared(fault: Fault, name: Declaration) -> Any:
+def get_declaration(fault: Fault, name: Declaration) -> Any:
     """Returns an optional declaration of a fault, or a false value. Possible declarations:
 
     - ``lingers``: maximum seconds that it may outlast its duration, until ``observe`` and ``proof`` show an effect
@@ -268,47 +278,47 @@ def declared(fault: Fault, name: Declaration) -> Any:
 
 def strikes_everywhere(fault: Fault) -> bool:
     """Returns whether it declares ``everywhere``."""
-    return bool(declared(fault, "everywhere"))
+    return bool(get_declaration(fault, "everywhere"))
 
 
-def ends_late(fault: Fault) -> bool:
+def may_end_late(fault: Fault) -> bool:
     """Returns whether it declares ``ends_late``."""
-    return bool(declared(fault, "ends_late"))
+    return bool(get_declaration(fault, "ends_late"))
 
 
-def takes_leave(fault: Fault) -> bool:
+def may_end_sessions(fault: Fault) -> bool:
     """Returns whether a process may end by itself, and its sessions with it."""
-    return ends_late(fault) or bool(declared(fault, "takes_leave"))
+    return may_end_late(fault) or bool(get_declaration(fault, "takes_leave"))
 
 
 def needs_disks(fault: Fault) -> bool:
     """Returns whether servers in containers need separate disks for it."""
-    return fault.impact.loses_unsynced or bool(declared(fault, "own_disks"))
+    return fault.impact.loses_unsynced or bool(get_declaration(fault, "own_disks"))
 
 
 def needs_slow_disks(fault: Fault) -> bool:
     """Returns whether the fault needs servers whose disks can be slow or fail."""
-    return bool(declared(fault, "slow_disks"))
+    return bool(get_declaration(fault, "slow_disks"))
 
 
 def needs_memory(fault: Fault) -> bool:
     """Returns whether servers need a memory limit for it."""
-    return bool(declared(fault, "own_memory"))
+    return bool(get_declaration(fault, "own_memory"))
 
 
-def spares(faults: Iterable[Fault]) -> int:
+def count_spares(faults: Iterable[Fault]) -> int:
     """Returns how many nodes must wait to join for all of these faults."""
-    return max((declared(fault, "spares") or 0 for fault in faults), default=0)
+    return max((get_declaration(fault, "spares") or 0 for fault in faults), default=0)
 
 
-def with_key(target: Target, rng: random.Random, census: Census) -> Target:
+def draw_key(target: Target, rng: random.Random, census: Census) -> Target:
     """Returns the target with its key drawn, if keys are known and it has none. Checks it against the census.
 
     Raises ``ScheduleError`` for a part that no node can have in such a cluster.
     """
-    if target.kind in (Kind.ZOOKEEPER, Kind.ZOOKEEPERS) and not census.zookeepers:
+    if target.kind in (TargetKind.ZOOKEEPER, TargetKind.ZOOKEEPERS) and not census.zookeepers:
         raise ScheduleError(f"target {target}: this cluster has no ZooKeeper node")
-    if target.kind is Kind.SPARE and not census.spares:
+    if target.kind is TargetKind.SPARE and not census.spares:
         raise ScheduleError(f"target {target}: no node waits to join here; a fault that has one join gets one")
     if target.kind in OF_CLIENTS and not census.clients:
         raise ScheduleError(
@@ -317,7 +327,7 @@ def with_key(target: Target, rng: random.Random, census: Census) -> Target:
     if target.kind in SIZES and target.key is not None and target.key not in (census.roles or (target.key,)):
         roles = ", ".join(census.roles or ())
         raise ScheduleError(f"target {target}: no server has that role; there are {roles}")
-    grouped = target.kind is Kind.COORDINATOR
+    grouped = target.kind is TargetKind.COORDINATOR
     known = census.groups if grouped else census.keys
     if target.kind not in KEYED or known is None:
         return target
@@ -344,7 +354,7 @@ async def on_each(nodes: Iterable[Node], action: Callable[[Node], Awaitable[None
     _raise_all(errors)
 
 
-async def on_all(nodes: Iterable[Node], action: Callable[[Node], Awaitable[None]]) -> None:
+async def run_on_all(nodes: Iterable[Node], action: Callable[[Node], Awaitable[None]]) -> None:
     """Does the same as :func:`on_each`, on all nodes at the same time."""
     errors: list[NodeError] = []
 

@@ -37,7 +37,7 @@ from assay.nemesis.faults.impact import Impact
 from assay.nemesis.faults.kill import Kill
 from assay.nemesis.faults.process import draw_target, probe_processes
 from assay.nemesis.schedule.schedule import Parameter, ScheduleError
-from assay.nemesis.schedule.target import Kind, Target, TargetError, servers, size
+from assay.nemesis.schedule.target import Target, TargetError, TargetKind, servers, target_size
 
 UNFLUSHED, FILE = "unflushed", "file"
 GARBAGE = 4096
@@ -47,35 +47,35 @@ LOOK = 0.1
 """Seconds between two looks at a process that has flushed everything. It is killed once there is unflushed data."""
 PATIENCE = 0.5
 """Maximum duration of that wait, as a share of the fault's duration; then it is killed anyway."""
-TOO_MANY = (Kind.HALF, Kind.MAJORITY, Kind.ALL)
+TOO_MANY = (TargetKind.HALF, TargetKind.MAJORITY, TargetKind.ALL)
 
 
-class Way(enum.StrEnum):
+class DamageKind(enum.StrEnum):
     TRUNCATE = "truncate-tail"
     CORRUPT = "corrupt"
     GARBAGE = "garbage-tail"
 
 
 DESCRIPTIONS = {
-    Way.TRUNCATE: "the process is killed and its newest files lose their ends",
-    Way.CORRUPT: "the process is killed and bits of its newest files are flipped",
-    Way.GARBAGE: "the process is killed and nonsense is added to its newest files",
+    DamageKind.TRUNCATE: "the process is killed and its newest files lose their ends",
+    DamageKind.CORRUPT: "the process is killed and bits of its newest files are flipped",
+    DamageKind.GARBAGE: "the process is killed and nonsense is added to its newest files",
 }
 
 
-class Damage(Kill):
+class FileDamage(Kill):
     """A kill, and damage while the process is dead."""
 
     capabilities: Sequence[type] = (SupportsDataFiles,)
     impact = Impact(ends_process=True, damages_files=True)
 
-    def __init__(self, way: Way) -> None:
+    def __init__(self, way: DamageKind) -> None:
         self._way = way
         self.name = str(way)
         self.description = DESCRIPTIONS[way]
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
-        if size(Kind.MINORITY, census.servers) < 1:
+        if target_size(TargetKind.MINORITY, census.servers) < 1:
             raise ScheduleError(f"{self.name} needs three servers, so that one may be damaged (--nodes=3)")
         if target is not None and target.kind in TOO_MANY:
             raise ScheduleError(f"{self.name} leaves a majority undamaged, it takes no target {target}")
@@ -86,7 +86,7 @@ class Damage(Kill):
         if not isinstance(system, SupportsDataFiles):
             return f"{system.name} does not say where its data are (data_files, durable_size)"
         count = len(servers(cluster, system))
-        if count and size(Kind.MINORITY, count) < 1:
+        if count and target_size(TargetKind.MINORITY, count) < 1:
             return f"it needs three servers, so that one may be damaged, there are {count} (--nodes=3)"
         return await probe_processes(servers(cluster, system))
 
@@ -97,7 +97,7 @@ class Damage(Kill):
         if region not in (UNFLUSHED, FILE):
             raise TargetError(f"{self.name} of unknown region {region!r}; {UNFLUSHED} or {FILE}")
         count = len(servers(injection.context.cluster, system))
-        if len(injection.targets) > size(Kind.MINORITY, count):
+        if len(injection.targets) > target_size(TargetKind.MINORITY, count):
             raise TargetError(f"{self.name} of {len(injection.targets)} of {count} servers would leave no survivor")
         patience = injection.step.duration * PATIENCE
         while patience > 0 and not any((await self._damageable(injection, system, region)).values()):
@@ -106,7 +106,7 @@ class Damage(Kill):
         await super().inject(injection)
         rng = random.Random(injection.seed)
         found = await self._damageable(injection, system, region)
-        whose = _dealt(rng, found)
+        whose = _deal_files(rng, found)
         for name in injection.names:
             injection.evidence[name]["damageable"] = sum(owner == name for owner in whose.values())
 
@@ -125,8 +125,10 @@ class Damage(Kill):
         """Returns, by node, the files that can be damaged."""
         found = {}
         for node in injection.targets:
-            regions = await _active(system, node, whole=region == FILE)
-            found[node.name] = {path: one for path, one in regions.items() if self._way is Way.GARBAGE or one.size}
+            regions = await _find_active_files(system, node, whole=region == FILE)
+            found[node.name] = {
+                path: one for path, one in regions.items() if self._way is DamageKind.GARBAGE or one.size
+            }
         return found
 
     def proof(self, injection: Injection) -> Proof:
@@ -152,7 +154,7 @@ async def _truncate(rng: random.Random, node: Node, path: str, low: int, end: in
     return {"cut_to": cut, "changed": now == cut}
 
 
-async def _flip(rng: random.Random, node: Node, path: str, low: int, end: int) -> dict[str, Any]:
+async def _flip_bits(rng: random.Random, node: Node, path: str, low: int, end: int) -> dict[str, Any]:
     flips: dict[int, int] = {}
     for _ in range(rng.randint(1, BITS)):
         flips.setdefault(rng.randrange(low, end), 1 << rng.randrange(8))
@@ -165,7 +167,7 @@ async def _flip(rng: random.Random, node: Node, path: str, low: int, end: int) -
     return {"flipped": [{"byte": position, "bit": bit} for position, bit in sorted(flips.items())], "changed": changed}
 
 
-async def _garbage(rng: random.Random, node: Node, path: str, low: int, end: int) -> dict[str, Any]:
+async def _add_garbage(rng: random.Random, node: Node, path: str, low: int, end: int) -> dict[str, Any]:
     length = rng.randint(1, GARBAGE)
     kind = rng.choice(["random", "zeros", "stale"])
     nonsense = rng.randbytes(length) if kind == "random" else bytes(length)
@@ -176,10 +178,10 @@ async def _garbage(rng: random.Random, node: Node, path: str, low: int, end: int
     return {"added": len(nonsense), "kind": kind, "changed": back == nonsense}
 
 
-_ACTIONS: Mapping[Way, Callable[[random.Random, Node, str, int, int], Awaitable[dict[str, Any]]]] = {
-    Way.TRUNCATE: _truncate,
-    Way.CORRUPT: _flip,
-    Way.GARBAGE: _garbage,
+_ACTIONS: Mapping[DamageKind, Callable[[random.Random, Node, str, int, int], Awaitable[dict[str, Any]]]] = {
+    DamageKind.TRUNCATE: _truncate,
+    DamageKind.CORRUPT: _flip_bits,
+    DamageKind.GARBAGE: _add_garbage,
 }
 """Functions that damage one file, in its bytes from ``low`` to ``end``, and return what they did."""
 
@@ -196,7 +198,7 @@ class _Region:
         return self.end - self.low
 
 
-async def _active(system: SupportsDataFiles, node: Node, *, whole: bool) -> dict[str, _Region]:
+async def _find_active_files(system: SupportsDataFiles, node: Node, *, whole: bool) -> dict[str, _Region]:
     """Returns the last file of each folder, with its region."""
     files: dict[str, int] = {}
     for pattern in system.data_files(node):
@@ -207,7 +209,7 @@ async def _active(system: SupportsDataFiles, node: Node, *, whole: bool) -> dict
     }
 
 
-def _dealt(rng: random.Random, found: Mapping[str, Mapping[str, _Region]]) -> dict[str, str]:
+def _deal_files(rng: random.Random, found: Mapping[str, Mapping[str, _Region]]) -> dict[str, str]:
     """Assigns each path to one node that has it. Nodes take turns, those with the fewest files first."""
     whose: dict[str, str] = {}
     names = sorted(found, key=lambda name: (len(found[name]), name))

@@ -15,7 +15,7 @@ from assay.cluster.node import Cluster, Node, NodeError
 from assay.cluster.system import System
 from assay.nemesis.faults.fault import Injection, Scope
 from assay.nemesis.faults.impact import Impact
-from assay.nemesis.faults.process import ServerFault, seen_of, status
+from assay.nemesis.faults.process import ServerFault, evidence_of, read_status
 from assay.nemesis.schedule.target import servers
 
 
@@ -36,18 +36,18 @@ class Freeze(ServerFault):
         return await super().probe(cluster, system)
 
     async def strike(self, injection: Injection, node: Node) -> None:
-        seen = seen_of(injection, node)
-        seen["before"] = await status(node)
+        seen = evidence_of(injection, node)
+        seen["before"] = await read_status(node)
         await node.freeze()
         seen["frozen"] = await node.frozen()
 
     async def look(self, injection: Injection, node: Node) -> None:
-        seen_of(injection, node)["frozen_at_heal"] = await node.frozen()
+        evidence_of(injection, node)["frozen_at_heal"] = await node.frozen()
 
     async def undo(self, injection: Injection, node: Node) -> None:
         # Always, because a failed injection may have silenced a machine without freezing it.
         await node.thaw()
-        seen_of(injection, node)["after"] = await status(node)
+        evidence_of(injection, node)["after"] = await read_status(node)
 
     def lacking(self, seen: Mapping[str, Any]) -> str | None:
         if not seen.get("frozen"):

@@ -27,7 +27,7 @@ from assay.cluster.node import Cluster, Node, NodeError, ProcessState
 from assay.cluster.system import SupportsHold, System
 from assay.nemesis.faults.fault import LINGER_SECONDS, Census, Injection, Proof, on_each
 from assay.nemesis.faults.impact import Impact
-from assay.nemesis.faults.process import ServerFault, seen_of, status
+from assay.nemesis.faults.process import ServerFault, evidence_of, read_status
 from assay.nemesis.schedule.schedule import Parameter
 from assay.nemesis.schedule.target import TargetError
 
@@ -35,7 +35,7 @@ OFTEN: Final = 3
 """``seen`` may wait for an event that was read at least this often."""
 
 
-class Hold(ServerFault):
+class HoldFault(ServerFault):
     """Orders processes to stop after an event. The heal withdraws the order and continues the processes."""
 
     name = "hold"
@@ -55,9 +55,11 @@ class Hold(ServerFault):
         return await super().probe(cluster, system)
 
     async def inject(self, injection: Injection) -> None:
-        system, event, key = _order(injection)
+        system, event, key = _read_order(injection)
         order = event if key is None else f"{event} {key}"
-        await _give(injection, system, injection.targets, order, bool(injection.step.parameters.get("restart", False)))
+        await _give_order(
+            injection, system, injection.targets, order, bool(injection.step.parameters.get("restart", False))
+        )
         injection.evidence["event"] = event
         if injection.step.parameters.get("seen", False):
             injection.background = asyncio.get_running_loop().create_task(_fall_back(injection, system))
@@ -77,7 +79,7 @@ class Hold(ServerFault):
     async def look(self, injection: Injection, node: Node) -> None:
         await super().look(injection, node)
         last = injection.context.last_events.get(node.name)
-        seen_of(injection, node)["last_event"] = last and {name: last.get(name) for name in ("event", "key", "seq")}
+        evidence_of(injection, node)["last_event"] = last and {name: last.get(name) for name in ("event", "key", "seq")}
 
     async def heal(self, injection: Injection) -> None:
         await injection.end_background()
@@ -93,21 +95,21 @@ class Hold(ServerFault):
             await node.start()
         elif state is ProcessState.STOPPED:
             await node.resume()
-        seen_of(injection, node)["after"] = await status(node)
+        evidence_of(injection, node)["after"] = await read_status(node)
 
     def proof(self, injection: Injection) -> Proof:
         event = injection.evidence.get("event")
         key = injection.step.parameters.get("key")
         reasons = []
         for name in injection.names:
-            reason = _wrong(injection.evidence.get(name, {}), event, key)
+            reason = _find_missing_proof(injection.evidence.get(name, {}), event, key)
             if reason is None:
                 return Proof(True, injection.evidence)
             reasons.append(f"{name}: {reason}")
         return Proof(False, injection.evidence, "; ".join(reasons))
 
 
-def _order(injection: Injection) -> tuple[SupportsHold, str, str | None]:
+def _read_order(injection: Injection) -> tuple[SupportsHold, str, str | None]:
     """Returns the system, the event and its key."""
     system, parameters = injection.context.system, injection.step.parameters
     if not isinstance(system, SupportsHold):
@@ -125,10 +127,12 @@ def _order(injection: Injection) -> tuple[SupportsHold, str, str | None]:
     return system, str(event), None if key is None else str(key)
 
 
-async def _give(injection: Injection, system: SupportsHold, nodes: Sequence[Node], order: str, restart: bool) -> None:
+async def _give_order(
+    injection: Injection, system: SupportsHold, nodes: Sequence[Node], order: str, restart: bool
+) -> None:
     async def give(node: Node) -> None:
-        seen = seen_of(injection, node)
-        seen["before"] = await status(node)
+        seen = evidence_of(injection, node)
+        seen["before"] = await read_status(node)
         await node.write_file(system.hold_file(node), f"{order}\n".encode())
         if restart:
             await node.kill()
@@ -146,12 +150,12 @@ async def _fall_back(injection: Injection, system: SupportsHold) -> None:
                 return
         injection.evidence["fell_back"] = f"{injection.evidence['event']} did not come"
         # The first event of a start that comes, because one that waits for a session's end may come too late.
-        await _give(injection, system, injection.targets[:1], "\n".join(system.start_events), True)
+        await _give_order(injection, system, injection.targets[:1], "\n".join(system.start_events), True)
     except NodeError as error:
         injection.evidence["fell_back"] = str(error)
 
 
-def _wrong(seen: dict[str, Any], event: str | None, key: Parameter | None) -> str | None:
+def _find_missing_proof(seen: dict[str, Any], event: str | None, key: Parameter | None) -> str | None:
     """Returns what is missing from the proof for one node, or None."""
     if "at_heal" not in seen:
         return "its process was not seen at the heal"

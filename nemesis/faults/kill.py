@@ -15,7 +15,7 @@ from typing import Any
 from assay.cluster.node import Node, ProcessState
 from assay.nemesis.faults.fault import Injection
 from assay.nemesis.faults.impact import Impact
-from assay.nemesis.faults.process import ServerFault, acted_on, seen_of, status, unseen
+from assay.nemesis.faults.process import ServerFault, evidence_of, find_unseen, process_or_node, read_status
 
 
 class Kill(ServerFault):
@@ -26,14 +26,14 @@ class Kill(ServerFault):
     impact = Impact(ends_process=True)
 
     async def strike(self, injection: Injection, node: Node) -> None:
-        seen, one = seen_of(injection, node), acted_on(injection, node)
+        seen, one = evidence_of(injection, node), process_or_node(injection, node)
         if "before" not in seen:  # the process may already have ended, as kill-in-write intends
-            seen["before"] = await status(one)
+            seen["before"] = await read_status(one)
         if one is node:
             await self.end(injection, node)
         else:
             await one.kill()
-        seen["killed"] = await status(one)
+        seen["killed"] = await read_status(one)
 
     async def end(self, injection: Injection, node: Node) -> None:
         """Ends the process."""
@@ -41,13 +41,13 @@ class Kill(ServerFault):
 
     async def undo(self, injection: Injection, node: Node) -> None:
         # Only dead ones, because a failed injection may not have killed every target.
-        one = acted_on(injection, node)
+        one = process_or_node(injection, node)
         if (await one.process()).state is ProcessState.DEAD:
             await one.start()
-        seen_of(injection, node)["after"] = await status(one)
+        evidence_of(injection, node)["after"] = await read_status(one)
 
     def lacking(self, seen: Mapping[str, Any]) -> str | None:
-        if (missing := unseen(seen, "before", "killed", "at_heal", "after")) is not None:
+        if (missing := find_unseen(seen, "before", "killed", "at_heal", "after")) is not None:
             return missing
         if seen["before"]["state"] == ProcessState.DEAD:
             return "was dead already when it should have been killed"

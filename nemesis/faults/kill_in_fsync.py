@@ -15,11 +15,11 @@ from typing import Final, cast
 
 from assay.cluster.node import Cluster, Node, SupportsSlowDisk
 from assay.cluster.system import System
-from assay.nemesis.faults.fault import Census, Injection, Proof, on_all, on_each
+from assay.nemesis.faults.fault import Census, Injection, Proof, on_each, run_on_all
 from assay.nemesis.faults.kill import Kill
 from assay.nemesis.faults.power_loss import PowerLoss
-from assay.nemesis.faults.process import not_here, seen_of
-from assay.nemesis.faults.slow_disk import as_before, seconds_of
+from assay.nemesis.faults.process import evidence_of, explain_unavailable
+from assay.nemesis.faults.slow_disk import read_seconds, restore_speed
 from assay.nemesis.schedule.schedule import Parameter
 
 LONG: Final = (0.05, 0.2, 0.8)
@@ -42,11 +42,13 @@ class KillInFsync(Kill):
         return {"seconds": rng.choice(LONG), "slow_for": rng.choice(SLOW_FOR), "part": rng.choice(PARTS)}
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
-        return not_here(cluster, system, SupportsSlowDisk, "made slow") or await super().probe(cluster, system)
+        return explain_unavailable(cluster, system, SupportsSlowDisk, "made slow") or await super().probe(
+            cluster, system
+        )
 
     async def inject(self, injection: Injection) -> None:
         """Injects the fault. If several machines lose power together, one of them in an fsync is enough."""
-        seconds, parameters = seconds_of(injection), injection.step.parameters
+        seconds, parameters = read_seconds(injection), injection.step.parameters
         midway = seconds * min(float(parameters.get("part", 0.5)), 0.9)
         slow_for = float(parameters.get("slow_for", 0.0))
         loop = asyncio.get_running_loop()
@@ -54,7 +56,7 @@ class KillInFsync(Kill):
 
         async def slow(node: Node) -> None:
             disk = cast(SupportsSlowDisk, node)
-            seen_of(injection, node)["halts"] = (await disk.slowed()).halts
+            evidence_of(injection, node)["halts"] = (await disk.slowed()).halts
             await disk.slow_disk(seconds)
 
         await on_each(injection.targets, slow)
@@ -63,14 +65,14 @@ class KillInFsync(Kill):
         caught: list[str] = []
         while not caught and loop.time() <= began + slow_for + PATIENCE:
             await asyncio.sleep(LOOK_EVERY)
-            caught = await _halted(injection)
+            caught = await _find_halted(injection)
         injection.evidence["in_fsync"] = caught
         injection.evidence["waited"] = round(loop.time() - began, 3)
         await super().inject(injection)
-        await on_each(injection.targets, _as_before)
+        await on_each(injection.targets, _repair_disk)
 
     async def heal(self, injection: Injection) -> None:
-        await on_each(injection.targets, _as_before)
+        await on_each(injection.targets, _repair_disk)
         await super().heal(injection)
 
     def proof(self, injection: Injection) -> Proof:
@@ -86,21 +88,21 @@ class PowerLossInFsync(KillInFsync, PowerLoss):
     name = "power-loss-in-fsync"
     description = "the same, and the machine loses power: what was not fsynced is gone; started again at the heal"
     impact = PowerLoss.impact
-    on_targets = staticmethod(on_all)
+    on_targets = staticmethod(run_on_all)
 
 
-async def _halted(injection: Injection) -> list[str]:
+async def _find_halted(injection: Injection) -> list[str]:
     """Returns the targets with a process, main or started by the main one, that is stopped in an fsync."""
     halted = []
     for node in injection.targets:
         slowed = await cast(SupportsSlowDisk, node).slowed()
-        if slowed.halts > seen_of(injection, node)["halts"] and slowed.standing:
+        if slowed.halts > evidence_of(injection, node)["halts"] and slowed.standing:
             halted.append(node.name)
     return halted
 
 
-async def _as_before(node: Node) -> None:
+async def _repair_disk(node: Node) -> None:
     """Cancels the halt, continues a halted process, and restores the disk's speed."""
     if isinstance(node, SupportsSlowDisk):
         await node.halt_in_fsync(0.0)
-    await as_before(node)
+    await restore_speed(node)

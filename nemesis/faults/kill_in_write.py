@@ -14,11 +14,11 @@ from typing import Final, cast
 
 from assay.cluster.node import Cluster, Node, ProcessState, SupportsDiskErrors
 from assay.cluster.system import System
-from assay.nemesis.faults.disk_error import TO_FAIL, as_before, broken_at_chosen, drawn, within
-from assay.nemesis.faults.fault import Census, Injection, Proof, on_all, on_each
+from assay.nemesis.faults.disk_error import TO_FAIL, break_at_chosen, draw_change, repair_disk, wait_within
+from assay.nemesis.faults.fault import Census, Injection, Proof, on_each, run_on_all
 from assay.nemesis.faults.kill import Kill
 from assay.nemesis.faults.power_loss import PowerLoss
-from assay.nemesis.faults.process import not_here, seen_of, status
+from assay.nemesis.faults.process import evidence_of, explain_unavailable, read_status
 from assay.nemesis.schedule.schedule import Parameter
 from assay.nemesis.schedule.target import TargetError
 
@@ -35,28 +35,28 @@ class KillInWrite(Kill):
     slow_disks = True
 
     def parameters(self, rng: random.Random, census: Census) -> dict[str, Parameter]:
-        return {**drawn(rng), "side": rng.choice(SIDES)}
+        return {**draw_change(rng), "side": rng.choice(SIDES)}
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
-        return not_here(cluster, system, SupportsDiskErrors, TO_FAIL) or await super().probe(cluster, system)
+        return explain_unavailable(cluster, system, SupportsDiskErrors, TO_FAIL) or await super().probe(cluster, system)
 
     async def inject(self, injection: Injection) -> None:
         """Injects the fault. If several machines lose power together, one that ends so is enough."""
 
         async def note(node: Node) -> None:
-            seen = seen_of(injection, node)
-            seen["before"] = await status(node)
+            seen = evidence_of(injection, node)
+            seen["before"] = await read_status(node)
             seen["ends"] = (await cast(SupportsDiskErrors, node).broken()).ends
 
         await on_each(injection.targets, note)
-        await broken_at_chosen(injection, lambda: _any(injection), made=_side(injection) == "after")
-        await within(PATIENCE, lambda: _any(injection))
-        injection.evidence["in_write"] = await _ended(injection)
+        await break_at_chosen(injection, lambda: _has_ended(injection), made=_read_side(injection) == "after")
+        await wait_within(PATIENCE, lambda: _has_ended(injection))
+        injection.evidence["in_write"] = await _find_ended(injection)
         await super().inject(injection)
-        await on_each(injection.targets, as_before)
+        await on_each(injection.targets, repair_disk)
 
     async def heal(self, injection: Injection) -> None:
-        await on_each(injection.targets, as_before)
+        await on_each(injection.targets, repair_disk)
         await super().heal(injection)
 
     def proof(self, injection: Injection) -> Proof:
@@ -77,14 +77,14 @@ class PowerLossInWrite(KillInWrite, PowerLoss):
     name = "power-loss-in-write"
     description = "the same, and the machine loses power: what was not fsynced is gone; started again at the heal"
     impact = PowerLoss.impact
-    on_targets = staticmethod(on_all)
+    on_targets = staticmethod(run_on_all)
 
     async def end(self, injection: Injection, node: Node) -> None:
         """Cuts the power, even if the process is dead already."""
         await PowerLoss.end(self, injection, node)
 
 
-def _side(injection: Injection) -> str:
+def _read_side(injection: Injection) -> str:
     value = injection.step.parameters.get("side", "before")
     if value not in SIDES:
         wanted = " or ".join(SIDES)
@@ -92,14 +92,14 @@ def _side(injection: Injection) -> str:
     return str(value)
 
 
-async def _ended(injection: Injection) -> list[str]:
+async def _find_ended(injection: Injection) -> list[str]:
     """Returns the targets whose processes have ended at a change."""
     return [
         node.name
         for node in injection.targets
-        if (await cast(SupportsDiskErrors, node).broken()).ends > seen_of(injection, node)["ends"]
+        if (await cast(SupportsDiskErrors, node).broken()).ends > evidence_of(injection, node)["ends"]
     ]
 
 
-async def _any(injection: Injection) -> bool:
-    return bool(await _ended(injection))
+async def _has_ended(injection: Injection) -> bool:
+    return bool(await _find_ended(injection))

@@ -12,7 +12,7 @@ from typing import Final
 from assay.nemesis.engine.cut_ledger import Drop
 from assay.nemesis.faults.fault import Census
 from assay.nemesis.schedule.schedule import Parameter, ScheduleError
-from assay.nemesis.schedule.target import Target, TargetError, named
+from assay.nemesis.schedule.target import Target, TargetError, named_target
 
 LINKS: Final = "links"
 LIKENESS: Final = "likeness"
@@ -22,7 +22,7 @@ SHARES: Final = (0.2, 0.35, 0.5)
 ONE_WAY: Final = 0.25
 
 
-def drawn_links(rng: random.Random, census: Census) -> tuple[Target, dict[str, Parameter]]:
+def draw_links(rng: random.Random, census: Census) -> tuple[Target, dict[str, Parameter]]:
     """Draws each link independently. Returns the servers with a cut link, and the links."""
     servers = census.names
     keepers = [f"zk{number}" for number in range(1, census.zookeepers + 1)]
@@ -34,40 +34,42 @@ def drawn_links(rng: random.Random, census: Census) -> tuple[Target, dict[str, P
         *itertools.combinations(keepers, 2),
         *(itertools.product(clients, keepers) if census.sessions else ()),
     ]
-    lively = [link for link in graph if _lively(link, census)]
+    lively = [link for link in graph if _is_busy(link, census)]
     if not lively:
         raise ScheduleError(f"links: between {census.servers} servers there is no link to cut (--nodes=3)")
     share = rng.choice(SHARES)
     chosen = [link for link in graph if rng.random() < share]
     if not set(lively) & set(chosen):
         chosen.append(rng.choice(lively))
-    return _cut(rng, chosen, census)
+    return _to_parameters(rng, chosen, census)
 
 
-def _lively(link: Collection[str], census: Census) -> bool:
+def _is_busy(link: Collection[str], census: Census) -> bool:
     """Returns whether the link always has traffic. A server uses one ZooKeeper node, and a client any server."""
     ours = sum(name in census.names for name in link)
     return ours == 2 or (ours == 1 and "zk1" in link and census.zookeepers == 1)
 
 
-def spared(rng: random.Random, census: Census, links: str) -> tuple[Target, dict[str, Parameter]]:
+def spare_majority(rng: random.Random, census: Census, links: str) -> tuple[Target, dict[str, Parameter]]:
     """Returns the links without those of a random majority of servers with each other, ZooKeeper and clients."""
     servers = census.names
     rest = rng.sample(servers, max(1, (census.servers - 1) // 2))
-    words = [word for word in links.split() if set(_ends(word)) & set(rest)]
+    words = [word for word in links.split() if set(_link_ends(word)) & set(rest)]
     peers = [name for name in servers if name not in rest] or [f"zk{number + 1}" for number in range(census.zookeepers)]
-    if peers and not any(_lively(_ends(word), census) for word in words):
+    if peers and not any(_is_busy(_link_ends(word), census) for word in words):
         words.append(f"{rest[0]}|{rng.choice(peers)}")
-    touched = {name for word in words for name in _ends(word)}
-    whom = named(*(name for name in servers if name in touched & set(rest)))
+    touched = {name for word in words for name in _link_ends(word)}
+    whom = named_target(*(name for name in servers if name in touched & set(rest)))
     return whom, {"shape": LINKS, LINKS: " ".join(words)}
 
 
-def _ends(word: str) -> list[str]:
+def _link_ends(word: str) -> list[str]:
     return re.split(r"\||<-", word)
 
 
-def _cut(rng: random.Random, chosen: Sequence[tuple[str, str]], census: Census) -> tuple[Target, dict[str, Parameter]]:
+def _to_parameters(
+    rng: random.Random, chosen: Sequence[tuple[str, str]], census: Census
+) -> tuple[Target, dict[str, Parameter]]:
     words = []
     for near, far in chosen:
         if rng.random() < ONE_WAY:
@@ -76,7 +78,7 @@ def _cut(rng: random.Random, chosen: Sequence[tuple[str, str]], census: Census) 
         else:
             words.append(f"{near}|{far}")
     servers = sorted({name for link in chosen for name in link if name in census.names})
-    return named(*servers), {"shape": LINKS, LINKS: " ".join(words)}
+    return named_target(*servers), {"shape": LINKS, LINKS: " ".join(words)}
 
 
 def read_links(text: Parameter) -> list[Drop]:

@@ -42,15 +42,15 @@ from assay.cluster.system import SupportsDataFolder, SupportsMove, System
 from assay.nemesis.faults.fault import Census, Injection, Proof, Scope
 from assay.nemesis.faults.impact import Impact
 from assay.nemesis.faults.membership_actions import MOVE_SECONDS as RETURN_SECONDS
-from assay.nemesis.faults.membership_actions import Joining, Leaving
+from assay.nemesis.faults.membership_actions import JoiningMember, LeavingMember
 from assay.nemesis.faults.move import MOVE_SECONDS, SINGLE
-from assay.nemesis.faults.process import chosen, draw_target, possible
+from assay.nemesis.faults.process import draw_target, list_possible, read_choice
 from assay.nemesis.faults.restart import Restart
 from assay.nemesis.schedule.schedule import Parameter
-from assay.nemesis.schedule.target import Kind, Target, TargetError, servers
+from assay.nemesis.schedule.target import Target, TargetError, TargetKind, servers
 
 
-class Change(enum.StrEnum):
+class MembershipChange(enum.StrEnum):
     """The kinds of membership changes."""
 
     REMOVE = "remove"
@@ -59,13 +59,13 @@ class Change(enum.StrEnum):
 
 
 DESCRIPTIONS = {
-    Change.REMOVE: "a server is removed, its replicas moved away first; an empty one is added at the heal",
-    Change.REPLACE: "the same, but an empty server takes its place, and its id, at once",
-    Change.ADD: "a server is added, and gets replicas; at the heal they go back, and it is removed",
+    MembershipChange.REMOVE: "a server is removed, its replicas moved away first; an empty one is added at the heal",
+    MembershipChange.REPLACE: "the same, but an empty server takes its place, and its id, at once",
+    MembershipChange.ADD: "a server is added, and gets replicas; at the heal they go back, and it is removed",
 }
 
 
-class Membership(Restart):
+class MembershipFault(Restart):
     """Changes the members of the cluster; see the module."""
 
     capabilities: Sequence[type] = (SupportsMove, SupportsMembership, SupportsDataFolder)
@@ -73,26 +73,32 @@ class Membership(Restart):
     impact = Impact(ends_process=True, gradual=True, moves_replicas=True)
     lingers = MOVE_SECONDS
 
-    def __init__(self, change: Change | None = None) -> None:
-        self._changes = tuple(Change) if change is None else (change,)
+    def __init__(self, change: MembershipChange | None = None) -> None:
+        self._changes = tuple(MembershipChange) if change is None else (change,)
         self.name = "membership" if change is None else f"membership-{change}"
         self.description = (
             "a server leaves the cluster without its replicas, and an empty one joins it; or the other way round"
             if change is None
             else DESCRIPTIONS[change]
         )
-        self.spares = int(Change.ADD in self._changes)
+        self.spares = int(MembershipChange.ADD in self._changes)
         """Number of nodes that must wait to join."""
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
-        change = rng.choice(possible(self.name, self._changes, lambda change: _trouble(change, census, target)))
-        kinds = (Kind.SPARE,) if change is Change.ADD else (Kind.ONE, Kind.LEADER, Kind.CONTROLLER)
+        change = rng.choice(
+            list_possible(self.name, self._changes, lambda change: _find_trouble(change, census, target))
+        )
+        kinds = (
+            (TargetKind.SPARE,)
+            if change is MembershipChange.ADD
+            else (TargetKind.ONE, TargetKind.LEADER, TargetKind.CONTROLLER)
+        )
         whom, _ = draw_target(rng, census, target, kinds)
         return whom, {"change": str(change)}
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
         everyone = servers(cluster, system)
-        if self._changes != (Change.ADD,) and len(everyone) < 3:
+        if self._changes != (MembershipChange.ADD,) and len(everyone) < 3:
             return "there are not two other servers to move to (--nodes=3)"
         if len(cluster.spares) < self.spares:
             return "no node waits to join"
@@ -104,13 +110,13 @@ class Membership(Restart):
         if len(injection.targets) != 1:
             raise TargetError(f"{self.name} is of one server, not of {', '.join(injection.names)}")
         change = self._change(injection)
-        if change is Change.ADD:
-            joining = Joining(injection)
+        if change is MembershipChange.ADD:
+            joining = JoiningMember(injection)
             await joining.begin()
             going = joining.go()
         else:
-            leaving = await Leaving.of_one_with_replicas(injection)
-            going = leaving.go(replaced=change is Change.REPLACE)
+            leaving = await LeavingMember.of_one_with_replicas(injection)
+            going = leaving.go(replaced=change is MembershipChange.REPLACE)
         injection.background = asyncio.get_running_loop().create_task(going, name=f"{self.name} {injection.id}")
 
     async def observe(self, injection: Injection) -> None:
@@ -132,34 +138,34 @@ class Membership(Restart):
             await self._return(injection)
 
     async def _return(self, injection: Injection) -> None:
-        if self._change(injection) is Change.ADD:
-            await Joining(injection).leave_again()
+        if self._change(injection) is MembershipChange.ADD:
+            await JoiningMember(injection).leave_again()
         else:
-            await Leaving(injection).come_back()
+            await LeavingMember(injection).come_back()
 
     def proof(self, injection: Injection) -> Proof:
         (name,) = injection.names
-        if self._change(injection) is Change.ADD:
-            trouble = _lacking_of_added(name, injection.evidence)
+        if self._change(injection) is MembershipChange.ADD:
+            trouble = _find_missing_proof_of_added(name, injection.evidence)
         else:
             ended = super().proof(injection)
             if not ended.took_effect:
                 return ended
-            trouble = _lacking(name, injection.evidence)
+            trouble = _find_missing_proof(name, injection.evidence)
         return Proof(trouble is None, injection.evidence, trouble)
 
-    def _change(self, injection: Injection) -> Change:
-        return chosen(self.name, injection, "change", Change, self._changes[:1])
+    def _change(self, injection: Injection) -> MembershipChange:
+        return read_choice(self.name, injection, "change", MembershipChange, self._changes[:1])
 
 
-def _trouble(change: Change, census: Census, target: Target | None) -> str | None:
+def _find_trouble(change: MembershipChange, census: Census, target: Target | None) -> str | None:
     """Returns why this change cannot be drawn, or None."""
     if census.keys == ():
         return f"{change} needs a key with replicas"
-    if change is Change.ADD:
+    if change is MembershipChange.ADD:
         if not census.spares:
             return f"{change} needs a node that waits to join"
-        return None if target in (None, Target(Kind.SPARE)) else f"{change} takes the spare node, not {target}"
+        return None if target in (None, Target(TargetKind.SPARE)) else f"{change} takes the spare node, not {target}"
     if census.servers < 3:
         return f"{change} needs three servers (--nodes=3)"
     if target is not None and (target.kind not in SINGLE or len(target.names) > 1):
@@ -167,7 +173,7 @@ def _trouble(change: Change, census: Census, target: Target | None) -> str | Non
     return None
 
 
-def _lacking(name: str, evidence: Mapping[str, Any]) -> str | None:
+def _find_missing_proof(name: str, evidence: Mapping[str, Any]) -> str | None:
     """Returns what is missing from the proof, beyond that of a restart."""
     if not evidence.get("moved"):
         return f"no replica of {name} was moved away"
@@ -176,14 +182,14 @@ def _lacking(name: str, evidence: Mapping[str, Any]) -> str | None:
     if evidence.get("kept") != []:
         return f"{name} still had {', '.join(evidence.get('kept', ['all']))} when it had ended"
     seen = evidence[name]
-    if (left := _left_behind(name, seen)) is not None:
+    if (left := _find_left_files(name, seen)) is not None:
         return left
     if name not in evidence.get("with", ()):
         return f"{name} did not become a member again"
     return None if "back" in evidence else f"the replicas of {name} have not come back"
 
 
-def _lacking_of_added(name: str, evidence: Mapping[str, Any]) -> str | None:
+def _find_missing_proof_of_added(name: str, evidence: Mapping[str, Any]) -> str | None:
     """Returns what is missing from the proof of an added server, or None."""
     seen = evidence.get(name, {})
     if name in evidence.get("members", [name]):
@@ -196,10 +202,10 @@ def _lacking_of_added(name: str, evidence: Mapping[str, Any]) -> str | None:
         return f"{name} is still a member, or runs"
     if evidence.get("kept") != []:
         return f"{name} still had {', '.join(evidence.get('kept', ['all']))} when it had ended"
-    return _left_behind(name, seen)
+    return _find_left_files(name, seen)
 
 
-def _left_behind(name: str, seen: Mapping[str, Any]) -> str | None:
+def _find_left_files(name: str, seen: Mapping[str, Any]) -> str | None:
     """Returns which data were left, or not examined yet, because a proof may be asked for while all of it continues."""
     if seen.get("files") and seen.get("left") == 0:
         return None

@@ -16,12 +16,12 @@ from typing import Any, Final, cast
 
 from assay.cluster.membership import MembershipState
 from assay.cluster.node import Node, NodeError, ProcessState, SupportsDataRestore
-from assay.nemesis.faults.data_loss import lock_files
+from assay.nemesis.faults.data_loss import read_lock_files
 from assay.nemesis.faults.fault import NOT_READY_ERRORS, Injection
-from assay.nemesis.faults.move import ASK_EVERY, elsewhere
-from assay.nemesis.faults.process import seen_of, status
-from assay.nemesis.faults.restart import serves
-from assay.nemesis.schedule.target import TargetError, possible_servers
+from assay.nemesis.faults.move import ASK_EVERY, choose_placement
+from assay.nemesis.faults.process import evidence_of, read_status
+from assay.nemesis.faults.restart import wait_until_serving
+from assay.nemesis.schedule.target import TargetError, list_possible_servers
 
 ASK_SECONDS = 5.0
 """Seconds for the system to report its membership, and to accept one order."""
@@ -37,7 +37,7 @@ TRIES = 3
 """Maximum number of attempts to end it, in case it gets replicas meanwhile."""
 
 
-class Member:
+class MovingMember:
     """A server that leaves or joins. Evidence:
 
     - ``moved``: key to the previous and the ordered replicas
@@ -52,20 +52,20 @@ class Member:
         self.system: Any = injection.context.system
         """The system; satisfies ``SupportsMove``, ``SupportsMembership`` and ``SupportsDataFolder``."""
         self._nodes: dict[int, Node] = {
-            node.index: node for node in possible_servers(injection.context.cluster, self.system)
+            node.index: node for node in list_possible_servers(injection.context.cluster, self.system)
         }
         self.rng = random.Random(injection.seed)
 
     @property
     def seen(self) -> dict[str, Any]:
-        return seen_of(self.injection, self.node)
+        return evidence_of(self.injection, self.node)
 
     async def join(self) -> None:
         """Starts the process and waits until it is a member. Raises ``NodeError``."""
         if (await self.node.process()).state is ProcessState.DEAD:
             await self.node.start()
-        self.seen["after"] = await status(self.node)
-        await serves(self.system, self.node)
+        self.seen["after"] = await read_status(self.node)
+        await wait_until_serving(self.system, self.node)
         index = self.node.index
         standing = await self.standing(
             lambda found: index in found.members, f"does not have {self.node.name} as a member"
@@ -84,7 +84,7 @@ class Member:
             self.seen["asked"] = True
             if (await self.node.process()).state is not ProcessState.DEAD:
                 await self.node.terminate()
-            self.seen["ended"] = await status(self.node)
+            self.seen["ended"] = await read_status(self.node)
             standing = await self.standing(
                 lambda found: index not in found.members, f"still has {self.node.name} as a member"
             )
@@ -93,12 +93,12 @@ class Member:
             if not self.evidence["kept"]:
                 break
             await self.node.start()
-            await serves(self.system, self.node)
+            await wait_until_serving(self.system, self.node)
         else:
             kept = ", ".join(self.evidence["kept"])
             raise NodeError(f"{self.node.name} was given replicas again and again: {kept}")
         folder, disk = self.system.data_folder(self.node), cast(SupportsDataRestore, self.node)
-        locks = lock_files(self.system, self.node)
+        locks = read_lock_files(self.system, self.node)
         self.seen["files"] = len(await disk.contents(folder, locks))
         await disk.remove_contents(folder, locks)
         self.seen["left"] = len(await disk.contents(folder, locks))
@@ -134,7 +134,7 @@ class Member:
 
     async def order_away(self, key: str, before: Sequence[str], standing: MembershipState) -> None:
         """Orders the server's replica of a key to another member, or removes it."""
-        after = elsewhere(before, self.node.name, self.names(standing.members), self.rng)
+        after = choose_placement(before, self.node.name, self.names(standing.members), self.rng)
         if await self.order(key, after):
             self.evidence["moved"][key] = [list(before), after]
 
@@ -170,7 +170,7 @@ class Member:
         raise NodeError(f"{self.system.name} {trouble} within {ASK_SECONDS:g} s")
 
 
-class Joining(Member):
+class JoiningMember(MovingMember):
     """A spare node joins the cluster and gets replicas (``go``), and leaves again (``leave_again``)."""
 
     async def begin(self) -> None:
@@ -179,7 +179,7 @@ class Joining(Member):
         if self.node.index in standing.members or (await self.node.process()).state is not ProcessState.DEAD:
             raise TargetError(f"{self.node.name} is a member already, or runs; only a spare node can join")
         self.evidence.update(members=self.names(standing.members), moved={})
-        self.seen["before"] = await status(self.node)
+        self.seen["before"] = await read_status(self.node)
 
     async def go(self) -> None:
         """Makes it a member with replicas. Raises ``NodeError``."""
@@ -227,11 +227,11 @@ class Joining(Member):
             await super().order_away(key, before, standing)
 
 
-class Leaving(Member):
+class LeavingMember(MovingMember):
     """A server leaves the cluster (``go``), and comes back empty (``come_back``)."""
 
     @classmethod
-    async def of_one_with_replicas(cls, injection: Injection) -> Leaving:
+    async def of_one_with_replicas(cls, injection: Injection) -> LeavingMember:
         """Returns the target, or another possible server with replicas.
 
         Raises ``NodeError``, or ``TargetError`` if none has any.
@@ -244,7 +244,7 @@ class Leaving(Member):
             held = leaving.held(standing)
             if held and node.index in standing.members:
                 injection.evidence.update(held=sorted(held), moved={}, members=leaving.names(standing.members))
-                injection.evidence[node.name] = {"before": await status(node)}
+                injection.evidence[node.name] = {"before": await read_status(node)}
                 return leaving
         injection.targets = (meant,)
         raise TargetError(f"{meant.name} has no replica that could be moved away")

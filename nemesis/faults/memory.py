@@ -16,11 +16,11 @@ from assay.cluster.node import Cluster, Node, SupportsMemoryLimit
 from assay.cluster.system import System
 from assay.nemesis.faults.fault import Injection, Proof
 from assay.nemesis.faults.kill import Kill
-from assay.nemesis.faults.process import proved, seen_of
+from assay.nemesis.faults.process import evidence_of, proved
 from assay.nemesis.schedule.target import servers
 
 
-class Memory(Kill):
+class MemoryFault(Kill):
     """Exhausts a server's memory; see the module."""
 
     name = "memory"
@@ -37,13 +37,13 @@ class Memory(Kill):
         return await super().probe(cluster, system)
 
     async def end(self, injection: Injection, node: Node) -> None:
-        seen_of(injection, node)["memory"] = asdict(await cast(SupportsMemoryLimit, node).exhaust_memory())
+        evidence_of(injection, node)["memory"] = asdict(await cast(SupportsMemoryLimit, node).exhaust_memory())
 
     def proof(self, injection: Injection) -> Proof:
         killed = super().proof(injection)
-        return proved(injection, _lacking) if killed.took_effect else killed
+        return proved(injection, _find_missing_proof) if killed.took_effect else killed
 
 
-def _lacking(seen: Mapping[str, Any]) -> str | None:
+def _find_missing_proof(seen: Mapping[str, Any]) -> str | None:
     """Returns what is missing from the proof for one node, beyond that of a kill."""
     return None if seen.get("memory", {}).get("ended") else "the kernel ended nothing for want of memory"

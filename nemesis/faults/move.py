@@ -23,10 +23,17 @@ from assay.nemesis.faults.fault import Census, Injection, Proof, Scope
 from assay.nemesis.faults.impact import Impact
 from assay.nemesis.faults.process import ServerFault, draw_target
 from assay.nemesis.schedule.schedule import Parameter, ScheduleError
-from assay.nemesis.schedule.target import Kind, Target, TargetError, possible_servers, servers
+from assay.nemesis.schedule.target import Target, TargetError, TargetKind, list_possible_servers, servers
 
 T = TypeVar("T")
-SINGLE = (Kind.ONE, Kind.LEADER, Kind.FOLLOWER, Kind.CONTROLLER, Kind.ORIGIN, Kind.NAMED)
+SINGLE = (
+    TargetKind.ONE,
+    TargetKind.LEADER,
+    TargetKind.FOLLOWER,
+    TargetKind.CONTROLLER,
+    TargetKind.ORIGIN,
+    TargetKind.NAMED,
+)
 ASK_SECONDS = 5.0
 """Seconds for the system to report the replicas, and to accept the order.
 
@@ -58,7 +65,7 @@ class MoveReplicas(ServerFault):
             raise ScheduleError(
                 f"{self.name} takes one server, not {target}: one, leader, follower, controller, a name"
             )
-        return draw_target(rng, census, target, (Kind.LEADER, Kind.FOLLOWER))
+        return draw_target(rng, census, target, (TargetKind.LEADER, TargetKind.FOLLOWER))
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
         if not isinstance(system, SupportsMove):
@@ -70,17 +77,17 @@ class MoveReplicas(ServerFault):
         return await super().probe(cluster, system)
 
     async def inject(self, injection: Injection) -> None:
-        cluster, system = injection.context.cluster, _movable(injection)
+        cluster, system = injection.context.cluster, _require_movable(injection)
         rng = random.Random(injection.seed)
         key = injection.step.target.key or rng.choice(list(injection.context.system.keys()))
         deadline = asyncio.get_running_loop().time() + min(ASK_SECONDS, injection.step.duration)
-        before = await _known(lambda: system.replicas_of(cluster, key), deadline)
+        before = await _poll_until(lambda: system.replicas_of(cluster, key), deadline)
         if before is None:
             raise TargetError(f"the system does not say where the replicas of {key} are, or they already move")
         nodes = {node.name: node for node in servers(cluster, injection.context.system)}
-        known = {node.name: node for node in possible_servers(cluster, injection.context.system)}
+        known = {node.name: node for node in list_possible_servers(cluster, injection.context.system)}
         names, indexes = [node.name for node in before], {node.index: node.name for node in known.values()}
-        meant = elsewhere(names, injection.targets[0].name, list(nodes), rng)
+        meant = choose_placement(names, injection.targets[0].name, list(nodes), rng)
         injection.evidence.update(key=key, before=names, meant=meant)
 
         def listen(_: str, line: Mapping[str, Any]) -> None:
@@ -91,7 +98,7 @@ class MoveReplicas(ServerFault):
                     injection.evidence.setdefault("after", after)
 
         injection.context.listeners[injection.id] = listen
-        await _order(injection, key, [known[name] for name in meant], deadline)
+        await _order_move(injection, key, [known[name] for name in meant], deadline)
         injection.evidence["accepted"] = True
 
     async def observe(self, injection: Injection) -> None:
@@ -100,7 +107,7 @@ class MoveReplicas(ServerFault):
         if "meant" not in evidence or "back" in evidence:
             return
         deadline = asyncio.get_running_loop().time() + LOOK_SECONDS
-        found = await _asked(lambda: _placed(injection, evidence["key"]), deadline)
+        found = await _ask_until(lambda: _read_placement(injection, evidence["key"]), deadline)
         if found is None:
             return
         if len(evidence.setdefault("after", found)) < len(evidence["before"]):
@@ -120,12 +127,12 @@ class MoveReplicas(ServerFault):
             # healed during this look, so the first look is short. The conductor heals again after the others.
             seconds = HEAL_SECONDS if evidence.get("accepted") or evidence.get("awaited") else LOOK_SECONDS
             evidence["awaited"] = True
-            ended = await _ended(injection, key, seconds)
+            ended = await _wait_for_placement(injection, key, seconds)
             evidence.setdefault("after", ended)  # a line may have been read meanwhile
         injection.context.listeners.pop(injection.id, None)
         if len(evidence["after"]) < len(evidence["before"]) and "back" not in evidence:
             await _order_back(injection, asyncio.get_running_loop().time() + ASK_SECONDS)
-            evidence["back"] = await _ended(injection, key, HEAL_SECONDS)
+            evidence["back"] = await _wait_for_placement(injection, key, HEAL_SECONDS)
 
     def proof(self, injection: Injection) -> Proof:
         evidence = injection.evidence
@@ -138,7 +145,7 @@ class MoveReplicas(ServerFault):
         return Proof(True, evidence)
 
 
-def elsewhere(before: Sequence[str], target: str, nodes: Sequence[str], rng: random.Random) -> list[str]:
+def choose_placement(before: Sequence[str], target: str, nodes: Sequence[str], rng: random.Random) -> list[str]:
     """Returns the new replicas: the target's one elsewhere, or here if it had none. Keeps their number if possible.
 
     Raises ``TargetError`` if the only replica is on the only server.
@@ -155,21 +162,21 @@ def elsewhere(before: Sequence[str], target: str, nodes: Sequence[str], rng: ran
     return [name for name in before if name != target]
 
 
-def _movable(injection: Injection) -> SupportsMove:
+def _require_movable(injection: Injection) -> SupportsMove:
     system = injection.context.system
     if not isinstance(system, SupportsMove):
         raise TargetError(f"{system.name} cannot move replicas (replicas_of, move)")
     return system
 
 
-async def _order(injection: Injection, key: str, nodes: Sequence[Node], deadline: float) -> None:
+async def _order_move(injection: Injection, key: str, nodes: Sequence[Node], deadline: float) -> None:
     """Orders until accepted; a repeated order is harmless. Raises ``NodeError`` at the deadline (loop time)."""
     loop = asyncio.get_running_loop()
     while True:
         trouble: str | None = "no answer in time"
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(deadline):
-                trouble = await _movable(injection).move(injection.context.cluster, key, nodes)
+                trouble = await _require_movable(injection).move(injection.context.cluster, key, nodes)
         if trouble is None:
             return
         if loop.time() >= deadline:
@@ -178,26 +185,28 @@ async def _order(injection: Injection, key: str, nodes: Sequence[Node], deadline
 
 
 async def _order_back(injection: Injection, deadline: float) -> None:
-    nodes = {node.name: node for node in possible_servers(injection.context.cluster, injection.context.system)}
-    await _order(injection, injection.evidence["key"], [nodes[name] for name in injection.evidence["before"]], deadline)
+    nodes = {node.name: node for node in list_possible_servers(injection.context.cluster, injection.context.system)}
+    await _order_move(
+        injection, injection.evidence["key"], [nodes[name] for name in injection.evidence["before"]], deadline
+    )
 
 
-async def _placed(injection: Injection, key: str) -> list[str] | None:
+async def _read_placement(injection: Injection, key: str) -> list[str] | None:
     """Returns the servers with replicas; None while they move."""
-    found = await _movable(injection).replicas_of(injection.context.cluster, key)
+    found = await _require_movable(injection).replicas_of(injection.context.cluster, key)
     return None if found is None else [node.name for node in found]
 
 
-async def _ended(injection: Injection, key: str, seconds: float) -> list[str]:
+async def _wait_for_placement(injection: Injection, key: str, seconds: float) -> list[str]:
     """Waits until the replicas have moved and returns their servers. Raises ``NodeError`` if they still move then."""
     deadline = asyncio.get_running_loop().time() + seconds
-    found = await _known(lambda: _placed(injection, key), deadline)
+    found = await _poll_until(lambda: _read_placement(injection, key), deadline)
     if found is None:
         raise NodeError(f"the move of {key} has not ended within {seconds:g} s; dead servers are waited for")
     return found
 
 
-async def _asked(ask: Callable[[], Awaitable[T | None]], deadline: float) -> T | None:
+async def _ask_until(ask: Callable[[], Awaitable[T | None]], deadline: float) -> T | None:
     """Asks once. Returns None if there is no answer before the deadline (loop time)."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout_at(deadline):
@@ -205,11 +214,11 @@ async def _asked(ask: Callable[[], Awaitable[T | None]], deadline: float) -> T |
     return None
 
 
-async def _known(ask: Callable[[], Awaitable[T | None]], deadline: float) -> T | None:
+async def _poll_until(ask: Callable[[], Awaitable[T | None]], deadline: float) -> T | None:
     """Asks repeatedly until there is an answer or the deadline has passed."""
     loop = asyncio.get_running_loop()
     while True:
-        found = await _asked(ask, deadline)
+        found = await _ask_until(ask, deadline)
         if found is not None or loop.time() >= deadline:
             return found
         await asyncio.sleep(ASK_EVERY)

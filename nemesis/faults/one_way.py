@@ -15,16 +15,16 @@ from collections.abc import Sequence
 from assay.cluster.node import Cluster
 from assay.cluster.system import System
 from assay.nemesis.engine.cut_ledger import Drop
-from assay.nemesis.faults.cut_fault import Cutting, probe_counters
-from assay.nemesis.faults.fault import Census, Injection, census, with_key
+from assay.nemesis.faults.cut_fault import CutFault, probe_counters
+from assay.nemesis.faults.fault import Census, Injection, draw_key, take_census
 from assay.nemesis.schedule.schedule import Parameter, ScheduleError
-from assay.nemesis.schedule.target import Kind, Target, TargetError, servers, zookeepers
+from assay.nemesis.schedule.target import Target, TargetError, TargetKind, list_zookeepers, servers
 
 INBOUND, OUTBOUND = "inbound", "outbound"
-KINDS = (Kind.ONE, Kind.LEADER, Kind.CONTROLLER)
+KINDS = (TargetKind.ONE, TargetKind.LEADER, TargetKind.CONTROLLER)
 
 
-class OneWay(Cutting):
+class OneWay(CutFault):
     """Drops in one direction between the targets and all other servers, and by a seeded choice ZooKeeper."""
 
     name = "partition-one-way"
@@ -32,19 +32,19 @@ class OneWay(Cutting):
     roles: Sequence[str] = ()
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
-        trouble = _trouble(census)
+        trouble = _find_trouble(census)
         if trouble is not None:
             raise ScheduleError(f"{self.name}: {trouble}")
         if target is None:
-            target = Target(rng.choice([kind for kind in KINDS if kind is not Kind.LEADER or census.keys != ()]))
-        elif target.kind is Kind.ALL:
+            target = Target(rng.choice([kind for kind in KINDS if kind is not TargetKind.LEADER or census.keys != ()]))
+        elif target.kind is TargetKind.ALL:
             raise ScheduleError(f"{self.name}: cuts its targets from the rest, and all servers leave no rest")
         cut_too = bool(census.zookeepers) and (census.servers < 2 or rng.random() < 0.5)
         direction = rng.choice([INBOUND, OUTBOUND])
-        return with_key(target, rng, census), {"direction": direction, "zookeeper": cut_too}
+        return draw_key(target, rng, census), {"direction": direction, "zookeeper": cut_too}
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
-        return _trouble(census(cluster, system)) or await probe_counters(cluster)
+        return _find_trouble(take_census(cluster, system)) or await probe_counters(cluster)
 
     def links(self, injection: Injection) -> list[Drop]:
         context, parameters, inside = injection.context, injection.step.parameters, injection.names
@@ -53,14 +53,14 @@ class OneWay(Cutting):
             raise TargetError(f"{self.name} of unknown direction {direction!r}; {INBOUND} or {OUTBOUND}")
         others = [node.name for node in servers(context.cluster, context.system) if node.name not in inside]
         if parameters.get("zookeeper", False):
-            others += [node.name for node in zookeepers(context.cluster) if node.name not in inside]
+            others += [node.name for node in list_zookeepers(context.cluster) if node.name not in inside]
         if not others:
             raise TargetError(f"{self.name}: nothing is left to cut {', '.join(inside)} from")
         arriving = [(name, other) for name in inside for other in others]
         return sorted(arriving if direction == INBOUND else [drop[::-1] for drop in arriving])
 
 
-def _trouble(census: Census) -> str | None:
+def _find_trouble(census: Census) -> str | None:
     if census.servers + (1 if census.zookeepers else 0) < 2 or not census.servers:
         return f"one-way needs two servers, there are {census.servers} (--nodes=3)"
     return None

@@ -21,9 +21,9 @@ from typing import Final, cast
 from assay.cluster.node import Cluster, Node, SupportsPacketShaping, Traffic
 from assay.cluster.system import System
 from assay.nemesis.faults.fault import LINGER_SECONDS, Census, Injection, Proof, Scope
-from assay.nemesis.faults.process import ServerFault, chosen
+from assay.nemesis.faults.process import ServerFault, read_choice
 from assay.nemesis.schedule.schedule import Parameter
-from assay.nemesis.schedule.target import Target, TargetError, servers, zookeepers
+from assay.nemesis.schedule.target import Target, TargetError, list_zookeepers, servers
 
 SECONDS: Final = (0.005, 0.02, 0.05, 0.1, 0.2)
 SHARES: Final = (0.02, 0.1, 0.3)
@@ -35,7 +35,7 @@ ONE_LINK: Final = 0.3
 """Probability that only traffic to ZooKeeper is hit, if there is a ZooKeeper."""
 
 
-class Way(enum.StrEnum):
+class PacketEffect(enum.StrEnum):
     """Effect on the packets."""
 
     DELAY = "delay"
@@ -46,18 +46,18 @@ class Way(enum.StrEnum):
 
 
 DESCRIPTIONS = {
-    Way.DELAY: "what the server sends arrives up to 0.2 s later, in order",
-    Way.LOSS: "up to 30 % of the packets that the server sends are lost",
-    Way.DUPLICATE: "up to 30 % of the packets that the server sends arrive twice",
-    Way.REORDER: "up to 30 % of the packets that the server sends are late, and others overtake them",
-    Way.RATE: "the server's packets go out at 30 or 100 kB/s",
+    PacketEffect.DELAY: "what the server sends arrives up to 0.2 s later, in order",
+    PacketEffect.LOSS: "up to 30 % of the packets that the server sends are lost",
+    PacketEffect.DUPLICATE: "up to 30 % of the packets that the server sends arrive twice",
+    PacketEffect.REORDER: "up to 30 % of the packets that the server sends are late, and others overtake them",
+    PacketEffect.RATE: "the server's packets go out at 30 or 100 kB/s",
 }
 COUNTED: Final = {
-    Way.DELAY: ("late",),
-    Way.LOSS: ("lost",),
-    Way.DUPLICATE: ("doubled",),
-    Way.REORDER: ("late",),
-    Way.RATE: ("late", "lost"),
+    PacketEffect.DELAY: ("late",),
+    PacketEffect.LOSS: ("lost",),
+    PacketEffect.DUPLICATE: ("doubled",),
+    PacketEffect.REORDER: ("late",),
+    PacketEffect.RATE: ("late", "lost"),
 }
 """The node's counts that prove each effect."""
 
@@ -68,9 +68,9 @@ class Packets(ServerFault):
     scope = Scope.CONNECTION
     lingers = LINGER_SECONDS
 
-    def __init__(self, way: Way | None = None) -> None:
+    def __init__(self, way: PacketEffect | None = None) -> None:
         self._way = way
-        self.name = "packets" if way is None else "slow-network" if way is Way.DELAY else f"packets-{way}"
+        self.name = "packets" if way is None else "slow-network" if way is PacketEffect.DELAY else f"packets-{way}"
         self.description = (
             "the server's packets are late, lost, duplicated, reordered or rate-limited"
             if way is None
@@ -79,15 +79,15 @@ class Packets(ServerFault):
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
         whom, _ = super().draw(rng, census, target)
-        if self._way is Way.DELAY:
+        if self._way is PacketEffect.DELAY:
             return whom, {"seconds": rng.choice(SECONDS)}
-        way = rng.choice(list(Way)) if self._way is None else self._way
+        way = rng.choice(list(PacketEffect)) if self._way is None else self._way
         parameters: dict[str, Parameter] = {} if self._way is way else {"way": str(way)}
-        if way in (Way.DELAY, Way.REORDER):
+        if way in (PacketEffect.DELAY, PacketEffect.REORDER):
             parameters["seconds"] = rng.choice(SECONDS)
-        if way in (Way.LOSS, Way.DUPLICATE, Way.REORDER):
+        if way in (PacketEffect.LOSS, PacketEffect.DUPLICATE, PacketEffect.REORDER):
             parameters["share"] = rng.choice(SHARES)
-        if way is Way.RATE:
+        if way is PacketEffect.RATE:
             parameters["rate"] = rng.choice(RATES)
         if census.zookeepers and rng.random() < ONE_LINK:
             parameters["to"] = ZOOKEEPER
@@ -125,8 +125,8 @@ class Packets(ServerFault):
         reason = f"{', '.join(quiet)} sent nothing that was {' or '.join(counted)}" if quiet else None
         return Proof(not quiet, injection.evidence, reason)
 
-    def _way_of(self, injection: Injection) -> Way:
-        return chosen(self.name, injection, "way", Way, (self._way,) if self._way is not None else ())
+    def _way_of(self, injection: Injection) -> PacketEffect:
+        return read_choice(self.name, injection, "way", PacketEffect, (self._way,) if self._way is not None else ())
 
     def _traffic(self, injection: Injection) -> Traffic:
         def given(name: str) -> float:
@@ -138,15 +138,15 @@ class Packets(ServerFault):
             return float(value)
 
         match self._way_of(injection):
-            case Way.DELAY:
+            case PacketEffect.DELAY:
                 return Traffic(delay=given("seconds"))
-            case Way.LOSS:
+            case PacketEffect.LOSS:
                 return Traffic(loss=given("share"))
-            case Way.DUPLICATE:
+            case PacketEffect.DUPLICATE:
                 return Traffic(copies=given("share"))
-            case Way.REORDER:
+            case PacketEffect.REORDER:
                 return Traffic(delay=given("seconds"), late=given("share"), overtaking=True)
-            case Way.RATE:
+            case PacketEffect.RATE:
                 return Traffic(rate=given("rate"))
 
     def _peers(self, injection: Injection) -> Sequence[Node] | None:
@@ -155,7 +155,7 @@ class Packets(ServerFault):
         if to is None:
             return None
         cluster = injection.context.cluster
-        peers = zookeepers(cluster) if to == ZOOKEEPER else [node for node in cluster.nodes if node.name == to]
+        peers = list_zookeepers(cluster) if to == ZOOKEEPER else [node for node in cluster.nodes if node.name == to]
         if not peers:
             raise TargetError(f"{self.name}: there is no node {to!r} to send anything to")
         return peers

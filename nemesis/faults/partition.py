@@ -26,100 +26,115 @@ from collections.abc import Callable, Sequence
 
 from assay.cluster.node import Cluster, Node
 from assay.cluster.system import ZOOKEEPER_ROLE, System
-from assay.nemesis.engine.cut_ledger import Drop, Manner, both_ways
-from assay.nemesis.faults.cut_fault import Cutting, probe_counters
-from assay.nemesis.faults.cut_shape_names import likeness, reach_in_ring
-from assay.nemesis.faults.fault import Census, Injection, Proof, census, with_key
-from assay.nemesis.faults.link_set import LIKENESS, drawn_links, read_links
-from assay.nemesis.faults.process import chosen, possible
+from assay.nemesis.engine.cut_ledger import CutManner, Drop, cut_both_ways
+from assay.nemesis.faults.cut_fault import CutFault, probe_counters
+from assay.nemesis.faults.cut_shape_names import find_shape_name, reach_in_ring
+from assay.nemesis.faults.fault import Census, Injection, Proof, draw_key, take_census
+from assay.nemesis.faults.link_set import LIKENESS, draw_links, read_links
+from assay.nemesis.faults.process import list_possible, read_choice
 from assay.nemesis.schedule.schedule import Parameter
-from assay.nemesis.schedule.shape import ISOLATED, Shape
+from assay.nemesis.schedule.shape import ISOLATED, PartitionShape
 from assay.nemesis.schedule.target import (
     NAMING_KEYS,
     OF_CLIENTS,
-    Kind,
     Target,
     TargetError,
-    clients,
+    TargetKind,
+    list_clients,
+    list_zookeepers,
     servers,
-    zookeepers,
 )
 
 DESCRIPTIONS = {
-    Shape.ONE: "one server cut from all others, by a seeded choice from ZooKeeper too",
-    Shape.HALVES: "the servers cut into two halves that both reach ZooKeeper",
-    Shape.MAJORITY_MINORITY: "a minority of the servers cut from the majority, not from ZooKeeper",
-    Shape.RANDOM_HALVES: "all nodes, ZooKeeper's too, cut into two halves",
-    Shape.ISOLATE_LEADER: "the leader of a key cut from all other servers, not from ZooKeeper",
-    Shape.ISOLATE_CONTROLLER: "the controller cut from all other servers, not from ZooKeeper",
-    Shape.MAJORITIES_RING: "every server reaches a majority, no two the same one (four servers)",
-    Shape.BRIDGE: "two sides that only one server, the bridge, both reaches",
-    Shape.FROM_ZOOKEEPER: "one server cut from every ZooKeeper node",
-    Shape.LEADER_AND_FOLLOWER: "a leader and one other server cut from the rest, and from ZooKeeper",
-    Shape.FOLLOWER_FROM_LEADER: "a follower of a key cut from its leader alone",
-    Shape.LINKS: "any subset of the links between servers, ZooKeeper and clients, either way or both",
+    PartitionShape.ONE: "one server cut from all others, by a seeded choice from ZooKeeper too",
+    PartitionShape.HALVES: "the servers cut into two halves that both reach ZooKeeper",
+    PartitionShape.MAJORITY_MINORITY: "a minority of the servers cut from the majority, not from ZooKeeper",
+    PartitionShape.RANDOM_HALVES: "all nodes, ZooKeeper's too, cut into two halves",
+    PartitionShape.ISOLATE_LEADER: "the leader of a key cut from all other servers, not from ZooKeeper",
+    PartitionShape.ISOLATE_CONTROLLER: "the controller cut from all other servers, not from ZooKeeper",
+    PartitionShape.MAJORITIES_RING: "every server reaches a majority, no two the same one (four servers)",
+    PartitionShape.BRIDGE: "two sides that only one server, the bridge, both reaches",
+    PartitionShape.FROM_ZOOKEEPER: "one server cut from every ZooKeeper node",
+    PartitionShape.LEADER_AND_FOLLOWER: "a leader and one other server cut from the rest, and from ZooKeeper",
+    PartitionShape.FOLLOWER_FROM_LEADER: "a follower of a key cut from its leader alone",
+    PartitionShape.LINKS: "any subset of the links between servers, ZooKeeper and clients, either way or both",
 }
-SEPARATE = (Shape.RANDOM_HALVES, Shape.LEADER_AND_FOLLOWER, Shape.FOLLOWER_FROM_LEADER, Shape.LINKS)
+SEPARATE = (
+    PartitionShape.RANDOM_HALVES,
+    PartitionShape.LEADER_AND_FOLLOWER,
+    PartitionShape.FOLLOWER_FROM_LEADER,
+    PartitionShape.LINKS,
+)
 """Shapes with their own names that ``partition`` does not draw.
 
 Some may take ZooKeeper from a majority. With a second fault of a combined run no server at all would be left untouched.
 """
-MIXED = tuple(shape for shape in Shape if shape not in SEPARATE)
-ORDERED = (Shape.RANDOM_HALVES, Shape.MAJORITIES_RING, Shape.BRIDGE, Shape.LEADER_AND_FOLLOWER)
-LEAST = {Shape.MAJORITY_MINORITY: 3, Shape.BRIDGE: 3, Shape.MAJORITIES_RING: 4, Shape.LEADER_AND_FOLLOWER: 3}
+MIXED = tuple(shape for shape in PartitionShape if shape not in SEPARATE)
+ORDERED = (
+    PartitionShape.RANDOM_HALVES,
+    PartitionShape.MAJORITIES_RING,
+    PartitionShape.BRIDGE,
+    PartitionShape.LEADER_AND_FOLLOWER,
+)
+LEAST = {
+    PartitionShape.MAJORITY_MINORITY: 3,
+    PartitionShape.BRIDGE: 3,
+    PartitionShape.MAJORITIES_RING: 4,
+    PartitionShape.LEADER_AND_FOLLOWER: 3,
+}
 """Minimum number of servers of a shape; by default 2."""
 NUMBERS = {2: "two servers", 3: "three servers", 4: "four servers"}
 
 
-class Partition(Cutting):
+class PartitionFault(CutFault):
     """A mix of all shapes, or one shape alone (``partition-halves``)."""
 
-    def __init__(self, shape: Shape | None = None) -> None:
-        self._shapes: tuple[Shape, ...] = (shape,) if shape is not None else MIXED
+    def __init__(self, shape: PartitionShape | None = None) -> None:
+        self._shapes: tuple[PartitionShape, ...] = (shape,) if shape is not None else MIXED
         self.name = f"partition-{shape}" if shape is not None else "partition"
-        self.everywhere = shape is Shape.LINKS
+        self.everywhere = shape is PartitionShape.LINKS
         self.description = DESCRIPTIONS[shape] if shape is not None else "links cut: a shape is drawn each time"
-        self.roles: Sequence[str] = (ZOOKEEPER_ROLE,) if shape is Shape.FROM_ZOOKEEPER else ()
+        self.roles: Sequence[str] = (ZOOKEEPER_ROLE,) if shape is PartitionShape.FROM_ZOOKEEPER else ()
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
         """Draws a shape that this cluster and the target allow, and whether ``one`` is cut from ZooKeeper too."""
-        shape = rng.choice(possible(self.name, self._shapes, lambda shape: _trouble(shape, census, target)))
-        if shape is Shape.LINKS:
-            return drawn_links(rng, census)
+        shape = rng.choice(list_possible(self.name, self._shapes, lambda shape: _find_trouble(shape, census, target)))
+        if shape is PartitionShape.LINKS:
+            return draw_links(rng, census)
         parameters: dict[str, Parameter] = {"shape": str(shape)}
-        if shape is Shape.ONE:
+        if shape is PartitionShape.ONE:
             of_servers = target is None or target.kind not in OF_CLIENTS
             cut_too = of_servers and bool(census.zookeepers) and (census.servers < 2 or rng.random() < 0.5)
             parameters["zookeeper"] = cut_too
         if shape in ORDERED:
             parameters["order"] = rng.getrandbits(16)
-        if shape is Shape.FOLLOWER_FROM_LEADER and census.keys:
+        if shape is PartitionShape.FOLLOWER_FROM_LEADER and census.keys:
             parameters["key"] = rng.choice(census.keys) if target is None or target.key is None else target.key
-        implied = ISOLATED.get(shape, Kind.ONE)
-        if shape is Shape.BRIDGE and census.keys:
+        implied = ISOLATED.get(shape, TargetKind.ONE)
+        if shape is PartitionShape.BRIDGE and census.keys:
             # Otherwise the leader may be the bridge, and the two sides may have no traffic.
-            implied = Kind.FOLLOWER
+            implied = TargetKind.FOLLOWER
         whom = target if target is not None else Target(implied)
-        if "key" in parameters and whom.kind is Kind.FOLLOWER:
-            whom = Target(Kind.FOLLOWER, key=str(parameters["key"]))
-        return with_key(whom, rng, census), parameters
+        if "key" in parameters and whom.kind is TargetKind.FOLLOWER:
+            whom = Target(TargetKind.FOLLOWER, key=str(parameters["key"]))
+        return draw_key(whom, rng, census), parameters
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
-        count = census(cluster, system)
-        troubles = [_trouble(shape, count, None) for shape in self._shapes]
+        count = take_census(cluster, system)
+        troubles = [_find_trouble(shape, count, None) for shape in self._shapes]
         if None not in troubles:
             return "; ".join(f"{trouble}" for trouble in troubles)
         return await probe_counters(cluster)
 
     async def inject(self, injection: Injection) -> None:
         """Finds the follower's leader, and adds client nodes with a cut link to the targets."""
-        if self._shape(injection) is Shape.FOLLOWER_FROM_LEADER:
-            injection.evidence["leader"] = (await leader_for(injection)).name
-        if self._shape(injection) is Shape.LINKS:
-            if (name := await _name_of_links(injection)) is not None:
+        if self._shape(injection) is PartitionShape.FOLLOWER_FROM_LEADER:
+            injection.evidence["leader"] = (await find_leader(injection)).name
+        if self._shape(injection) is PartitionShape.LINKS:
+            if (name := await _find_name_of_links(injection)) is not None:
                 injection.evidence[LIKENESS] = name
             ends = {name for drop in _some_links(injection) for name in drop} - {*injection.names}
-            cut = (node for node in clients(injection.context.cluster) if node.name in ends)
+            cut = (node for node in list_clients(injection.context.cluster) if node.name in ends)
             injection.targets = (*injection.targets, *cut)
         await super().inject(injection)
 
@@ -133,21 +148,21 @@ class Partition(Cutting):
 
     def sufferers(self, injection: Injection, drops: Sequence[Drop]) -> list[str]:
         """Returns the servers on both sides of a bridge, else the targets."""
-        if self._shape(injection) is not Shape.BRIDGE:
+        if self._shape(injection) is not PartitionShape.BRIDGE:
             return super().sufferers(injection, drops)
         return sorted({name for drop in drops for name in drop})
 
     def proof(self, injection: Injection) -> Proof:
         """With ``links``, one dropped packet is enough, because some servers may be silent on these links."""
         proof = super().proof(injection)
-        anything = self._shape(injection) is Shape.LINKS and bool(proof.evidence["dropped"])
+        anything = self._shape(injection) is PartitionShape.LINKS and bool(proof.evidence["dropped"])
         return Proof(True, proof.evidence) if anything else proof
 
-    def _shape(self, injection: Injection) -> Shape:
-        return chosen("partition", injection, "shape", Shape, self._shapes)
+    def _shape(self, injection: Injection) -> PartitionShape:
+        return read_choice("partition", injection, "shape", PartitionShape, self._shapes)
 
 
-class FastFail(Partition):
+class FastFail(PartitionFault):
     """A partition that rejects instead of dropping, like a firewall, or a host without the process.
 
     It isolates one server from all others, unless the step says another shape. Every packet of a cut link is answered
@@ -156,16 +171,16 @@ class FastFail(Partition):
     the rejecting rules.
     """
 
-    manner = Manner.REJECT
+    manner = CutManner.REJECT
 
     def __init__(self) -> None:
-        super().__init__(Shape.ONE)
+        super().__init__(PartitionShape.ONE)
         self.name = "partition-fast-fail"
         self.description = "one server whose packets to and from others are rejected with a reset, not dropped"
         self.roles = ()
 
 
-async def leader_for(injection: Injection) -> Node:
+async def find_leader(injection: Injection) -> Node:
     """Returns the leader of the step's key, or another server if it is unknown or the target itself.
 
     Raises ``TargetError`` if there is no other server.
@@ -176,53 +191,57 @@ async def leader_for(injection: Injection) -> Node:
         raise TargetError(f"{injection.step.fault}: there is no server besides {', '.join(injection.names)}")
     fallback, keys = rng.choice(others), list(context.system.keys())
     key = injection.step.parameters.get("key") or injection.step.target.key or (rng.choice(keys) if keys else None)
-    leader = await context.find(str(Kind.LEADER), None if key is None else str(key))
+    leader = await context.find(str(TargetKind.LEADER), None if key is None else str(key))
     return leader if leader is not None and leader in others else fallback
 
 
-async def _name_of_links(injection: Injection) -> str | None:
+async def _find_name_of_links(injection: Injection) -> str | None:
     """Returns the fault that cuts exactly these links. Leaders are only asked for if the answer depends on them."""
     context = injection.context
-    everyone = [servers(context.cluster, context.system), zookeepers(context.cluster), clients(context.cluster)]
+    everyone = [
+        servers(context.cluster, context.system),
+        list_zookeepers(context.cluster),
+        list_clients(context.cluster),
+    ]
     ours, keepers, others = ([node.name for node in nodes] for nodes in everyone)
     drops, keys = _some_links(injection), context.system.keys()
-    without = likeness(drops, ours, keepers, others)
-    if without == likeness(drops, ours, keepers, others, leads=ours):
+    without = find_shape_name(drops, ours, keepers, others)
+    if without == find_shape_name(drops, ours, keepers, others, leads=ours):
         return without
     for key in keys:
-        leader = await context.find(str(Kind.LEADER), key)
-        name = likeness(drops, ours, keepers, others, leads=() if leader is None else (leader.name,))
+        leader = await context.find(str(TargetKind.LEADER), key)
+        name = find_shape_name(drops, ours, keepers, others, leads=() if leader is None else (leader.name,))
         if name != without:
             return name
     return without
 
 
 def _from_zookeeper(injection: Injection) -> list[Drop]:
-    inside, _, keepers = _sides(injection)
-    return both_ways(inside, keepers)
+    inside, _, keepers = _split_sides(injection)
+    return cut_both_ways(inside, keepers)
 
 
 def _from_the_rest(injection: Injection) -> list[Drop]:
     """Cuts the targets from all other servers, and from ZooKeeper if the step says so."""
-    inside, others, keepers = _sides(injection)
+    inside, others, keepers = _split_sides(injection)
     isolated_keeper = any(node.role == ZOOKEEPER_ROLE for node in injection.targets)
     if injection.step.parameters.get("zookeeper", False) or isolated_keeper:
         others = [*others, *keepers]
-    return both_ways(inside, others)
+    return cut_both_ways(inside, others)
 
 
 def _random_halves(injection: Injection) -> list[Drop]:
     """Deals ZooKeeper's nodes to the two sides in turn, in the drawn order."""
-    inside, others, keepers = _sides(injection)
-    keepers = _shuffled(injection, keepers)
+    inside, others, keepers = _split_sides(injection)
+    keepers = _shuffle(injection, keepers)
     first = injection.step.parameters.get("order", 0) in range(0, 1 << 16, 2)
     near, far = (keepers[::2], keepers[1::2]) if first else (keepers[1::2], keepers[::2])
-    return both_ways([*inside, *near], [*others, *far])
+    return cut_both_ways([*inside, *near], [*others, *far])
 
 
 def _ring(injection: Injection) -> list[Drop]:
     """Lets each server of a ring reach just as many neighbours on either side as make a majority with itself."""
-    ring = _shuffled(injection, [node.name for node in servers(injection.context.cluster, injection.context.system)])
+    ring = _shuffle(injection, [node.name for node in servers(injection.context.cluster, injection.context.system)])
     count = len(ring)
     reach = reach_in_ring(count)
     apart = [
@@ -232,19 +251,19 @@ def _ring(injection: Injection) -> list[Drop]:
 
 
 def _bridge(injection: Injection) -> list[Drop]:
-    _, others, _ = _sides(injection)
-    rest = _shuffled(injection, others)
-    return both_ways(rest[: len(rest) // 2], rest[len(rest) // 2 :])
+    _, others, _ = _split_sides(injection)
+    rest = _shuffle(injection, others)
+    return cut_both_ways(rest[: len(rest) // 2], rest[len(rest) // 2 :])
 
 
 def _leader_and_follower(injection: Injection) -> list[Drop]:
-    inside, others, keepers = _sides(injection)
-    follower, *rest = _shuffled(injection, others) or [""]
-    return both_ways([*inside, follower], [*rest, *keepers])
+    inside, others, keepers = _split_sides(injection)
+    follower, *rest = _shuffle(injection, others) or [""]
+    return cut_both_ways([*inside, follower], [*rest, *keepers])
 
 
 def _from_leader(injection: Injection) -> list[Drop]:
-    return both_ways(injection.names, [injection.evidence["leader"]])
+    return cut_both_ways(injection.names, [injection.evidence["leader"]])
 
 
 def _some_links(injection: Injection) -> list[Drop]:
@@ -252,47 +271,51 @@ def _some_links(injection: Injection) -> list[Drop]:
     return [drop for drop in read_links(injection.step.parameters.get("links", "")) if set(drop) <= known]
 
 
-_LINKS: dict[Shape, Callable[[Injection], list[Drop]]] = {
-    Shape.LEADER_AND_FOLLOWER: _leader_and_follower,
-    Shape.FOLLOWER_FROM_LEADER: _from_leader,
-    Shape.LINKS: _some_links,
-    Shape.FROM_ZOOKEEPER: _from_zookeeper,
-    Shape.RANDOM_HALVES: _random_halves,
-    Shape.MAJORITIES_RING: _ring,
-    Shape.BRIDGE: _bridge,
+_LINKS: dict[PartitionShape, Callable[[Injection], list[Drop]]] = {
+    PartitionShape.LEADER_AND_FOLLOWER: _leader_and_follower,
+    PartitionShape.FOLLOWER_FROM_LEADER: _from_leader,
+    PartitionShape.LINKS: _some_links,
+    PartitionShape.FROM_ZOOKEEPER: _from_zookeeper,
+    PartitionShape.RANDOM_HALVES: _random_halves,
+    PartitionShape.MAJORITIES_RING: _ring,
+    PartitionShape.BRIDGE: _bridge,
 }
 
 
-def _sides(injection: Injection) -> tuple[Sequence[str], list[str], list[str]]:
+def _split_sides(injection: Injection) -> tuple[Sequence[str], list[str], list[str]]:
     """Returns the targets, the other servers, the other ZooKeeper nodes."""
     context, inside = injection.context, injection.names
     others = [node.name for node in servers(context.cluster, context.system) if node.name not in inside]
-    keepers = [node.name for node in zookeepers(context.cluster) if node.name not in inside]
+    keepers = [node.name for node in list_zookeepers(context.cluster) if node.name not in inside]
     return inside, others, keepers
 
 
-def _shuffled(injection: Injection, names: Sequence[str]) -> list[str]:
+def _shuffle(injection: Injection, names: Sequence[str]) -> list[str]:
     return random.Random(f"order {injection.step.parameters.get('order', 0)}").sample(list(names), len(names))
 
 
-def _trouble(shape: Shape, census: Census, target: Target | None) -> str | None:
+def _find_trouble(shape: PartitionShape, census: Census, target: Target | None) -> str | None:
     """Returns why this shape cannot be drawn, or None."""
-    if shape is Shape.FROM_ZOOKEEPER and not census.zookeepers:
+    if shape is PartitionShape.FROM_ZOOKEEPER and not census.zookeepers:
         return f"{shape} needs a ZooKeeper node"
-    few = shape is Shape.FROM_ZOOKEEPER or (shape is Shape.ONE and census.zookeepers)
+    few = shape is PartitionShape.FROM_ZOOKEEPER or (shape is PartitionShape.ONE and census.zookeepers)
     least = 1 if few or (target is not None and target.kind in OF_CLIENTS) else LEAST.get(shape, 2)
     if census.servers < least:
         return f"{shape} needs {NUMBERS.get(least, 'a server')}, there are {census.servers} (--nodes={max(least, 3)})"
-    if shape in (Shape.ISOLATE_LEADER, Shape.LEADER_AND_FOLLOWER, Shape.FOLLOWER_FROM_LEADER) and census.keys == ():
+    if (
+        shape
+        in (PartitionShape.ISOLATE_LEADER, PartitionShape.LEADER_AND_FOLLOWER, PartitionShape.FOLLOWER_FROM_LEADER)
+        and census.keys == ()
+    ):
         return f"{shape} needs a system with keys that have a leader: {NAMING_KEYS}"
     if target is None:
         return None
-    if shape is Shape.LINKS:
+    if shape is PartitionShape.LINKS:
         return f"{shape} draws its links among all nodes, it takes no target {target}"
-    if shape is not Shape.ONE and shape in ISOLATED and target.kind is not ISOLATED[shape]:
+    if shape is not PartitionShape.ONE and shape in ISOLATED and target.kind is not ISOLATED[shape]:
         return f"{shape} isolates the {ISOLATED[shape]}, it takes no target {target}"
-    if shape is Shape.FROM_ZOOKEEPER and target.kind in (Kind.ZOOKEEPER, Kind.ZOOKEEPERS):
+    if shape is PartitionShape.FROM_ZOOKEEPER and target.kind in (TargetKind.ZOOKEEPER, TargetKind.ZOOKEEPERS):
         return f"{shape} cuts others from ZooKeeper, it takes no target {target}"
-    if shape is Shape.ONE and target.kind is Kind.ALL:
+    if shape is PartitionShape.ONE and target.kind is TargetKind.ALL:
         return f"{shape} cuts its targets from the rest, and all servers leave no rest"
     return None

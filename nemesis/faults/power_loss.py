@@ -11,11 +11,11 @@ from typing import cast
 
 from assay.cluster.node import Cluster, Node, SupportsPowerLoss
 from assay.cluster.system import System
-from assay.nemesis.faults.fault import Injection, on_all
+from assay.nemesis.faults.fault import Injection, run_on_all
 from assay.nemesis.faults.impact import Impact
 from assay.nemesis.faults.kill import Kill
-from assay.nemesis.faults.process import not_here
-from assay.nemesis.schedule.target import Kind
+from assay.nemesis.faults.process import explain_unavailable
+from assay.nemesis.schedule.target import TargetKind
 
 
 class PowerLoss(Kill):
@@ -24,12 +24,14 @@ class PowerLoss(Kill):
     name = "power-loss"
     description = "the machine loses power: what was not fsynced is gone; started again at the heal"
     impact = Impact(ends_process=True, loses_unsynced=True)
-    kinds = (Kind.ONE, Kind.LEADER, Kind.FOLLOWER, Kind.CONTROLLER)
-    on_targets = staticmethod(on_all)
+    kinds = (TargetKind.ONE, TargetKind.LEADER, TargetKind.FOLLOWER, TargetKind.CONTROLLER)
+    on_targets = staticmethod(run_on_all)
     """At the same time, because otherwise the last one could flush data that only it has."""
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
-        return not_here(cluster, system, SupportsPowerLoss, "cut", "power") or await super().probe(cluster, system)
+        return explain_unavailable(cluster, system, SupportsPowerLoss, "cut", "power") or await super().probe(
+            cluster, system
+        )
 
     async def end(self, injection: Injection, node: Node) -> None:
         lost = dict(await cast(SupportsPowerLoss, node).power_loss())

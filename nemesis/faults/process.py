@@ -20,14 +20,14 @@ from assay.cluster.node import (
     SupportsSlowDisk,
 )
 from assay.cluster.system import System
-from assay.nemesis.faults.fault import Census, Injection, Proof, Scope, on_each, with_key
+from assay.nemesis.faults.fault import Census, Injection, Proof, Scope, draw_key, on_each
 from assay.nemesis.faults.impact import Impact
 from assay.nemesis.schedule.schedule import Parameter, ScheduleError
-from assay.nemesis.schedule.target import KEYED, Kind, Target, TargetError, servers
+from assay.nemesis.schedule.target import KEYED, Target, TargetError, TargetKind, servers
 
 Word = TypeVar("Word", bound=StrEnum)
 
-DEFAULT_TARGETS = (Kind.ONE, Kind.MINORITY, Kind.LEADER, Kind.FOLLOWER, Kind.CONTROLLER)
+DEFAULT_TARGETS = (TargetKind.ONE, TargetKind.MINORITY, TargetKind.LEADER, TargetKind.FOLLOWER, TargetKind.CONTROLLER)
 """Targets that are drawn if none is requested.
 
 ``majority`` and ``all`` are excluded, because with min_insync=2 nothing could be acknowledged, and a run with few
@@ -36,30 +36,30 @@ operations proves little. ``--nemesis-target`` can request them.
 
 
 def draw_target(
-    rng: random.Random, census: Census, target: Target | None, defaults: Sequence[Kind] = DEFAULT_TARGETS
+    rng: random.Random, census: Census, target: Target | None, defaults: Sequence[TargetKind] = DEFAULT_TARGETS
 ) -> tuple[Target, dict[str, Parameter]]:
     """Returns the given target, or one of the defaults that a cluster of this size has."""
     if census.servers < 1:
         raise ScheduleError("a process fault needs a server, there is none (--nodes=3)")
     if target is None:
-        kinds = [kind for kind in defaults if _possible(kind, census)]
+        kinds = [kind for kind in defaults if _is_possible(kind, census)]
         target = Target(rng.choice(kinds))
-    return with_key(target, rng, census), {}
+    return draw_key(target, rng, census), {}
 
 
-def _possible(kind: Kind, census: Census) -> bool:
+def _is_possible(kind: TargetKind, census: Census) -> bool:
     if kind in KEYED and census.keys == ():
         return False
-    if kind is Kind.MINORITY:
+    if kind is TargetKind.MINORITY:
         return census.servers > 2
-    return kind is not Kind.FOLLOWER or census.servers > 1
+    return kind is not TargetKind.FOLLOWER or census.servers > 1
 
 
 BY_PROCESS = ("kill", "stop", "restart")
 """Faults that can hit one process of a node (``one@agent``). Others hit its main process, or the machine."""
 
 
-def whole(fault: str, target: Target) -> None:
+def require_whole_node(fault: str, target: Target) -> None:
     """Raises ``ScheduleError`` if a fault of whole nodes has a target with one process."""
     if target.process is not None and fault not in BY_PROCESS:
         raise ScheduleError(
@@ -68,7 +68,7 @@ def whole(fault: str, target: Target) -> None:
         )
 
 
-def acted_on(injection: Injection, node: Node) -> Node | Part:
+def process_or_node(injection: Injection, node: Node) -> Node | Part:
     """Returns the node, for all its processes, or the one process that the step's target names.
 
     Raises ``NodeError``.
@@ -113,7 +113,7 @@ class ServerFault:
     """Maximum seconds that it may outlast its duration, until it has had its effect
     (:mod:`assay.nemesis.engine.conductor`).
     """
-    kinds: Sequence[Kind] = DEFAULT_TARGETS
+    kinds: Sequence[TargetKind] = DEFAULT_TARGETS
     """Targets that are drawn if none is requested."""
     on_targets = staticmethod(on_each)
     """Injects into one target after the other, or into all at once."""
@@ -144,7 +144,7 @@ class ServerFault:
         raise NotImplementedError(f"{type(self).__name__} does not say what it does to a node")
 
     async def look(self, injection: Injection, node: Node) -> None:
-        seen_of(injection, node)["at_heal"] = await status(acted_on(injection, node))
+        evidence_of(injection, node)["at_heal"] = await read_status(process_or_node(injection, node))
 
     async def undo(self, injection: Injection, node: Node) -> None:
         """Undoes the fault, even after an injection that failed midway."""
@@ -154,18 +154,18 @@ class ServerFault:
         raise NotImplementedError(f"{type(self).__name__} does not say what proves it")
 
 
-def seen_of(injection: Injection, node: Node | Part) -> dict[str, Any]:
+def evidence_of(injection: Injection, node: Node | Part) -> dict[str, Any]:
     """Returns a target's part of the evidence."""
     seen: dict[str, Any] = injection.evidence.setdefault(node.name, {})
     return seen
 
 
-async def status(node: Node | Part) -> dict[str, str | None]:
+async def read_status(node: Node | Part) -> dict[str, str | None]:
     """Returns a process's state as evidence; for a node, its main process's."""
-    return written(await node.process())
+    return status_to_evidence(await node.process())
 
 
-async def go_on(one: Node | Part) -> None:
+async def resume_stopped(one: Node | Part) -> None:
     """Continues all stopped processes, including sidecars of a main process that has ended or was started again."""
     if (await one.process()).state is ProcessState.STOPPED:
         await one.resume()
@@ -175,20 +175,20 @@ async def go_on(one: Node | Part) -> None:
                 await part.resume()
 
 
-async def started_if_dead(injection: Injection, node: Node) -> None:
+async def start_if_dead(injection: Injection, node: Node) -> None:
     """Starts a process again that ended because of a fault other than a kill."""
     if (await node.process()).state is ProcessState.DEAD:
         await node.start()
-        seen_of(injection, node)["started"] = True
+        evidence_of(injection, node)["started"] = True
 
 
-def unseen(seen: Mapping[str, Any], *moments: str) -> str | None:
+def find_unseen(seen: Mapping[str, Any], *moments: str) -> str | None:
     """Returns what is missing from the proof if the process was not examined in each of these moments."""
     missing = next((moment for moment in moments if moment not in seen), None)
     return None if missing is None else f"its process was not seen ({missing})"
 
 
-def not_here(
+def explain_unavailable(
     cluster: Cluster,
     system: System,
     kind: type[SupportsPowerLoss] | type[SupportsDiskFull] | type[SupportsSlowDisk] | type[SupportsDiskErrors],
@@ -210,7 +210,7 @@ def not_here(
     return None
 
 
-def possible(name: str, ways: Iterable[Word], trouble: Callable[[Word], str | None]) -> list[Word]:
+def list_possible(name: str, ways: Iterable[Word], trouble: Callable[[Word], str | None]) -> list[Word]:
     """Returns the possible ways of a fault. Raises ``ScheduleError`` if there is none."""
     troubles = {way: trouble(way) for way in ways}
     if None not in troubles.values():
@@ -218,7 +218,7 @@ def possible(name: str, ways: Iterable[Word], trouble: Callable[[Word], str | No
     return [way for way, trouble in troubles.items() if trouble is None]
 
 
-def chosen(name: str, injection: Injection, parameter: str, ways: type[Word], default: Sequence[Word]) -> Word:
+def read_choice(name: str, injection: Injection, parameter: str, ways: type[Word], default: Sequence[Word]) -> Word:
     """Returns the way in a step's parameter. If the fault has only one, a hand-written step can leave it out."""
     word = injection.step.parameters.get(parameter, default[0] if len(default) == 1 else "")
     try:
@@ -227,7 +227,7 @@ def chosen(name: str, injection: Injection, parameter: str, ways: type[Word], de
         raise TargetError(f"{name} of unknown {parameter} {word!r}; one of {', '.join(ways)}") from error
 
 
-def written(seen: ProcessStatus) -> dict[str, str | None]:
+def status_to_evidence(seen: ProcessStatus) -> dict[str, str | None]:
     """Returns a process's state as plain data."""
     return {"state": str(seen.state), "incarnation": seen.incarnation}
 

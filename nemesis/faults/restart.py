@@ -19,9 +19,16 @@ from assay.cluster.node import Node, NodeError, ProcessState
 from assay.cluster.system import System
 from assay.nemesis.faults.fault import Census, Injection
 from assay.nemesis.faults.impact import Impact
-from assay.nemesis.faults.process import ServerFault, acted_on, draw_target, seen_of, status, unseen
+from assay.nemesis.faults.process import (
+    ServerFault,
+    draw_target,
+    evidence_of,
+    find_unseen,
+    process_or_node,
+    read_status,
+)
 from assay.nemesis.schedule.schedule import Parameter
-from assay.nemesis.schedule.target import Kind, Target
+from assay.nemesis.schedule.target import Target, TargetKind
 
 READY_EVERY = 0.1
 READY_WITHIN = 10.0
@@ -37,24 +44,24 @@ class Restart(ServerFault):
     takes_leave = True
 
     async def strike(self, injection: Injection, node: Node) -> None:
-        seen, one = seen_of(injection, node), acted_on(injection, node)
-        seen["before"] = await status(one)
+        seen, one = evidence_of(injection, node), process_or_node(injection, node)
+        seen["before"] = await read_status(one)
         seen["asked"] = True
         await one.terminate()
-        seen["ended"] = await status(one)
+        seen["ended"] = await read_status(one)
 
     async def undo(self, injection: Injection, node: Node) -> None:
-        seen, one = seen_of(injection, node), acted_on(injection, node)
+        seen, one = evidence_of(injection, node), process_or_node(injection, node)
         now = await one.process()
         if now.state is not ProcessState.DEAD and "asked" in seen and "ended" not in seen:
             await one.kill()
             now = await one.process()
         if now.state is ProcessState.DEAD:
             await one.start()
-        seen["after"] = await status(one)
+        seen["after"] = await read_status(one)
 
     def lacking(self, seen: Mapping[str, Any]) -> str | None:
-        if (missing := unseen(seen, "before", "ended", "after")) is not None:
+        if (missing := find_unseen(seen, "before", "ended", "after")) is not None:
             return missing
         if seen["before"]["state"] != ProcessState.RUNNING:
             return "was not running when it should have been ended"
@@ -73,15 +80,15 @@ class RollingRestart(Restart):
     impact = Impact(ends_process=True, gradual=True)
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
-        return draw_target(rng, census, target if target is not None else Target(Kind.ALL))
+        return draw_target(rng, census, target if target is not None else Target(TargetKind.ALL))
 
     async def inject(self, injection: Injection) -> None:
         async def roll() -> None:
             for node in injection.targets:
                 await self.strike(injection, node)
                 await node.start()
-                seen_of(injection, node)["started"] = await status(node)
-                await serves(injection.context.system, node)
+                evidence_of(injection, node)["started"] = await read_status(node)
+                await wait_until_serving(injection.context.system, node)
 
         injection.background = asyncio.get_running_loop().create_task(roll(), name=f"rolling restart {injection.id}")
 
@@ -95,7 +102,7 @@ class RollingRestart(Restart):
         await super().heal(injection)
 
 
-async def serves(system: System, node: Node) -> None:
+async def wait_until_serving(system: System, node: Node) -> None:
     """Waits until the node serves. Raises ``NodeError`` if it does not within ``READY_WITHIN``."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + READY_WITHIN

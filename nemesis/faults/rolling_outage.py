@@ -25,10 +25,10 @@ from assay.nemesis.faults.fault import Census, Injection, on_each
 from assay.nemesis.faults.impact import Impact
 from assay.nemesis.faults.kill import Kill
 from assay.nemesis.faults.power_loss import PowerLoss
-from assay.nemesis.faults.process import draw_target, go_on, seen_of, status
-from assay.nemesis.faults.restart import serves
+from assay.nemesis.faults.process import draw_target, evidence_of, read_status, resume_stopped
+from assay.nemesis.faults.restart import wait_until_serving
 from assay.nemesis.schedule.schedule import Parameter
-from assay.nemesis.schedule.target import Kind, Target
+from assay.nemesis.schedule.target import Target, TargetKind
 
 PAUSES = (0.05, 0.4, 0.9)
 """Seconds between two servers that go down, or come back."""
@@ -67,13 +67,13 @@ class Outage(Kill):
     takes_leave = True
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
-        return draw_target(rng, census, target if target is not None else Target(Kind.ALL))
+        return draw_target(rng, census, target if target is not None else Target(TargetKind.ALL))
 
     async def inject(self, injection: Injection) -> None:
         rng, order = random.Random(injection.seed), self._order(injection)
         cleanly = order[: min(rng.choice(CLEANLY), len(order) - 1)]
         for node in order:
-            injection.evidence[node.name] = {"before": await status(node)}
+            injection.evidence[node.name] = {"before": await read_status(node)}
         if rng.random() < HUNG:
             cleanly = []
             await on_each(order[:-1], lambda node: node.stop())
@@ -81,12 +81,12 @@ class Outage(Kill):
 
         async def take(node: Node) -> None:
             if node in cleanly:
-                await _asked_to_end(injection, node)
+                await _terminate(injection, node)
             elif node is order[-1]:
                 await self.end(injection, node)
             else:
                 await node.kill()
-            injection.evidence[node.name]["killed"] = await status(node)
+            injection.evidence[node.name]["killed"] = await read_status(node)
             if node is not order[-1]:
                 await asyncio.sleep(rng.choice(PAUSES) if cleanly else PAUSES[0])
 
@@ -96,7 +96,7 @@ class Outage(Kill):
         """Waits until it serves, but not too long, because it may not be able to serve alone."""
         with contextlib.suppress(NodeError, TimeoutError):
             async with asyncio.timeout(SERVES_WITHIN):
-                await serves(injection.context.system, node)
+                await wait_until_serving(injection.context.system, node)
 
     def _order(self, injection: Injection) -> Sequence[Node]:
         """Returns the order in which they go down, equal at each call."""
@@ -108,14 +108,14 @@ class Outage(Kill):
             rng.shuffle(order)
         again = rng.random() < AGAIN
         system = injection.context.system
-        await on_each(order, lambda node: _go_on(node, system))
-        await on_each(order, lambda node: _killed_if_asked(injection, node))
+        await on_each(order, lambda node: _resume(node, system))
+        await on_each(order, lambda node: _kill_if_asked(injection, node))
         first = order[0]
         faltering = None if again or rng.random() >= FALTERS else rng.choice(order)
         if again and (await first.process()).state is ProcessState.DEAD:
             await first.start()
             await self._served(injection, first)
-            await _asked_to_end(injection, first)
+            await _terminate(injection, first)
             await first.start()
             await self._served(injection, first)
             await asyncio.sleep(rng.uniform(*ALONE))
@@ -125,31 +125,31 @@ class Outage(Kill):
                 if node is faltering and isinstance(system, SupportsHold):
                     await node.write_file(system.hold_file(node), f"{system.start_events[0]}\n".encode())
                 await node.start()
-            injection.evidence.setdefault(node.name, {})["after"] = await status(node)
+            injection.evidence.setdefault(node.name, {})["after"] = await read_status(node)
             await asyncio.sleep(rng.choice(PAUSES))
 
         await on_each(order, start)
         if faltering is not None and isinstance(system, SupportsHold):
             await _falter(faltering, rng.uniform(*FALTER))
-            await _go_on(faltering, system)
+            await _resume(faltering, system)
 
 
-async def _asked_to_end(injection: Injection, node: Node) -> None:
+async def _terminate(injection: Injection, node: Node) -> None:
     """Ends a process cleanly.
 
     Raises ``NodeError`` if it takes too long: the injection, or the heal, has failed then.
     """
-    seen = seen_of(injection, node)
+    seen = evidence_of(injection, node)
     seen["asked"] = True
     await node.terminate()
     del seen["asked"]
 
 
-async def _killed_if_asked(injection: Injection, node: Node) -> None:
+async def _kill_if_asked(injection: Injection, node: Node) -> None:
     """Kills a process that was asked to end and has not ended, because it would end after the heal and stay away."""
-    if seen_of(injection, node).pop("asked", False) and (await node.process()).state is not ProcessState.DEAD:
+    if evidence_of(injection, node).pop("asked", False) and (await node.process()).state is not ProcessState.DEAD:
         await node.kill()
-        seen_of(injection, node)["too_slow"] = True
+        evidence_of(injection, node)["too_slow"] = True
 
 
 async def _falter(node: Node, seconds: float) -> None:
@@ -163,11 +163,11 @@ async def _falter(node: Node, seconds: float) -> None:
     await asyncio.sleep(seconds)
 
 
-async def _go_on(node: Node, system: System) -> None:
+async def _resume(node: Node, system: System) -> None:
     """Withdraws the order and continues the node, even after an injection, or a heal, that failed midway."""
     if isinstance(system, SupportsHold):
         await node.write_file(system.hold_file(node), b"")
-    await go_on(node)
+    await resume_stopped(node)
 
 
 class OutagePowerLoss(Outage):

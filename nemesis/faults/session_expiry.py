@@ -15,11 +15,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from assay.cluster import zookeeper
-from assay.nemesis.faults.fault import Census, Injection, Proof, Scope, with_key
-from assay.nemesis.faults.partition import Partition
+from assay.nemesis.faults.fault import Census, Injection, Proof, Scope, draw_key
+from assay.nemesis.faults.partition import PartitionFault
 from assay.nemesis.schedule.schedule import Parameter, ScheduleError
-from assay.nemesis.schedule.shape import Shape
-from assay.nemesis.schedule.target import OF_CLIENTS, Kind, Target, TargetError, zookeepers
+from assay.nemesis.schedule.shape import PartitionShape
+from assay.nemesis.schedule.target import OF_CLIENTS, Target, TargetError, TargetKind, list_zookeepers
 
 PATIENCE: Final = 15.0
 """Seconds beyond the heal's time for sessions to end. ZooKeeper grants 10 s at most here."""
@@ -28,7 +28,7 @@ REGISTERING: Final = 5.0
 """Seconds to wait for a target without a session. A session lost to an earlier fault is replaced soon."""
 
 
-class ZooKeeperExpire(Partition):
+class ZooKeeperExpire(PartitionFault):
     """Cuts a node from every ZooKeeper node until its sessions are gone."""
 
     scope = Scope.NODE
@@ -36,18 +36,18 @@ class ZooKeeperExpire(Partition):
     lingers = PATIENCE
 
     def __init__(self) -> None:
-        super().__init__(Shape.FROM_ZOOKEEPER)
+        super().__init__(PartitionShape.FROM_ZOOKEEPER)
         self.name = "zookeeper-expire"
         self.description = "one server, or consumer, cut from ZooKeeper until its session has expired"
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
         if not census.zookeepers:
             raise ScheduleError(f"{self.name}: this cluster has no ZooKeeper node")
-        if target is not None and target.kind in (Kind.ZOOKEEPER, Kind.ZOOKEEPERS):
+        if target is not None and target.kind in (TargetKind.ZOOKEEPER, TargetKind.ZOOKEEPERS):
             raise ScheduleError(f"{self.name} expires sessions of others, it takes no target {target}")
         if not census.servers and (target is None or target.kind not in OF_CLIENTS):
             raise ScheduleError(f"{self.name} needs a server, there is none (--nodes=3)")
-        return with_key(target if target is not None else Target(Kind.ONE), rng, census), {}
+        return draw_key(target if target is not None else Target(TargetKind.ONE), rng, census), {}
 
     async def inject(self, injection: Injection) -> None:
         """Raises ``TargetError`` if a target holds no session, and gets none."""
@@ -61,10 +61,10 @@ class ZooKeeperExpire(Partition):
 
     async def _sessions(self, injection: Injection) -> Mapping[str, dict[str, float]]:
         """Returns the living sessions of each target, with their timeouts in seconds, and stores them as evidence."""
-        keepers = zookeepers(injection.context.cluster)
-        held, alive = await zookeeper.connected(keepers), await zookeeper.sessions(keepers) or set()
+        keepers = list_zookeepers(injection.context.cluster)
+        held, alive = await zookeeper.read_connected_sessions(keepers), await zookeeper.read_sessions(keepers) or set()
         listed = {session: known for session, known in held.items() if session in alive}
-        mine = {node.name: _of(node.address, listed) for node in injection.targets}
+        mine = {node.name: _sessions_at(node.address, listed) for node in injection.targets}
         injection.evidence["sessions"] = mine
         return mine
 
@@ -84,7 +84,7 @@ class ZooKeeperExpire(Partition):
     async def _look(self, injection: Injection) -> None:
         """Records which sessions are alive. It never fails, so that the links are restored in any case."""
         wanted = {int(session, 16) for mine in injection.evidence["sessions"].values() for session in mine}
-        alive = await zookeeper.sessions(zookeepers(injection.context.cluster))
+        alive = await zookeeper.read_sessions(list_zookeepers(injection.context.cluster))
         injection.evidence["alive"] = None if alive is None else sorted(f"{session:#x}" for session in wanted & alive)
 
     def proof(self, injection: Injection) -> Proof:
@@ -100,6 +100,6 @@ class ZooKeeperExpire(Partition):
         return Proof(True, evidence)
 
 
-def _of(address: str, held: Mapping[int, tuple[str, float]]) -> dict[str, float]:
+def _sessions_at(address: str, held: Mapping[int, tuple[str, float]]) -> dict[str, float]:
     """Returns the sessions of clients at this address, with their timeouts in seconds."""
     return {f"{session:#x}": timeout for session, (client, timeout) in sorted(held.items()) if client == address}

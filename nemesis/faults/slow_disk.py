@@ -17,7 +17,7 @@ from typing import Final, cast
 from assay.cluster.node import Cluster, Node, Slowed, SupportsSlowDisk
 from assay.cluster.system import System
 from assay.nemesis.faults.fault import LINGER_SECONDS, Census, Injection, Proof, Scope
-from assay.nemesis.faults.process import ServerFault, not_here, seen_of
+from assay.nemesis.faults.process import ServerFault, evidence_of, explain_unavailable
 from assay.nemesis.schedule.schedule import Parameter
 from assay.nemesis.schedule.target import TargetError
 
@@ -44,11 +44,13 @@ class SlowFsync(ServerFault):
         return {"seconds": rng.choice(self.choices)}
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
-        return not_here(cluster, system, SupportsSlowDisk, "made slow") or await super().probe(cluster, system)
+        return explain_unavailable(cluster, system, SupportsSlowDisk, "made slow") or await super().probe(
+            cluster, system
+        )
 
     async def strike(self, injection: Injection, node: Node) -> None:
-        seconds, disk = seconds_of(injection), cast(SupportsSlowDisk, node)
-        seen_of(injection, node)["before"] = self.counted(await disk.slowed())
+        seconds, disk = read_seconds(injection), cast(SupportsSlowDisk, node)
+        evidence_of(injection, node)["before"] = self.counted(await disk.slowed())
         await self.slow(disk, seconds)
 
     async def slow(self, disk: SupportsSlowDisk, seconds: float) -> None:
@@ -60,11 +62,11 @@ class SlowFsync(ServerFault):
         return slowed.fsyncs
 
     async def look(self, injection: Injection, node: Node) -> None:
-        seen = seen_of(injection, node)
+        seen = evidence_of(injection, node)
         seen["slow"] = self.counted(await cast(SupportsSlowDisk, node).slowed()) - seen["before"]
 
     async def undo(self, injection: Injection, node: Node) -> None:
-        await as_before(node)
+        await restore_speed(node)
 
     def proof(self, injection: Injection) -> Proof:
         fast = [name for name in injection.names if not injection.evidence.get(name, {}).get("slow")]
@@ -87,7 +89,7 @@ class SlowDisk(SlowFsync):
         return slowed.calls
 
 
-def seconds_of(injection: Injection) -> float:
+def read_seconds(injection: Injection) -> float:
     """Returns the additional seconds. Raises ``TargetError`` if the parameter is invalid."""
     value = injection.step.parameters.get("seconds")
     if isinstance(value, str) or value is None or not 0 < value <= MOST_SECONDS:
@@ -96,7 +98,7 @@ def seconds_of(injection: Injection) -> float:
     return float(value)
 
 
-async def as_before(node: Node) -> None:
+async def restore_speed(node: Node) -> None:
     """Restores the speed of a node's disk."""
     if isinstance(node, SupportsSlowDisk):
         await node.slow_disk(0.0)

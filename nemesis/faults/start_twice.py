@@ -21,7 +21,7 @@ from assay.cluster.node import Cluster, Node, ProcessState
 from assay.cluster.second_copy import SupportsSecondCopy
 from assay.cluster.system import SupportsDataFolder, System
 from assay.nemesis.faults.fault import LINGER_SECONDS, Injection
-from assay.nemesis.faults.process import ServerFault, seen_of, status, unseen
+from assay.nemesis.faults.process import ServerFault, evidence_of, find_unseen, read_status
 from assay.nemesis.schedule.target import servers
 
 LIVED: Final = 2.0
@@ -44,8 +44,8 @@ class StartTwice(ServerFault):
         return await super().probe(cluster, system)
 
     async def strike(self, injection: Injection, node: Node) -> None:
-        seen = seen_of(injection, node)
-        seen["before"] = await status(node)
+        seen = evidence_of(injection, node)
+        seen["before"] = await read_status(node)
         if seen["before"]["state"] != ProcessState.RUNNING:
             return  # the copy would be the node's only process, with its data and address, until the heal kills it
         seen["started"] = asyncio.get_running_loop().time()
@@ -55,19 +55,19 @@ class StartTwice(ServerFault):
 
     async def look(self, injection: Injection, node: Node) -> None:
         await super().look(injection, node)
-        seen = seen_of(injection, node)
+        seen = evidence_of(injection, node)
         if "started" in seen:
             seen["second"] = asdict(await cast(SupportsSecondCopy, node).second())
             seen["lived"] = asyncio.get_running_loop().time() - seen["started"]
 
     async def undo(self, injection: Injection, node: Node) -> None:
         await cast(SupportsSecondCopy, node).end_second()
-        seen_of(injection, node)["after"] = await status(node)
+        evidence_of(injection, node)["after"] = await read_status(node)
 
     def lacking(self, seen: Mapping[str, Any]) -> str | None:
         if "before" in seen and seen["before"]["state"] != ProcessState.RUNNING:
             return "was not running when its copy was to be started"
-        if (missing := unseen(seen, "before", "second")) is not None:
+        if (missing := find_unseen(seen, "before", "second")) is not None:
             return missing
         copy = seen["second"]
         if copy["alive"]:

@@ -15,9 +15,9 @@ from typing import Any
 from assay.cluster.node import Node, ProcessState
 from assay.nemesis.faults.fault import Census, Injection
 from assay.nemesis.faults.impact import Impact
-from assay.nemesis.faults.process import ServerFault, acted_on, go_on, seen_of, status
+from assay.nemesis.faults.process import ServerFault, evidence_of, process_or_node, read_status, resume_stopped
 from assay.nemesis.schedule.schedule import Parameter, ScheduleError
-from assay.nemesis.schedule.target import Target, of_clients
+from assay.nemesis.schedule.target import Target, means_clients
 
 
 class Stop(ServerFault):
@@ -28,20 +28,20 @@ class Stop(ServerFault):
     impact = Impact(pauses_process=True)
 
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
-        if target is not None and of_clients(target, any):
+        if target is not None and means_clients(target, any):
             # A contract may tolerate actions of a client that was paused, and identifies the fault by its name.
             raise ScheduleError(f"{self.name} takes no target {target}: that is the fault stop-consumer")
         return super().draw(rng, census, target)
 
     async def strike(self, injection: Injection, node: Node) -> None:
-        one = acted_on(injection, node)
+        one = process_or_node(injection, node)
         await one.stop()
-        seen_of(injection, node)["stopped"] = await status(one)
+        evidence_of(injection, node)["stopped"] = await read_status(one)
 
     async def undo(self, injection: Injection, node: Node) -> None:
-        one = acted_on(injection, node)
-        await go_on(one)
-        seen_of(injection, node)["after"] = await status(one)
+        one = process_or_node(injection, node)
+        await resume_stopped(one)
+        evidence_of(injection, node)["after"] = await read_status(one)
 
     def lacking(self, seen: Mapping[str, Any]) -> str | None:
         for moment in ("stopped", "at_heal"):

@@ -19,13 +19,13 @@ from assay.nemesis.faults.kill import Kill
 from assay.nemesis.faults.process import probe_processes
 from assay.nemesis.faults.stop import Stop
 from assay.nemesis.schedule.schedule import Parameter, ScheduleError
-from assay.nemesis.schedule.target import Kind, Target, of_zookeepers, zookeepers
+from assay.nemesis.schedule.target import Target, TargetKind, list_zookeepers, means_zookeepers
 
-KINDS = (Kind.ZOOKEEPER, Kind.ZOOKEEPERS)
+KINDS = (TargetKind.ZOOKEEPER, TargetKind.ZOOKEEPERS)
 NONE_HERE = "there is no ZooKeeper node to act on (--zookeepers=1)"
 
 
-class _OnZooKeeper:
+class _ZooKeeperNodeFault:
     """Mixin for faults on one ZooKeeper node or all."""
 
     name: str
@@ -34,7 +34,7 @@ class _OnZooKeeper:
     def draw(self, rng: random.Random, census: Census, target: Target | None) -> tuple[Target, dict[str, Parameter]]:
         if not census.zookeepers:
             raise ScheduleError(f"{self.name}: this cluster has no ZooKeeper node")
-        if target is not None and not of_zookeepers(target):
+        if target is not None and not means_zookeepers(target):
             raise ScheduleError(
                 f"{self.name} hits ZooKeeper, it takes no target {target}; zookeeper, zookeepers or zk1"
             )
@@ -42,17 +42,17 @@ class _OnZooKeeper:
         return target or Target(rng.choice(kinds)), {}
 
     async def probe(self, cluster: Cluster, system: System) -> str | None:
-        return await probe_processes(zookeepers(cluster), NONE_HERE)
+        return await probe_processes(list_zookeepers(cluster), NONE_HERE)
 
 
-class ZooKeeperPause(_OnZooKeeper, Stop):
+class ZooKeeperPause(_ZooKeeperNodeFault, Stop):
     """SIGSTOP of ZooKeeper nodes."""
 
     name = "zookeeper-pause"
     description = "ZooKeeper is paused (SIGSTOP), one node of it or all, and goes on at the heal"
 
 
-class ZooKeeperKill(_OnZooKeeper, Kill):
+class ZooKeeperKill(_ZooKeeperNodeFault, Kill):
     """SIGKILL of ZooKeeper nodes."""
 
     name = "zookeeper-kill"

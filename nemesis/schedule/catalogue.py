@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from assay.cluster.system import SupportsMove, System
 from assay.nemesis.faults.clock import Clock
-from assay.nemesis.faults.connection import Connection, Line
+from assay.nemesis.faults.connection import ConnectionFault, ConnectionLine
 from assay.nemesis.faults.consumer import (
     ConsumerFromCoordinator,
     ConsumerFromZooKeeper,
@@ -29,24 +29,24 @@ from assay.nemesis.faults.consumer import (
 )
 from assay.nemesis.faults.controlled_shutdown import ControlledShutdown
 from assay.nemesis.faults.data_loss import Rollback, Wipe
-from assay.nemesis.faults.disk_error import DiskError
+from assay.nemesis.faults.disk_error import DiskErrorFault
 from assay.nemesis.faults.disk_full import DiskFull
 from assay.nemesis.faults.fault import Fault
-from assay.nemesis.faults.file_damage import Damage, Way
+from assay.nemesis.faults.file_damage import DamageKind, FileDamage
 from assay.nemesis.faults.freeze import Freeze
-from assay.nemesis.faults.hold import Hold
+from assay.nemesis.faults.hold import HoldFault
 from assay.nemesis.faults.kill import Kill
 from assay.nemesis.faults.kill_in_fsync import KillInFsync, PowerLossInFsync
 from assay.nemesis.faults.kill_in_write import KillInWrite, PowerLossInWrite
-from assay.nemesis.faults.membership import Change, Membership
-from assay.nemesis.faults.memory import Memory
+from assay.nemesis.faults.membership import MembershipChange, MembershipFault
+from assay.nemesis.faults.memory import MemoryFault
 from assay.nemesis.faults.move import MoveReplicas
 from assay.nemesis.faults.one_way import OneWay
+from assay.nemesis.faults.packets import PacketEffect as PacketsWay
 from assay.nemesis.faults.packets import Packets
-from assay.nemesis.faults.packets import Way as PacketsWay
-from assay.nemesis.faults.partition import FastFail, Partition
+from assay.nemesis.faults.partition import FastFail, PartitionFault
 from assay.nemesis.faults.power_loss import PowerLoss
-from assay.nemesis.faults.process import whole
+from assay.nemesis.faults.process import require_whole_node
 from assay.nemesis.faults.restart import Restart, RollingRestart
 from assay.nemesis.faults.rolling_outage import Outage, OutagePowerLoss
 from assay.nemesis.faults.session_expiry import ZooKeeperExpire
@@ -54,8 +54,8 @@ from assay.nemesis.faults.slow_disk import SlowDisk, SlowFsync
 from assay.nemesis.faults.start_twice import StartTwice
 from assay.nemesis.faults.stop import Stop
 from assay.nemesis.faults.zookeeper import ZooKeeperKill, ZooKeeperPause
-from assay.nemesis.schedule.schedule import Schedule, ScheduleError
-from assay.nemesis.schedule.shape import Shape
+from assay.nemesis.schedule.schedule import FaultSchedule, ScheduleError
+from assay.nemesis.schedule.shape import PartitionShape
 
 NONE = "none"
 ALL = "all"
@@ -71,7 +71,7 @@ class FaultNameError(FaultError):
 
 
 @dataclass(frozen=True)
-class Combination:
+class FaultCombination:
     """The faults of one run, sorted and unique; empty for ``none``."""
 
     names: tuple[str, ...]
@@ -85,7 +85,7 @@ class Combination:
         return self.id
 
 
-class Catalogue(Mapping[str, Fault]):
+class FaultCatalogue(Mapping[str, Fault]):
     """Faults by name, sorted.
 
     ``apart``: names that ``all`` leaves out, because another fault includes them, or they stop all service. Raises
@@ -97,7 +97,7 @@ class Catalogue(Mapping[str, Fault]):
         self._faults: dict[str, Fault] = {}
         faults = list(faults)
         for fault in faults:
-            _whole(fault)
+            _require_complete(fault)
         for fault in sorted(faults, key=lambda fault: fault.name):
             if fault.name in self._faults:
                 raise FaultNameError(f"two faults are called {fault.name}: rename one")
@@ -109,10 +109,10 @@ class Catalogue(Mapping[str, Fault]):
         self._apart = frozenset(apart)
 
     @classmethod
-    def standard(cls, *more: Fault) -> Catalogue:
+    def standard(cls, *more: Fault) -> FaultCatalogue:
         """Returns the catalogue of the project's faults and ``more``."""
-        apart = [f"partition-{shape}" for shape in Shape] + [f"connection-{line}" for line in Line]
-        apart += [f"membership-{change}" for change in Change]
+        apart = [f"partition-{shape}" for shape in PartitionShape] + [f"connection-{line}" for line in ConnectionLine]
+        apart += [f"membership-{change}" for change in MembershipChange]
         apart += [f"packets-{way}" for way in PacketsWay if way is not PacketsWay.DELAY]
         return cls((*standard_faults(), *more), apart=[*apart, Outage.name, OutagePowerLoss.name])
 
@@ -130,13 +130,13 @@ class Catalogue(Mapping[str, Fault]):
         """The faults of ``--nemesis=all``, each with its own run."""
         return tuple(name for name in self if name not in self._apart)
 
-    def check(self, schedule: Schedule) -> None:
+    def check(self, schedule: FaultSchedule) -> None:
         """Raises ``ScheduleError`` if a step's fault is not in this catalogue, or cannot take its target."""
         unknown = sorted({step.fault for step in schedule.all_steps} - set(self))
         if unknown:
             raise ScheduleError(f"no fault {', '.join(unknown)}; known faults: {', '.join(self)}")
         for step in schedule.all_steps:
-            whole(step.fault, step.target)
+            require_whole_node(step.fault, step.target)
 
     def descriptions(self) -> dict[str, str]:
         """Returns name to one line, ``none`` and ``mix`` first, as ``--nemesis-list`` prints them."""
@@ -146,16 +146,16 @@ class Catalogue(Mapping[str, Fault]):
         }
         return {**several, **{name: fault.description for name, fault in self.items()}}
 
-    def parse(self, text: str) -> Combination:
+    def parse(self, text: str) -> FaultCombination:
         """Parses one combination: ``partition,kill``, ``kill+partition`` or ``none``.
 
         Raises :class:`FaultNameError`.
         """
         names = sorted({word.strip() for word in text.replace("+", ",").split(",")})
         if names == [NONE]:
-            return Combination(())
+            return FaultCombination(())
         if names == [MIX]:
-            return Combination((MIX,))
+            return FaultCombination((MIX,))
         for alone in {NONE, MIX} & set(names):
             raise FaultNameError(f"--nemesis={text}: {alone} cannot be combined; repeat the option for separate runs")
         for name in names:
@@ -165,13 +165,13 @@ class Catalogue(Mapping[str, Fault]):
                 raise FaultNameError(
                     f"--nemesis={text}: no fault {name!r}; {hint}known faults: {', '.join(self)}, and {NONE}"
                 )
-        return Combination(tuple(names))
+        return FaultCombination(tuple(names))
 
-    def select(self, options: Sequence[str]) -> tuple[Combination, ...]:
+    def select(self, options: Sequence[str]) -> tuple[FaultCombination, ...]:
         """Returns the runs that the values of a repeated ``--nemesis`` ask for: each once, in that order."""
-        wanted: dict[Combination, None] = {}
+        wanted: dict[FaultCombination, None] = {}
         for text in options:
-            combinations = [Combination((name,)) for name in self.all] if text == ALL else [self.parse(text)]
+            combinations = [FaultCombination((name,)) for name in self.all] if text == ALL else [self.parse(text)]
             wanted.update(dict.fromkeys(combinations))
         return tuple(wanted)
 
@@ -180,34 +180,34 @@ def standard_faults() -> tuple[Fault, ...]:
     """Returns the faults that come with the project."""
     return (
         Clock(),
-        Connection(),
-        *(Connection(line) for line in Line),
+        ConnectionFault(),
+        *(ConnectionFault(line) for line in ConnectionLine),
         ConsumerFromCoordinator(),
         ConsumerFromZooKeeper(),
         ConsumerZooKeeperResets(),
         ControlledShutdown(),
         CutConsumer(),
-        *(Damage(way) for way in Way),
-        DiskError(),
+        *(FileDamage(way) for way in DamageKind),
+        DiskErrorFault(),
         DiskFull(),
         FastFail(),
         Freeze(),
-        Hold(),
+        HoldFault(),
         Kill(),
         KillConsumer(),
         KillInFsync(),
         KillInWrite(),
-        Membership(),
-        *(Membership(change) for change in Change),
-        Memory(),
+        MembershipFault(),
+        *(MembershipFault(change) for change in MembershipChange),
+        MemoryFault(),
         MoveReplicas(),
         OneWay(),
         Outage(),
         OutagePowerLoss(),
         Packets(),
         *(Packets(way) for way in PacketsWay),
-        Partition(),
-        *(Partition(shape) for shape in Shape),
+        PartitionFault(),
+        *(PartitionFault(shape) for shape in PartitionShape),
         PowerLoss(),
         PowerLossInFsync(),
         PowerLossInWrite(),
@@ -226,7 +226,7 @@ def standard_faults() -> tuple[Fault, ...]:
     )
 
 
-def _whole(fault: object) -> None:
+def _require_complete(fault: object) -> None:
     """Raises :class:`FaultError` if an attribute of :class:`Fault` is missing, because a run would fail on it later."""
     if isinstance(fault, type):
         raise FaultError(f"the fault {fault.__name__} is a class: make an object of it, {fault.__name__}()")
@@ -236,25 +236,27 @@ def _whole(fault: object) -> None:
         raise FaultError(f"the fault {name} lacks {', '.join(missing)} (nemesis/faults/fault.py, class Fault)")
 
 
-def lacking(fault: Fault, roles: Iterable[str]) -> list[str]:
+def find_missing_roles(fault: Fault, roles: Iterable[str]) -> list[str]:
     """Returns the roles that a fault needs and the system lacks."""
     present = set(roles)
     return [role for role in fault.roles if role not in present]
 
 
-def unsuited(fault: Fault, system: System) -> str | None:
+def explain_unsuitable(fault: Fault, system: System) -> str | None:
     """Returns why a fault can never be injected into this system in any kind of cluster, or None."""
-    missing = lacking(fault, system.roles)
+    missing = find_missing_roles(fault, system.roles)
     if missing:
         return f"needs a node of role {', '.join(missing)}, which {system.name} lacks"
     without = [capability.__name__ for capability in fault.capabilities if not isinstance(system, capability)]
     if without:
-        return f"needs a system that satisfies {', '.join(without)} ({_where(fault)}), which {system.name} does not"
+        return (
+            f"needs a system that satisfies {', '.join(without)} ({_list_modules(fault)}), which {system.name} does not"
+        )
     if SupportsMove in fault.capabilities and not system.keys():
         return f"needs a system with keys, which {system.name} lacks"
     return None
 
 
-def _where(fault: Fault) -> str:
+def _list_modules(fault: Fault) -> str:
     modules = sorted({capability.__module__ for capability in fault.capabilities})
     return ", ".join(f"{module.removeprefix('assay.').replace('.', '/')}.py" for module in modules)

@@ -10,8 +10,8 @@
 - With a trigger each fault is drawn once, in random order, and acts when its trigger fires. The first acts after N
   operations, the second after 2 N (or at the second occurrence of the event).
 
-Faults without time, including companions, are named in ``Schedule.omitted``, never left out silently. Equal arguments
-give equal schedules.
+Faults without time, including companions, are named in ``FaultSchedule.omitted``, never left out silently. Equal
+arguments give equal schedules.
 """
 
 import random
@@ -21,11 +21,11 @@ import msgspec
 
 from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE
 from assay.nemesis.faults.fault import Census, Fault, Scope, strikes_everywhere
-from assay.nemesis.faults.process import whole
-from assay.nemesis.schedule.catalogue import NONE, Catalogue
-from assay.nemesis.schedule.schedule import FIRST_AT, Schedule, ScheduleError, Step
-from assay.nemesis.schedule.target import OF_CLIENTS, ONE, Kind, Target
-from assay.nemesis.schedule.trigger import Trigger, TriggerError, numbered
+from assay.nemesis.faults.process import require_whole_node
+from assay.nemesis.schedule.catalogue import NONE, FaultCatalogue
+from assay.nemesis.schedule.schedule import FIRST_AT, FaultSchedule, FaultStep, ScheduleError
+from assay.nemesis.schedule.target import OF_CLIENTS, ONE, Target, TargetKind
+from assay.nemesis.schedule.trigger import Trigger, TriggerError, repeat_trigger
 
 INTERVAL = 10.0
 TIME_LIMIT = 30.0
@@ -35,17 +35,17 @@ EARLIEST, LATEST = 0.2, 0.8
 """Range of a companion's begin, as shares of the first fault's duration."""
 
 
-def draw(
+def draw_schedule(
     seed: int,
     faults: Sequence[str],
     *,
-    catalogue: Catalogue,
+    catalogue: FaultCatalogue,
     census: Census,
     interval: float = INTERVAL,
     time_limit: float = TIME_LIMIT,
     target: Target | None = None,
     trigger: Trigger | None = None,
-) -> Schedule:
+) -> FaultSchedule:
     """Returns a schedule of these faults of ``catalogue``.
 
     ``interval`` and ``time_limit`` are seconds. With ``target`` None each fault chooses its own. Raises
@@ -54,24 +54,24 @@ def draw(
     """
     names = sorted(set(faults) - {NONE})
     if not names:
-        return Schedule(seed)
+        return FaultSchedule(seed)
     unknown = [name for name in names if name not in catalogue]
     if unknown:
         raise ScheduleError(f"no fault {', '.join(unknown)}; there are {', '.join(catalogue)}")
     for name in names:
-        whole(name, target or ONE)
+        require_whole_node(name, target or ONE)
     rng = random.Random(seed)
     times = injection_times(interval, time_limit)
     plan = _assign(
-        rng, names, times, interval / 2, time_limit, lambda a, b: _compatible(catalogue[a], catalogue[b], census)
+        rng, names, times, interval / 2, time_limit, lambda a, b: _is_compatible(catalogue[a], catalogue[b], census)
     )
     if trigger is not None:
         last = time_limit - interval / 2
-        return _triggered(seed, rng, names, catalogue, census, target, trigger, interval / 2, last)
-    steps: list[Step] = []
+        return _draw_triggered(seed, rng, names, catalogue, census, target, trigger, interval / 2, last)
+    steps: list[FaultStep] = []
     for at, name, companion in plan:
         whom, parameters = catalogue[name].draw(rng, census, target)
-        step = Step(at, name, whom, interval / 2, parameters, rng.getrandbits(32))
+        step = FaultStep(at, name, whom, interval / 2, parameters, rng.getrandbits(32))
         if (
             companion
             and _leaves_none(steps[-1], step)
@@ -80,7 +80,7 @@ def draw(
             continue  # every possible node is held already
         steps.append(msgspec.structs.replace(step, keep_majority=companion and target is None))
     taken = {step.fault for step in steps}
-    return Schedule(seed, tuple(steps), tuple(name for name in names if name not in taken))
+    return FaultSchedule(seed, tuple(steps), tuple(name for name in names if name not in taken))
 
 
 def injection_times(interval: float, time_limit: float) -> list[float]:
@@ -98,7 +98,7 @@ def injection_times(interval: float, time_limit: float) -> list[float]:
     return times
 
 
-def _compatible(first: Fault, second: Fault, census: Census) -> bool:
+def _is_compatible(first: Fault, second: Fault, census: Census) -> bool:
     """Returns whether both can be active with a majority untouched.
 
     If only one server may suffer, both must fit on it.
@@ -119,13 +119,13 @@ def _compatible(first: Fault, second: Fault, census: Census) -> bool:
     return (nodes - 1) // 2 > 1 or not first.scope.clashes(second.scope)
 
 
-def _leaves_none(first: Step, second: Step) -> bool:
+def _leaves_none(first: FaultStep, second: FaultStep) -> bool:
     """Returns whether the first holds every node that the second could hit."""
     of_clients = second.target.kind in OF_CLIENTS
-    return first.target.kind is (Kind.CONSUMERS if of_clients else Kind.ALL)
+    return first.target.kind is (TargetKind.CONSUMERS if of_clients else TargetKind.ALL)
 
 
-def _triggered(
+def _draw_triggered(
     seed: int,
     rng: random.Random,
     names: Sequence[str],
@@ -135,18 +135,18 @@ def _triggered(
     trigger: Trigger,
     duration: float,
     last: float,
-) -> Schedule:
+) -> FaultSchedule:
     """Returns one step per fault, all armed at the first injection's time. They may act until second ``last``."""
     steps = []
     for number, name in enumerate(rng.sample(names, len(names)), 1):
         whom, parameters = known[name].draw(rng, census, target)
         try:
-            wait = numbered(trigger, number, 0.9 * (last - FIRST_AT))
+            wait = repeat_trigger(trigger, number, 0.9 * (last - FIRST_AT))
         except TriggerError as error:
             raise ScheduleError(str(error)) from None
-        step = Step(FIRST_AT, name, whom, duration, parameters, rng.getrandbits(32), trigger=wait)
+        step = FaultStep(FIRST_AT, name, whom, duration, parameters, rng.getrandbits(32), trigger=wait)
         steps.append(msgspec.structs.replace(step, keep_majority=number > 1 and target is None))
-    return Schedule(seed, tuple(steps))
+    return FaultSchedule(seed, tuple(steps))
 
 
 def _assign(

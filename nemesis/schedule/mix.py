@@ -27,25 +27,25 @@ from typing import Final
 import msgspec
 
 from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE
-from assay.nemesis.faults.cascading_failover import relay
-from assay.nemesis.faults.connection import Line
+from assay.nemesis.faults.cascading_failover import draw_relay
+from assay.nemesis.faults.connection import ConnectionLine
 from assay.nemesis.faults.consumer import ConsumerZooKeeperResets
 from assay.nemesis.faults.fault import Census, Fault, Scope, strikes_everywhere
-from assay.nemesis.faults.hold import Hold
+from assay.nemesis.faults.hold import HoldFault
 from assay.nemesis.faults.kill import Kill
 from assay.nemesis.faults.kill_in_fsync import PowerLossInFsync
 from assay.nemesis.faults.kill_in_write import PowerLossInWrite
-from assay.nemesis.faults.link_set import LINKS, spared
-from assay.nemesis.faults.membership import Membership
+from assay.nemesis.faults.link_set import LINKS, spare_majority
+from assay.nemesis.faults.membership import MembershipFault
 from assay.nemesis.faults.move import MoveReplicas
 from assay.nemesis.faults.power_loss import PowerLoss
 from assay.nemesis.faults.rolling_outage import Outage, OutagePowerLoss
 from assay.nemesis.faults.slow_disk import SlowDisk
 from assay.nemesis.faults.start_twice import StartTwice
-from assay.nemesis.schedule.catalogue import Catalogue
-from assay.nemesis.schedule.schedule import FIRST_AT, Schedule, ScheduleError, Step
-from assay.nemesis.schedule.shape import Shape
-from assay.nemesis.schedule.target import ONE, Kind, Target, named
+from assay.nemesis.schedule.catalogue import FaultCatalogue
+from assay.nemesis.schedule.schedule import FIRST_AT, FaultSchedule, FaultStep, ScheduleError
+from assay.nemesis.schedule.shape import PartitionShape
+from assay.nemesis.schedule.target import ONE, Target, TargetKind, named_target
 
 WEIGHTS: Final[Mapping[str, float]] = {
     "kill": 4, "stop": 3, "freeze": 1, "restart": 1, "hold": 3, "power-loss": 2, "power-loss-in-fsync": 2,
@@ -93,16 +93,16 @@ DOWN: Final = (2.0, 3.5)
 """Seconds from the first server's stop to the first server's return."""
 RETURN: Final = 7.0
 """Seconds until all servers are back."""
-CONTROLLER: Final = f"connection-{Line.CONTROLLER}"
-CONNECTIONS: Final = ("connection", *(f"connection-{line}" for line in Line))
-PAIR: Final = f"partition-{Shape.LEADER_AND_FOLLOWER}"
+CONTROLLER: Final = f"connection-{ConnectionLine.CONTROLLER}"
+CONNECTIONS: Final = ("connection", *(f"connection-{line}" for line in ConnectionLine))
+PAIR: Final = f"partition-{PartitionShape.LEADER_AND_FOLLOWER}"
 SILENT: Final = ("zookeeper-kill", "zookeeper-pause")
 """During these, a connection to ZooKeeper has nothing to lose."""
 CHANGED: Final = 3.0
 """Seconds that a membership change may continue after its heal was due, because it waits for every replica to be
 copied.
 """
-HOLD, KILL, MOVE, MEMBERSHIP = Hold.name, Kill.name, MoveReplicas.name, Membership().name
+HOLD, KILL, MOVE, MEMBERSHIP = HoldFault.name, Kill.name, MoveReplicas.name, MembershipFault().name
 OUTAGES: Final = (Outage.name, OutagePowerLoss.name)
 AFTERMATH: Final[Mapping[str, float]] = {**dict.fromkeys(OUTAGES, RETURN), MEMBERSHIP: CHANGED}
 """Maximum seconds of a fault's aftermath, from its end. No episode begins in that time."""
@@ -112,35 +112,35 @@ def draw_mix(
     seed: int,
     faults: Sequence[str],
     *,
-    catalogue: Catalogue,
+    catalogue: FaultCatalogue,
     census: Census,
     interval: float,
     time_limit: float,
     everywhere: Collection[str] = (),
     events: Sequence[str] = (),
-) -> Schedule:
+) -> FaultSchedule:
     """Returns a mixed schedule. Raises ``ScheduleError`` if no fault fits into the time.
 
     ``faults``: those that system and cluster support. ``everywhere``: those that may strike all servers at once without
     breaking the contract. ``events``: the system's turning points.
     """
     rng = random.Random(seed)
-    kinds = _kinds(rng, sorted(faults), catalogue, census)
+    kinds = _draw_kinds(rng, sorted(faults), catalogue, census)
     if not kinds:
         raise ScheduleError("mix: there is no fault that this system and this cluster can have")
     names = census.names or ("n1",)
-    victim = named(names[rng.randrange(len(names))])
+    victim = named_target(names[rng.randrange(len(names))])
     of_many = {name: catalogue[name] for name in faults if name in everywhere}
-    steps: list[Step] = []
+    steps: list[FaultStep] = []
     at = FIRST_AT
     while at + interval * LONGEST <= time_limit - CALM:
         episode = _Episode(rng, catalogue, census, kinds, at, interval, victim.names[0], time_limit - CALM)
         kind = rng.random()
         if kind < RELAYS:
-            steps += relay(rng, faults, catalogue, census, at, time_limit - CALM, events) or episode.steps()
-        elif kind < RELAYS + ABSENCES and (absence := _absence(rng, faults, catalogue, census, at, time_limit)):
+            steps += draw_relay(rng, faults, catalogue, census, at, time_limit - CALM, events) or episode.steps()
+        elif kind < RELAYS + ABSENCES and (absence := _draw_absence(rng, faults, catalogue, census, at, time_limit)):
             steps.append(absence)
-        elif kind > 1 - BLACKOUTS and (of_all := _of_all(rng, of_many, census, at, time_limit, victim)):
+        elif kind > 1 - BLACKOUTS and (of_all := _draw_for_all(rng, of_many, census, at, time_limit, victim)):
             steps.append(of_all)
         else:
             steps += episode.steps()
@@ -151,23 +151,23 @@ def draw_mix(
             f"a fault from {FIRST_AT:g} s lasting {interval * LONGEST:g} s is not healed before {time_limit:g} s: "
             "raise --time-limit or lower --nemesis-interval"
         )
-    return Schedule(seed, tuple(sorted(steps, key=lambda step: step.at)))
+    return FaultSchedule(seed, tuple(sorted(steps, key=lambda step: step.at)))
 
 
-def _absence(
-    rng: random.Random, faults: Collection[str], catalogue: Catalogue, census: Census, at: float, time_limit: float
-) -> Step | None:
+def _draw_absence(
+    rng: random.Random, faults: Collection[str], catalogue: FaultCatalogue, census: Census, at: float, time_limit: float
+) -> FaultStep | None:
     """Returns a kill with a long absence; None if that is not possible, or time is short."""
     duration = min(rng.uniform(*ABSENT), time_limit - CALM - at)
     if KILL not in faults or duration < ABSENT[0]:
         return None
     target, parameters = catalogue[KILL].draw(rng, census, None)
-    return Step(round(at, 3), KILL, target, round(duration, 3), parameters, rng.getrandbits(32))
+    return FaultStep(round(at, 3), KILL, target, round(duration, 3), parameters, rng.getrandbits(32))
 
 
-def _of_all(
+def _draw_for_all(
     rng: random.Random, among: Mapping[str, Fault], census: Census, at: float, time_limit: float, last: Target
-) -> Step | None:
+) -> FaultStep | None:
     """Returns a fault that strikes all servers; None if none may, or time is short."""
     possible = {PowerLoss.name: DARK, PowerLossInFsync.name: WORN, PowerLossInWrite.name: WORN}
     if at + DOWN[1] + RETURN <= time_limit - CALM:
@@ -177,10 +177,10 @@ def _of_all(
         return None
     name = rng.choice(names)
     duration = round(rng.uniform(*possible[name]), 3)
-    whom, parameters = among[name].draw(rng, census, Target(Kind.ALL))
+    whom, parameters = among[name].draw(rng, census, Target(TargetKind.ALL))
     if name == OutagePowerLoss.name:
         parameters["last"] = last.names[0]
-    return Step(round(at, 3), name, whom, duration, parameters, rng.getrandbits(32))
+    return FaultStep(round(at, 3), name, whom, duration, parameters, rng.getrandbits(32))
 
 
 def weight(name: str) -> float:
@@ -188,7 +188,7 @@ def weight(name: str) -> float:
     return WEIGHTS.get(name, 1.0)
 
 
-def mixable(catalogue: Catalogue) -> tuple[str, ...]:
+def list_mixable(catalogue: FaultCatalogue) -> tuple[str, ...]:
     """Returns the faults that the mix draws from: all except ``restart-rolling`` and ``start-twice``.
 
     Other faults include ``restart-rolling``. A second start is an operator's error, and a system without a lock may
@@ -197,8 +197,8 @@ def mixable(catalogue: Catalogue) -> tuple[str, ...]:
     return tuple(sorted({*WEIGHTS, *OUTAGES, *catalogue.all} & set(catalogue) - {"restart-rolling", StartTwice.name}))
 
 
-def _kinds(rng: random.Random, faults: Sequence[str], catalogue: Catalogue, census: Census) -> list[str]:
-    left = [name for name in faults if name not in OUTAGES and _drawable(catalogue[name], census)]
+def _draw_kinds(rng: random.Random, faults: Sequence[str], catalogue: FaultCatalogue, census: Census) -> list[str]:
+    left = [name for name in faults if name not in OUTAGES and _is_drawable(catalogue[name], census)]
     wanted = rng.randint(*KINDS)
     kinds: list[str] = []
     while left and len(kinds) < wanted:
@@ -207,7 +207,7 @@ def _kinds(rng: random.Random, faults: Sequence[str], catalogue: Catalogue, cens
     return kinds
 
 
-def _drawable(fault: Fault, census: Census) -> bool:
+def _is_drawable(fault: Fault, census: Census) -> bool:
     try:
         fault.draw(random.Random(0), census, None)
     except ScheduleError:
@@ -220,7 +220,7 @@ class _Episode:
     """A fault, and those that begin while it is active."""
 
     rng: random.Random
-    catalogue: Catalogue
+    catalogue: FaultCatalogue
     census: Census
     kinds: Sequence[str]
     at: float
@@ -228,7 +228,7 @@ class _Episode:
     victim: str
     end: float
 
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[FaultStep]:
         rng = self.rng
         name = rng.choices(self.kinds, [weight(name) for name in self.kinds])[0]
         first = self._step(name, self.at, self.interval * rng.uniform(*self._lasting(name)))
@@ -237,7 +237,7 @@ class _Episode:
             first = steps[0] = msgspec.structs.replace(first, duration=self.interval * LONGEST)
             if KILL in self.catalogue:
                 away = round(AWAY * first.duration, 3)
-                steps.append(Step(round(self.at + 0.2, 3), KILL, ONE, away, {}, rng.getrandbits(32)))
+                steps.append(FaultStep(round(self.at + 0.2, 3), KILL, ONE, away, {}, rng.getrandbits(32)))
             return steps
         begins, companions = BEGINS, rng.choice(COMPANIONS)
         if first.fault == HOLD:
@@ -261,13 +261,13 @@ class _Episode:
             steps.append(msgspec.structs.replace(step, keep_majority=self._heavy(name)))
         return steps
 
-    def _step(self, name: str, at: float, duration: float) -> Step:
+    def _step(self, name: str, at: float, duration: float) -> FaultStep:
         target, parameters = self.catalogue[name].draw(self.rng, self.census, None)
         if self.catalogue[name].impact.loses_data:
-            target = named(self.victim)
+            target = named_target(self.victim)
         if LINKS in parameters:
-            target, parameters = spared(self.rng, self.census, str(parameters[LINKS]))
-        step = Step(round(at, 3), name, target, round(duration, 3), parameters, self.rng.getrandbits(32))
+            target, parameters = spare_majority(self.rng, self.census, str(parameters[LINKS]))
+        step = FaultStep(round(at, 3), name, target, round(duration, 3), parameters, self.rng.getrandbits(32))
         # A slow or isolated controller may accept no order meanwhile.
         return msgspec.structs.replace(step, yields=name == MOVE)
 
@@ -277,7 +277,7 @@ class _Episode:
             return False
         if PAIR in (first, second):
             return False  # alone it already disturbs a majority
-        if two.impact.loses_data or (_on_one(one, two) and self._heavy(first) and self._heavy(second)):
+        if two.impact.loses_data or (_clash_on_one_node(one, two) and self._heavy(first) and self._heavy(second)):
             return False  # the same server twice, or the only other one
         if strikes_everywhere(two) or (strikes_everywhere(one) and one.scope.clashes(two.scope)):
             return False
@@ -289,7 +289,7 @@ class _Episode:
     def _lasting(self, name: str) -> tuple[float, float]:
         return AWAY_FOR if self._heavy(name) else LASTING
 
-    def _outlasts(self, later: Step, first: Step) -> bool:
+    def _outlasts(self, later: FaultStep, first: FaultStep) -> bool:
         """Returns whether the later fault must outlast the first, because otherwise nothing happens or it strikes
         nothing.
 
@@ -297,7 +297,7 @@ class _Episode:
         know to be dead are silent.
         """
         if any(
-            deaf.parameters.get("connection") == Line.ZOOKEEPER and self._heavy(away.fault)
+            deaf.parameters.get("connection") == ConnectionLine.ZOOKEEPER and self._heavy(away.fault)
             for deaf, away in ((later, first), (first, later))
         ):
             return True
@@ -314,7 +314,7 @@ class _Episode:
         return ours and CLIENT_ROLE not in fault.roles
 
 
-def _on_one(first: Fault, second: Fault) -> bool:
+def _clash_on_one_node(first: Fault, second: Fault) -> bool:
     """Returns whether the two cannot be active on one node. ZooKeeper's nodes do not share the servers' disks."""
     of_servers = ZOOKEEPER_ROLE not in (*first.roles, *second.roles)
     return first.scope is second.scope or (of_servers and first.scope.clashes(second.scope))

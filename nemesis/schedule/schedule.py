@@ -18,8 +18,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from assay.nemesis.schedule.shape import ISOLATED, Shape
-from assay.nemesis.schedule.target import Target, named
+from assay.nemesis.schedule.shape import ISOLATED, PartitionShape
+from assay.nemesis.schedule.target import Target, named_target
 from assay.nemesis.schedule.trigger import Trigger
 
 FIRST_AT = 2.0
@@ -33,7 +33,7 @@ class ScheduleError(ValueError):
     """A schedule cannot be read or drawn. The message says where, and what to do."""
 
 
-class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class FaultStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A planned fault.
 
     - ``at``: seconds from the start of the main phase
@@ -71,7 +71,7 @@ class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
         whom = str(self.target)
         if shape in ISOLATED:
             # The shape's name already contains the target: "isolate-leader of orders-0".
-            whom = whom.removeprefix(ISOLATED[Shape(str(shape))])
+            whom = whom.removeprefix(ISOLATED[PartitionShape(str(shape))])
         when = f" {self.trigger}" if self.trigger is not None else ""
         return f"{fault} {whom}{when}".replace("  ", " ").strip()
 
@@ -86,19 +86,19 @@ class Branch(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
     at: Seconds
     seed: int
-    steps: tuple[Step, ...] = ()
+    steps: tuple[FaultStep, ...] = ()
 
     def __str__(self) -> str:
         return f"from {self.at:.6g} s on chance is drawn from seed {self.seed}"
 
 
-class Schedule(
+class FaultSchedule(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="schedule", omit_defaults=True
 ):
     """Planned steps, by time. ``omitted``: requested faults without time. ``branches``: by time."""
 
     seed: int
-    steps: tuple[Step, ...] = ()
+    steps: tuple[FaultStep, ...] = ()
     omitted: tuple[str, ...] = ()
     branches: tuple[Branch, ...] = ()
 
@@ -111,19 +111,19 @@ class Schedule(
             raise ScheduleError("a step of a branch cannot come before it")
 
     @property
-    def all_steps(self) -> tuple[Step, ...]:
+    def all_steps(self) -> tuple[FaultStep, ...]:
         """Steps including those of branches, in the order of their numbers, from 1."""
         return (*self.steps, *(step for branch in self.branches for step in branch.steps))
 
 
-class Resolved(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ResolvedStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Outcome of a step. Times are seconds from the start of the main phase. ``healed_at`` None: it was never healed.
 
     ``targets`` is empty if no node could be hit; ``detail`` then has the reason. If the injection failed, ``targets``
     are the nodes on which it was tried, because a part of it may have been done.
     """
 
-    step: Step
+    step: FaultStep
     targets: tuple[str, ...]
     at: float
     healed_at: float | None
@@ -135,37 +135,37 @@ class Resolved(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return f"{self.step}: {'+'.join(self.targets) or 'no node'} at {self.at:.3f} s{until}"
 
 
-class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="run"):
+class ScheduleRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="run"):
     """A run's schedule as planned and, as far as the run got, as resolved."""
 
-    schedule: Schedule
-    resolved: tuple[Resolved, ...] = ()
+    schedule: FaultSchedule
+    resolved: tuple[ResolvedStep, ...] = ()
 
-    def as_meant(self) -> Schedule:
+    def as_meant(self) -> FaultSchedule:
         """Returns the planned schedule. A replay asks again which node leads."""
         return self.schedule
 
-    def as_resolved(self) -> Schedule:
+    def as_resolved(self) -> FaultSchedule:
         """Returns a schedule of the same faults on the same nodes at the same times, without steps that hit no node."""
         steps = [
             msgspec.structs.replace(
                 done.step,
                 at=done.at,
-                target=named(*done.targets),
+                target=named_target(*done.targets),
                 trigger=None,
                 keep_majority=False,  # these nodes were hit although a majority had to be kept
                 exact=done.healed_at is not None,
-                duration=done.step.duration if done.healed_at is None else _between(done.at, done.healed_at),
+                duration=done.step.duration if done.healed_at is None else _duration_between(done.at, done.healed_at),
             )
             for done in self.resolved
             if done.targets
         ]
         steps.sort(key=lambda step: step.at)
         branches = tuple(Branch(branch.at, branch.seed) for branch in self.schedule.branches)
-        return Schedule(self.schedule.seed, tuple(steps), self.schedule.omitted, branches)
+        return FaultSchedule(self.schedule.seed, tuple(steps), self.schedule.omitted, branches)
 
 
-def _between(at: float, healed_at: float) -> float:
+def _duration_between(at: float, healed_at: float) -> float:
     """Returns the duration whose floating-point sum with ``at`` is ``healed_at``, so that a replay keeps the order."""
     duration = healed_at - at
     while at + duration > healed_at:
@@ -175,18 +175,18 @@ def _between(at: float, healed_at: float) -> float:
     return duration
 
 
-def encode(document: Schedule | Record) -> bytes:
+def encode_schedule(document: FaultSchedule | ScheduleRecord) -> bytes:
     """Returns readable JSON, the inverse of :func:`decode`."""
     return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
 
 
-def decode(data: bytes, source: str = "schedule") -> Schedule | Record:
+def decode_schedule(data: bytes, source: str = "schedule") -> FaultSchedule | ScheduleRecord:
     """Reads the output of :func:`encode`, or a hand-written schedule. ``source`` names the file in errors.
 
     Raises :class:`ScheduleError` with the place in the document and what was expected there.
     """
     try:
-        return msgspec.json.decode(data, type=Schedule | Record)
+        return msgspec.json.decode(data, type=FaultSchedule | ScheduleRecord)
     except msgspec.ValidationError as error:
         raise ScheduleError(f"{source}: {error}") from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -2,10 +2,10 @@
 
 import enum
 
-from assay.nemesis.schedule.target import Kind
+from assay.nemesis.schedule.target import TargetKind
 
 
-class Shape(enum.StrEnum):
+class PartitionShape(enum.StrEnum):
     ONE = "one"
     HALVES = "halves"
     MAJORITY_MINORITY = "majority-minority"
@@ -21,15 +21,15 @@ class Shape(enum.StrEnum):
 
 
 ISOLATED = {
-    Shape.ONE: Kind.ONE,
-    Shape.HALVES: Kind.HALF,
-    Shape.MAJORITY_MINORITY: Kind.MINORITY,
-    Shape.RANDOM_HALVES: Kind.HALF,
-    Shape.ISOLATE_LEADER: Kind.LEADER,
-    Shape.ISOLATE_CONTROLLER: Kind.CONTROLLER,
-    Shape.MAJORITIES_RING: Kind.ALL,
-    Shape.BRIDGE: Kind.ONE,
-    Shape.LEADER_AND_FOLLOWER: Kind.LEADER,
-    Shape.FOLLOWER_FROM_LEADER: Kind.FOLLOWER,
+    PartitionShape.ONE: TargetKind.ONE,
+    PartitionShape.HALVES: TargetKind.HALF,
+    PartitionShape.MAJORITY_MINORITY: TargetKind.MINORITY,
+    PartitionShape.RANDOM_HALVES: TargetKind.HALF,
+    PartitionShape.ISOLATE_LEADER: TargetKind.LEADER,
+    PartitionShape.ISOLATE_CONTROLLER: TargetKind.CONTROLLER,
+    PartitionShape.MAJORITIES_RING: TargetKind.ALL,
+    PartitionShape.BRIDGE: TargetKind.ONE,
+    PartitionShape.LEADER_AND_FOLLOWER: TargetKind.LEADER,
+    PartitionShape.FOLLOWER_FROM_LEADER: TargetKind.FOLLOWER,
 }
 """The target that each shape isolates (or that is the bridge). ``one`` takes other targets, too."""

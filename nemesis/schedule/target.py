@@ -39,7 +39,7 @@ class HeldError(TargetError):
     """Another fault holds the target. It is free again after that fault's heal."""
 
 
-class Kind(enum.StrEnum):
+class TargetKind(enum.StrEnum):
     """The parts that can be named. Sizes refer to the servers: minority < half <= n // 2 < majority <= all.
 
     - ``zookeeper`` is one of the ZooKeeper nodes, ``zookeepers`` all of them.
@@ -67,11 +67,11 @@ class Kind(enum.StrEnum):
     NAMED = "named"
 
 
-KEYED = (Kind.LEADER, Kind.FOLLOWER, Kind.COORDINATOR)
+KEYED = (TargetKind.LEADER, TargetKind.FOLLOWER, TargetKind.COORDINATOR)
 """Parts that belong to an object: the leader of a key, the coordinator of a group."""
-SIZES = (Kind.ONE, Kind.MINORITY, Kind.HALF, Kind.MAJORITY, Kind.ALL)
+SIZES = (TargetKind.ONE, TargetKind.MINORITY, TargetKind.HALF, TargetKind.MAJORITY, TargetKind.ALL)
 """Numbers of servers, or of servers of one role, which is the target's key."""
-OF_CLIENTS = (Kind.CONSUMER, Kind.CONSUMERS)
+OF_CLIENTS = (TargetKind.CONSUMER, TargetKind.CONSUMERS)
 NAMING_KEYS = (
     "give it keys() (one name if one node leads everything) and find(cluster, what, key), which returns the leader"
 )
@@ -86,7 +86,7 @@ class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     - ``process``: one process of the node, ``main`` or a sidecar's name (``cluster/sidecars.py``); None: all of them.
     """
 
-    kind: Kind
+    kind: TargetKind
     key: str | None = None
     names: tuple[str, ...] = ()
     process: str | None = None
@@ -94,7 +94,7 @@ class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     def __post_init__(self) -> None:
         if self.key is not None and self.kind not in (*KEYED, *SIZES):
             raise TargetError(f"target {self.kind} takes no key, got {self.key!r}")
-        if bool(self.names) != (self.kind is Kind.NAMED):
+        if bool(self.names) != (self.kind is TargetKind.NAMED):
             raise TargetError(f"only target named takes names: {self.kind} with {list(self.names)}")
         if len(set(self.names)) != len(self.names):
             raise TargetError(f"target names a node twice: {', '.join(self.names)}")
@@ -109,23 +109,23 @@ class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         return self._whom() if self.process is None else f"{self._whom()}, its process {self.process}"
 
     def _whom(self) -> str:
-        if self.kind is Kind.NAMED:
+        if self.kind is TargetKind.NAMED:
             return "+".join(self.names)
         if self.kind in KEYED:
-            of = "any group" if self.kind is Kind.COORDINATOR else "any key"
+            of = "any group" if self.kind is TargetKind.COORDINATOR else "any key"
             return f"{self.kind} of {self.key if self.key is not None else of}"
         return str(self.kind) if self.key is None else f"{self.kind} of role {self.key}"
 
 
-ONE = Target(Kind.ONE)
+ONE = Target(TargetKind.ONE)
 
 
-def named(*names: str) -> Target:
+def named_target(*names: str) -> Target:
     """Returns the target of exactly these nodes."""
-    return Target(Kind.NAMED, names=names)
+    return Target(TargetKind.NAMED, names=names)
 
 
-def parse(text: str) -> Target:
+def parse_target(text: str) -> Target:
     """Parses a target of the command line: ``leader``, ``leader:orders-0``, ``minority``, ``n2``, ``n1+n2``.
 
     A suffix such as ``@agent`` restricts it to one process of each node. Raises :class:`TargetError`, which lists the
@@ -135,20 +135,20 @@ def parse(text: str) -> Target:
     if at:
         if not re.fullmatch(r"[a-z][a-z0-9-]*", process):
             raise TargetError(f"target {text!r} has @ and no name of a process after it, such as one@main")
-        return msgspec.structs.replace(parse(whom), process=process)
+        return msgspec.structs.replace(parse_target(whom), process=process)
     word, colon, key = text.strip().partition(":")
-    kinds = [kind for kind in Kind if kind is not Kind.NAMED]
+    kinds = [kind for kind in TargetKind if kind is not TargetKind.NAMED]
     if word in kinds:
         if colon and not key:
             raise TargetError(f"target {text!r} has a colon and no key after it")
-        return Target(Kind(word), key=key or None)
+        return Target(TargetKind(word), key=key or None)
     names = tuple(word.split("+"))
     if colon or not all(re.fullmatch(r"[a-z]+[0-9]+", name) for name in names):
         raise TargetError(
             f"unknown target {text!r}; one of {', '.join(kinds)}, leader:KEY, follower:KEY, coordinator:GROUP, "
             "one:ROLE (and minority:ROLE, ...), or nodes by name: n2, n1+n2, zk1, client1; one process: one@NAME"
         )
-    return named(*names)
+    return named_target(*names)
 
 
 def servers(cluster: Cluster, system: System) -> list[Node]:
@@ -157,47 +157,47 @@ def servers(cluster: Cluster, system: System) -> list[Node]:
     return [node for node in cluster.nodes if node.role in roles]
 
 
-def possible_servers(cluster: Cluster, system: System) -> list[Node]:
+def list_possible_servers(cluster: Cluster, system: System) -> list[Node]:
     """Returns the servers and the spares: all nodes that may have replicas or lead something."""
     return [*servers(cluster, system), *cluster.spares]
 
 
-def zookeepers(cluster: Cluster) -> list[Node]:
+def list_zookeepers(cluster: Cluster) -> list[Node]:
     """Returns the ZooKeeper nodes, in the cluster's order."""
     return by_role(cluster, ZOOKEEPER_ROLE)
 
 
-def clients(cluster: Cluster) -> list[Node]:
+def list_clients(cluster: Cluster) -> list[Node]:
     """Returns the client nodes, in the cluster's order."""
     return by_role(cluster, CLIENT_ROLE)
 
 
-def groups(system: System) -> tuple[str, ...]:
+def list_groups(system: System) -> tuple[str, ...]:
     """Returns the groups whose coordinators the system can name."""
     return tuple(system.groups) if isinstance(system, SupportsGroups) else ()
 
 
-def of_clients(target: Target, how: Callable[[Iterable[bool]], bool] = all) -> bool:
+def means_clients(target: Target, how: Callable[[Iterable[bool]], bool] = all) -> bool:
     """Returns whether it means client nodes, also by name. ``how`` decides how many of its names must be theirs."""
     return target.kind in OF_CLIENTS or _named_like(r"client\d+", target, how)
 
 
-def of_zookeepers(target: Target) -> bool:
+def means_zookeepers(target: Target) -> bool:
     """Returns whether it means ZooKeeper's nodes, also by name."""
-    return target.kind in (Kind.ZOOKEEPER, Kind.ZOOKEEPERS) or _named_like(r"zk\d+", target, all)
+    return target.kind in (TargetKind.ZOOKEEPER, TargetKind.ZOOKEEPERS) or _named_like(r"zk\d+", target, all)
 
 
 def _named_like(pattern: str, target: Target, how: Callable[[Iterable[bool]], bool]) -> bool:
     return bool(target.names) and how(re.fullmatch(pattern, name) is not None for name in target.names)
 
 
-def number(name: str) -> int:
+def node_number(name: str) -> int:
     """Returns the number of a node within its role: 2 for ``n2`` and for ``client2``."""
     return int(re.sub(r"\D", "", name))
 
 
 @dataclass(frozen=True)
-class Scene:
+class TargetScene:
     """Data for resolution. ``busy``: names of nodes that a fault of the same scope holds already.
 
     ``origin``: the name of the node whose event triggered the step.
@@ -213,13 +213,13 @@ class Scene:
     groups: Sequence[str] = ()
     spares: Sequence[Node] = ()
 
-    def whose(self, kind: Kind) -> Sequence[str]:
+    def whose(self, kind: TargetKind) -> Sequence[str]:
         """Returns the objects that can have a server in this part."""
-        return self.groups if kind is Kind.COORDINATOR else self.keys
+        return self.groups if kind is TargetKind.COORDINATOR else self.keys
 
 
 @dataclass(frozen=True)
-class Chosen:
+class ChosenTarget:
     """The chosen nodes, in the cluster's order.
 
     - ``key``: the key, if one was asked for
@@ -237,47 +237,47 @@ class Chosen:
     too_soon: str | None = None
 
 
-async def resolve(target: Target, scene: Scene, rng: random.Random) -> Chosen:
+async def resolve_target(target: Target, scene: TargetScene, rng: random.Random) -> ChosenTarget:
     """Returns the nodes that the target means now. Takes up to ``FIND_SECONDS`` if a finder knows none.
 
     Raises :class:`TargetError` if a named node does not exist, ``HeldError`` if it is busy, or no node is free.
     """
-    if target.kind is Kind.NAMED:
-        return Chosen(_named(target.names, scene))
-    if target.kind is Kind.ORIGIN:
+    if target.kind is TargetKind.NAMED:
+        return ChosenTarget(_find_named(target.names, scene))
+    if target.kind is TargetKind.ORIGIN:
         if scene.origin is None:
             raise TargetError("target origin is where the triggering event appeared; this step has no such trigger")
-        return Chosen(_named([scene.origin], scene))
-    if target.kind is Kind.ZOOKEEPERS:
-        return Chosen(tuple(_free(scene.zookeepers, scene, "ZooKeeper node")))
-    if target.kind is Kind.ZOOKEEPER:
-        return Chosen((rng.choice(_free(scene.zookeepers, scene, "ZooKeeper node")),))
-    if target.kind is Kind.CONSUMERS:
-        return Chosen(tuple(_free(scene.clients, scene, "client node")))
-    if target.kind is Kind.CONSUMER:
-        return Chosen((rng.choice(_free(scene.clients, scene, "client node")),))
-    if target.kind is Kind.SPARE:
-        return Chosen((rng.choice(_free(scene.spares, scene, "spare node")),))
-    if target.kind in (Kind.LEADER, Kind.CONTROLLER, Kind.COORDINATOR):
-        return await _found(target, scene, rng)
-    if target.kind is Kind.FOLLOWER:
-        return await _follower(target, scene, rng)
-    return _some(target, scene, rng)
+        return ChosenTarget(_find_named([scene.origin], scene))
+    if target.kind is TargetKind.ZOOKEEPERS:
+        return ChosenTarget(tuple(_find_free(scene.zookeepers, scene, "ZooKeeper node")))
+    if target.kind is TargetKind.ZOOKEEPER:
+        return ChosenTarget((rng.choice(_find_free(scene.zookeepers, scene, "ZooKeeper node")),))
+    if target.kind is TargetKind.CONSUMERS:
+        return ChosenTarget(tuple(_find_free(scene.clients, scene, "client node")))
+    if target.kind is TargetKind.CONSUMER:
+        return ChosenTarget((rng.choice(_find_free(scene.clients, scene, "client node")),))
+    if target.kind is TargetKind.SPARE:
+        return ChosenTarget((rng.choice(_find_free(scene.spares, scene, "spare node")),))
+    if target.kind in (TargetKind.LEADER, TargetKind.CONTROLLER, TargetKind.COORDINATOR):
+        return await _choose_by_finder(target, scene, rng)
+    if target.kind is TargetKind.FOLLOWER:
+        return await _choose_follower(target, scene, rng)
+    return _choose_some(target, scene, rng)
 
 
-def size(kind: Kind, count: int) -> int:
+def target_size(kind: TargetKind, count: int) -> int:
     """Returns how many of ``count`` servers a size means; 0 if there is no such part (the minority of two)."""
     sizes = {
-        Kind.ONE: min(1, count),
-        Kind.MINORITY: (count - 1) // 2 if count else 0,
-        Kind.HALF: count // 2,
-        Kind.MAJORITY: count // 2 + 1 if count else 0,
-        Kind.ALL: count,
+        TargetKind.ONE: min(1, count),
+        TargetKind.MINORITY: (count - 1) // 2 if count else 0,
+        TargetKind.HALF: count // 2,
+        TargetKind.MAJORITY: count // 2 + 1 if count else 0,
+        TargetKind.ALL: count,
     }
     return sizes[kind]
 
 
-def _named(names: Sequence[str], scene: Scene) -> tuple[Node, ...]:
+def _find_named(names: Sequence[str], scene: TargetScene) -> tuple[Node, ...]:
     everyone = [*scene.servers, *scene.zookeepers, *scene.clients, *scene.spares]
     unknown = [name for name in names if name not in [node.name for node in everyone]]
     if unknown:
@@ -288,7 +288,7 @@ def _named(names: Sequence[str], scene: Scene) -> tuple[Node, ...]:
     return tuple(node for node in everyone if node.name in names)
 
 
-def _free(nodes: Sequence[Node], scene: Scene, what: str) -> list[Node]:
+def _find_free(nodes: Sequence[Node], scene: TargetScene, what: str) -> list[Node]:
     if not nodes:
         raise TargetError(f"this cluster has no {what}")
     free = [node for node in nodes if node.name not in scene.busy]
@@ -297,12 +297,12 @@ def _free(nodes: Sequence[Node], scene: Scene, what: str) -> list[Node]:
     return free
 
 
-def _some(target: Target, scene: Scene, rng: random.Random) -> Chosen:
+def _choose_some(target: Target, scene: TargetScene, rng: random.Random) -> ChosenTarget:
     kind, role = target.kind, target.key
     servers = [node for node in scene.servers if role in (None, node.role)]
     of_role = "" if role is None else f" of role {role}"
-    free = _free(servers, scene, f"server{of_role}")
-    wanted = size(kind, len(servers))
+    free = _find_free(servers, scene, f"server{of_role}")
+    wanted = target_size(kind, len(servers))
     note, fell_back = None, False
     if wanted == 0:
         wanted, fell_back = 1, True
@@ -311,43 +311,43 @@ def _some(target: Target, scene: Scene, rng: random.Random) -> Chosen:
         note = f"{kind} is {wanted} of {len(servers)} servers{of_role}, only {len(free)} were free"
         wanted = len(free)
     picked = [node.name for node in rng.sample(free, wanted)]
-    return Chosen(tuple(node for node in servers if node.name in picked), note=note, fell_back=fell_back)
+    return ChosenTarget(tuple(node for node in servers if node.name in picked), note=note, fell_back=fell_back)
 
 
-async def _found(target: Target, scene: Scene, rng: random.Random) -> Chosen:
-    _free(scene.servers, scene, "server")  # first, because asking a finder may take a while
-    key = _key(target, scene, rng)
+async def _choose_by_finder(target: Target, scene: TargetScene, rng: random.Random) -> ChosenTarget:
+    _find_free(scene.servers, scene, "server")  # first, because asking a finder may take a while
+    key = _choose_key(target, scene, rng)
     node, trouble = await _ask(target.kind, key, scene)
     if node is not None and node.name not in scene.busy:
-        return Chosen((node,), key=key)
+        return ChosenTarget((node,), key=key)
     what = f"{target.kind} of {key}" if key is not None else str(target.kind)
     why = trouble if node is None else f"{node.name}, {what}, is held by another fault of this scope"
-    other = _some(ONE, scene, rng)
-    return Chosen(other.nodes, key=key, note=f"{why}; took one", fell_back=True)
+    other = _choose_some(ONE, scene, rng)
+    return ChosenTarget(other.nodes, key=key, note=f"{why}; took one", fell_back=True)
 
 
-async def _follower(target: Target, scene: Scene, rng: random.Random) -> Chosen:
+async def _choose_follower(target: Target, scene: TargetScene, rng: random.Random) -> ChosenTarget:
     """Returns a server that does not lead the key. Finders know no replicas, so it may have none."""
-    _free(scene.servers, scene, "server")
-    key = _key(target, scene, rng)
-    leader, trouble = await _ask(Kind.LEADER, key, scene)
+    _find_free(scene.servers, scene, "server")
+    key = _choose_key(target, scene, rng)
+    leader, trouble = await _ask(TargetKind.LEADER, key, scene)
     others = [node for node in scene.servers if leader is None or node.name != leader.name]
     free = [node for node in others if node.name not in scene.busy]
     if free and leader is not None:
-        return Chosen((rng.choice(free),), key=key)
+        return ChosenTarget((rng.choice(free),), key=key)
     why = trouble if leader is None else f"no follower of {key} is free of another fault of this scope"
-    other = _some(ONE, scene, rng)
-    return Chosen(other.nodes, key=key, note=f"{why}; took one", fell_back=True)
+    other = _choose_some(ONE, scene, rng)
+    return ChosenTarget(other.nodes, key=key, note=f"{why}; took one", fell_back=True)
 
 
-def _key(target: Target, scene: Scene, rng: random.Random) -> str | None:
+def _choose_key(target: Target, scene: TargetScene, rng: random.Random) -> str | None:
     if target.kind not in KEYED or target.key is not None:
         return target.key
     known = list(scene.whose(target.kind))
     return rng.choice(known) if known else None
 
 
-async def _ask(what: Kind, key: str | None, scene: Scene) -> tuple[Node | None, str]:
+async def _ask(what: TargetKind, key: str | None, scene: TargetScene) -> tuple[Node | None, str]:
     """Returns the node, or None and the reason. An answer that is not a server of this cluster counts as none."""
     loop = asyncio.get_running_loop()
     subject = f"{what} of {key}" if key is not None else str(what)

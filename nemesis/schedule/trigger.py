@@ -79,7 +79,7 @@ Trigger = AfterOperations | OnEvent
 
 
 @dataclass
-class Armed:
+class ArmedTrigger:
     """A waiting trigger, with times in seconds of the run. ``before``: operations acknowledged before it was armed."""
 
     trigger: Trigger
@@ -109,7 +109,7 @@ class Armed:
 
 
 @dataclass(frozen=True)
-class Fired:
+class FiredTrigger:
     """A trigger that fired at ``at`` and whose step acts at ``due``; ``origin``: the node of the event."""
 
     at: float
@@ -118,7 +118,7 @@ class Fired:
     line: Mapping[str, Any] | None = None
 
 
-def parse(text: str) -> Trigger | None:
+def parse_trigger(text: str) -> Trigger | None:
     """Parses a trigger. Raises :class:`TriggerError`.
 
     - ``every``: None, which means the interval's times
@@ -140,7 +140,7 @@ def parse(text: str) -> Trigger | None:
     )
 
 
-def numbered(trigger: Trigger, number: int, within: float) -> Trigger:
+def repeat_trigger(trigger: Trigger, number: int, within: float) -> Trigger:
     """Returns the trigger of a run's ``number``-th fault, from 1: number times the operations, or the event's
     repetition.
 

@@ -7,20 +7,20 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Final
 
-from assay.reports.index.entry import CellKey, Entry, Figures, Standing, Stored
+from assay.reports.index.entry import CellKey, Entry, EntryFigures, RunVerdict, StoreContents
 from assay.reports.index.trends import Row, Trends
 
 MOST_NIGHTS: Final = 60
 """Maximum number of nights in the plots of a cell."""
 NUMBER: Final = re.compile(r"\d+(?:[.,]\d+)*")
-WORST: Final = (Standing.FAIL, Standing.UNKNOWN, Standing.NONE, Standing.PASS)
+WORST: Final = (RunVerdict.FAIL, RunVerdict.UNKNOWN, RunVerdict.NONE, RunVerdict.PASS)
 
 
 @dataclass
-class Tally:
+class VerdictCounts:
     """Number of runs by verdict."""
 
-    counts: dict[Standing, int] = field(default_factory=lambda: dict.fromkeys(WORST, 0))
+    counts: dict[RunVerdict, int] = field(default_factory=lambda: dict.fromkeys(WORST, 0))
 
     def add(self, entry: Entry) -> None:
         self.counts[entry.standing] += 1
@@ -30,11 +30,11 @@ class Tally:
         return sum(self.counts.values())
 
     @property
-    def worst(self) -> Standing:
+    def worst(self) -> RunVerdict:
         return next(one for one in WORST if self.counts[one])
 
     def __str__(self) -> str:
-        words = {Standing.NONE: "without verdict"}
+        words = {RunVerdict.NONE: "without verdict"}
         return ", ".join(f"{count:,} {words.get(one, one)}" for one, count in self.counts.items() if count)
 
 
@@ -44,22 +44,22 @@ class Matrix:
 
     rows: tuple[str, ...]
     columns: tuple[str, ...]
-    cells: dict[tuple[str, str], Tally]
+    cells: dict[tuple[str, str], VerdictCounts]
     left_out: int
 
 
 @dataclass(frozen=True)
-class Doubt:
+class UnknownReason:
     """Runs without an answer for one reason, up to numbers in it; the newest first."""
 
-    standing: Standing
+    standing: RunVerdict
     status: str
     reason: str
     entries: tuple[Entry, ...]
 
 
 @dataclass(frozen=True)
-class Caught:
+class DetectionCount:
     """How often a workload has caught a defect. ``runs``: those with a verdict; ``unjudged``: the others."""
 
     runs: int
@@ -67,30 +67,30 @@ class Caught:
     unjudged: int
 
 
-def tally(entries: Iterable[Entry]) -> Tally:
-    found = Tally()
+def count_verdicts(entries: Iterable[Entry]) -> VerdictCounts:
+    found = VerdictCounts()
     for entry in entries:
         found.add(entry)
     return found
 
 
-def tonight(store: Stored) -> list[Entry]:
+def find_newest_runs(store: StoreContents) -> list[Entry]:
     """Returns the runs of the newest night, without those that have a defect."""
     night = store.tonight
     return [] if night is None else [one for one in store.entries if one.night == night.name and not one.cell.defect]
 
 
-def matrix(entries: Iterable[Entry], most: int) -> Matrix:
+def build_matrix(entries: Iterable[Entry], most: int) -> Matrix:
     """Returns the matrix of workloads and nemeses, both by name."""
-    cells: dict[tuple[str, str], Tally] = defaultdict(Tally)
+    cells: dict[tuple[str, str], VerdictCounts] = defaultdict(VerdictCounts)
     for one in entries:
         cells[one.cell.workload, one.cell.nemesis].add(one)
-    rows, columns = (_chosen(cells, place, most) for place in (0, 1))
+    rows, columns = (_choose_names(cells, place, most) for place in (0, 1))
     every = {row for row, _ in cells}, {column for _, column in cells}
     return Matrix(rows, columns, dict(cells), len(every[0]) - len(rows) + len(every[1]) - len(columns))
 
 
-def _chosen(cells: dict[tuple[str, str], Tally], place: int, most: int) -> tuple[str, ...]:
+def _choose_names(cells: dict[tuple[str, str], VerdictCounts], place: int, most: int) -> tuple[str, ...]:
     worst: dict[str, int] = {}
     for key, found in cells.items():
         worst[key[place]] = min(worst.get(key[place], len(WORST)), WORST.index(found.worst))
@@ -98,30 +98,30 @@ def _chosen(cells: dict[tuple[str, str], Tally], place: int, most: int) -> tuple
     return tuple(sorted(kept, key=lambda name: (name != "none", name.startswith("("), name)))
 
 
-def doubts(entries: Sequence[Entry]) -> list[Doubt]:
+def group_unknowns(entries: Sequence[Entry]) -> list[UnknownReason]:
     """Returns the reasons, the most frequent first."""
-    groups: dict[tuple[Standing, str, str], list[Entry]] = defaultdict(list)
+    groups: dict[tuple[RunVerdict, str, str], list[Entry]] = defaultdict(list)
     for one in reversed(entries):
-        if one.standing in (Standing.UNKNOWN, Standing.NONE):
+        if one.standing in (RunVerdict.UNKNOWN, RunVerdict.NONE):
             groups[one.standing, one.status, NUMBER.sub("#", one.reason)].append(one)
-    found = [Doubt(key[0], key[1], group[0].reason, tuple(group)) for key, group in groups.items()]
+    found = [UnknownReason(key[0], key[1], group[0].reason, tuple(group)) for key, group in groups.items()]
     return sorted(found, key=lambda one: (-len(one.entries), one.reason))
 
 
-def detection(store: Stored) -> dict[str, dict[str, Caught]]:
+def count_detections(store: StoreContents) -> dict[str, dict[str, DetectionCount]]:
     """Returns detection counts by defect and workload, both sorted by name, over all nights."""
     groups: dict[tuple[str, str], list[Entry]] = defaultdict(list)
     for one in store.entries:
         if one.cell.defect:
             groups[one.cell.defect, one.cell.workload].append(one)
-    found: dict[str, dict[str, Caught]] = defaultdict(dict)
+    found: dict[str, dict[str, DetectionCount]] = defaultdict(dict)
     for (defect, workload), runs in sorted(groups.items()):
         judged = [one.caught for one in runs if one.caught is not None]
-        found[defect][workload] = Caught(len(judged), sum(judged), len(runs) - len(judged))
+        found[defect][workload] = DetectionCount(len(judged), sum(judged), len(runs) - len(judged))
     return dict(found)
 
 
-FIGURES: Final[tuple[Callable[[Figures], float | None], ...]] = (
+FIGURES: Final[tuple[Callable[[EntryFigures], float | None], ...]] = (
     lambda one: one.operations,
     lambda one: one.median,
     lambda one: one.p99,
@@ -130,26 +130,26 @@ FIGURES: Final[tuple[Callable[[Figures], float | None], ...]] = (
 )
 
 
-def all_nights(store: Stored, trends: Trends | None) -> list[str]:
+def list_nights(store: StoreContents, trends: Trends | None) -> list[str]:
     """Returns the names of nights, the oldest first: earlier ones from the trends, then the store's."""
     first = min((night.started[:10] for night in store.nights), default="")
     earlier = [] if trends is None else [night for night in trends.nights if night < first]
     return [*earlier, *(night.name for night in store.nights)]
 
 
-def history(store: Stored, trends: Trends | None = None) -> dict[CellKey, list[Row]]:
+def build_histories(store: StoreContents, trends: Trends | None = None) -> dict[CellKey, list[Row]]:
     """Returns the nights of each cell, the oldest first; cells that failed latest come first.
 
-    Nights are numbered from the first of the last ``MOST_NIGHTS`` of ``all_nights``. Trends provide nights before the
+    Nights are numbered from the first of the last ``MOST_NIGHTS`` of ``list_nights``. Trends provide nights before the
     store.
     """
-    known = all_nights(store, trends)[-MOST_NIGHTS:]
+    known = list_nights(store, trends)[-MOST_NIGHTS:]
     nights = {night: place for place, night in enumerate(known)}
     groups: dict[CellKey, dict[int, list[Entry]]] = defaultdict(lambda: defaultdict(list))
     for one in store.entries:
         if one.night in nights:
             groups[one.cell][nights[one.night]].append(one)
-    found = {cell: [_row(night, runs) for night, runs in sorted(by.items())] for cell, by in groups.items()}
+    found = {cell: [_build_row(night, runs) for night, runs in sorted(by.items())] for cell, by in groups.items()}
     if trends is not None:
         own = {night.name for night in store.nights}
         places = [nights.get(night) if night not in own else None for night in trends.nights]
@@ -157,11 +157,11 @@ def history(store: Stored, trends: Trends | None = None) -> dict[CellKey, list[R
             if trend.cell in found:
                 earlier = [(places[int(row[0] or 0)], row) for row in trend.rows]
                 found[trend.cell][:0] = [[place, *row[1:]] for place, row in earlier if place is not None]
-    return dict(sorted(found.items(), key=lambda item: (_urgency(item[0], item[1]), item[0])))
+    return dict(sorted(found.items(), key=lambda item: (_rank_cell(item[0], item[1]), item[0])))
 
 
-def _row(night: int, runs: Sequence[Entry]) -> Row:
-    counts = tally(runs).counts
+def _build_row(night: int, runs: Sequence[Entry]) -> Row:
+    counts = count_verdicts(runs).counts
     row: Row = [night, *(counts[one] for one in WORST)]
     for figure in FIGURES:
         known = [value for one in runs if (value := figure(one.figures)) is not None]
@@ -169,7 +169,7 @@ def _row(night: int, runs: Sequence[Entry]) -> Row:
     return row
 
 
-def _urgency(cell: CellKey, rows: Sequence[Row]) -> tuple[int, ...]:
+def _rank_cell(cell: CellKey, rows: Sequence[Row]) -> tuple[int, ...]:
     """Sorts cells without a defect that failed latest first, then those that are unknown, then the others."""
     latest = [max((int(row[0] or 0) for row in rows if row[1 + place]), default=-1) for place in (0, 1)]
     return (int(bool(cell.defect)), -latest[0], -latest[1])

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from assay.harness.core.printable import printable
+from assay.harness.core.printable import to_printable
 
 LONGEST: Final = 300
 """Maximum characters of a text from a run."""
@@ -16,7 +16,7 @@ FILES: Final = {"report.html": "report", "schedule.json": "schedule", "history":
 """Optional contents of a run's folder, with the labels of their links."""
 
 
-class Standing(StrEnum):
+class RunVerdict(StrEnum):
     """Verdict of a run; ``none``: it has no verdict."""
 
     FAIL = "fail"
@@ -36,7 +36,7 @@ class CellKey(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
+class EntryFigures:
     """Measurements: latencies of successful operations in ms; seconds from a heal until all served, and to a finding.
 
     None: unknown.
@@ -68,7 +68,7 @@ class Entry:
     """The name of its night's cell, equal on every night."""
     night: str
     started: str
-    standing: Standing
+    standing: RunVerdict
     status: str
     anomalies: tuple[str, ...] = ()
     """The forbidden anomalies that were found, sorted."""
@@ -79,7 +79,7 @@ class Entry:
     command: str = ""
     seed: int | None = None
     version: str = ""
-    figures: Figures = Figures()
+    figures: EntryFigures = EntryFigures()
     caught: bool | None = None
     """For a run with a defect: whether an expected anomaly was reported; None: no verdict."""
 
@@ -117,7 +117,7 @@ class NightEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stored:
+class StoreContents:
     """A store; ``entries`` and ``nights`` oldest first. ``problems``: unreadable files, in sentences."""
 
     name: str
@@ -133,14 +133,14 @@ class Stored:
         return max(self.nights, key=lambda night: (night.planned > 0, night.started), default=None)
 
 
-def plain(text: str, limit: int = LONGEST) -> str:
+def sanitize_text(text: str, limit: int = LONGEST) -> str:
     """Returns ``text`` as one short line, without invisible or bidirectional control characters."""
-    flat = printable(" ".join(text[: 4 * limit].split()))
+    flat = to_printable(" ".join(text[: 4 * limit].split()))
     return flat if len(flat) <= limit else flat[: limit - 1] + "…"
 
 
-def plain_command(command: str) -> str:
+def sanitize_command(command: str) -> str:
     """Returns the whole command without invisible or bidirectional control characters, for pasting into a shell."""
     if len(command) > LONGEST_COMMAND:
         return f"# a command of {len(command)} characters is not shown here: run.json has it"
-    return printable(command)
+    return to_printable(command)

@@ -8,9 +8,9 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
-from assay.harness.core.failure_rate import Rate
-from assay.reports.index.entry import CellKey, Entry, NightEntry, Standing, Stored
-from assay.reports.index.known import Known, Mark
+from assay.harness.core.failure_rate import FailureRate
+from assay.reports.index.entry import CellKey, Entry, NightEntry, RunVerdict, StoreContents
+from assay.reports.index.known import KnownFailures, Mark
 
 Key = tuple[str, str, tuple[str, ...], tuple[str, ...]]
 
@@ -28,8 +28,8 @@ class Failure:
     anomalies: tuple[str, ...]
     shape: tuple[str, ...]
     entries: tuple[Entry, ...]
-    rate: Rate
-    since: Rate
+    rate: FailureRate
+    since: FailureRate
     """The rate among runs that began with the first of these or later."""
     nights: int
     """Number of nights on which it occurred."""
@@ -56,45 +56,47 @@ class Failure:
         return max(self.entries, key=lambda one: (bool(one.shape), one.cell.cluster == "sim", one.started))
 
 
-def failures(store: Stored, known: Known) -> list[Failure]:
+def group_failures(store: StoreContents, known: KnownFailures) -> list[Failure]:
     """Returns new failures first, then those of tonight, then the others; within these, the latest first."""
     runs = [entry for entry in store.entries if not entry.cell.defect]
-    groups = _grouped([entry for entry in runs if entry.standing is Standing.FAIL])
+    groups = _group_by_key([entry for entry in runs if entry.standing is RunVerdict.FAIL])
     by_cell: dict[CellKey, list[Entry]] = defaultdict(list)
     for entry in runs:
-        if entry.standing in (Standing.PASS, Standing.FAIL) and not entry.gone:  # nor do failures that are gone count
+        if (
+            entry.standing in (RunVerdict.PASS, RunVerdict.FAIL) and not entry.gone
+        ):  # nor do failures that are gone count
             by_cell[entry.cell].append(entry)
     passes: dict[Hashable, list[Entry]] = defaultdict(list)
     for entry in runs:
-        for place in _places(entry) if entry.standing is Standing.PASS else ():
+        for place in _identify_cells(entry) if entry.standing is RunVerdict.PASS else ():
             passes[place].append(entry)
     since = store.tonight.started if store.tonight else ""
-    versions = _first_stated(runs)
+    versions = _find_first_times(runs)
     found = [
-        _failure(key, group, by_cell, _green(group, passes), versions, store.nights, since, known)
+        _build_failure(key, group, by_cell, _find_last_pass(group, passes), versions, store.nights, since, known)
         for key, group in groups.items()
     ]
     found.sort(key=lambda one: (one.entries[0].started, one.system, one.workload, one.anomalies), reverse=True)
     return sorted(found, key=lambda one: (not one.new, not one.tonight))
 
 
-def _grouped(failed: Sequence[Entry]) -> dict[Key, list[Entry]]:
+def _group_by_key(failed: Sequence[Entry]) -> dict[Key, list[Entry]]:
     shapes: dict[Key, set[tuple[str, ...]]] = defaultdict(set)
     for one in failed:
         if one.shape:
-            shapes[_key(one, ())].add(one.shape)
+            shapes[_make_key(one, ())].add(one.shape)
     groups: dict[Key, list[Entry]] = defaultdict(list)
     for one in failed:
-        known = shapes[_key(one, ())]
-        groups[_key(one, one.shape or (next(iter(known)) if len(known) == 1 else ()))].append(one)
+        known = shapes[_make_key(one, ())]
+        groups[_make_key(one, one.shape or (next(iter(known)) if len(known) == 1 else ()))].append(one)
     return groups
 
 
-def _key(entry: Entry, shape: tuple[str, ...]) -> Key:
+def _make_key(entry: Entry, shape: tuple[str, ...]) -> Key:
     return entry.cell.system, entry.cell.workload, entry.anomalies, shape
 
 
-def _failure(
+def _build_failure(
     key: Key,
     group: list[Entry],
     by_cell: dict[CellKey, list[Entry]],
@@ -102,7 +104,7 @@ def _failure(
     versions: dict[str, str],
     nights: Sequence[NightEntry],
     since: str,
-    known: Known,
+    known: KnownFailures,
 ) -> Failure:
     system, workload, anomalies, shape = key
     first = group[0]
@@ -114,26 +116,26 @@ def _failure(
         anomalies=anomalies,
         shape=shape,
         entries=tuple(reversed(group)),
-        rate=Rate(len(group), len(runs)),
-        since=Rate(len(group), sum(1 for one in runs if one.started >= first.started)),
+        rate=FailureRate(len(group), len(runs)),
+        since=FailureRate(len(group), sum(1 for one in runs if one.started >= first.started)),
         nights=len({entry.night for entry in group}),
         new=first.started >= since,
         tonight=group[-1].started >= since,
         green=green,
-        suspects=_between(versions, green, first.version),
-        commits=_commits(nights, green, first.version),
+        suspects=_list_versions_between(versions, green, first.version),
+        commits=_list_commits_between(nights, green, first.version),
         mark=mark,
         expired=mark is not None and known.expired(mark),
     )
 
 
-def _places(entry: Entry) -> set[Hashable]:
+def _identify_cells(entry: Entry) -> set[Hashable]:
     """Returns identifiers of a pass's cell: a defect changes the system's name, a found schedule the faults'."""
     places: set[Hashable] = {entry.before, entry.planned}
     return places - {""}
 
 
-def _green(group: Sequence[Entry], passes: dict[Hashable, list[Entry]]) -> str:
+def _find_last_pass(group: Sequence[Entry], passes: dict[Hashable, list[Entry]]) -> str:
     """Returns the version of the last pass before the first of these runs.
 
     For a variant of a system, such as one with a defect, passes of its night's matrix cell take precedence. Passes of
@@ -145,12 +147,12 @@ def _green(group: Sequence[Entry], passes: dict[Hashable, list[Entry]]) -> str:
         passed = [one for place in places for one in passes.get(place, ()) if one.started < started]
         return max(passed, key=lambda one: one.started).version if passed else ""
 
-    every = {place for entry in group for place in _places(entry)}
+    every = {place for entry in group for place in _identify_cells(entry)}
     variants = all(entry.before != entry.cell for entry in group)
     return (last({entry.planned for entry in group if entry.planned}) if variants else "") or last(every)
 
 
-def _first_stated(entries: Iterable[Entry]) -> dict[str, str]:
+def _find_first_times(entries: Iterable[Entry]) -> dict[str, str]:
     """Returns each version with the first time at which a run reported it."""
     found: dict[str, str] = {}
     for entry in entries:
@@ -159,14 +161,14 @@ def _first_stated(entries: Iterable[Entry]) -> dict[str, str]:
     return found
 
 
-def _between(versions: dict[str, str], green: str, red: str) -> tuple[str, ...]:
+def _list_versions_between(versions: dict[str, str], green: str, red: str) -> tuple[str, ...]:
     """Returns the versions after ``green`` up to ``red``; empty if either is unknown."""
     if not (green and red):
         return ()
     return tuple(name for name, first in versions.items() if versions[green] < first <= versions[red])
 
 
-def _commits(nights: Sequence[NightEntry], green: str, red: str) -> tuple[str, ...]:
+def _list_commits_between(nights: Sequence[NightEntry], green: str, red: str) -> tuple[str, ...]:
     """Follows the nights back from ``red`` to ``green``; empty if a night in between has no known predecessor."""
     came = {night.version: night for night in reversed(nights) if night.after not in ("", night.version)}
     found: list[str] = []

@@ -47,7 +47,7 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownFailures:
     """The marks, and the current day."""
 
     marks: tuple[Mark, ...] = ()
@@ -65,7 +65,7 @@ class Known:
         return [mark for mark in self.marks if mark.about not in failures]
 
 
-def read_known(path: Path, today: date) -> Known:
+def read_known(path: Path, today: date) -> KnownFailures:
     """Reads the file. Raises :class:`KnownError` or ``FileNotFoundError``."""
     try:
         entries = msgspec.convert(tomllib.loads(read_file(path).decode()), _File).failure
@@ -83,4 +83,4 @@ def read_known(path: Path, today: date) -> Known:
         except (KnownError, msgspec.ValidationError) as error:
             raise KnownError(f"{path}: [[failure]] number {number}: {error}") from error
         marks.append(mark)
-    return Known(tuple(marks), today)
+    return KnownFailures(tuple(marks), today)

@@ -7,28 +7,38 @@ from pathlib import Path
 from typing import Any, Final
 
 from assay.reports import html
-from assay.reports.index.board import MOST_NIGHTS, Tally, all_nights, detection, doubts, history, matrix, tally, tonight
-from assay.reports.index.entry import FILES, Entry, NightEntry, Standing, Stored
-from assay.reports.index.failures import Failure, failures
-from assay.reports.index.known import Known
-from assay.reports.index.trends import Trends, Worse
+from assay.reports.index.board import (
+    MOST_NIGHTS,
+    VerdictCounts,
+    build_histories,
+    build_matrix,
+    count_detections,
+    count_verdicts,
+    find_newest_runs,
+    group_unknowns,
+    list_nights,
+)
+from assay.reports.index.entry import FILES, Entry, NightEntry, RunVerdict, StoreContents
+from assay.reports.index.failures import Failure, group_failures
+from assay.reports.index.known import KnownFailures
+from assay.reports.index.trends import Regression, Trends
 
 FOLDER: Final = Path(__file__).parent
 MOST_BYTES: Final = 2_000_000
 """Maximum size of the list of runs and the cells' histories; older runs are counted, not listed."""
 MOST_SHOWN: Final = 60
 """Maximum number of failures of one sort, of reasons, and of rows or columns of a matrix."""
-STANDINGS: Final = tuple(Standing)
+STANDINGS: Final = tuple(RunVerdict)
 WORDS: Final = {
-    Standing.FAIL: "fail", Standing.UNKNOWN: "unknown", Standing.NONE: "no verdict", Standing.PASS: "pass"
+    RunVerdict.FAIL: "fail", RunVerdict.UNKNOWN: "unknown", RunVerdict.NONE: "no verdict", RunVerdict.PASS: "pass"
 }  # fmt: skip
-SIGNS: Final = {Standing.FAIL: "✗", Standing.UNKNOWN: "?", Standing.NONE: "!", Standing.PASS: "✓"}
+SIGNS: Final = {RunVerdict.FAIL: "✗", RunVerdict.UNKNOWN: "?", RunVerdict.NONE: "!", RunVerdict.PASS: "✓"}
 """Signs for readers who cannot see the colours."""
 JAVASCRIPT_LIMIT: Final = 2**53
 
 
 @dataclass(frozen=True)
-class Page:
+class RenderedPage:
     """``counting``: the failures without a mark, or with an expired one. ``damaged``: runs that may have failed."""
 
     html: str
@@ -36,49 +46,55 @@ class Page:
     damaged: tuple[str, ...] = ()
 
 
-def page(store: Stored, known: Known, trends: Trends | None = None, *, live: bool = False) -> Page:
+def render_page(
+    store: StoreContents, known: KnownFailures, trends: Trends | None = None, *, live: bool = False
+) -> RenderedPage:
     """Renders the page. ``live``: the page polls its server for changes."""
-    found = failures(store, known)
-    night, runs = store.tonight, tonight(store)
-    board = matrix(runs, MOST_SHOWN)
-    data, listed, plots_left = _data(store, trends)
-    scripts = [html.source("index/index.js")]
-    environment = html.environment(FOLDER)
+    found = group_failures(store, known)
+    night, runs = store.tonight, find_newest_runs(store)
+    board = build_matrix(runs, MOST_SHOWN)
+    data, listed, plots_left = _build_data(store, trends)
+    scripts = [html.read_source("index/index.js")]
+    environment = html.build_environment(FOLDER)
     environment.filters.update(
-        moment=_moment,
+        moment=_format_moment,
         count="{:,}".format,
-        per_cent=_per_cent,
-        sentence=_sentence,
-        figure=_figure,
-        length_of_time=_length_of_time,
+        per_cent=_format_percentage,
+        sentence=_capitalize,
+        figure=_format_figure,
+        length_of_time=_format_duration,
     )
-    environment.globals.update(signs=SIGNS, words=WORDS, most=MOST_SHOWN, about=_about, terms=terms, named=_named)
+    environment.globals.update(
+        signs=SIGNS, words=WORDS, most=MOST_SHOWN, about=_build_query, terms=format_terms, named=_name_failures
+    )
     text = environment.get_template("index.html").render(
         store=store,
         night=night,
         known=known,
-        lead=_lead(found, night),
+        lead=_write_lead(found, night),
         trends=trends,
-        standing=_standing(found, tally(runs)),
-        sections=_sections(found),
+        standing=_find_verdict(found, count_verdicts(runs)),
+        sections=_build_sections(found),
         idle=known.idle({(one.system, one.workload, one.anomalies) for one in found}),
         matrix=board,
-        tally=tally(runs),
-        all=tally(store.entries),
-        doubts=doubts(runs),
-        earlier=sum(1 for one in store.entries if _doubtful(one)) - sum(1 for one in runs if _doubtful(one)),
-        detection=detection(store),
-        workloads=_workloads(store),
+        tally=count_verdicts(runs),
+        all=count_verdicts(store.entries),
+        doubts=group_unknowns(runs),
+        earlier=sum(1 for one in store.entries if _is_unanswered(one)) - sum(1 for one in runs if _is_unanswered(one)),
+        detection=count_detections(store),
+        workloads=_list_workloads(store),
         listed=listed,
         plots_left=plots_left,
         live=live,
         data=data,
-        **html.shell(scripts, html.source("style.css") + html.source("index/index.css"), "'self'" if live else ""),
+        **html.build_shell(
+            scripts, html.read_source("style.css") + html.read_source("index/index.css"), "'self'" if live else ""
+        ),
     )
-    return Page(text, tuple(one for one in found if one.counts), store.damaged)
+    return RenderedPage(text, tuple(one for one in found if one.counts), store.damaged)
 
 
-def _sections(found: Sequence[Failure]) -> list[tuple[str, str, list[Failure]]]:
+def _build_sections(found: Sequence[Failure]) -> list[tuple[str, str, list[Failure]]]:
     """Returns id, title and failures of each section; known failures come last."""
     counting = [one for one in found if one.counts]
     return [
@@ -89,41 +105,42 @@ def _sections(found: Sequence[Failure]) -> list[tuple[str, str, list[Failure]]]:
     ]
 
 
-def _lead(found: Sequence[Failure], night: NightEntry | None) -> str:
+def _write_lead(found: Sequence[Failure], night: NightEntry | None) -> str:
     if night is None:
         return "There is no run in this store."
     if not found:
         return "No failure."
-    sorts = {name: some for name, _, some in _sections(found)}
+    sorts = {name: some for name, _, some in _build_sections(found)}
     words = {"new": "new", "open": "open", "quiet": "not seen again", "known": "known"}
     counts = ", ".join(f"{len(some)} {words[name]}" for name, some in sorts.items() if some)
-    return f"{'New: ' if sorts['new'] else ''}{_named(sorts['new'])}{'. ' if sorts['new'] else ''}Failures: {counts}."
+    new = f"New: {_name_failures(sorts['new'])}. " if sorts["new"] else ""
+    return f"{new}Failures: {counts}."
 
 
-def _named(some: Sequence[Failure], most: int = 3) -> str:
+def _name_failures(some: Sequence[Failure], most: int = 3) -> str:
     """Returns ``lost-write in test_log``, and the number of others."""
     named = [f"{' + '.join(one.anomalies) or 'a failure'} in {one.workload}" for one in some[:most]]
     return ", ".join(named) + (f" and {len(some) - most} more" if len(some) > most else "")
 
 
-def _standing(found: Sequence[Failure], runs: Tally) -> str:
+def _find_verdict(found: Sequence[Failure], runs: VerdictCounts) -> str:
     if any(one.counts for one in found):
         return "fail"
-    doubtful = runs.counts[Standing.UNKNOWN] + runs.counts[Standing.NONE]
+    doubtful = runs.counts[RunVerdict.UNKNOWN] + runs.counts[RunVerdict.NONE]
     return "unknown" if doubtful or not runs.total else "pass"
 
 
-def _doubtful(entry: Entry) -> bool:
-    return not entry.cell.defect and entry.standing in (Standing.UNKNOWN, Standing.NONE)
+def _is_unanswered(entry: Entry) -> bool:
+    return not entry.cell.defect and entry.standing in (RunVerdict.UNKNOWN, RunVerdict.NONE)
 
 
-def _workloads(store: Stored) -> list[str]:
+def _list_workloads(store: StoreContents) -> list[str]:
     return sorted({one.cell.workload for one in store.entries if one.cell.defect})
 
 
 @dataclass
-class _Once:
-    """Interns texts or cells; ``size``: as ``_size``."""
+class _InternTable:
+    """Interns texts or cells; ``size``: as ``_measure_inline``."""
 
     places: dict[Any, int] = field(default_factory=dict)
     size: int = 0
@@ -131,28 +148,28 @@ class _Once:
     def place(self, one: Any) -> int:
         if one not in self.places:
             self.places[one] = len(self.places)
-            self.size += _size(one)
+            self.size += _measure_inline(one)
         return self.places[one]
 
 
-def _size(value: Any) -> int:
+def _measure_inline(value: Any) -> int:
     """Returns the bytes in the page, with a comma; the escaped form is longer than JSON."""
-    return len(html.inline(value).encode()) + 1
+    return len(html.to_inline_json(value).encode()) + 1
 
 
-def _data(store: Stored, trends: Trends | None) -> tuple[Any, int, int]:
+def _build_data(store: StoreContents, trends: Trends | None) -> tuple[Any, int, int]:
     """Returns the script's data, the number of runs listed (the newest that fit), and of cells left out."""
-    cells, texts, names = _Once(), _Once(), all_nights(store, trends)
+    cells, texts, names = _InternTable(), _InternTable(), list_nights(store, trends)
     nights = {night: place for place, night in enumerate(names)}
-    size, every, plots = _size(names), history(store, trends), []
+    size, every, plots = _measure_inline(names), build_histories(store, trends), []
     for cell, figures in every.items():
-        size += _size(plot := [cells.place(cell), figures])
+        size += _measure_inline(plot := [cells.place(cell), figures])
         if size + cells.size > MOST_BYTES / 2:
             break
         plots.append(plot)
     rows: list[list[Any]] = []
     for one in reversed(store.entries):
-        size += _size(row := _row(one, cells.place(one.cell), nights[one.night], texts))
+        size += _measure_inline(row := _build_row(one, cells.place(one.cell), nights[one.night], texts))
         if size + texts.size + cells.size > MOST_BYTES:
             break
         rows.append(row)
@@ -166,10 +183,10 @@ def _data(store: Stored, trends: Trends | None) -> tuple[Any, int, int]:
         "runs": rows,
         "plots": plots,
     }
-    return html.inline(data), len(rows), len(every) - len(plots)
+    return html.to_inline_json(data), len(rows), len(every) - len(plots)
 
 
-def _row(one: Entry, cell: int, night: int, texts: _Once) -> list[Any]:
+def _build_row(one: Entry, cell: int, night: int, texts: _InternTable) -> list[Any]:
     """Returns a run's row. A large seed is text, because JavaScript numbers are inexact; a name equal to its address is
     omitted.
     """
@@ -186,37 +203,39 @@ def _row(one: Entry, cell: int, night: int, texts: _Once) -> list[Any]:
     return row if one.name == one.address and not one.more else [*row, one.name, one.more]
 
 
-def _about(one: Failure | Entry | Worse) -> str:
+def _build_query(one: Failure | Entry | Regression) -> str:
     """Returns a search query that lists the runs of a failure or a cell."""
-    if isinstance(one, Worse):
-        return terms(**{key: value for key, value in one.cell._asdict().items() if value})
+    if isinstance(one, Regression):
+        return format_terms(**{key: value for key, value in one.cell._asdict().items() if value})
     if isinstance(one, Failure):
-        return terms(workload=one.workload, system=one.system, verdict=Standing.FAIL, said=", ".join(one.anomalies))
-    return terms(workload=one.cell.workload, nemesis=one.cell.nemesis, night=one.night)
+        return format_terms(
+            workload=one.workload, system=one.system, verdict=RunVerdict.FAIL, said=", ".join(one.anomalies)
+        )
+    return format_terms(workload=one.cell.workload, nemesis=one.cell.nemesis, night=one.night)
 
 
-def terms(**wanted: str) -> str:
+def format_terms(**wanted: str) -> str:
     """Returns ``workload:test_log nemesis:"two words"``."""
     return " ".join(f'{key}:"{value}"' if " " in value else f"{key}:{value}" for key, value in wanted.items())
 
 
-def _moment(text: str | None) -> str:
+def _format_moment(text: str | None) -> str:
     return "—" if text is None else f"{text[:10]} {text[11:16]}"
 
 
-def _length_of_time(seconds: float) -> str:
+def _format_duration(seconds: float) -> str:
     """Formats minutes up to two hours, then hours."""
     return f"{seconds / 60:.3g} min" if seconds <= 7_200 else f"{seconds / 3600:.3g} h"
 
 
-def _per_cent(part: float) -> str:
+def _format_percentage(part: float) -> str:
     return f"{100 * part:.2g} %" if part < 0.1 else f"{100 * part:.0f} %"
 
 
-def _figure(value: float) -> str:
+def _format_figure(value: float) -> str:
     """Formats a number with three digits."""
     return f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.3g}"
 
 
-def _sentence(text: str) -> str:
+def _capitalize(text: str) -> str:
     return text[:1].upper() + text[1:]

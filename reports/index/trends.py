@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from assay.harness.core.files import read_file
-from assay.reports.index.entry import CellKey, plain
+from assay.reports.index.entry import CellKey, sanitize_text
 
 TRENDS: Final = "trends.json"
 FORMAT: Final = 1
@@ -20,7 +20,7 @@ class TrendsError(Exception):
     """Raised for an unreadable file of trends; the message says which, and what to do."""
 
 
-class Worse(msgspec.Struct, frozen=True, kw_only=True):
+class Regression(msgspec.Struct, frozen=True, kw_only=True):
     """A figure of a cell that got worse, from the night ``since`` on."""
 
     cell: CellKey
@@ -52,7 +52,7 @@ class Trends(msgspec.Struct, frozen=True, kw_only=True):
     format: int = FORMAT
     nights: tuple[str, ...]
     cells: tuple[Trend, ...]
-    worse: tuple[Worse, ...]
+    worse: tuple[Regression, ...]
     asked: int
     level: float
 
@@ -70,17 +70,18 @@ def read_trends(path: Path) -> Trends:
         raise TrendsError(f"{path} has a row for a missing night; create it again")
     return msgspec.structs.replace(
         found,
-        nights=tuple(map(plain, found.nights)),
-        cells=tuple(Trend(cell=_plain(one.cell), rows=one.rows) for one in found.cells),
+        nights=tuple(map(sanitize_text, found.nights)),
+        cells=tuple(Trend(cell=_sanitize_cell(one.cell), rows=one.rows) for one in found.cells),
         worse=tuple(
             msgspec.structs.replace(
-                one, cell=_plain(one.cell), figure=plain(one.figure), unit=plain(one.unit), since=plain(one.since),
-                last_version=plain(one.last_version), first_version=plain(one.first_version),
+                one, cell=_sanitize_cell(one.cell), figure=sanitize_text(one.figure), unit=sanitize_text(one.unit),
+                since=sanitize_text(one.since),
+                last_version=sanitize_text(one.last_version), first_version=sanitize_text(one.first_version),
             )
             for one in found.worse
         ),
     )  # fmt: skip
 
 
-def _plain(cell: CellKey) -> CellKey:
-    return CellKey(*map(plain, cell))
+def _sanitize_cell(cell: CellKey) -> CellKey:
+    return CellKey(*map(sanitize_text, cell))

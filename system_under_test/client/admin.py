@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from assay.system_under_test.client import errors
-from assay.system_under_test.client.connection import CallError, Connection, NotSent, Unknown
+from assay.system_under_test.client.connection import CallError, Connection, NotSent, UnknownOutcome
 from assay.system_under_test.client.metadata import BACK_OFF, ClusterView, Metadata
 from assay.system_under_test.client.pool import Pool
 from assay.system_under_test.protocol import control
@@ -60,7 +60,7 @@ class MoveState(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Moving:
+class Reassignment:
     """Replicas now, replicas afterwards, and brokers whose deletion of the files is not confirmed yet."""
 
     replicas: tuple[int, ...]
@@ -86,11 +86,11 @@ class Admin:
 
     async def create_topics(self, topics: Sequence[NewTopic]) -> dict[str, TopicOutcome]:
         """Creates topics and returns the outcome of each. A rejection due to a change of controllers is retried."""
-        specifications = {topic.name: _creatable(topic) for topic in topics}
+        specifications = {topic.name: _to_creatable_topic(topic) for topic in topics}
 
         async def call(connection: Connection, names: list[str], left: float) -> _Answers[str]:
             request = messages.CreateTopicsRequest(
-                topics=[specifications[name] for name in names], timeout_ms=_share(left)
+                topics=[specifications[name] for name in names], timeout_ms=_to_broker_timeout(left)
             )
             response = await connection.call(request, CREATE_TOPICS_VERSION, left)
             return {entry.topic: (ErrorCode.of(entry.error_code), entry.error_message) for entry in response.topics}
@@ -101,10 +101,10 @@ class Admin:
         """Deletes topics and returns the outcome of each."""
 
         async def call(connection: Connection, names: list[str], left: float) -> _Answers[str]:
-            request = messages.DeleteTopicsRequest(topics=names, timeout_ms=_share(left))
+            request = messages.DeleteTopicsRequest(topics=names, timeout_ms=_to_broker_timeout(left))
             response = await connection.call(request, DELETE_TOPICS_VERSION, left)
             codes = {entry.topic: ErrorCode.of(entry.error_code) for entry in response.topics}
-            return {name: (code, _undeletable(name) if code is ErrorCode.INVALID_TOPIC else None)
+            return {name: (code, _explain_undeletable(name) if code is ErrorCode.INVALID_TOPIC else None)
                     for name, code in codes.items()}  # fmt: skip
 
         return await self._change(list(names), call)
@@ -122,8 +122,10 @@ class Admin:
             growing = messages.GrowingTopic(
                 topic=topic, count=count, assignments=[messages.NewReplicas(replicas=list(r)) for r in assignments]
             )
-            request = messages.CreatePartitionsRequest(topics=[growing], timeout_ms=_share(left), validate_only=False)
-            return _answers(await connection.call(request, PRIVATE_VERSION, left))
+            request = messages.CreatePartitionsRequest(
+                topics=[growing], timeout_ms=_to_broker_timeout(left), validate_only=False
+            )
+            return _read_topic_answers(await connection.call(request, PRIVATE_VERSION, left))
 
         return (await self._change([topic], call))[topic]
 
@@ -136,8 +138,10 @@ class Admin:
 
         async def call(connection: Connection, names: list[str], left: float) -> _Answers[str]:
             altered = messages.AlteredTopic(topic=topic, configs=configs)
-            request = messages.AlterConfigsRequest(topics=[altered], timeout_ms=_share(left), validate_only=False)
-            return _answers(await connection.call(request, PRIVATE_VERSION, left))
+            request = messages.AlterConfigsRequest(
+                topics=[altered], timeout_ms=_to_broker_timeout(left), validate_only=False
+            )
+            return _read_topic_answers(await connection.call(request, PRIVATE_VERSION, left))
 
         return (await self._change([topic], call))[topic]
 
@@ -146,7 +150,7 @@ class Admin:
         found: dict[str, str] = {}
 
         async def call(connection: Connection, names: list[str], left: float) -> _Answers[str]:
-            request = messages.DescribeConfigsRequest(topics=[topic], timeout_ms=_share(left))
+            request = messages.DescribeConfigsRequest(topics=[topic], timeout_ms=_to_broker_timeout(left))
             (described,) = (await connection.call(request, PRIVATE_VERSION, left)).topics
             found.update((entry.name, entry.value or "") for entry in described.configs)
             return {topic: (ErrorCode.of(described.error_code), described.error_message)}
@@ -167,8 +171,10 @@ class Admin:
         """Moves leadership to each partition's preferred replica. Not done if that replica is not in sync (error 5)."""
 
         async def call(connection: Connection, left: list[Partition], seconds: float) -> _Answers[Partition]:
-            request = messages.ElectPreferredRequest(partitions=_named(left), timeout_ms=_share(seconds))
-            return _partition_answers(await connection.call(request, PRIVATE_VERSION, seconds))
+            request = messages.ElectPreferredRequest(
+                partitions=_to_partition_names(left), timeout_ms=_to_broker_timeout(seconds)
+            )
+            return _read_partition_answers(await connection.call(request, PRIVATE_VERSION, seconds))
 
         return await self._change(list(dict.fromkeys(partitions)), call, errors.ELECTION_NOT_DONE)
 
@@ -185,20 +191,20 @@ class Admin:
                 messages.NewAssignment(topic=topic, partition=index, replicas=list(moves[topic, index]))
                 for topic, index in left
             ]
-            request = messages.ReassignRequest(partitions=wanted, timeout_ms=_share(seconds))
-            return _partition_answers(await connection.call(request, PRIVATE_VERSION, seconds))
+            request = messages.ReassignRequest(partitions=wanted, timeout_ms=_to_broker_timeout(seconds))
+            return _read_partition_answers(await connection.call(request, PRIVATE_VERSION, seconds))
 
         return await self._change(list(moves), call)
 
-    async def reassignments(self) -> dict[Partition, Moving]:
+    async def reassignments(self) -> dict[Partition, Reassignment]:
         """Returns the reassignments in progress, as the controller knows them. Raises ``ReadFailed``."""
-        return {_partition(entry): _moving(entry) for entry in (await self._reassignments([])).moving}
+        return {_read_partition(entry): _read_reassignment(entry) for entry in (await self._reassignments([])).moving}
 
     async def verify(self, moves: Mapping[Partition, Sequence[int]]) -> dict[Partition, MoveState]:
         """Returns the progress of each reassignment. Raises ``ReadFailed``."""
         response = await self._reassignments(list(moves))
-        targets = {_partition(entry): entry.target for entry in response.moving}
-        settled = {_partition(entry): entry.replicas for entry in response.settled}
+        targets = {_read_partition(entry): entry.target for entry in response.moving}
+        settled = {_read_partition(entry): entry.replicas for entry in response.settled}
         return {
             partition: MoveState.IN_PROGRESS
             if targets.get(partition) == list(replicas)
@@ -212,7 +218,9 @@ class Admin:
         found: list[messages.DescribeReassignmentsResponse] = []
 
         async def call(connection: Connection, left: list[str], seconds: float) -> _Answers[str]:
-            request = messages.DescribeReassignmentsRequest(partitions=_named(partitions), timeout_ms=_share(seconds))
+            request = messages.DescribeReassignmentsRequest(
+                partitions=_to_partition_names(partitions), timeout_ms=_to_broker_timeout(seconds)
+            )
             response = await connection.call(request, PRIVATE_VERSION, seconds)
             found.append(response)
             return {name: (ErrorCode.of(response.error_code), response.error_message) for name in left}
@@ -238,7 +246,7 @@ class Admin:
         while left and loop.time() < deadline:
             known = await self._attempt(left, call, deadline, not_done)
             outcomes |= known
-            left = [name for name in left if _try_again(known[name])]
+            left = [name for name in left if _should_retry(known[name])]
             if left:
                 await asyncio.sleep(min(BACK_OFF, max(0.0, deadline - loop.time())))
         return outcomes
@@ -253,39 +261,43 @@ class Admin:
                 raise NotSent("no broker is known to be the controller")
             connection = await self._pool.get(view.controller.address, deadline - loop.time())
             answers = await call(connection, names, deadline - loop.time())
-        except Unknown as error:
+        except UnknownOutcome as error:
             return dict.fromkeys(names, TopicOutcome(errors.Certainty.UNKNOWN, None, str(error)))
         except (errors.ClientError, CallError) as error:
             return dict.fromkeys(names, TopicOutcome(errors.Certainty.NOT_DONE, None, str(error)))
         return {name: _judge(answers.get(name), not_done) for name in names}
 
 
-def _share(left: float) -> int:
+def _to_broker_timeout(left: float) -> int:
     """Returns the controller's share of the remaining time, in milliseconds."""
     return int(left * 1000 * BROKER_SHARE)
 
 
-def _answers(response: messages.TopicChangeResponse) -> _Answers[str]:
+def _read_topic_answers(response: messages.TopicChangeResponse) -> _Answers[str]:
     return {entry.topic: (ErrorCode.of(entry.error_code), entry.error_message) for entry in response.topics}
 
 
-def _named(partitions: Sequence[Partition]) -> list[control.PartitionName]:
+def _to_partition_names(partitions: Sequence[Partition]) -> list[control.PartitionName]:
     return [control.PartitionName(topic=topic, partition=index) for topic, index in partitions]
 
 
-def _partition(entry: messages.MovingPartition | messages.NewAssignment | messages.PartitionChangeResult) -> Partition:
+def _read_partition(
+    entry: messages.MovingPartition | messages.NewAssignment | messages.PartitionChangeResult,
+) -> Partition:
     return entry.topic, entry.partition
 
 
-def _moving(entry: messages.MovingPartition) -> Moving:
-    return Moving(tuple(entry.replicas), tuple(entry.target), tuple(entry.removing))
+def _read_reassignment(entry: messages.MovingPartition) -> Reassignment:
+    return Reassignment(tuple(entry.replicas), tuple(entry.target), tuple(entry.removing))
 
 
-def _partition_answers(response: messages.PartitionChangeResponse) -> _Answers[Partition]:
-    return {_partition(entry): (ErrorCode.of(entry.error_code), entry.error_message) for entry in response.partitions}
+def _read_partition_answers(response: messages.PartitionChangeResponse) -> _Answers[Partition]:
+    return {
+        _read_partition(entry): (ErrorCode.of(entry.error_code), entry.error_message) for entry in response.partitions
+    }
 
 
-def _creatable(topic: NewTopic) -> messages.CreatableTopic:
+def _to_creatable_topic(topic: NewTopic) -> messages.CreatableTopic:
     return messages.CreatableTopic(
         topic=topic.name,
         num_partitions=topic.partitions,
@@ -302,13 +314,13 @@ def _judge(answer: tuple[ErrorCode, str | None] | None, not_done: Collection[Err
     if answer is None:
         return TopicOutcome(errors.Certainty.UNKNOWN, None, "the controller's response does not contain it")
     error, message = answer
-    return TopicOutcome(errors.outcome(error, not_done), error, message)
+    return TopicOutcome(errors.classify_error(error, not_done), error, message)
 
 
-def _try_again(known: TopicOutcome) -> bool:
+def _should_retry(known: TopicOutcome) -> bool:
     return known.outcome is errors.Certainty.NOT_DONE and known.error in (None, ErrorCode.NOT_CONTROLLER)
 
 
-def _undeletable(topic: str) -> str:
+def _explain_undeletable(topic: str) -> str:
     """Explains ``INVALID_TOPIC`` for a deletion, because the response has no field for a text."""
     return f"topic {topic!r} is the brokers' own; it cannot be deleted"

@@ -16,7 +16,7 @@ from assay.system_under_test.client.errors import ClientError
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Ticket:
+class PendingOutcome:
     """The pending outcome of one accepted message, due by ``deadline`` (loop time)."""
 
     result: asyncio.Future[SendResult]
@@ -36,7 +36,7 @@ class Envelope:
     """None lets the partitioner choose."""
     on_done: Done | None = None
     """Called once with the outcome: a result, ``SendFailed`` or ``SendUnknown``."""
-    ticket: Ticket | None = None
+    ticket: PendingOutcome | None = None
     """Set by the producer. A stage that adds an envelope must leave it None."""
 
 

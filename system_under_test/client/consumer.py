@@ -11,9 +11,9 @@ from typing import NamedTuple, TypeVar
 
 from assay.system_under_test.client.assignors import Partition
 from assay.system_under_test.client.connection import CallError
-from assay.system_under_test.client.coordinated import Coordinated, Position
+from assay.system_under_test.client.coordinated import CoordinatorClient, Position
 from assay.system_under_test.client.errors import STALE_METADATA, DamagedAnswer, ReadFailed
-from assay.system_under_test.client.fetch_result import PATIENCE, TRANSIENT, Fetched, messages_in
+from assay.system_under_test.client.fetch_result import PATIENCE, TRANSIENT, FetchResult, read_messages
 from assay.system_under_test.client.metadata import BACK_OFF, Metadata, Node
 from assay.system_under_test.client.multi_fetch import MultiFetch
 from assay.system_under_test.client.pool import Bootstrap, Pool
@@ -21,7 +21,7 @@ from assay.system_under_test.protocol import fetch
 from assay.system_under_test.protocol import offsets as listing
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.offsets import EARLIEST, LATEST
-from assay.system_under_test.protocol.schema import Request, records_bytes
+from assay.system_under_test.protocol.schema import Request, read_records
 from assay.system_under_test.records.message import Message
 from assay.system_under_test.runtime import Runtime
 
@@ -31,10 +31,10 @@ FETCH_VERSION = 3
 LIST_OFFSETS_VERSION = 1
 SEGMENT_OFFSETS_VERSION = 0
 
-__all__ = ["EARLIEST", "LATEST", "Fetched", "Position", "SimpleConsumer"]
+__all__ = ["EARLIEST", "LATEST", "FetchResult", "Position", "SimpleConsumer"]
 
 
-class _Answer(NamedTuple):
+class _FetchAnswer(NamedTuple):
     found: fetch.FetchPartitionResponse
     messages: list[Message]
     node: int
@@ -55,7 +55,7 @@ class SimpleConsumer:
     max_fetch_bytes: int = 128 * 1024 * 1024
     check_crcs: bool = True
     client_id: str = "assay-consumer"
-    _groups: dict[str, Coordinated] = field(default_factory=dict, init=False)
+    _groups: dict[str, CoordinatorClient] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         self._pool = Pool(self.client_id)
@@ -76,7 +76,7 @@ class SimpleConsumer:
         max_bytes: int = 1024 * 1024,
         max_wait: float = 0.5,
         min_bytes: int = 1,
-    ) -> Fetched:
+    ) -> FetchResult:
         """Returns about ``max_bytes`` of messages from ``offset`` on, below the high watermark.
 
         - The call waits up to ``max_wait`` seconds for ``min_bytes``.
@@ -92,19 +92,21 @@ class SimpleConsumer:
         while True:
             answer = await self._fetch(topic, partition, offset, size, max_wait, min_bytes, deadline)
             error = ErrorCode.of(answer.found.error_code)
-            truncated = not answer.messages and bool(records_bytes(answer.found.records))
+            truncated = not answer.messages and bool(read_records(answer.found.records))
             if not truncated or size >= self.max_fetch_bytes:
                 if truncated and not self.check_crcs:  # the length itself must be damaged
-                    raise _damaged(topic, partition, answer.node, "no whole message, whatever the fetch size")
+                    raise _build_damage_error(
+                        topic, partition, answer.node, "no whole message, whatever the fetch size"
+                    )
                 if truncated:
                     error = ErrorCode.MESSAGE_TOO_LARGE
                 wanted = [message for message in answer.messages if message.offset >= offset]
-                return Fetched(wanted, answer.found.high_watermark, answer.node, error)
+                return FetchResult(wanted, answer.found.high_watermark, answer.node, error)
             size = min(2 * size, self.max_fetch_bytes)
 
     async def multi_fetch(
         self, offsets: Mapping[Partition, int], max_bytes: int = 1024 * 1024, max_wait: float = 0.5, min_bytes: int = 1
-    ) -> dict[Partition, Fetched]:
+    ) -> dict[Partition, FetchResult]:
         """Fetches from several partitions, each from its offset on, with one request to each of their leaders.
 
         ``max_bytes`` is per partition. There is one round of requests if it answers any partition. The result of
@@ -157,16 +159,16 @@ class SimpleConsumer:
         for coordinated in self._groups.values():
             await coordinated.close()
 
-    def _coordinated(self, group: str) -> Coordinated:
+    def _coordinated(self, group: str) -> CoordinatorClient:
         if group not in self._groups:
-            self._groups[group] = Coordinated(
+            self._groups[group] = CoordinatorClient(
                 self.bootstrap, group, runtime=self.runtime, timeout=self.timeout, client_id=self.client_id
             )
         return self._groups[group]
 
     async def _fetch(
         self, topic: str, partition: int, offset: int, size: int, max_wait: float, min_bytes: int, deadline: float
-    ) -> _Answer:
+    ) -> _FetchAnswer:
         loop = asyncio.get_running_loop()
         wanted = fetch.FetchPartition(partition=partition, offset=offset, max_bytes=size)
         while True:
@@ -185,10 +187,10 @@ class SimpleConsumer:
                 raise ReadFailed(f"{topic}-{partition}: broker {node.id} answered a fetch with another partition")
             error = ErrorCode.of(found[0].error_code)
             if error not in TRANSIENT:
-                messages, damage = messages_in(found[0], offset, check_crcs=self.check_crcs)
+                messages, damage = read_messages(found[0], offset, check_crcs=self.check_crcs)
                 if damage is not None:
-                    raise _damaged(topic, partition, node.id, damage)
-                return _Answer(found[0], messages, node.id)
+                    raise _build_damage_error(topic, partition, node.id, damage)
+                return _FetchAnswer(found[0], messages, node.id)
             await self._retry_or_raise(topic, partition, error, node, deadline)
 
     async def _list_offsets(
@@ -233,6 +235,6 @@ class SimpleConsumer:
         await asyncio.sleep(BACK_OFF)
 
 
-def _damaged(topic: str, partition: int, node: int, how: str) -> DamagedAnswer:
+def _build_damage_error(topic: str, partition: int, node: int, how: str) -> DamagedAnswer:
     what = f"{topic}-{partition}: broker {node} served damaged records: {how}"
     return DamagedAnswer(what, error=ErrorCode.CORRUPT_MESSAGE, node=node)

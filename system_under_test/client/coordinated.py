@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
-from assay.system_under_test.assignors import by_topic
+from assay.system_under_test.assignors import group_by_topic
 from assay.system_under_test.client.assignors import Partition
 from assay.system_under_test.client.connection import CallError, NotSent
 from assay.system_under_test.client.errors import (
@@ -19,7 +19,7 @@ from assay.system_under_test.client.errors import (
     Certainty,
     ClientError,
     ReadFailed,
-    outcome,
+    classify_error,
 )
 from assay.system_under_test.client.metadata import BACK_OFF
 from assay.system_under_test.client.pool import Address, Bootstrap, KnownBrokers, Pool
@@ -81,7 +81,7 @@ class JoinFailed(ClientError):
     """Raised if the join did not complete in time. The coordinator may still have acted until the session expires."""
 
 
-class Coordinated:
+class CoordinatorClient:
     """A client of a coordinator, member or not. ``timeout`` is in seconds, for each call."""
 
     find_request: ClassVar[type[groups.GroupCoordinatorRequest | draft_groups.ConsumerMetadataRequest]] = (
@@ -206,7 +206,7 @@ class Coordinated:
                     return
                 repeated = STALE_COORDINATOR if self._repeat_unknown else OFFSET_COMMIT_WORTH_REPEATING
                 again = bool(bad) and set(bad) <= repeated
-            known = {one: _together(earlier[one], now) for one, now in known.items()}
+            known = {one: _combine(earlier[one], now) for one, now in known.items()}
             if not again or loop.time() + BACK_OFF >= deadline:
                 said = error or f"answered {', '.join(code.name for code in bad) or 'for only some partitions'}"
                 raise self._commit_failed(said, known, bad[0] if bad else None) from error
@@ -228,7 +228,7 @@ class Coordinated:
             for code in sorted(codes & OVER):
                 self._over(code)
         known = {
-            partition: outcome(answered[partition], OFFSET_COMMIT_NOT_DONE)
+            partition: classify_error(answered[partition], OFFSET_COMMIT_NOT_DONE)
             if partition in answered
             else Certainty.UNKNOWN
             for partition in offsets
@@ -250,7 +250,7 @@ class Coordinated:
             group_id=self.group,
             topics=[
                 group_offsets.OffsetFetchTopic(topic=topic, partitions=indexes)
-                for topic, indexes in by_topic(partitions).items()
+                for topic, indexes in group_by_topic(partitions).items()
             ],
         )
         while True:
@@ -278,8 +278,8 @@ class Coordinated:
         deadline = asyncio.get_running_loop().time() + left
         address = await self._find(deadline)
         try:
-            connection = await (pool or self._pool).get(address, left_until(deadline))
-            return await connection.call(request, version, left_until(deadline))
+            connection = await (pool or self._pool).get(address, get_time_left(deadline))
+            return await connection.call(request, version, get_time_left(deadline))
         except CallError:
             self._coordinator = None
             raise
@@ -292,8 +292,8 @@ class Coordinated:
         self._random.shuffle(addresses)
         for address in addresses:
             try:
-                connection = await self._pool.get(address, min(ATTEMPT, left_until(deadline)))
-                left = min(ATTEMPT, left_until(deadline))
+                connection = await self._pool.get(address, min(ATTEMPT, get_time_left(deadline)))
+                left = min(ATTEMPT, get_time_left(deadline))
                 found = await connection.call(self.find_request(group_id=self.group), 0, left)
             except CallError:
                 continue
@@ -303,13 +303,13 @@ class Coordinated:
         raise NotSent(f"no broker knows a coordinator of group {self.group}")
 
 
-def _together(earlier: Certainty, now: Certainty) -> Certainty:
+def _combine(earlier: Certainty, now: Certainty) -> Certainty:
     """Combines the outcomes of two tries of one commit. A definite failure does not undo an earlier try."""
     if now is Certainty.NOT_DONE and earlier is not Certainty.NOT_DONE:
         return Certainty.UNKNOWN
     return now
 
 
-def left_until(deadline: float) -> float:
+def get_time_left(deadline: float) -> float:
     """Returns the seconds until ``deadline`` on the loop's clock; 0 if it has passed."""
     return max(0.0, deadline - asyncio.get_running_loop().time())

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from assay.system_under_test.client import errors
 from assay.system_under_test.client.config import ProducerConfig
-from assay.system_under_test.client.connection import NotSent, Unknown
+from assay.system_under_test.client.connection import NotSent, UnknownOutcome
 from assay.system_under_test.client.metadata import Metadata
 from assay.system_under_test.client.pool import Pool
 from assay.system_under_test.protocol.errors import ErrorCode
@@ -31,7 +31,7 @@ class SendResult:
 
 
 @dataclass(slots=True)
-class Way:
+class DeliveryState:
     """State of one message set. ``in_doubt``: at this moment, a try may have been carried out."""
 
     in_doubt: bool = False
@@ -56,7 +56,9 @@ class Delivery:
         except errors.ReadFailed as error:
             raise errors.SendFailed(f"not sent: {error}", error=error.error) from error
 
-    async def deliver(self, topic: str, partition: int, records: bytes, deadline: float, way: Way) -> SendResult:
+    async def deliver(
+        self, topic: str, partition: int, records: bytes, deadline: float, way: DeliveryState
+    ) -> SendResult:
         """Delivers the set. Raises ``SendFailed`` if every try failed definitely, else ``SendUnknown``.
 
         If the call is cancelled, ``way`` has the outcome known so far.
@@ -83,7 +85,9 @@ class Delivery:
         # A single attempt of unknown outcome makes the whole outcome unknown, however the others ended.
         raise doubt or failure or errors.SendFailed(f"{topic}-{partition}: not sent in time")
 
-    async def _attempt(self, topic: str, partition: int, records: bytes, deadline: float, way: Way) -> SendResult:
+    async def _attempt(
+        self, topic: str, partition: int, records: bytes, deadline: float, way: DeliveryState
+    ) -> SendResult:
         loop = asyncio.get_running_loop()
         leader = await self.known_before_sending(self._metadata.leader(topic, partition, deadline))
         where = f"{topic}-{partition} at broker {leader.id}"
@@ -107,7 +111,7 @@ class Delivery:
         except NotSent as error:
             self._metadata.forget(topic, partition)
             raise errors.SendFailed(f"{where}: {error}", node=leader.id) from error
-        except Unknown as error:
+        except UnknownOutcome as error:
             self._metadata.forget(topic, partition)
             raise errors.SendUnknown(f"{where}: {error}", node=leader.id) from error
         answers = [found for entry in response.topics if entry.topic == topic for found in entry.partitions]
@@ -116,7 +120,7 @@ class Delivery:
         return self._judge(topic, partition, ErrorCode.of(answers[0].error_code), answers[0].base_offset, leader.id)
 
     def _judge(self, topic: str, partition: int, error: ErrorCode, base_offset: int, node: int) -> SendResult:
-        what = errors.outcome(error, errors.PRODUCE_NOT_DONE)
+        what = errors.classify_error(error, errors.PRODUCE_NOT_DONE)
         if what is errors.Certainty.DONE:
             return SendResult(base_offset, node)
         if error in errors.STALE_METADATA or what is errors.Certainty.UNKNOWN:

@@ -10,7 +10,7 @@ from functools import partial
 
 from assay.system_under_test.client.config import ConsumerConfig, DraftConfig
 from assay.system_under_test.client.coordinated import CommitFailed, Generation
-from assay.system_under_test.client.draft_membership import DraftMembership, State
+from assay.system_under_test.client.draft_membership import DraftMembership, DraftMemberState
 from assay.system_under_test.client.group_consumer import NO_LISTENER, GroupConsumer, GroupListener
 from assay.system_under_test.runtime import Runtime
 
@@ -31,7 +31,7 @@ class DraftConsumer(GroupConsumer):
         *,
         runtime: Runtime,
         listener: GroupListener = NO_LISTENER,
-        on_state: Callable[[State], None] = lambda state: None,
+        on_state: Callable[[DraftMemberState], None] = lambda state: None,
     ) -> None:
         config = config or DraftConfig()
         self._draft = DraftMembership(bootstrap, group, topics, config, runtime=runtime, on_state=on_state)
@@ -46,7 +46,7 @@ class DraftConsumer(GroupConsumer):
         )
 
     @property
-    def state(self) -> State:
+    def state(self) -> DraftMemberState:
         return self._draft.state
 
     async def _enter(self) -> Generation:

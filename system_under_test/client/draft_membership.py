@@ -24,7 +24,7 @@ from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.runtime import Runtime
 
 
-class State(StrEnum):
+class DraftMemberState(StrEnum):
     """State of a membership. The consumer consumes in ``MEMBER`` and ``REDISCOVERING``."""
 
     DOWN = "Down"
@@ -34,10 +34,10 @@ class State(StrEnum):
     STOPPED = "Stopped"
 
 
-CONSUMING: Final = frozenset({State.MEMBER, State.REDISCOVERING})
+CONSUMING: Final = frozenset({DraftMemberState.MEMBER, DraftMemberState.REDISCOVERING})
 
 
-class Happening(StrEnum):
+class DraftMemberEvent(StrEnum):
     STARTED = "started"
     JOINED = "joined"
     ACCEPTED = "a heartbeat was accepted"
@@ -46,30 +46,30 @@ class Happening(StrEnum):
     ENDED = "ended"
 
 
-_NEXT: Final[Mapping[tuple[State, Happening], State]] = MappingProxyType(
+_NEXT: Final[Mapping[tuple[DraftMemberState, DraftMemberEvent], DraftMemberState]] = MappingProxyType(
     {
-        (State.DOWN, Happening.STARTED): State.DISCOVERING,
-        (State.DISCOVERING, Happening.JOINED): State.MEMBER,
-        (State.MEMBER, Happening.REFUSED): State.STOPPED,
-        (State.MEMBER, Happening.LOST): State.REDISCOVERING,
-        (State.REDISCOVERING, Happening.ACCEPTED): State.MEMBER,
-        (State.REDISCOVERING, Happening.REFUSED): State.STOPPED,
-        (State.STOPPED, Happening.JOINED): State.MEMBER,
+        (DraftMemberState.DOWN, DraftMemberEvent.STARTED): DraftMemberState.DISCOVERING,
+        (DraftMemberState.DISCOVERING, DraftMemberEvent.JOINED): DraftMemberState.MEMBER,
+        (DraftMemberState.MEMBER, DraftMemberEvent.REFUSED): DraftMemberState.STOPPED,
+        (DraftMemberState.MEMBER, DraftMemberEvent.LOST): DraftMemberState.REDISCOVERING,
+        (DraftMemberState.REDISCOVERING, DraftMemberEvent.ACCEPTED): DraftMemberState.MEMBER,
+        (DraftMemberState.REDISCOVERING, DraftMemberEvent.REFUSED): DraftMemberState.STOPPED,
+        (DraftMemberState.STOPPED, DraftMemberEvent.JOINED): DraftMemberState.MEMBER,
         # Stopped by a coordinator that then died: its successor may accept the generation.
-        (State.STOPPED, Happening.ACCEPTED): State.MEMBER,
+        (DraftMemberState.STOPPED, DraftMemberEvent.ACCEPTED): DraftMemberState.MEMBER,
     }
 )
 
 
-def next_state(state: State, happening: Happening) -> State:
+def find_next_state(state: DraftMemberState, happening: DraftMemberEvent) -> DraftMemberState:
     """Returns the state after an event. Other events change nothing; ``ENDED`` always leads to ``DOWN``."""
-    return State.DOWN if happening is Happening.ENDED else _NEXT.get((state, happening), state)
+    return DraftMemberState.DOWN if happening is DraftMemberEvent.ENDED else _NEXT.get((state, happening), state)
 
 
 JOIN_AGAIN: Final = coordinated.OVER | {ErrorCode.REQUEST_TIMED_OUT}
 
 
-class DraftMembership(coordinated.Coordinated):
+class DraftMembership(coordinated.CoordinatorClient):
     """Membership of one consumer. ``on_state`` is called with each new state. Only one call at a time is allowed."""
 
     find_request = draft_groups.ConsumerMetadataRequest
@@ -82,11 +82,11 @@ class DraftMembership(coordinated.Coordinated):
         config: DraftConfig | None = None,
         *,
         runtime: Runtime,
-        on_state: Callable[[State], None] = lambda state: None,
+        on_state: Callable[[DraftMemberState], None] = lambda state: None,
     ) -> None:
         config = config or DraftConfig()
         super().__init__(bootstrap, group, runtime=runtime, timeout=config.timeout, client_id=config.client_id)
-        self.state = State.DOWN
+        self.state = DraftMemberState.DOWN
         self._topics = list(topics)
         self._strategy = config.strategy
         self._session_timeout = config.session_timeout
@@ -111,13 +111,13 @@ class DraftMembership(coordinated.Coordinated):
             return self.generation
         deadline = asyncio.get_running_loop().time() + (self._join_timeout if timeout is None else timeout)
         await self._stop_beating()
-        self._move(Happening.STARTED)
+        self._move(DraftMemberEvent.STARTED)
         last: object = "no broker coordinates it"
-        while coordinated.left_until(deadline) > 0:
+        while coordinated.get_time_left(deadline) > 0:
             try:
                 await self._reach(deadline)
                 if self._stopped is not None and await self._goes_on(self._stopped, deadline):
-                    return self._begin(self._stopped, Happening.ACCEPTED)
+                    return self._begin(self._stopped, DraftMemberEvent.ACCEPTED)
                 if before_join is not None:
                     announce, before_join = before_join, None
                     await announce()
@@ -128,7 +128,7 @@ class DraftMembership(coordinated.Coordinated):
                 code = ErrorCode.of(answer.error_code)
                 if code is ErrorCode.NONE:
                     self._consumer_id = answer.consumer_id
-                    return self._begin(_generation(answer), Happening.JOINED)
+                    return self._begin(_to_generation(answer), DraftMemberEvent.JOINED)
                 if code is draft_groups.UNKNOWN_CONSUMER:
                     self._consumer_id = ""
                 elif code in coordinated.STALE_COORDINATOR:
@@ -146,14 +146,14 @@ class DraftMembership(coordinated.Coordinated):
         self._topics = list(topics)
         if self.generation is not None:
             super()._over(ErrorCode.REBALANCE_IN_PROGRESS)
-            self._move(Happening.REFUSED)
+            self._move(DraftMemberEvent.REFUSED)
         self._stopped = None
 
     async def leave(self) -> None:
         """Leaves the group. A failure is only logged, because the session of a silent member expires anyway."""
         await self._stop_beating()
         self._stopped = self.generation = None
-        self._move(Happening.ENDED)
+        self._move(DraftMemberEvent.ENDED)
         consumer_id, self._consumer_id = self._consumer_id, ""
         if consumer_id:
             await self._part(draft_groups.DraftLeaveGroupRequest(group_id=self.group, consumer_id=consumer_id))
@@ -161,7 +161,7 @@ class DraftMembership(coordinated.Coordinated):
     async def close(self) -> None:
         """Closes the connections without leaving the group."""
         await self._stop_beating()
-        self._move(Happening.ENDED)
+        self._move(DraftMemberEvent.ENDED)
         await super().close()
 
     # -- joining ---------------------------------------------------------------------------------------------------
@@ -170,7 +170,7 @@ class DraftMembership(coordinated.Coordinated):
         """Connects to the coordinator. Raises ``NotSent`` if it is unknown or cannot be reached."""
         address = await self._find(deadline)
         try:
-            await self._pool.get(address, coordinated.left_until(deadline))
+            await self._pool.get(address, coordinated.get_time_left(deadline))
         except CallError:
             self._coordinator = None
             raise
@@ -179,7 +179,7 @@ class DraftMembership(coordinated.Coordinated):
         """Returns whether a new coordinator accepts the generation that another one rejected. Raises ``CallError``."""
         if self._coordinator == self._stopped_by:
             return False
-        code = await self._heartbeat(stopped, min(coordinated.left_until(deadline), self._session_timeout))
+        code = await self._heartbeat(stopped, min(coordinated.get_time_left(deadline), self._session_timeout))
         if code in coordinated.STALE_COORDINATOR:
             self._coordinator = None
             raise NotSent(f"group {self.group}: {code.name}")
@@ -199,13 +199,15 @@ class DraftMembership(coordinated.Coordinated):
         # From now on the coordinator may have the request, so there may be a newer generation than the stopped one.
         stopped, self._stopped = self._stopped, None
         try:
-            answer: draft_groups.DraftJoinGroupResponse = await self._ask(request, 0, coordinated.left_until(deadline))
+            answer: draft_groups.DraftJoinGroupResponse = await self._ask(
+                request, 0, coordinated.get_time_left(deadline)
+            )
         except NotSent:
             self._stopped = stopped
             raise
         return answer
 
-    def _begin(self, generation: coordinated.Generation, how: Happening) -> coordinated.Generation:
+    def _begin(self, generation: coordinated.Generation, how: DraftMemberEvent) -> coordinated.Generation:
         self.generation, self._stopped = generation, None
         self._move(how)
         self._tasks = [asyncio.get_running_loop().create_task(self._beat(generation))]
@@ -227,16 +229,16 @@ class DraftMembership(coordinated.Coordinated):
             if self.generation is not generation:
                 return
             if code is ErrorCode.NONE:
-                self._move(Happening.ACCEPTED)
+                self._move(DraftMemberEvent.ACCEPTED)
             elif code in coordinated.OVER:
                 self._over(code)
             else:
                 self._coordinator = None
-                self._move(Happening.LOST)
+                self._move(DraftMemberEvent.LOST)
 
     async def _pause(self) -> None:
         """Waits until the next heartbeat is due, or its socket closes."""
-        if self.state is State.REDISCOVERING or self._coordinator is None:
+        if self.state is DraftMemberState.REDISCOVERING or self._coordinator is None:
             await asyncio.sleep(BACK_OFF)
             return
         try:
@@ -259,15 +261,15 @@ class DraftMembership(coordinated.Coordinated):
         else:
             self._stopped, self._stopped_by = self.generation, self._coordinator
         super()._over(code)
-        self._move(Happening.REFUSED)
+        self._move(DraftMemberEvent.REFUSED)
 
-    def _move(self, happening: Happening) -> None:
-        before, self.state = self.state, next_state(self.state, happening)
+    def _move(self, happening: DraftMemberEvent) -> None:
+        before, self.state = self.state, find_next_state(self.state, happening)
         assert (self.generation is not None) >= (self.state in CONSUMING), f"{self.state} without a generation"
         if self.state is not before:
             self._on_state(self.state)
 
 
-def _generation(answer: Any) -> coordinated.Generation:
+def _to_generation(answer: Any) -> coordinated.Generation:
     partitions = tuple((topic.topic, index) for topic in answer.partitions_to_own for index in topic.partitions)
     return coordinated.Generation(answer.generation_id, answer.consumer_id, partitions)

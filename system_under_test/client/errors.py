@@ -115,7 +115,7 @@ STALE_METADATA = frozenset({E.UNKNOWN_TOPIC_OR_PARTITION, E.LEADER_NOT_AVAILABLE
 """Errors after which the leader must be looked up again."""
 
 
-def outcome(error: ErrorCode, not_done: Collection[ErrorCode]) -> Certainty:
+def classify_error(error: ErrorCode, not_done: Collection[ErrorCode]) -> Certainty:
     """Returns the outcome that ``error`` means for a request whose definite rejections are ``not_done``."""
     if error is ErrorCode.NONE:
         return Certainty.DONE

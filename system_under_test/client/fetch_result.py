@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from assay.system_under_test.client.errors import STALE_METADATA
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.fetch import FetchPartitionResponse
-from assay.system_under_test.protocol.schema import records_bytes
+from assay.system_under_test.protocol.schema import read_records
 from assay.system_under_test.records import message_set
 from assay.system_under_test.records.message import TIMESTAMP_TYPE_BIT, Message, RecordError
 
-__all__ = ["PATIENCE", "TRANSIENT", "Fetched", "Message", "created", "messages_in"]
+__all__ = ["PATIENCE", "TRANSIENT", "FetchResult", "Message", "get_create_time", "read_messages"]
 
 PATIENCE = 2.0
 """Seconds for a response, beyond the requested wait, before the leader is looked up and asked again."""
@@ -20,7 +20,7 @@ TRANSIENT = STALE_METADATA | {ErrorCode.REPLICA_NOT_AVAILABLE, ErrorCode.REQUEST
 
 
 @dataclass(frozen=True, slots=True)
-class Fetched:
+class FetchResult:
     """Result of one fetch. ``error`` is NONE, or why the broker rejected it (mostly OFFSET_OUT_OF_RANGE)."""
 
     messages: Sequence[Message]
@@ -31,19 +31,19 @@ class Fetched:
     error: ErrorCode = ErrorCode.NONE
 
 
-def created(message: Message) -> int | None:
+def get_create_time(message: Message) -> int | None:
     """Returns a message's create time in milliseconds. None if it has none, or if the broker set the append time."""
     return None if message.attributes & TIMESTAMP_TYPE_BIT else message.timestamp
 
 
-def messages_in(found: FetchPartitionResponse, offset: int, *, check_crcs: bool) -> tuple[list[Message], str | None]:
+def read_messages(found: FetchPartitionResponse, offset: int, *, check_crcs: bool) -> tuple[list[Message], str | None]:
     """Returns the whole messages of a response up to any damage. They may begin below ``offset``.
 
     If damage came before any message from ``offset`` on, the result is no messages and a description of the damage.
     """
     messages: list[Message] = []
     try:
-        for message in message_set.messages(records_bytes(found.records), check_crcs=check_crcs):
+        for message in message_set.iterate_messages(read_records(found.records), check_crcs=check_crcs):
             messages.append(message)
     except RecordError as damage:
         if not any(message.offset >= offset for message in messages):

@@ -22,7 +22,7 @@ from assay.system_under_test.client.config import ConsumerConfig
 from assay.system_under_test.client.consumer import EARLIEST, LATEST, SimpleConsumer
 from assay.system_under_test.client.draft_membership import DraftMembership
 from assay.system_under_test.client.errors import Certainty, ReadFailed
-from assay.system_under_test.client.fetch_result import TRANSIENT, Fetched, created
+from assay.system_under_test.client.fetch_result import TRANSIENT, FetchResult, get_create_time
 from assay.system_under_test.client.membership import CommitFailed, Generation, Membership, Position
 from assay.system_under_test.client.positions import Positions
 from assay.system_under_test.client.traits import CORRECT, ClientTraits
@@ -64,7 +64,7 @@ NO_LISTENER = GroupListener()
 
 
 @dataclass(frozen=True, slots=True)
-class Received:
+class ConsumerRecord:
     """A record. ``timestamp`` is in milliseconds, None if there is none."""
 
     topic: str
@@ -189,7 +189,7 @@ class GroupConsumer:
         """Resumes paused partitions. Others are ignored."""
         self._positions.paused.difference_update(partitions)
 
-    async def poll(self, timeout: float = 1.0) -> list[Received]:
+    async def poll(self, timeout: float = 1.0) -> list[ConsumerRecord]:
         """Returns the records that arrive within ``timeout`` seconds, in order within each partition.
 
         Joins the group first if necessary, which may take longer. Raises ``JoinFailed``, or ``ReadFailed`` if nothing
@@ -309,7 +309,7 @@ class GroupConsumer:
 
     # -- and reads -------------------------------------------------------------------------------------------------
 
-    async def _read(self, deadline: float) -> tuple[list[Received], bool]:
+    async def _read(self, deadline: float) -> tuple[list[ConsumerRecord], bool]:
         """Returns the records, and whether a position was reset. Raises ``ReadFailed`` if there is neither."""
         loop = asyncio.get_running_loop()
         wait = min(LONGEST_WAIT, max(0.0, deadline - loop.time()))
@@ -334,7 +334,7 @@ class GroupConsumer:
                 self._fetching.moved(one)
                 moved = True
                 self._listener.on_reset(one, start)
-        received: list[Received] = []
+        received: list[ConsumerRecord] = []
         failed: ReadFailed | None = None
         for one, fetched in found.items():
             if one in starts or self._positions.offsets.get(one) != begin[one]:
@@ -348,7 +348,9 @@ class GroupConsumer:
         self._behind = bool(received)
         return received, moved
 
-    async def _starts(self, begin: Mapping[Partition, int], found: Mapping[Partition, Fetched]) -> dict[Partition, int]:
+    async def _starts(
+        self, begin: Mapping[Partition, int], found: Mapping[Partition, FetchResult]
+    ) -> dict[Partition, int]:
         """Returns new positions for partitions out of range. Raises ``ReadFailed`` before any position has moved."""
         return {
             one: await self._start(one, f"offset {begin[one]} is not in the log")
@@ -356,12 +358,13 @@ class GroupConsumer:
             if fetched.error is ErrorCode.OFFSET_OUT_OF_RANGE
         }
 
-    def _take(self, one: Partition, fetched: Fetched) -> list[Received]:
+    def _take(self, one: Partition, fetched: FetchResult) -> list[ConsumerRecord]:
         if fetched.messages:
             self._positions.offsets[one] = fetched.messages[-1].offset + 1
             self._fetching.fetched(one, self._positions.offsets[one])
         return [
-            Received(*one, m.offset, m.key, m.value, m.timestamp, created(m) != m.timestamp) for m in fetched.messages
+            ConsumerRecord(*one, m.offset, m.key, m.value, m.timestamp, get_create_time(m) != m.timestamp)
+            for m in fetched.messages
         ]
 
 

@@ -14,7 +14,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
-from assay.system_under_test.assignors import by_topic
+from assay.system_under_test.assignors import group_by_topic
 from assay.system_under_test.client.assignors import ASSIGNORS, Partition
 from assay.system_under_test.client.config import MemberConfig
 from assay.system_under_test.client.connection import CallError
@@ -23,7 +23,7 @@ from assay.system_under_test.client.coordinated import (
     OVER,
     STALE_COORDINATOR,
     CommitFailed,
-    Coordinated,
+    CoordinatorClient,
     Generation,
     JoinFailed,
     Position,
@@ -49,7 +49,7 @@ generation must then be stored. After an earlier time-out the member would join 
 nothing would read the partitions of the first one."""
 
 
-class Membership(Coordinated):
+class Membership(CoordinatorClient):
     """A member. Only one call at a time is allowed, apart from heartbeats.
 
     If it leads the group, it checks every ``metadata_age`` seconds whether there are more partitions, and starts a
@@ -107,7 +107,9 @@ class Membership(Coordinated):
             answer = await self._until(request, 0, deadline)
             code = ErrorCode.of(answer.error_code)
             if code is ErrorCode.NONE:
-                self.generation = Generation(joined.generation_id, joined.member_id, _partitions(answer.assignment))
+                self.generation = Generation(
+                    joined.generation_id, joined.member_id, _decode_assignment(answer.assignment)
+                )
                 self._tasks = [loop.create_task(self._beat(self.generation))]
                 if assignments:
                     self._tasks.append(loop.create_task(self._watch(self.generation)))
@@ -156,7 +158,7 @@ class Membership(Coordinated):
         self._assigned_from = counts
         given = ASSIGNORS[joined.protocol](topics, counts)
         return [
-            groups.GroupAssignment(member_id=member, assignment=_encoded(partitions))
+            groups.GroupAssignment(member_id=member, assignment=_encode_assignment(partitions))
             for member, partitions in given.items()
         ]
 
@@ -262,12 +264,12 @@ class Membership(Coordinated):
             self._member_id = ""
 
 
-def _encoded(partitions: Sequence[Partition]) -> bytes:
-    topics = [AssignedTopic(topic=topic, partitions=indexes) for topic, indexes in by_topic(partitions).items()]
+def _encode_assignment(partitions: Sequence[Partition]) -> bytes:
+    topics = [AssignedTopic(topic=topic, partitions=indexes) for topic, indexes in group_by_topic(partitions).items()]
     return encode_bytes(Assignment(topics=topics), 0)
 
 
-def _partitions(assignment: bytes) -> tuple[Partition, ...]:
+def _decode_assignment(assignment: bytes) -> tuple[Partition, ...]:
     """Decodes an assignment. An invalid one counts as empty."""
     try:
         found = decode(Assignment, 0, assignment) if assignment else Assignment(topics=[])

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from assay.system_under_test.client.callbacks import Callbacks, Envelope, Ticket
+from assay.system_under_test.client.callbacks import Callbacks, Envelope, PendingOutcome
 from assay.system_under_test.client.delivery import SendResult
 from assay.system_under_test.client.errors import ClientError, SendUnknown
 
@@ -14,7 +14,7 @@ _log = logging.getLogger("assay.client")
 
 
 @dataclass(slots=True)
-class Account:
+class OutcomeSummary:
     """Outcomes of messages: the number appended, those certainly not appended, and those that may have been."""
 
     appended: int = 0
@@ -23,11 +23,11 @@ class Account:
 
 
 @dataclass(slots=True)
-class Audit:
+class OutcomeCollector:
     """Collects the outcomes of the messages that a ``flush`` or ``close`` waits for."""
 
-    tickets: set[Ticket]
-    account: Account = field(default_factory=Account)
+    tickets: set[PendingOutcome]
+    account: OutcomeSummary = field(default_factory=OutcomeSummary)
     done: asyncio.Event = field(default_factory=asyncio.Event)
 
     def enter(self, envelope: Envelope, known: SendResult | ClientError) -> None:
@@ -54,8 +54,8 @@ class Ledger:
         self._timeout = timeout
         self._callbacks = callbacks
         self._settled = settled
-        self.open: dict[Ticket, Envelope] = {}
-        self._audits: list[Audit] = []
+        self.open: dict[PendingOutcome, Envelope] = {}
+        self._audits: list[OutcomeCollector] = []
 
     def accept(self, envelope: Envelope, *, has_place: bool) -> Envelope:
         """Returns the envelope with its ticket."""
@@ -63,16 +63,16 @@ class Ledger:
         self.open[ticket] = envelope = replace(envelope, ticket=ticket)
         return envelope
 
-    def _ticket(self, has_place: bool) -> Ticket:
+    def _ticket(self, has_place: bool) -> PendingOutcome:
         loop = asyncio.get_running_loop()
-        return Ticket(loop.create_future(), loop.time() + self._timeout, has_place)
+        return PendingOutcome(loop.create_future(), loop.time() + self._timeout, has_place)
 
-    def with_tickets(self, envelopes: Sequence[Envelope], known: dict[Ticket | None, None]) -> list[Envelope]:
+    def with_tickets(self, envelopes: Sequence[Envelope], known: dict[PendingOutcome | None, None]) -> list[Envelope]:
         """Gives every envelope a ticket of its own, because a stage may have added or duplicated envelopes.
 
         New tickets are added to ``known``.
         """
-        seen: set[Ticket] = set()
+        seen: set[PendingOutcome] = set()
         found = []
         for envelope in envelopes:
             ticket = envelope.ticket
@@ -120,13 +120,13 @@ class Ledger:
         except Exception:  # noqa: BLE001 - the caller's own code may raise anything
             _log.exception("a callback of the producer failed")
 
-    def audit(self) -> Audit:
+    def audit(self) -> OutcomeCollector:
         """Begins an audit of all open messages; :meth:`end` must end it."""
-        audit = Audit(set(self.open))
+        audit = OutcomeCollector(set(self.open))
         if not audit.tickets:
             audit.done.set()
         self._audits.append(audit)
         return audit
 
-    def end(self, audit: Audit) -> None:
+    def end(self, audit: OutcomeCollector) -> None:
         self._audits.remove(audit)

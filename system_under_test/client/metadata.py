@@ -59,7 +59,7 @@ class ClusterView:
     topics: Mapping[str, TopicView]
 
 
-def cluster_view(response: MetadataResponse) -> ClusterView:
+def to_cluster_view(response: MetadataResponse) -> ClusterView:
     """Converts a response and resolves broker ids."""
     nodes = {
         broker.node_id: Node(broker.node_id, Address(broker.host, broker.port))
@@ -169,7 +169,7 @@ class Metadata:
                 try:
                     connection = await self._pool.get(address, min(left, ATTEMPT_TIMEOUT))
                     left = min(deadline - loop.time(), ATTEMPT_TIMEOUT)
-                    view = cluster_view(await connection.call(request, METADATA_VERSION, left))
+                    view = to_cluster_view(await connection.call(request, METADATA_VERSION, left))
                 except ClientClosed as error:
                     raise ReadFailed(str(error)) from error
                 except CallError as error:

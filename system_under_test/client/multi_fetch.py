@@ -12,12 +12,12 @@ from dataclasses import replace
 from assay.system_under_test.client.assignors import Partition
 from assay.system_under_test.client.connection import CallError
 from assay.system_under_test.client.errors import STALE_METADATA, ReadFailed
-from assay.system_under_test.client.fetch_result import PATIENCE, TRANSIENT, Fetched, messages_in
+from assay.system_under_test.client.fetch_result import PATIENCE, TRANSIENT, FetchResult, read_messages
 from assay.system_under_test.client.metadata import BACK_OFF, SILENCE, Metadata, Node
 from assay.system_under_test.client.pool import Address, Pool
 from assay.system_under_test.protocol import fetch as messages
 from assay.system_under_test.protocol.errors import ErrorCode
-from assay.system_under_test.protocol.schema import records_bytes
+from assay.system_under_test.protocol.schema import read_records
 
 HASTE = 0.2
 """Replaces ``PATIENCE`` for a broker that recently did not answer, if others are asked as well."""
@@ -37,12 +37,12 @@ class MultiFetch:
 
     async def fetch(
         self, offsets: Mapping[Partition, int], max_bytes: int, max_wait: float, min_bytes: int, deadline: float
-    ) -> dict[Partition, Fetched]:
+    ) -> dict[Partition, FetchResult]:
         """Fetches until ``deadline`` (loop time); see ``SimpleConsumer.multi_fetch``."""
         loop = asyncio.get_running_loop()
         sizes = dict.fromkeys(offsets, max_bytes)
-        answers: dict[Partition, Fetched] = {}
-        troubles: dict[Partition, Fetched] = {}
+        answers: dict[Partition, FetchResult] = {}
+        troubles: dict[Partition, FetchResult] = {}
         wanted = list(offsets)
         while wanted:
             wait = max(0.0, min(max_wait, (deadline - loop.time()) / 2))
@@ -80,7 +80,7 @@ class MultiFetch:
                 break
             if wanted and not doubled and (ask or not self._by_leader(wanted)):
                 await asyncio.sleep(BACK_OFF)
-        silent = Fetched((), -1, -1, ErrorCode.LEADER_NOT_AVAILABLE)
+        silent = FetchResult((), -1, -1, ErrorCode.LEADER_NOT_AVAILABLE)
         if offsets and not answers:
             error = next(iter(troubles.values()), silent).error
             names = ", ".join(f"{topic}-{partition}" for topic, partition in offsets)
@@ -98,7 +98,7 @@ class MultiFetch:
     def _without_leader(self, wanted: Sequence[Partition]) -> list[str]:
         return list(dict.fromkeys(topic for topic, index in wanted if self._metadata.cached(topic, index) is None))
 
-    async def _look(self, topic: str, deadline: float) -> dict[Partition, tuple[Fetched, bool]]:
+    async def _look(self, topic: str, deadline: float) -> dict[Partition, tuple[FetchResult, bool]]:
         """Refreshes a topic's leaders. A failure is ignored, because the next round or call tries again."""
         with contextlib.suppress(ReadFailed):
             await self._metadata.refresh(topic, deadline)
@@ -106,7 +106,7 @@ class MultiFetch:
 
     async def _ask(
         self, leader: Node, wanted: Mapping[Partition, tuple[int, int]], wait: float, min_bytes: int, left: float
-    ) -> dict[Partition, tuple[Fetched, bool]]:
+    ) -> dict[Partition, tuple[FetchResult, bool]]:
         """Fetches partitions by (offset, bytes). Returns each result, and whether it was less than a whole message."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + left
@@ -135,22 +135,22 @@ class MultiFetch:
                 self._silent[leader.address] = loop.time() + SILENCE
             for one in wanted:
                 self._metadata.forget(*one)
-            return dict.fromkeys(wanted, (Fetched((), -1, leader.id, ErrorCode.NETWORK_EXCEPTION), False))
+            return dict.fromkeys(wanted, (FetchResult((), -1, leader.id, ErrorCode.NETWORK_EXCEPTION), False))
         self._silent.pop(leader.address, None)
         parts = {(topic.topic, part.partition): part for topic in response.topics for part in topic.partitions}
         return {one: self._judged(one, offset, parts.get(one), leader) for one, (offset, _) in wanted.items()}
 
     def _judged(
         self, one: Partition, offset: int, found: messages.FetchPartitionResponse | None, leader: Node
-    ) -> tuple[Fetched, bool]:
+    ) -> tuple[FetchResult, bool]:
         error = ErrorCode.UNKNOWN if found is None else ErrorCode.of(found.error_code)
         if error in STALE_METADATA:
             self._metadata.forget(*one)
         if found is None or error is not ErrorCode.NONE:
-            return Fetched((), -1, leader.id, error), False
-        messages, damage = messages_in(found, offset, check_crcs=self._check_crcs)
+            return FetchResult((), -1, leader.id, error), False
+        messages, damage = read_messages(found, offset, check_crcs=self._check_crcs)
         if damage is not None:
-            return Fetched((), -1, leader.id, ErrorCode.CORRUPT_MESSAGE), False
+            return FetchResult((), -1, leader.id, ErrorCode.CORRUPT_MESSAGE), False
         kept = [message for message in messages if message.offset >= offset]
-        truncated = not messages and bool(records_bytes(found.records))
-        return Fetched(kept, found.high_watermark, leader.id), truncated
+        truncated = not messages and bool(read_records(found.records))
+        return FetchResult(kept, found.high_watermark, leader.id), truncated

@@ -63,7 +63,7 @@ class Positions:
         return {one: self.offsets[one] for one in (*owned[first:], *owned[:first]) if one not in self.paused}
 
 
-class Fetching:
+class FetchPolicy:
     """Fetches all partitions from the caller's positions, regardless of earlier fetches (KAFKA-2978)."""
 
     def wanted(self, positions: Mapping[Partition, int]) -> Mapping[Partition, int]:

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from assay.system_under_test.client.delivery import Delivery, SendResult, Way
+from assay.system_under_test.client.delivery import Delivery, DeliveryState, SendResult
 from assay.system_under_test.client.errors import ClientError, SendFailed, SendUnknown
 from assay.system_under_test.records.message_set import Record
 
@@ -14,7 +14,7 @@ _log = logging.getLogger("assay.client")
 
 
 @dataclass(slots=True, eq=False)
-class Send:
+class PendingSend:
     """Records that one caller appends, and their outcome."""
 
     records: list[Record]
@@ -37,12 +37,12 @@ class ProduceQueue:
     linger: float
     batch_size: int
     pack: Callable[[list[Record]], bytes]
-    _waiting: deque[Send] = field(default_factory=deque)
+    _waiting: deque[PendingSend] = field(default_factory=deque)
     _worker: asyncio.Task[None] | None = None
 
     def put(self, records: list[Record], size: int, deadline: float) -> asyncio.Future[SendResult]:
         """Queues records and returns their outcome, which comes by ``deadline`` (loop time) and may be an error."""
-        entry = Send(records, size, deadline)
+        entry = PendingSend(records, size, deadline)
         self._waiting.append(entry)
         if self._worker is None:
             name = f"produce {self.topic}-{self.partition}"
@@ -66,10 +66,10 @@ class ProduceQueue:
         finally:
             self._worker = None
 
-    def _take(self) -> list[Send]:
+    def _take(self) -> list[PendingSend]:
         """Takes the sends of one message set, and drops those that were cancelled or timed out in the queue."""
         now = asyncio.get_running_loop().time()
-        batch: list[Send] = []
+        batch: list[PendingSend] = []
         size = 0
         while self._waiting and (not batch or size + self._waiting[0].size <= self.batch_size):
             entry = self._waiting.popleft()
@@ -80,10 +80,10 @@ class ProduceQueue:
                 size += entry.size
         return batch
 
-    async def _send_batch(self, batch: list[Send]) -> None:
+    async def _send_batch(self, batch: list[PendingSend]) -> None:
         if not batch:
             return
-        way = Way()
+        way = DeliveryState()
         try:
             records = self.pack([record for entry in batch for record in entry.records])
             deadline = min(entry.deadline for entry in batch)
@@ -104,7 +104,7 @@ class ProduceQueue:
                 offset += len(entry.records) if result.base_offset >= 0 else 0
 
     @staticmethod
-    def _settle(batch: list[Send], error: Exception) -> None:
+    def _settle(batch: list[PendingSend], error: Exception) -> None:
         for entry in batch:
             if not entry.result.done():
                 entry.result.set_exception(error)

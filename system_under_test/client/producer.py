@@ -20,7 +20,7 @@ from assay.system_under_test.client.callbacks import BatchHandler, Callbacks, Do
 from assay.system_under_test.client.config import AsyncProducerConfig, ProducerConfig
 from assay.system_under_test.client.delivery import SendResult
 from assay.system_under_test.client.errors import ClientError, SendFailed, SendUnknown
-from assay.system_under_test.client.message_ledger import Account
+from assay.system_under_test.client.message_ledger import OutcomeSummary
 from assay.system_under_test.client.queued_sender import QueuedSender
 from assay.system_under_test.client.sender import ENTRY_OVERHEAD, KeyValue, Sender, check_bytes, pack
 from assay.system_under_test.client.traits import CORRECT, ClientTraits
@@ -85,7 +85,7 @@ class Producer:
             _report(envelope, error)
             raise
         _report(envelope, result)
-        return _done(result)
+        return _to_done_future(result)
 
     async def send_list(
         self, messages: Iterable[tuple[str, Any, Any]], *, on_done: Done | None = None
@@ -105,7 +105,7 @@ class Producer:
         outcomes = []
         for envelope, known in zip(given, await self._send_all(given), strict=True):
             _report(envelope, known)
-            outcomes.append(_done(known))
+            outcomes.append(_to_done_future(known))
         return outcomes
 
     async def send_set(
@@ -121,11 +121,11 @@ class Producer:
             raise ValueError("send_set needs producer.type=sync, a ProducerConfig")
         return await self._sender.send(topic, partition, values, timestamp=timestamp)
 
-    async def flush(self) -> Account:
+    async def flush(self) -> OutcomeSummary:
         """Waits without lingering for the outcomes of all queued messages, and returns them; none for ``sync``."""
-        return Account() if self._queued is None else await self._queued.flush()
+        return OutcomeSummary() if self._queued is None else await self._queued.flush()
 
-    async def close(self, timeout: float | None = None) -> Account:
+    async def close(self, timeout: float | None = None) -> OutcomeSummary:
         """Closes the producer, which then accepts no more messages.
 
         ``sync``: ends at once. Messages in a partition's queue fail; unanswered ones are unknown.
@@ -137,7 +137,7 @@ class Producer:
         if self._queued is not None:
             return await self._queued.close(timeout)
         await self._sender.close()
-        return Account()
+        return OutcomeSummary()
 
     # -- without a queue -------------------------------------------------------------------------------------------
 
@@ -185,7 +185,7 @@ class Producer:
         ]
 
 
-def _done(known: SendResult | ClientError) -> asyncio.Future[SendResult]:
+def _to_done_future(known: SendResult | ClientError) -> asyncio.Future[SendResult]:
     future: asyncio.Future[SendResult] = asyncio.get_running_loop().create_future()
     if isinstance(known, SendResult):
         future.set_result(known)

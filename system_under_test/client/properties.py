@@ -50,10 +50,10 @@ def parse(text: str, source: str) -> dict[str, str]:
     - A backslash joins a line to the next, or makes the following character literal.
     """
     found: dict[str, str] = {}
-    for number, line in _lines(text):
+    for number, line in _split_lines(text):
         matched = _PROPERTY.match(line)
         assert matched is not None, "any text matches"
-        name, value = (_ESCAPED.sub(_unescaped, part) for part in matched.groups())
+        name, value = (_ESCAPED.sub(_unescape, part) for part in matched.groups())
         if name in found:
             raise PropertiesError(f"{source}, line {number}: {name} is set twice")
         found[name] = value
@@ -65,12 +65,12 @@ _ESCAPED = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _CHARACTERS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
-def _unescaped(found: re.Match[str]) -> str:
+def _unescape(found: re.Match[str]) -> str:
     meant = found[1]
     return chr(int(meant[1:], 16)) if len(meant) == 5 else _CHARACTERS.get(meant, meant)
 
 
-def _lines(text: str) -> list[tuple[int, str]]:
+def _split_lines(text: str) -> list[tuple[int, str]]:
     """Returns numbers and texts of the logical lines, each joined with its continuation lines."""
     lines: list[tuple[int, str]] = []
     goes_on = False
@@ -88,7 +88,7 @@ def _lines(text: str) -> list[tuple[int, str]]:
     return lines
 
 
-def producer(properties: Mapping[str, str], source: str = "properties") -> ProducerSettings:
+def read_producer_settings(properties: Mapping[str, str], source: str = "properties") -> ProducerSettings:
     """Returns a producer's settings. Raises :class:`PropertiesError`."""
     kinds: dict[str, type[ProducerConfig]] = {"sync": ProducerConfig, "async": AsyncProducerConfig}
     kind = properties.get("producer.type", "sync")
@@ -99,7 +99,7 @@ def producer(properties: Mapping[str, str], source: str = "properties") -> Produ
     elsewhere = sorted(set(given) & set(_ASYNC_PRODUCER) - set(known))
     if elsewhere:
         raise PropertiesError(f"{source}: {elsewhere[0]} is for producer.type=async")
-    values = _converted(given, known, source)
+    values = _convert(given, known, source)
     values.setdefault("key_serializer", values.get("value_serializer", as_bytes))
     if kind == "async":  # Kafka's request timeout excludes the time in the queue
         linger = values.get("linger", AsyncProducerConfig.linger)
@@ -107,27 +107,27 @@ def producer(properties: Mapping[str, str], source: str = "properties") -> Produ
     apart = {name: values.pop(name) for name in ("bootstrap", "handler", "callbacks") if name in values}
     if "bootstrap" not in apart:
         raise PropertiesError(f"{source}: metadata.broker.list is missing: host:port,host:port of any brokers")
-    return ProducerSettings(config=_made(kinds[kind], values, source), **apart)
+    return ProducerSettings(config=_make(kinds[kind], values, source), **apart)
 
 
-def connector(properties: Mapping[str, str], source: str = "properties") -> ConnectorConfig:
+def read_connector_config(properties: Mapping[str, str], source: str = "properties") -> ConnectorConfig:
     """Returns the settings of a consumer of the old design. Raises :class:`PropertiesError`."""
-    values = _converted(properties, _CONSUMER, source)
+    values = _convert(properties, _CONSUMER, source)
     if "zookeeper" not in values:
         raise PropertiesError(f"{source}: zookeeper.connect is missing: host:port,host:port")
     # As in Kafka: otherwise a group that migrates from ZooKeeper would start where the reset says.
     values.setdefault("dual_commit", values.get("offsets_storage") == "kafka")
-    return _made(ConnectorConfig, values, source)
+    return _make(ConnectorConfig, values, source)
 
 
-def _made(kind: Callable[..., C], values: Mapping[str, Any], source: str) -> C:
+def _make(kind: Callable[..., C], values: Mapping[str, Any], source: str) -> C:
     try:
         return kind(**values)
     except ValueError as error:
         raise PropertiesError(f"{source}: {error}") from error
 
 
-def _converted(properties: Mapping[str, str], known: Mapping[str, _Setting], source: str) -> dict[str, Any]:
+def _convert(properties: Mapping[str, str], known: Mapping[str, _Setting], source: str) -> dict[str, Any]:
     values: dict[str, Any] = {}
     names: dict[str, str] = {}
     for name, text in properties.items():
@@ -145,29 +145,29 @@ def _converted(properties: Mapping[str, str], known: Mapping[str, _Setting], sou
     return values
 
 
-def _addresses(text: str) -> tuple[str, ...]:
+def _parse_addresses(text: str) -> tuple[str, ...]:
     found = tuple(part.strip() for part in text.split(",") if part.strip())
     if not found or any(re.fullmatch(r"[^:]+:\d+|\[.+\]:\d+", one) is None for one in found):
         raise ValueError("expected host:port,host:port")
     return found
 
 
-def _count(text: str) -> int:
+def _parse_count(text: str) -> int:
     if re.fullmatch(r"\d{1,10}", text) is None:
         raise ValueError("expected a whole number, 0 or more")
     return int(text)
 
 
-def _seconds(text: str) -> float:
-    return _count(text) / 1000
+def _parse_seconds(text: str) -> float:
+    return _parse_count(text) / 1000
 
 
-def _seconds_or_ever(text: str) -> float | None:
+def _parse_seconds_or_unlimited(text: str) -> float | None:
     """Parses milliseconds; -1 means no limit."""
-    return None if text == "-1" else _seconds(text)
+    return None if text == "-1" else _parse_seconds(text)
 
 
-def _one_of(meanings: Mapping[str, Any]) -> Callable[[str], Any]:
+def _choose_from(meanings: Mapping[str, Any]) -> Callable[[str], Any]:
     def meaning(text: str) -> Any:
         if text not in meanings:
             raise ValueError(f"it is one of {' '.join(meanings)}")
@@ -176,7 +176,7 @@ def _one_of(meanings: Mapping[str, Any]) -> Callable[[str], Any]:
     return meaning
 
 
-def _named(known: Mapping[str, Any]) -> Callable[[str], Any]:
+def _resolve_from(known: Mapping[str, Any]) -> Callable[[str], Any]:
     """Returns a function that resolves a name. It instantiates a class that it finds in a module."""
 
     def resolve(text: str) -> Any:
@@ -190,54 +190,60 @@ def _named(known: Mapping[str, Any]) -> Callable[[str], Any]:
     return resolve
 
 
-def _text(text: str) -> str:
+def _parse_text(text: str) -> str:
     if not text:
         raise ValueError("it must not be empty")
     return text
 
 
-_SWITCH: Final = _one_of({"true": True, "false": False})
+_SWITCH: Final = _choose_from({"true": True, "false": False})
 _CODECS: Final = {0: "none", **NAMES}
-_CODEC: Final = _one_of(
+_CODEC: Final = _choose_from(
     {name: number for number, name in _CODECS.items()} | {str(number): number for number in _CODECS}
 )
-_ACKS: Final = _one_of({"-1": -1, "all": -1, "0": 0, "1": 1})
-_SERIALIZER: Final = _named({"kafka.serializer.DefaultEncoder": as_bytes, "kafka.serializer.StringEncoder": as_text})
-_PARTITIONER: Final = _named({"kafka.producer.DefaultPartitioner": hash_partitioner})
+_ACKS: Final = _choose_from({"-1": -1, "all": -1, "0": 0, "1": 1})
+_SERIALIZER: Final = _resolve_from(
+    {"kafka.serializer.DefaultEncoder": as_bytes, "kafka.serializer.StringEncoder": as_text}
+)
+_PARTITIONER: Final = _resolve_from({"kafka.producer.DefaultPartitioner": hash_partitioner})
 
 _PRODUCER: Final[dict[str, _Setting]] = {
-    **dict.fromkeys(("metadata.broker.list", "broker.list", "bootstrap.servers"), ("bootstrap", _addresses)),
+    **dict.fromkeys(("metadata.broker.list", "broker.list", "bootstrap.servers"), ("bootstrap", _parse_addresses)),
     **dict.fromkeys(("request.required.acks", "acks"), ("acks", _ACKS)),
-    "request.timeout.ms": ("timeout", _seconds),
-    **dict.fromkeys(("message.send.max.retries", "retries"), ("retries", _count)),
-    "retry.backoff.ms": ("retry_back_off", _seconds),
+    "request.timeout.ms": ("timeout", _parse_seconds),
+    **dict.fromkeys(("message.send.max.retries", "retries"), ("retries", _parse_count)),
+    "retry.backoff.ms": ("retry_back_off", _parse_seconds),
     **dict.fromkeys(("compression.codec", "compression.type"), ("codec", _CODEC)),
     "serializer.class": ("value_serializer", _SERIALIZER),
     "key.serializer.class": ("key_serializer", _SERIALIZER),
     "partitioner.class": ("partitioner", _PARTITIONER),
-    "client.id": ("client_id", _text),
+    "client.id": ("client_id", _parse_text),
 }
 _ASYNC_PRODUCER: Final[dict[str, _Setting]] = {
-    **dict.fromkeys(("queue.buffering.max.ms", "queue.time"), ("linger", _seconds)),
-    **dict.fromkeys(("queue.buffering.max.messages", "queue.size"), ("queue_size", _count)),
-    **dict.fromkeys(("queue.enqueue.timeout.ms", "queue.enqueueTimeout.ms"), ("enqueue_timeout", _seconds_or_ever)),
-    **dict.fromkeys(("batch.num.messages", "batch.size"), ("batch_count", _count)),
-    "event.handler": ("handler", _named({"kafka.producer.async.DefaultEventHandler": pass_on})),
-    "callback.handler": ("callbacks", _named({})),
+    **dict.fromkeys(("queue.buffering.max.ms", "queue.time"), ("linger", _parse_seconds)),
+    **dict.fromkeys(("queue.buffering.max.messages", "queue.size"), ("queue_size", _parse_count)),
+    **dict.fromkeys(
+        ("queue.enqueue.timeout.ms", "queue.enqueueTimeout.ms"), ("enqueue_timeout", _parse_seconds_or_unlimited)
+    ),
+    **dict.fromkeys(("batch.num.messages", "batch.size"), ("batch_count", _parse_count)),
+    "event.handler": ("handler", _resolve_from({"kafka.producer.async.DefaultEventHandler": pass_on})),
+    "callback.handler": ("callbacks", _resolve_from({})),
 }
 _CONSUMER: Final[Mapping[str, _Setting]] = {
-    **dict.fromkeys(("zookeeper.connect", "zk.connect"), ("zookeeper", lambda text: ",".join(_addresses(text)))),
-    **dict.fromkeys(("metadata.broker.list", "bootstrap.servers"), ("bootstrap", _addresses)),
-    **dict.fromkeys(("group.id", "groupid"), ("group", _text)),
-    **dict.fromkeys(("consumer.id", "consumerid"), ("consumer_id", _text)),
-    **dict.fromkeys(("zookeeper.session.timeout.ms", "zk.sessiontimeout.ms"), ("session_timeout", _seconds)),
-    **dict.fromkeys(("zookeeper.connection.timeout.ms", "zk.connectiontimeout.ms"), ("connection_timeout", _seconds)),
-    **dict.fromkeys(("zookeeper.sync.time.ms", "zk.synctime.ms"), ("back_off", _seconds)),
-    "offsets.storage": ("offsets_storage", _text),
+    **dict.fromkeys(("zookeeper.connect", "zk.connect"), ("zookeeper", lambda text: ",".join(_parse_addresses(text)))),
+    **dict.fromkeys(("metadata.broker.list", "bootstrap.servers"), ("bootstrap", _parse_addresses)),
+    **dict.fromkeys(("group.id", "groupid"), ("group", _parse_text)),
+    **dict.fromkeys(("consumer.id", "consumerid"), ("consumer_id", _parse_text)),
+    **dict.fromkeys(("zookeeper.session.timeout.ms", "zk.sessiontimeout.ms"), ("session_timeout", _parse_seconds)),
+    **dict.fromkeys(
+        ("zookeeper.connection.timeout.ms", "zk.connectiontimeout.ms"), ("connection_timeout", _parse_seconds)
+    ),
+    **dict.fromkeys(("zookeeper.sync.time.ms", "zk.synctime.ms"), ("back_off", _parse_seconds)),
+    "offsets.storage": ("offsets_storage", _parse_text),
     "dual.commit.enabled": ("dual_commit", _SWITCH),
     **dict.fromkeys(("auto.commit.enable", "autocommit.enable"), ("auto_commit", _SWITCH)),
-    **dict.fromkeys(("auto.commit.interval.ms", "autocommit.interval.ms"), ("auto_commit_interval", _seconds)),
-    **dict.fromkeys(("auto.offset.reset", "autooffset.reset"), ("reset", _text)),
-    "socket.timeout.ms": ("timeout", _seconds),
-    **dict.fromkeys(("fetch.message.max.bytes", "fetch.size"), ("fetch_bytes", _count)),
+    **dict.fromkeys(("auto.commit.interval.ms", "autocommit.interval.ms"), ("auto_commit_interval", _parse_seconds)),
+    **dict.fromkeys(("auto.offset.reset", "autooffset.reset"), ("reset", _parse_text)),
+    "socket.timeout.ms": ("timeout", _parse_seconds),
+    **dict.fromkeys(("fetch.message.max.bytes", "fetch.size"), ("fetch_bytes", _parse_count)),
 }

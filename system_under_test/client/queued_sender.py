@@ -17,11 +17,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from assay.system_under_test.client.callbacks import BatchHandler, Callbacks, Done, Envelope, Ticket, pass_on
+from assay.system_under_test.client.callbacks import BatchHandler, Callbacks, Done, Envelope, PendingOutcome, pass_on
 from assay.system_under_test.client.config import AsyncProducerConfig
 from assay.system_under_test.client.delivery import SendResult
 from assay.system_under_test.client.errors import ClientError, SendFailed, SendUnknown
-from assay.system_under_test.client.message_ledger import Account, Audit, Ledger
+from assay.system_under_test.client.message_ledger import Ledger, OutcomeCollector, OutcomeSummary
 from assay.system_under_test.client.sender import Sender
 from assay.system_under_test.client.traits import CORRECT, ClientTraits
 from assay.system_under_test.runtime import Runtime
@@ -107,7 +107,7 @@ class QueuedSender:
             outcomes.append(outcome)
         return outcomes
 
-    async def flush(self) -> Account:
+    async def flush(self) -> OutcomeSummary:
         """Waits for the outcomes of all messages accepted so far, without lingering, and returns them."""
         audit = self._ledger.audit()
         try:
@@ -116,14 +116,14 @@ class QueuedSender:
             self._ledger.end(audit)
         return audit.account
 
-    async def close(self, timeout: float | None = None) -> Account:
+    async def close(self, timeout: float | None = None) -> OutcomeSummary:
         """Accepts no more messages, waits up to ``timeout`` seconds for outcomes, and ends.
 
         With ``timeout`` None it waits until each message has timed out. Then queued messages fail, and unanswered ones
         are unknown. Returns the outcomes of all messages that had none at the call. If cancelled, it stops waiting.
         """
         if self._closed:
-            return Account()
+            return OutcomeSummary()
         last: Sequence[Envelope] = ()
         try:
             last = self._callbacks.last_batch()
@@ -139,7 +139,7 @@ class QueuedSender:
             await self._end(audit)
         return audit.account
 
-    async def _end(self, audit: Audit) -> None:
+    async def _end(self, audit: OutcomeCollector) -> None:
         if self._worker is not None:
             self._worker.cancel()
             await asyncio.wait([self._worker])
@@ -209,7 +209,7 @@ class QueuedSender:
     async def _pass(self, batch: Sequence[Envelope]) -> None:
         """Passes a batch through all stages to the partitions' queues. A message that does not arrive there fails."""
         reason = "it was left out by a stage"
-        there: set[Ticket] = set()
+        there: set[PendingOutcome] = set()
         on_the_way = dict.fromkeys(envelope.ticket for envelope in batch)  # a dict, because outcomes keep this order
         try:
             live = [envelope for envelope in batch if envelope.ticket is not None and not envelope.ticket.result.done()]
@@ -258,7 +258,7 @@ class QueuedSender:
         else:
             self._ledger.settle(envelope, SendUnknown(f"sending it failed with {error!r}"))
 
-    async def _hurry(self, audit: Audit, timeout: float | None) -> None:
+    async def _hurry(self, audit: OutcomeCollector, timeout: float | None) -> None:
         self._flushing += 1
         self._company.set()
         try:

@@ -8,8 +8,8 @@ from typing import Final
 from kazoo.protocol.states import KazooState
 
 from assay.system_under_test.client.assignors import Partition
-from assay.system_under_test.client.positions import Fetching
-from assay.system_under_test.client.produce_queue import ProduceQueue, Send
+from assay.system_under_test.client.positions import FetchPolicy
+from assay.system_under_test.client.produce_queue import PendingSend, ProduceQueue
 from assay.system_under_test.client.zookeeper_groups.registration import ConsumerSession
 
 IN_FLIGHT: Final = 5
@@ -21,14 +21,14 @@ class ClientTraits:
     """The classes of a producer's queue, of a group consumer's fetching, and of a connector's session."""
 
     queue: type[ProduceQueue] = ProduceQueue
-    fetching: type[Fetching] = Fetching
+    fetching: type[FetchPolicy] = FetchPolicy
     session: type[ConsumerSession] = ConsumerSession
 
 
 CORRECT: Final = ClientTraits()
 
 
-def client_traits(defects: Collection[str]) -> ClientTraits:
+def select_client_traits(defects: Collection[str]) -> ClientTraits:
     """Returns the traits of the build with these defects."""
     if "retry-reorders" in defects:
         return ClientTraits(queue=OvertakingQueue)
@@ -44,7 +44,7 @@ class OvertakingQueue(ProduceQueue):
 
     _flying: frozenset[asyncio.Task[None]] = frozenset()
 
-    async def _send_batch(self, batch: list[Send]) -> None:
+    async def _send_batch(self, batch: list[PendingSend]) -> None:
         if len(self._flying) >= IN_FLIGHT:
             await asyncio.wait(self._flying, return_when=asyncio.FIRST_COMPLETED)
         task = asyncio.get_running_loop().create_task(super()._send_batch(batch))
@@ -62,7 +62,7 @@ class OvertakingQueue(ProduceQueue):
             await asyncio.wait(self._flying)
 
 
-class SilentFetching(Fetching):
+class SilentFetching(FetchPolicy):
     """Fetches a partition only from the end of its last response.
 
     Elsewhere it assumes that a response is still to come. A rebalance sets positions back to the committed ones. A

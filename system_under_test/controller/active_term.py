@@ -8,7 +8,7 @@ from assay.system_under_test.controller.broadcast import Broadcast
 from assay.system_under_test.controller.cluster_state import ClusterState
 from assay.system_under_test.controller.partitions import PartitionStates
 from assay.system_under_test.controller.state_machines import StateMachines
-from assay.system_under_test.controller.term import Fence, Term
+from assay.system_under_test.controller.term import ControllerTerm, FencedWriter
 
 T = TypeVar("T")
 
@@ -17,8 +17,8 @@ T = TypeVar("T")
 class ActiveTerm:
     """A term: its right to write, its knowledge, and its channels to the brokers."""
 
-    term: Term
-    fence: Fence
+    term: ControllerTerm
+    fence: FencedWriter
     cluster: ClusterState
     machines: StateMachines
     partitions: PartitionStates

@@ -19,15 +19,15 @@ from assay.system_under_test.protocol import topics as messages
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.replication.purgatory import time_limit
 
-Said = tuple[ErrorCode, str | None]
+ErrorAnswer = tuple[ErrorCode, str | None]
 
 
-def deadline(timeout_ms: int) -> float:
+def compute_deadline(timeout_ms: int) -> float:
     """Returns the deadline by the loop's clock; the time limit is that of a whole request."""
     return asyncio.get_running_loop().time() + time_limit(timeout_ms)
 
 
-async def outcome(change: Coroutine[Any, Any, None], limit: float) -> Said:
+async def await_outcome(change: Coroutine[Any, Any, None], limit: float) -> ErrorAnswer:
     """Runs a change until ``limit``, and returns the answer about it."""
     try:
         async with asyncio.timeout_at(limit):
@@ -42,10 +42,10 @@ async def outcome(change: Coroutine[Any, Any, None], limit: float) -> Said:
 async def create_topics(
     controller: Controller, request: messages.CreateTopicsRequest, context: Context
 ) -> messages.CreateTopicsResponse:
-    limit = deadline(request.timeout_ms)
+    limit = compute_deadline(request.timeout_ms)
     results = []
     for topic in request.topics:
-        code, message = await outcome(_create(controller, topic, request.validate_only), limit)
+        code, message = await await_outcome(_create(controller, topic, request.validate_only), limit)
         results.append(messages.CreateTopicResult(topic=topic.topic, error_code=code, error_message=message))
     return messages.CreateTopicsResponse(topics=results)
 
@@ -60,10 +60,10 @@ async def _create(controller: Controller, topic: messages.CreatableTopic, valida
 async def delete_topics(
     controller: Controller, request: messages.DeleteTopicsRequest, context: Context
 ) -> messages.DeleteTopicsResponse:
-    limit = deadline(request.timeout_ms)
+    limit = compute_deadline(request.timeout_ms)
     results = []
     for name in dict.fromkeys(request.topics):
-        code, _ = await outcome(controller.topics.delete(name), limit)
+        code, _ = await await_outcome(controller.topics.delete(name), limit)
         results.append(messages.DeleteTopicResult(topic=name, error_code=code))
     return messages.DeleteTopicsResponse(topics=results)
 
@@ -75,7 +75,7 @@ async def create_partitions(
         assigned = [new.replicas for new in topic.assignments]
         return controller.topics.add_partitions(topic.topic, topic.count, assigned, validate_only=request.validate_only)
 
-    return await _changed(request, grown)
+    return await _change_topics(request, grown)
 
 
 async def alter_configs(
@@ -85,14 +85,16 @@ async def alter_configs(
         changes = {entry.name: entry.value for entry in topic.configs}
         return controller.topics.alter_settings(topic.topic, changes, validate_only=request.validate_only)
 
-    return await _changed(request, altered)
+    return await _change_topics(request, altered)
 
 
-async def _changed(request: Any, change: Callable[[Any], Coroutine[Any, Any, None]]) -> messages.TopicChangeResponse:
+async def _change_topics(
+    request: Any, change: Callable[[Any], Coroutine[Any, Any, None]]
+) -> messages.TopicChangeResponse:
     """Applies a change to each topic of the request in turn."""
-    limit, results = deadline(request.timeout_ms), []
+    limit, results = compute_deadline(request.timeout_ms), []
     for topic in request.topics:
-        code, message = await outcome(change(topic), limit)
+        code, message = await await_outcome(change(topic), limit)
         results.append(messages.TopicChangeResult(topic=topic.topic, error_code=code, error_message=message))
     return messages.TopicChangeResponse(topics=results)
 
@@ -100,11 +102,11 @@ async def _changed(request: Any, change: Callable[[Any], Coroutine[Any, Any, Non
 async def describe_configs(
     controller: Controller, request: messages.DescribeConfigsRequest, context: Context
 ) -> messages.DescribeConfigsResponse:
-    limit = deadline(request.timeout_ms)
+    limit = compute_deadline(request.timeout_ms)
     results = []
     for name in dict.fromkeys(request.topics):
         found: list[messages.ConfigEntry] = []
-        code, message = await outcome(_describe(controller, name, found), limit)
+        code, message = await await_outcome(_describe(controller, name, found), limit)
         results.append(messages.DescribedTopic(topic=name, error_code=code, error_message=message, configs=found))
     return messages.DescribeConfigsResponse(topics=results)
 
@@ -120,7 +122,7 @@ async def elect_preferred(
     """Elects preferred leaders. Answers 5 for a preferred leader that is not in sync: the present leader stays."""
 
     async def elect(partition: PartitionId, active: ActiveTerm) -> None:
-        elected = await preferred.elect(active, partition)
+        elected = await preferred.elect_preferred_leader(active, partition)
         if elected is None:
             raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition")
         active.brokers.send()
@@ -128,7 +130,7 @@ async def elect_preferred(
             raise TopicError(ErrorCode.LEADER_NOT_AVAILABLE, "the preferred leader is not in sync")
 
     each = dict.fromkeys((entry.topic, entry.partition) for entry in request.partitions)
-    return await _performed(
+    return await _perform_all(
         controller, request.timeout_ms, [(partition, partial(elect, partition)) for partition in each]
     )
 
@@ -139,16 +141,16 @@ async def reassign(
     moves = [((entry.topic, entry.partition), entry.replicas) for entry in request.partitions]
     start = controller.reassignments.start
     acts = [(one, partial(start, partition=one, replicas=replicas)) for one, replicas in moves]
-    return await _performed(controller, request.timeout_ms, acts)
+    return await _perform_all(controller, request.timeout_ms, acts)
 
 
-async def _performed(
+async def _perform_all(
     controller: Controller, timeout_ms: int, acts: Iterable[tuple[PartitionId, Action[None]]]
 ) -> messages.PartitionChangeResponse:
     """Performs the actions in turn, each for a partition."""
-    limit, results = deadline(timeout_ms), []
+    limit, results = compute_deadline(timeout_ms), []
     for (topic, index), act in acts:
-        code, message = await outcome(controller.perform(act), limit)
+        code, message = await await_outcome(controller.perform(act), limit)
         result = messages.PartitionChangeResult(topic=topic, partition=index, error_code=code, error_message=message)
         results.append(result)
     return messages.PartitionChangeResponse(partitions=results)
@@ -179,7 +181,7 @@ async def describe_reassignments(
                 replicas = topic.assignment[named.partition]
                 settled.append(messages.NewAssignment(topic=named.topic, partition=named.partition, replicas=replicas))
 
-    code, message = await outcome(controller.perform(act), deadline(request.timeout_ms))
+    code, message = await await_outcome(controller.perform(act), compute_deadline(request.timeout_ms))
     return messages.DescribeReassignmentsResponse(
         error_code=code, error_message=message, moving=moving, settled=settled
     )

@@ -25,7 +25,7 @@ from assay.system_under_test.zookeeper import paths, znodes
 _log = logging.getLogger("assay.controller")
 
 
-async def look_again(zookeeper: ZooKeeper, active: ActiveTerm, name: str, watch: Watch) -> None:
+async def check_assignment(zookeeper: ZooKeeper, active: ActiveTerm, name: str, watch: Watch) -> None:
     """Compares a known topic's znode, watched again, with the known assignment; adopts added partitions."""
     known, path = active.cluster.topics[name], paths.topic(name)
     try:
@@ -38,7 +38,7 @@ async def look_again(zookeeper: ZooKeeper, active: ActiveTerm, name: str, watch:
         return
     try:
         found = parse_assignment(path, data)
-        _check_grown(known.assignment, found, _moves(active, name))
+        _require_extension(known.assignment, found, _find_targets(active, name))
         if name in INTERNAL_TOPICS and len(found) > len(known.assignment):
             raise znodes.ZnodeError("groups are assigned by its number of partitions")
         if name in active.cluster.deleting and found != known.assignment:
@@ -60,20 +60,20 @@ async def _announce_again(active: ActiveTerm, partition: PartitionId, replicas: 
     It may have been read and sent before the assignment was, and brokers ignore a known epoch.
     """
     alive, epoch = active.cluster.staying(), active.term.epoch
-    await active.partitions.rewrite(partition, lambda state: leaders.renewed(state, replicas, alive, epoch))
+    await active.partitions.rewrite(partition, lambda state: leaders.renew_epoch(state, replicas, alive, epoch))
 
 
-def grown(replicas: Sequence[int], target: Sequence[int]) -> list[int]:
+def merge_replicas(replicas: Sequence[int], target: Sequence[int]) -> list[int]:
     """Returns the assignment of a partition while it moves from ``replicas`` to ``target``."""
     return [*replicas, *(replica for replica in target if replica not in replicas)]
 
 
-def _moves(active: ActiveTerm, name: str) -> dict[int, list[int]]:
+def _find_targets(active: ActiveTerm, name: str) -> dict[int, list[int]]:
     """Returns the targets of the topic's reassignments, by partition."""
     return {move.partition: move.replicas for move in active.cluster.moves.values() if move.topic == name}
 
 
-def _check_grown(
+def _require_extension(
     known: Mapping[int, Sequence[int]], found: Mapping[int, Sequence[int]], moves: Mapping[int, list[int]]
 ) -> None:
     """Checks that ``found`` extends ``known`` by further partitions at most. Raises ``ZnodeError``.
@@ -84,23 +84,23 @@ def _check_grown(
         if index not in found:
             raise znodes.ZnodeError(f"partition {index} is missing")
         target = moves.get(index, list(replicas))
-        if list(found[index]) not in (list(replicas), grown(replicas, target), target):
+        if list(found[index]) not in (list(replicas), merge_replicas(replicas, target), target):
             raise znodes.ZnodeError(f"partition {index} has the replicas {replicas}, not {found[index]}")
     if len(found) > len(known) and sorted(found) != list(range(len(found))):
         raise znodes.ZnodeError(f"partitions {sorted(found)} are not numbered from 0 on")
 
 
-def writing(name: str, assignment: Mapping[int, Sequence[int]], version: int) -> Any:
+def make_assignment_write(name: str, assignment: Mapping[int, Sequence[int]], version: int) -> Any:
     """Returns the write of a topic's assignment over that version of it."""
     data = znodes.encode(znodes.TopicAssignment({str(index): list(r) for index, r in sorted(assignment.items())}))
     return SetData(paths.topic(name), data, version)
 
 
 async def _write(active: ActiveTerm, name: str, assignment: Mapping[int, Sequence[int]], version: int) -> None:
-    await active.fence.write([writing(name, assignment, version)])
+    await active.fence.write([make_assignment_write(name, assignment, version)])
 
 
-async def add(
+async def add_partitions(
     zookeeper: ZooKeeper,
     active: ActiveTerm,
     name: str,
@@ -120,7 +120,7 @@ async def add(
     data, stat = await zookeeper.get(paths.topic(name))
     try:
         present = parse_assignment(paths.topic(name), data)
-        _check_grown(active.cluster.topics[name].assignment, present, _moves(active, name))
+        _require_extension(active.cluster.topics[name].assignment, present, _find_targets(active, name))
     except znodes.ZnodeError as error:
         raise TopicError(ErrorCode.INVALID_REQUEST, f"{error}; try again when it has been restored") from error
     if not len(present) < count <= len(present) + topics.MAX_PARTITIONS:
@@ -130,10 +130,10 @@ async def add(
         )
     new = range(len(present), count)
     brokers = sorted(active.cluster.brokers)
-    first = _moves(active, name).get(min(present), present[min(present)])
+    first = _find_targets(active, name).get(min(present), present[min(present)])
     if assigned:
         wanted = dict(zip(new, assigned, strict=False))
-        if len(assigned) != len(new) or not all(topics.placeable(r, len(first), brokers) for r in assigned):
+        if len(assigned) != len(new) or not all(topics.is_placeable(r, len(first), brokers) for r in assigned):
             raise TopicError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                 f"give each of the {len(new)} new partitions {len(first)} distinct live brokers",
@@ -145,7 +145,7 @@ async def add(
                 f"replication factor {len(first)} with {len(brokers)} live brokers",
             )
         start = next((place for place, broker in enumerate(brokers) if broker >= first[0]), 0)
-        wanted = dict(topics.spread(new, len(first), brokers, start, start))
+        wanted = dict(topics.spread_replicas(new, len(first), brokers, start, start))
     if not validate_only:
         try:
             await _write(active, name, {**present, **wanted}, stat.version)

@@ -14,13 +14,13 @@ from typing import Any
 
 from assay.system_under_test.config import BrokerConfig
 from assay.system_under_test.controller.cluster_state import ClusterState, PartitionId
-from assay.system_under_test.controller.leaders import BrokerLife
-from assay.system_under_test.controller.term import Replaced, Term
+from assay.system_under_test.controller.leaders import BrokerIncarnation
+from assay.system_under_test.controller.term import ControllerReplaced, ControllerTerm
 from assay.system_under_test.network.connection import CallError, Connection
 from assay.system_under_test.protocol import internal
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.schema import Request
-from assay.system_under_test.tasks import Background
+from assay.system_under_test.tasks import BackgroundTasks
 
 _log = logging.getLogger("assay.controller")
 
@@ -28,14 +28,14 @@ BACK_OFF = 0.1
 """Seconds between tries after an error."""
 
 
-class Channel:
+class BrokerChannel:
     """The channel to one registration of one broker: sends requests one at a time, in order, until they are answered.
 
     Every request is idempotent, so after a lost connection it is simply sent again. ``rejected`` is called if the
     broker knows a newer controller, or has another registration.
     """
 
-    def __init__(self, broker: BrokerLife, request_timeout: float, rejected: Callable[[], None]) -> None:
+    def __init__(self, broker: BrokerIncarnation, request_timeout: float, rejected: Callable[[], None]) -> None:
         self.broker = broker
         self._request_timeout = request_timeout
         self._rejected = rejected
@@ -88,11 +88,11 @@ class Broadcast:
     """The channels of one term. ``rejected`` is called if a broker rejects the term's requests."""
 
     config: BrokerConfig
-    term: Term
+    term: ControllerTerm
     cluster: ClusterState
-    background: Background
+    background: BackgroundTasks
     rejected: Callable[[], None]
-    _channels: dict[int, tuple[Channel, asyncio.Task[None]]] = field(default_factory=dict, init=False)
+    _channels: dict[int, tuple[BrokerChannel, asyncio.Task[None]]] = field(default_factory=dict, init=False)
     _asked: dict[int, asyncio.Future[Any]] = field(default_factory=dict, init=False)
     _closed: bool = field(default=False, init=False)
     _some_left: bool = field(default=False, init=False)
@@ -108,10 +108,10 @@ class Broadcast:
     def open(self) -> None:
         """Opens channels to the live brokers; closes those to former registrations, with all that waits in them.
 
-        Raises ``Replaced`` after ``close``: a handler may still be running when its term has ended.
+        Raises ``ControllerReplaced`` after ``close``: a handler may still be running when its term has ended.
         """
         if self._closed:
-            raise Replaced(f"controller epoch {self.term.epoch} ended meanwhile")
+            raise ControllerReplaced(f"controller epoch {self.term.epoch} ended meanwhile")
         brokers = self.cluster.brokers
         for broker_id, (channel, task) in list(self._channels.items()):
             if brokers.get(broker_id) != channel.broker:
@@ -121,7 +121,7 @@ class Broadcast:
                 self._some_left = True
         for broker_id, life in brokers.items():
             if broker_id not in self._channels:
-                channel = Channel(life, self.config.request_timeout_ms / 1000, self.rejected)
+                channel = BrokerChannel(life, self.config.request_timeout_ms / 1000, self.rejected)
                 task = self.background.spawn(channel.run(), f"controller to {broker_id}")
                 self._channels[broker_id] = channel, task
                 self._newcomers[broker_id] = None

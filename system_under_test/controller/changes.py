@@ -8,32 +8,37 @@ from kazoo.protocol.serialization import Delete
 from assay.system_under_test.config import BrokerConfig
 from assay.system_under_test.controller import assignments, cluster_state, preferred, topics
 from assay.system_under_test.controller.active_term import ActiveTerm
-from assay.system_under_test.controller.deletion import Deletions
-from assay.system_under_test.controller.leaders import BrokerLife
+from assay.system_under_test.controller.deletion import TopicDeletions
+from assay.system_under_test.controller.leaders import BrokerIncarnation
 from assay.system_under_test.controller.reassignment import Reassignments
-from assay.system_under_test.controller.topic_settings import SettingsRead
+from assay.system_under_test.controller.topic_settings import VersionedSettings
 from assay.system_under_test.controller.work_queue import Trigger, WorkQueue
 from assay.system_under_test.events import EventLog
 from assay.system_under_test.runtime import ZooKeeper
-from assay.system_under_test.tasks import BACK_OFF, Background
+from assay.system_under_test.tasks import BACK_OFF, BackgroundTasks
 from assay.system_under_test.zookeeper import paths, znodes
 
 _log = logging.getLogger("assay.controller")
 
 
-class Changes:
+class ChangeHandlers:
     def __init__(
-        self, config: BrokerConfig, zookeeper: ZooKeeper, events: EventLog, background: Background, queue: WorkQueue
+        self,
+        config: BrokerConfig,
+        zookeeper: ZooKeeper,
+        events: EventLog,
+        background: BackgroundTasks,
+        queue: WorkQueue,
     ) -> None:
         self._config = config
         self._zookeeper = zookeeper
         self._background = background
         self._queue = queue
-        self._new_settings: dict[str, SettingsRead] = {}
+        self._new_settings: dict[str, VersionedSettings] = {}
         self.reassignments = Reassignments(
             zookeeper, background, events, queue.perform, lambda: queue.notify(Trigger.MOVES), self.assignments
         )
-        self.deletions = Deletions(
+        self.deletions = TopicDeletions(
             zookeeper, background, queue.perform, lambda: queue.notify(Trigger.DELETIONS), self.reassignments.endings
         )
         self._handlers: Mapping[Trigger, Callable[[ActiveTerm], Awaitable[object]]] = {
@@ -44,7 +49,9 @@ class Changes:
             Trigger.ISR: self._isr,
             Trigger.DELETIONS: self._deletions,
             Trigger.MOVES: lambda active: self.reassignments.look(active, queue.watch(Trigger.MOVES)),
-            Trigger.PREFERRED: lambda active: preferred.look(zookeeper, active, queue.watch(Trigger.PREFERRED)),
+            Trigger.PREFERRED: lambda active: preferred.handle_election_znode(
+                zookeeper, active, queue.watch(Trigger.PREFERRED)
+            ),
             Trigger.BALANCE: self._balance,
             # An empty write fails if this broker is no longer the controller.
             Trigger.REJECTED: lambda active: active.fence.write([]),
@@ -58,7 +65,7 @@ class Changes:
         while True:
             await self._queue.notify_later(Trigger.BALANCE, self._config.leader_imbalance_check_interval_seconds)
 
-    def configure(self, topic: str, settings: SettingsRead) -> None:
+    def configure(self, topic: str, settings: VersionedSettings) -> None:
         """Records a topic's changed settings; elections depend on them."""
         self._new_settings[topic] = settings
         self._queue.notify(Trigger.SETTINGS)
@@ -66,7 +73,7 @@ class Changes:
     async def _brokers(self, active: ActiveTerm) -> None:
         """Handles failures first, then starts, by (id, czxid): a quick restart is both."""
         cluster = active.cluster
-        before: dict[int, BrokerLife] = cluster.brokers
+        before: dict[int, BrokerIncarnation] = cluster.brokers
         now = await cluster_state.read_brokers(self._zookeeper, self._queue.watch(Trigger.BROKERS))
         if now != before:
             cluster.brokers = {b: life for b, life in before.items() if now.get(b) == life}
@@ -104,7 +111,7 @@ class Changes:
                 except znodes.ZnodeError as error:
                     _log.error("%s; the topic is ignored", error)
                     continue
-                has_begun = await topics.deletion_has_begun(self._zookeeper, name, topic.czxid)
+                has_begun = await topics.has_deletion_begun(self._zookeeper, name, topic.czxid)
                 cluster.topics[name] = topic  # both or neither: a known topic is not read again
                 if has_begun:
                     cluster.deleting[name] = None
@@ -115,7 +122,7 @@ class Changes:
     async def assignments(self, active: ActiveTerm) -> None:
         """Gives added partitions a first state; a topic with an invalid assignment may have become valid."""
         for name in list(active.cluster.topics):
-            await assignments.look_again(self._zookeeper, active, name, self._queue.watch(Trigger.ASSIGNMENTS))
+            await assignments.check_assignment(self._zookeeper, active, name, self._queue.watch(Trigger.ASSIGNMENTS))
         await self.topics(active)
 
     async def _settings(self, active: ActiveTerm) -> None:
@@ -148,6 +155,6 @@ class Changes:
         await self.deletions.look(active, self._queue.watch(Trigger.DELETIONS))
 
     async def _balance(self, active: ActiveTerm) -> None:
-        for partition in preferred.imbalanced(active.cluster, self._config.leader_imbalance_per_broker_percentage):
-            await preferred.elect(active, partition)
+        for partition in preferred.find_imbalanced(active.cluster, self._config.leader_imbalance_per_broker_percentage):
+            await preferred.elect_preferred_leader(active, partition)
         active.brokers.send()

@@ -5,8 +5,8 @@ import logging
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 
-from assay.system_under_test.controller.leaders import BrokerLife
-from assay.system_under_test.controller.topic_settings import SettingsRead, read_settings
+from assay.system_under_test.controller.leaders import BrokerIncarnation
+from assay.system_under_test.controller.topic_settings import VersionedSettings, read_settings
 from assay.system_under_test.protocol import internal
 from assay.system_under_test.protocol.topics import is_topic_name
 from assay.system_under_test.runtime import Watch, ZooKeeper
@@ -23,7 +23,7 @@ class Topic:
 
     czxid: int
     assignment: dict[int, list[int]]
-    settings: SettingsRead
+    settings: VersionedSettings
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class DamagedMember:
 
 @dataclass
 class ClusterState:
-    brokers: dict[int, BrokerLife] = field(default_factory=dict)
+    brokers: dict[int, BrokerIncarnation] = field(default_factory=dict)
     topics: dict[str, Topic] = field(default_factory=dict)
     states: dict[PartitionId, znodes.Versioned[znodes.PartitionState]] = field(default_factory=dict)
     undecided: dict[PartitionId, None] = field(default_factory=dict)
@@ -48,7 +48,7 @@ class ClusterState:
     """Brokers that announced a shutdown, with their registration (czxid)."""
     damaged: dict[PartitionId, DamagedMember] = field(default_factory=dict)
     """Last in-sync members whose logs are damaged: no replica is left that could lead."""
-    moves: dict[PartitionId, znodes.Move] = field(default_factory=dict)
+    moves: dict[PartitionId, znodes.ReassignmentEntry] = field(default_factory=dict)
     """Reassignments, as last read."""
     moves_known: bool = False
     """Whether the reassignments have been read."""
@@ -67,16 +67,16 @@ class ClusterState:
         having += [move.removing for move in self.moves.values() if move.topic == name]
         return sorted({replica for replicas in having for replica in replicas})
 
-    def staying(self) -> dict[int, BrokerLife]:
+    def staying(self) -> dict[int, BrokerIncarnation]:
         """Returns live brokers that have not announced a shutdown."""
         return {b: life for b, life in self.brokers.items() if self.leaving.get(b) != life.czxid}
 
-    def electable(self, partition: PartitionId) -> dict[int, BrokerLife]:
+    def electable(self, partition: PartitionId) -> dict[int, BrokerIncarnation]:
         """Returns staying brokers whose replica is not known to be damaged."""
         whole = self.whole(partition)
         return {b: life for b, life in self.staying().items() if b in whole}
 
-    def whole(self, partition: PartitionId) -> dict[int, BrokerLife]:
+    def whole(self, partition: PartitionId) -> dict[int, BrokerIncarnation]:
         """Returns live brokers whose replica is not known to be damaged."""
         known, state = self.damaged.get(partition), self.states.get(partition)
         if known is None or state is None or state.value.leader_epoch != known.leader_epoch:
@@ -98,7 +98,7 @@ class ClusterState:
         """Sets ``done`` once the topic is forgotten."""
         self._forgotten.setdefault(name, []).append(done)
 
-    def configure(self, name: str, settings: SettingsRead) -> bool:
+    def configure(self, name: str, settings: VersionedSettings) -> bool:
         """Adopts settings, unless newer ones or no such topic are known; returns whether it did."""
         topic = self.topics.get(name)
         if topic is None or settings.zxid <= topic.settings.zxid:
@@ -155,7 +155,7 @@ class ClusterState:
         ]
 
 
-async def read_brokers(zookeeper: ZooKeeper, watch: Watch | None = None) -> dict[int, BrokerLife]:
+async def read_brokers(zookeeper: ZooKeeper, watch: Watch | None = None) -> dict[int, BrokerIncarnation]:
     """Returns all registered brokers, by id; watches the children."""
     brokers = {}
     for name in await zookeeper.get_children(paths.BROKER_IDS, watch):
@@ -168,7 +168,7 @@ async def read_brokers(zookeeper: ZooKeeper, watch: Watch | None = None) -> dict
             continue
         if found is not None:  # otherwise gone in between, and the watch has fired
             one, stat = found
-            brokers[broker_id] = BrokerLife(broker_id, one.host, one.port, stat.czxid, tuple(one.clean_lives))
+            brokers[broker_id] = BrokerIncarnation(broker_id, one.host, one.port, stat.czxid, tuple(one.clean_lives))
     return dict(sorted(brokers.items()))
 
 
@@ -183,7 +183,7 @@ async def read_topic(zookeeper: ZooKeeper, name: str, watch: Watch | None = None
         raise znodes.ZnodeError(f"znode {path} has a name that no topic can have")
     assignment = parse_assignment(path, data)
     settings = await read_settings(zookeeper, name, stat.czxid)
-    return Topic(stat.czxid, assignment, settings or SettingsRead({}, stat.czxid))
+    return Topic(stat.czxid, assignment, settings or VersionedSettings({}, stat.czxid))
 
 
 def parse_assignment(path: str, data: bytes) -> dict[int, list[int]]:

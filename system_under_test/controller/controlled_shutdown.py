@@ -19,21 +19,21 @@ PATIENCE = 30.0
 """Seconds; Kafka's ``controller.socket.timeout.ms``."""
 
 
-async def controlled_shutdown(
+async def handle_controlled_shutdown(
     controller: Controller, request: control.ControlledShutdownRequest, context: Context
 ) -> control.ControlledShutdownResponse:
     """Handles the public request: it means the registration that the broker has when its turn comes, as in 0.10.2."""
-    return await _answered(controller, request.broker_id, None)
+    return await _perform_shutdown(controller, request.broker_id, None)
 
 
-async def shutdown_of_a_life(
+async def handle_registered_shutdown(
     controller: Controller, request: ShutdownRequest, context: Context
 ) -> control.ControlledShutdownResponse:
     """Handles the internal request, which names the broker's registration."""
-    return await _answered(controller, request.broker_id, request.broker_epoch)
+    return await _perform_shutdown(controller, request.broker_id, request.broker_epoch)
 
 
-async def _answered(
+async def _perform_shutdown(
     controller: Controller, broker_id: int, broker_epoch: int | None
 ) -> control.ControlledShutdownResponse:
     """Performs a shutdown, and returns its error code.

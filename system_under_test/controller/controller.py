@@ -15,7 +15,7 @@ from assay.system_under_test.config import BrokerConfig
 from assay.system_under_test.controller import cluster_state
 from assay.system_under_test.controller.active_term import ActiveTerm
 from assay.system_under_test.controller.broadcast import Broadcast
-from assay.system_under_test.controller.changes import Changes
+from assay.system_under_test.controller.changes import ChangeHandlers
 from assay.system_under_test.controller.cluster_state import ClusterState
 from assay.system_under_test.controller.metadata import MetadataCache
 from assay.system_under_test.controller.partitions import PartitionStates
@@ -23,22 +23,22 @@ from assay.system_under_test.controller.state_machines import StateMachines
 from assay.system_under_test.controller.term import (
     NO_CONTROLLER,
     NO_SESSION,
-    Replaced,
-    Term,
+    ControllerReplaced,
+    ControllerTerm,
     claim,
-    holder,
-    known_epoch,
+    read_claim,
+    read_epoch,
     remove_false_claim,
 )
 from assay.system_under_test.controller.topic_actions import TopicActions
-from assay.system_under_test.controller.topic_settings import SettingsRead
+from assay.system_under_test.controller.topic_settings import VersionedSettings
 from assay.system_under_test.controller.topics import TopicError
 from assay.system_under_test.controller.traits import CORRECT, ControllerTraits
-from assay.system_under_test.controller.work_queue import SEEN_IN_ZOOKEEPER, Asked, Trigger, WorkQueue
+from assay.system_under_test.controller.work_queue import SEEN_IN_ZOOKEEPER, RequestedAction, Trigger, WorkQueue
 from assay.system_under_test.events import EventLog
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.runtime import Runtime, ZooKeeper
-from assay.system_under_test.tasks import BACK_OFF, Background
+from assay.system_under_test.tasks import BACK_OFF, BackgroundTasks
 from assay.system_under_test.zookeeper import paths
 from assay.system_under_test.zookeeper.znodes import ZnodeError
 
@@ -54,7 +54,7 @@ class Controller:
         runtime: Runtime,
         zookeeper: ZooKeeper,
         events: EventLog,
-        background: Background,
+        background: BackgroundTasks,
         cache: MetadataCache,
         traits: ControllerTraits = CORRECT,
     ) -> None:
@@ -67,7 +67,7 @@ class Controller:
         self._traits = traits
         self._queue = WorkQueue()
         self.perform = self._queue.perform
-        self._changes = Changes(config, zookeeper, events, background, self._queue)
+        self._changes = ChangeHandlers(config, zookeeper, events, background, self._queue)
         self._active: ActiveTerm | None = None
         self._registered = False
         self._wrong_epoch: str | None = None
@@ -85,7 +85,7 @@ class Controller:
         self._registered = True
         self._queue.notify(Trigger.CLAIM)
 
-    def configure(self, topic: str, settings: SettingsRead) -> None:
+    def configure(self, topic: str, settings: VersionedSettings) -> None:
         """Records a topic's changed settings; elections depend on them."""
         if self._active is not None:  # a broker that becomes controller later reads them itself
             self._changes.configure(topic, settings)
@@ -103,7 +103,7 @@ class Controller:
                     await self._handle(item)
                 else:
                     await self._act(item)
-            except Replaced as replaced:
+            except ControllerReplaced as replaced:
                 self._resign(str(replaced))
                 self._queue.notify(Trigger.CLAIM)
             except KazooException as error:
@@ -115,7 +115,7 @@ class Controller:
                 for trigger in SEEN_IN_ZOOKEEPER:
                     self._queue.notify(trigger)
 
-    async def _act(self, asked: Asked) -> None:
+    async def _act(self, asked: RequestedAction) -> None:
         action, done = asked
         try:
             if self._active is None:
@@ -124,7 +124,7 @@ class Controller:
         except TopicError as error:
             if not done.done():
                 done.set_exception(error)
-        except (KazooException, Replaced) as error:
+        except (KazooException, ControllerReplaced) as error:
             if not done.done():
                 failure = TopicError(ErrorCode.UNKNOWN, f"outcome unknown: {error!r}")
                 failure.__cause__ = error
@@ -145,7 +145,7 @@ class Controller:
     async def _stand(self) -> None:
         """Reads the claim; stands for election if no broker holds it."""
         while self._registered:
-            found = await holder(self._zookeeper, self._queue.watch(Trigger.CLAIM))
+            found = await read_claim(self._zookeeper, self._queue.watch(Trigger.CLAIM))
             if found is not None:
                 broker_id, session, version = found
                 active = self._active
@@ -178,7 +178,7 @@ class Controller:
         Each problem is logged once.
         """
         try:
-            await known_epoch(self._zookeeper, self._queue.watch(Trigger.CLAIM))
+            await read_epoch(self._zookeeper, self._queue.watch(Trigger.CLAIM))
         except ZnodeError as error:
             if str(error) != self._wrong_epoch:
                 _log.error("%s", error)
@@ -192,7 +192,7 @@ class Controller:
         except (NoNodeError, BadVersionError):
             _log.info("the claim changed while it was being given up")
 
-    async def _begin(self, term: Term) -> None:
+    async def _begin(self, term: ControllerTerm) -> None:
         """Begins a term: reads everything after the election's multi.
 
         If that fails, it ends the term and gives up the claim.

@@ -17,7 +17,7 @@ PATIENCE = 30.0
 """Seconds until the answer that the request continues in the background."""
 
 
-async def damaged_replicas(
+async def handle_damaged_replicas(
     controller: Controller, request: DamagedReplicasRequest, context: Context
 ) -> DamagedReplicasResponse:
     """Answers a report: 41 if this is not the controller, 8 for an unknown registration, 7 if the work continues."""

@@ -23,14 +23,14 @@ from assay.system_under_test.controller.active_term import Action, ActiveTerm
 from assay.system_under_test.controller.topics import TopicError
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.runtime import Watch, ZooKeeper
-from assay.system_under_test.tasks import BACK_OFF, Background
+from assay.system_under_test.tasks import BACK_OFF, BackgroundTasks
 from assay.system_under_test.zookeeper import paths
 
 _log = logging.getLogger("assay.controller")
 
 
 @dataclass
-class Deletions:
+class TopicDeletions:
     """The deletions of one controller.
 
     - ``perform``: runs an action between two triggers
@@ -39,7 +39,7 @@ class Deletions:
     """
 
     zookeeper: ZooKeeper
-    background: Background
+    background: BackgroundTasks
     perform: Callable[[Action[None]], Awaitable[None]]
     look_again: Callable[[], None]
     endings: Callable[[ActiveTerm, str], Awaitable[list[Any]]]
@@ -56,7 +56,7 @@ class Deletions:
                 raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} does not exist")
             if name not in active.cluster.deleting:
                 with contextlib.suppress(NodeExistsError):  # an earlier request marked it; it waits for a dead replica
-                    await active.fence.write(topics.deletion_mark(name))
+                    await active.fence.write(topics.make_deletion_mark(name))
             active.cluster.when_forgotten(name, gone)
             self.look_again()
 
@@ -70,11 +70,11 @@ class Deletions:
             if name not in cluster.topics or (name in INTERNAL_TOPICS and name not in cluster.deleting):
                 if name in cluster.topics:
                     _log.error("znode %s: topic %s is internal and cannot be deleted", paths.delete_topic(name), name)
-                await active.fence.write(topics.forget_mark(name))
+                await active.fence.write(topics.make_mark_removal(name))
                 continue
             if name not in cluster.emptying and active.brokers.reaches(cluster.replicas_of(name)):
                 if name not in cluster.deleting:
-                    await active.fence.write(topics.deletion_begins(name, cluster.topics[name].czxid))
+                    await active.fence.write(topics.make_deletion_begin(name, cluster.topics[name].czxid))
                     cluster.deleting[name] = None
                 cluster.emptying[name] = None
                 active.machines.topic_deletion_begins(name)
@@ -96,7 +96,7 @@ class Deletions:
             try:
                 endings = await self.endings(active, name) if deleted else []
                 if deleted and is_the_one():
-                    await active.fence.write([*await topics.removal(self.zookeeper, name, parts), *endings])
+                    await active.fence.write([*await topics.plan_removal(self.zookeeper, name, parts), *endings])
                     moves = active.cluster.moves.items()
                     active.cluster.moves = {partition: move for partition, move in moves if partition[0] != name}
                     active.forget(name, deleted=True)

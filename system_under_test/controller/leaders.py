@@ -10,12 +10,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from assay.system_under_test.replication.insync import Members
+from assay.system_under_test.replication.insync import InSyncMembers
 from assay.system_under_test.zookeeper.znodes import NO_LEADER, PartitionState
 
 
 @dataclass(frozen=True)
-class BrokerLife:
+class BrokerIncarnation:
     """A registration as the controller read it; the pair (id, czxid) identifies it."""
 
     broker_id: int
@@ -27,7 +27,7 @@ class BrokerLife:
 
 
 @dataclass(frozen=True)
-class Policy:
+class ElectionPolicy:
     """The topic's settings for elections."""
 
     min_insync: int
@@ -41,29 +41,29 @@ class AskLogEnds:
     members: tuple[int, ...]
 
 
-Brokers = Mapping[int, BrokerLife]
+Brokers = Mapping[int, BrokerIncarnation]
 
 
-def first_state(assignment: Sequence[int], brokers: Brokers, controller_epoch: int) -> PartitionState | None:
+def make_first_state(assignment: Sequence[int], brokers: Brokers, controller_epoch: int) -> PartitionState | None:
     """Returns a new partition's state: all live replicas are in sync, as there are no records; None without any."""
     live = [member for member in assignment if member in brokers]
     if not live:
         return None
-    members = Members(tuple(live), {member: brokers[member].czxid for member in live})
+    members = InSyncMembers(tuple(live), {member: brokers[member].czxid for member in live})
     return members.state(controller_epoch, live[0], 0)
 
 
-def led(state: PartitionState, brokers: Brokers) -> bool:
+def has_live_leader(state: PartitionState, brokers: Brokers) -> bool:
     """Returns whether the leader is alive under the registration with which it was admitted."""
     leader = state.leader
-    return leader in brokers and Members.of(state).epochs.get(leader) == brokers[leader].czxid
+    return leader in brokers and InSyncMembers.of(state).epochs.get(leader) == brokers[leader].czxid
 
 
-def next_state(
-    state: PartitionState, assignment: Sequence[int], brokers: Brokers, policy: Policy, controller_epoch: int
+def decide_next_state(
+    state: PartitionState, assignment: Sequence[int], brokers: Brokers, policy: ElectionPolicy, controller_epoch: int
 ) -> PartitionState | AskLogEnds | None:
     """Returns the state that follows from the live brokers; None if the present one is right."""
-    members = Members.of(state)
+    members = InSyncMembers.of(state)
 
     def same_life(member: int) -> bool:
         return member in brokers and members.epochs.get(member) == brokers[member].czxid
@@ -76,7 +76,7 @@ def next_state(
         """
         return member in brokers and members.epochs.get(member) in brokers[member].clean_lives
 
-    if led(state, brokers):
+    if has_live_leader(state, brokers):
         failed = [member for member in state.isr if not same_life(member)]
         if not failed:
             return None
@@ -88,7 +88,7 @@ def next_state(
             for candidate in assignment:
                 if candidate in group and alive(candidate):
                     stay = [m for m in members.isr if m == candidate or (group is members.isr and same_life(m))]
-                    return _led_by(candidate, stay, members, brokers, policy).state(
+                    return _elect(candidate, stay, members, brokers, policy).state(
                         controller_epoch, candidate, state.leader_epoch + 1
                     )
     everyone = (*members.isr, *members.elr)
@@ -96,24 +96,24 @@ def next_state(
         return AskLogEnds(everyone)
     live = [member for member in assignment if member in brokers]
     if policy.unclean_election and live:
-        return alone(live[0], brokers, state, controller_epoch)
+        return elect_alone(live[0], brokers, state, controller_epoch)
     if state.leader != NO_LEADER:
         return replace_leader(state, NO_LEADER, controller_epoch)
     return None
 
 
-def longest(ends: Mapping[int, tuple[int, int]], assignment: Sequence[int]) -> int:
+def find_longest(ends: Mapping[int, tuple[int, int]], assignment: Sequence[int]) -> int:
     """Returns the member with the greatest (last epoch, log end); the first in the assignment among equals."""
     order = {member: position for position, member in enumerate(assignment)}
     return max(ends, key=lambda member: (ends[member], -order.get(member, len(order))))
 
 
-def by_length(
+def elect_longest(
     ends: Mapping[int, tuple[int, int]],
     assignment: Sequence[int],
     brokers: Brokers,
     state: PartitionState,
-    policy: Policy,
+    policy: ElectionPolicy,
     controller_epoch: int,
 ) -> PartitionState:
     """Elects the member with the longest log.
@@ -121,89 +121,91 @@ def by_length(
     If it alone is fewer than min.insync.replicas, members with an equal log stay eligible. They have everything it has,
     and nothing is acknowledged until the set is large enough.
     """
-    leader = longest(ends, assignment)
+    leader = find_longest(ends, assignment)
     if policy.min_insync <= 1:
-        return alone(leader, brokers, state, controller_epoch)
+        return elect_alone(leader, brokers, state, controller_epoch)
     same = tuple(member for member in ends if member != leader and ends[member] == ends[leader])
     epochs = {member: brokers[member].czxid for member in (leader, *same)}
-    return Members((leader,), epochs, same).state(controller_epoch, leader, state.leader_epoch + 1)
+    return InSyncMembers((leader,), epochs, same).state(controller_epoch, leader, state.leader_epoch + 1)
 
 
-def alone(leader: int, brokers: Brokers, state: PartitionState, controller_epoch: int) -> PartitionState:
+def elect_alone(leader: int, brokers: Brokers, state: PartitionState, controller_epoch: int) -> PartitionState:
     """Makes this leader the only member: the others' logs may lack its records."""
-    members = Members((leader,), {leader: brokers[leader].czxid})
+    members = InSyncMembers((leader,), {leader: brokers[leader].czxid})
     return members.state(controller_epoch, leader, state.leader_epoch + 1)
 
 
 def replace_leader(state: PartitionState, leader: int, controller_epoch: int) -> PartitionState:
-    return Members.of(state).state(controller_epoch, leader, state.leader_epoch + 1)
+    return InSyncMembers.of(state).state(controller_epoch, leader, state.leader_epoch + 1)
 
 
-def without_damaged(state: PartitionState, damaged: int, controller_epoch: int) -> PartitionState:
+def remove_damaged(state: PartitionState, damaged: int, controller_epoch: int) -> PartitionState:
     """Removes a damaged replica from both sets, under a new epoch; a partition that it led has no leader.
 
     - If the ISR becomes empty, the members of ``elr`` replace it: each has all acknowledged records.
     - If both become empty, the damaged replica stays.
     """
-    members = Members.of(state)
-    left = _without(members, [damaged])
+    members = InSyncMembers.of(state)
+    left = _remove_members(members, [damaged])
     if left.isr or left.elr:
-        members = left if left.isr else Members(left.elr, left.epochs)
+        members = left if left.isr else InSyncMembers(left.elr, left.epochs)
     leader = NO_LEADER if damaged in (state.leader, *members.isr) else state.leader
     return members.state(controller_epoch, leader, state.leader_epoch + 1)
 
 
-def renewed(
+def renew_epoch(
     state: PartitionState, replicas: Sequence[int], brokers: Brokers, controller_epoch: int
 ) -> PartitionState | None:
     """Restricts the state to these replicas, under a new epoch, so that the leader learns of a changed assignment.
 
     Returns None without a leader.
     """
-    members = Members.of(state)
-    if state.leader not in replicas or not _in_sync([state.leader], members, brokers):
+    members = InSyncMembers.of(state)
+    if state.leader not in replicas or not _are_in_sync([state.leader], members, brokers):
         return None
     left = [member for member in (*members.isr, *members.elr) if member not in replicas]
-    return _without(members, left).state(controller_epoch, state.leader, state.leader_epoch + 1)
+    return _remove_members(members, left).state(controller_epoch, state.leader, state.leader_epoch + 1)
 
 
-def _without(members: Members, left: Sequence[int]) -> Members:
+def _remove_members(members: InSyncMembers, left: Sequence[int]) -> InSyncMembers:
     isr, elr = (tuple(m for m in group if m not in left) for group in (members.isr, members.elr))
-    return Members(isr, {member: epoch for member, epoch in members.epochs.items() if member not in left}, elr)
+    return InSyncMembers(isr, {member: epoch for member, epoch in members.epochs.items() if member not in left}, elr)
 
 
-def preferred(
+def elect_first_replica(
     state: PartitionState, assignment: Sequence[int], brokers: Brokers, controller_epoch: int
 ) -> PartitionState | None:
     """Makes the first replica of the assignment the leader; None if it leads already, or is not in sync."""
-    members, first = Members.of(state), assignment[0]
-    if state.leader == first or not _in_sync([first], members, brokers):
+    members, first = InSyncMembers.of(state), assignment[0]
+    if state.leader == first or not _are_in_sync([first], members, brokers):
         return None
     return members.state(controller_epoch, first, state.leader_epoch + 1)
 
 
-def moved(
+def restrict_to_target(
     state: PartitionState, target: Sequence[int], brokers: Brokers, controller_epoch: int
 ) -> PartitionState | None:
     """Restricts the in-sync set to these replicas, one of which leads; None until all, and the leader, are in sync.
 
     The others may be dropped, even from ``elr``, because each remaining replica has all acknowledged records.
     """
-    members = Members.of(state)
-    if not _in_sync([*target, state.leader], members, brokers):
+    members = InSyncMembers.of(state)
+    if not _are_in_sync([*target, state.leader], members, brokers):
         return None
     leader = state.leader if state.leader in target else target[0]
     stay = tuple(member for member in members.isr if member in target)
     epochs = {member: members.epochs[member] for member in stay}
-    return Members(stay, epochs).state(controller_epoch, leader, state.leader_epoch + 1)
+    return InSyncMembers(stay, epochs).state(controller_epoch, leader, state.leader_epoch + 1)
 
 
-def _in_sync(replicas: Sequence[int], members: Members, brokers: Brokers) -> bool:
+def _are_in_sync(replicas: Sequence[int], members: InSyncMembers, brokers: Brokers) -> bool:
     """Returns whether all are in sync, and alive under the registration with which they were admitted."""
     return all(r in members.isr and r in brokers and members.epochs.get(r) == brokers[r].czxid for r in replicas)
 
 
-def _led_by(candidate: int, stay: Sequence[int], members: Members, brokers: Brokers, policy: Policy) -> Members:
+def _elect(
+    candidate: int, stay: Sequence[int], members: InSyncMembers, brokers: Brokers, policy: ElectionPolicy
+) -> InSyncMembers:
     left = members.without([m for m in members.isr if m not in stay], policy.min_insync)
     if candidate not in left.isr:
         return left.with_member(candidate, brokers[candidate].czxid, policy.min_insync)

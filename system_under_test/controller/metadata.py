@@ -6,7 +6,7 @@ from assay.system_under_test.config import INTERNAL_TOPICS
 from assay.system_under_test.network.handler import Context
 from assay.system_under_test.protocol import internal, metadata
 from assay.system_under_test.protocol.errors import ErrorCode
-from assay.system_under_test.replication.request_dedup import News
+from assay.system_under_test.replication.request_dedup import RequestDeduplicator
 from assay.system_under_test.zookeeper.znodes import NO_LEADER
 
 
@@ -24,7 +24,7 @@ class MetadataCache:
         self.cluster_id = ""
         self._brokers: dict[int, internal.LiveBroker] = {}
         self._topics: dict[str, dict[int, internal.PartitionStateUpdate]] = {}
-        self._news = News()
+        self._news = RequestDeduplicator()
         self._whole = False
 
     def update(self, request: internal.UpdateMetadataRequest) -> None:
@@ -67,7 +67,7 @@ class MetadataCache:
         return {index: self._brokers.get(state.leader) for index, state in self._topics.get(topic, {}).items()}
 
     def answer(self, request: metadata.MetadataRequest, context: Context) -> metadata.MetadataResponse:
-        wanted = metadata.topics_wanted(request, context.api_version)
+        wanted = metadata.find_requested_topics(request, context.api_version)
         names = sorted(self._topics) if wanted is None else wanted
         return metadata.MetadataResponse(
             brokers=[

@@ -13,9 +13,9 @@ from assay.system_under_test.config import BrokerConfig
 from assay.system_under_test.controller import leaders
 from assay.system_under_test.controller.broadcast import Broadcast
 from assay.system_under_test.controller.cluster_state import ClusterState, DamagedMember, PartitionId
-from assay.system_under_test.controller.leaders import AskLogEnds, Policy
+from assay.system_under_test.controller.leaders import AskLogEnds, ElectionPolicy
 from assay.system_under_test.controller.state_machines import StateMachines
-from assay.system_under_test.controller.term import Fence, Term
+from assay.system_under_test.controller.term import ControllerTerm, FencedWriter
 from assay.system_under_test.events import EventLog
 from assay.system_under_test.runtime import ZooKeeper
 from assay.system_under_test.zookeeper import paths, znodes
@@ -23,8 +23,10 @@ from assay.system_under_test.zookeeper.znodes import PartitionState, Versioned
 
 _log = logging.getLogger("assay.controller")
 
-Decide = Callable[[PartitionState, Sequence[int], leaders.Brokers, Policy, int], "PartitionState | AskLogEnds | None"]
-"""The decision that follows from the live brokers: ``leaders.next_state`` in a correct build."""
+Decide = Callable[
+    [PartitionState, Sequence[int], leaders.Brokers, ElectionPolicy, int], "PartitionState | AskLogEnds | None"
+]
+"""The decision that follows from the live brokers: ``leaders.decide_next_state`` in a correct build."""
 
 
 @dataclass
@@ -32,8 +34,8 @@ class PartitionStates:
     """Keeps the partitions' states up to date; elections that wait are in the cluster's ``undecided``."""
 
     zookeeper: ZooKeeper
-    term: Term
-    fence: Fence
+    term: ControllerTerm
+    fence: FencedWriter
     cluster: ClusterState
     machines: StateMachines
     config: BrokerConfig
@@ -50,7 +52,7 @@ class PartitionStates:
         """Reads the state; returns None if there is none yet. Raises ``ZnodeError``."""
         path = paths.state(*partition)
         try:
-            state = znodes.versioned(PartitionState, path, await self.zookeeper.get(path))
+            state = znodes.decode_versioned(PartitionState, path, await self.zookeeper.get(path))
         except NoNodeError:
             self.machines.new(partition)
             return None
@@ -92,7 +94,7 @@ class PartitionStates:
                 return  # a member of its in-sync set may have an empty log by now
             wanted: PartitionState | None
             if found is None:
-                wanted = leaders.first_state(assignment, self.cluster.brokers, self.term.epoch)
+                wanted = leaders.make_first_state(assignment, self.cluster.brokers, self.term.epoch)
             else:
                 wanted = await self._next(partition, found.value, assignment)
             if wanted is None:
@@ -123,12 +125,14 @@ class PartitionStates:
         """
         topic, index = partition
         assignment = self.cluster.topics[topic].assignment[index]
-        policy = Policy(self._policy(topic).min_insync, unclean_election=False)
+        policy = ElectionPolicy(self._policy(topic).min_insync, unclean_election=False)
 
         def without(state: PartitionState) -> PartitionState | None:
             if broker_id not in state.isr:
                 return None
-            wanted = leaders.next_state(state, assignment, self.cluster.electable(partition), policy, self.term.epoch)
+            wanted = leaders.decide_next_state(
+                state, assignment, self.cluster.electable(partition), policy, self.term.epoch
+            )
             return wanted if isinstance(wanted, PartitionState) and wanted.leader in state.isr else None
 
         return await self.rewrite(partition, without)
@@ -143,7 +147,7 @@ class PartitionStates:
         def without(state: PartitionState) -> PartitionState | None:
             if state.leader_epoch != leader_epoch:
                 return None
-            return leaders.without_damaged(state, broker_id, self.term.epoch)
+            return leaders.remove_damaged(state, broker_id, self.term.epoch)
 
         if await self.rewrite(partition, without):
             state = self.cluster.states[partition].value
@@ -189,9 +193,9 @@ class PartitionStates:
     def _out_of_sync(self, partition: PartitionId, state: PartitionState) -> list[int]:
         return [r for r in self.cluster.topics[partition[0]].assignment[partition[1]] if r not in state.isr]
 
-    def _policy(self, topic: str) -> Policy:
+    def _policy(self, topic: str) -> ElectionPolicy:
         config = self.config.topic.override(self.cluster.topics[topic].settings.values)
-        return Policy(config.min_insync_replicas, config.unclean_leader_election_enable)
+        return ElectionPolicy(config.min_insync_replicas, config.unclean_leader_election_enable)
 
     async def _next(
         self, partition: PartitionId, state: PartitionState, assignment: list[int]
@@ -213,7 +217,7 @@ class PartitionStates:
         if max(ends.values()) == (-1, -1):  # all are damaged
             self.cluster.undecided[partition] = None
             return None
-        return leaders.by_length(ends, assignment, brokers, state, policy, epoch)
+        return leaders.elect_longest(ends, assignment, brokers, state, policy, epoch)
 
     async def _write(
         self,
@@ -244,9 +248,9 @@ class PartitionStates:
                 unclean=policy.unclean_election,
             )
             return int(results[0].version)
-        operations = [znodes.create(path, data)]
+        operations = [znodes.make_create(path, data)]
         for parent in (paths.partition(topic, index), paths.partitions(topic)):
             if await self.zookeeper.exists(parent) is None:
-                operations.insert(0, znodes.create(parent))
+                operations.insert(0, znodes.make_create(parent))
         await self.fence.write(operations)
         return 0

@@ -16,18 +16,18 @@ from assay.system_under_test.controller.active_term import ActiveTerm
 from assay.system_under_test.controller.cluster_state import ClusterState, PartitionId
 from assay.system_under_test.runtime import Watch, ZooKeeper
 from assay.system_under_test.zookeeper import paths, znodes
-from assay.system_under_test.zookeeper.znodes import watched
+from assay.system_under_test.zookeeper.znodes import read_watched
 
 _log = logging.getLogger("assay.controller")
 
 
-async def look(zookeeper: ZooKeeper, active: ActiveTerm, watch: Watch) -> None:
+async def handle_election_znode(zookeeper: ZooKeeper, active: ActiveTerm, watch: Watch) -> None:
     """Holds the requested elections, then removes the znode, which shows the requesting tool that they are done.
 
     A controller that ends earlier leaves the znode to the next one; repeated elections change nothing.
     """
     path = paths.PREFERRED_ELECTION
-    found = await watched(zookeeper, path, watch)
+    found = await read_watched(zookeeper, path, watch)
     if found is None:
         return
     data, stat = found
@@ -38,7 +38,7 @@ async def look(zookeeper: ZooKeeper, active: ActiveTerm, watch: Watch) -> None:
     for problem in problems:
         _log.error("%s; no leader is elected for it", problem)
     for entry in wanted:
-        if await elect(active, (entry.topic, entry.partition)) is None:
+        if await elect_preferred_leader(active, (entry.topic, entry.partition)) is None:
             _log.error("preferred leader of %s-%d: there is no such partition", entry.topic, entry.partition)
     active.brokers.send()
     try:
@@ -47,7 +47,7 @@ async def look(zookeeper: ZooKeeper, active: ActiveTerm, watch: Watch) -> None:
         _log.info("%s was changed meanwhile; it is read again", path)
 
 
-async def elect(active: ActiveTerm, partition: PartitionId) -> bool | None:
+async def elect_preferred_leader(active: ActiveTerm, partition: PartitionId) -> bool | None:
     """Elects the preferred leader; returns whether it leads now, or None if there is no such partition.
 
     Nothing is sent to the brokers yet.
@@ -59,7 +59,8 @@ async def elect(active: ActiveTerm, partition: PartitionId) -> bool | None:
     await active.partitions.update([partition])
     assignment = cluster.topics[name].assignment[index]
     await active.partitions.rewrite(
-        partition, lambda state: leaders.preferred(state, assignment, cluster.electable(partition), active.term.epoch)
+        partition,
+        lambda state: leaders.elect_first_replica(state, assignment, cluster.electable(partition), active.term.epoch),
     )
     known = cluster.states.get(partition)
     if known is None or known.value.leader != assignment[0]:
@@ -68,7 +69,7 @@ async def elect(active: ActiveTerm, partition: PartitionId) -> bool | None:
     return True
 
 
-def imbalanced(cluster: ClusterState, percentage: int) -> list[PartitionId]:
+def find_imbalanced(cluster: ClusterState, percentage: int) -> list[PartitionId]:
     """Returns the partitions to move to their preferred leader, of live brokers that lead too few of their own.
 
     As in Kafka, partitions being reassigned or deleted count, but are not moved.

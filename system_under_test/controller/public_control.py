@@ -17,7 +17,7 @@ from kazoo.exceptions import KazooException, NoNodeError
 from assay.system_under_test.controller import topics
 from assay.system_under_test.controller.cluster_state import ClusterState, PartitionId, read_brokers, read_topic
 from assay.system_under_test.controller.metadata import MetadataCache
-from assay.system_under_test.controller.term import known_epoch
+from assay.system_under_test.controller.term import read_epoch
 from assay.system_under_test.network.handler import Context
 from assay.system_under_test.protocol import control, internal
 from assay.system_under_test.protocol.errors import ErrorCode
@@ -43,7 +43,7 @@ class PublicControl:
         if controller_epoch > epoch:
             try:
                 async with asyncio.timeout(PATIENCE):
-                    epoch = await known_epoch(self._zookeeper)
+                    epoch = await read_epoch(self._zookeeper)
             except (KazooException, TimeoutError, znodes.ZnodeError):
                 return ErrorCode.UNKNOWN
             self._manager.controller_epoch = max(epoch, self._manager.controller_epoch)
@@ -67,7 +67,7 @@ class PublicControl:
                     cluster = await self._read(newer)
             except (KazooException, TimeoutError):
                 return control.LeaderAndIsrResponse(error_code=ErrorCode.UNKNOWN, partitions=[])
-            confirmed = [partition for partition in newer if _confirms(cluster, received[partition])]
+            confirmed = [partition for partition in newer if _is_confirmed(cluster, received[partition])]
             results.update((p, ErrorCode.STALE_CONTROLLER_EPOCH) for p in newer if p not in confirmed)
             response = await self._manager.leader_and_isr(
                 internal.LeaderAndIsrRequest(
@@ -82,9 +82,9 @@ class PublicControl:
             if response.error_code != ErrorCode.NONE:
                 return control.LeaderAndIsrResponse(error_code=response.error_code, partitions=[])
             results.update(((r.topic, r.partition), ErrorCode(r.error_code)) for r in response.partitions)
-        return control.LeaderAndIsrResponse(error_code=ErrorCode.NONE, partitions=_results(results))
+        return control.LeaderAndIsrResponse(error_code=ErrorCode.NONE, partitions=_to_results(results))
 
-    def _check_role(self, state: control.AnnouncedState) -> ErrorCode:
+    def _check_role(self, state: control.LeaderAndIsrState) -> ErrorCode:
         try:
             known = self._manager.get(state.topic, state.partition).leader_epoch
         except PartitionError:
@@ -133,7 +133,7 @@ class PublicControl:
         if response.error_code != ErrorCode.NONE:
             return control.StopReplicaResponse(error_code=response.error_code, partitions=[])
         results.update(((r.topic, r.partition), ErrorCode(r.error_code)) for r in response.partitions)
-        return control.StopReplicaResponse(error_code=ErrorCode.NONE, partitions=_results(results))
+        return control.StopReplicaResponse(error_code=ErrorCode.NONE, partitions=_to_results(results))
 
     async def _may_stop(self, partition: PartitionId, *, delete: bool) -> bool:
         """Returns whether this broker may stop its replica.
@@ -152,7 +152,7 @@ class PublicControl:
         if me not in topic.assignment.get(partition[1], ()):
             return True
         if delete:
-            return await topics.deletion_has_begun(self._zookeeper, partition[0], topic.czxid)
+            return await topics.has_deletion_begun(self._zookeeper, partition[0], topic.czxid)
         if state is None:
             return await self._zookeeper.exists(paths.state(*partition)) is None
         return me not in (state.value.leader, *state.value.isr, *state.value.elr)
@@ -181,7 +181,7 @@ class PublicControl:
         """Updates the clients' metadata from the caller's, unchecked as in 0.10.2."""
         code = await self._admit("update-metadata", request.controller_epoch)
         if code is ErrorCode.NONE:
-            live = [_live(broker, context.api_version) for broker in request.live_brokers]
+            live = [_to_live_broker(broker, context.api_version) for broker in request.live_brokers]
             self._cache.update(
                 internal.UpdateMetadataRequest(
                     controller_id=request.controller_id,
@@ -189,7 +189,7 @@ class PublicControl:
                     broker_epoch=NO_BROKER_EPOCH,
                     full=False,
                     partitions=[
-                        _update(s) for s in request.partition_states if s.leader != control.LEADER_DURING_DELETE
+                        _to_update(s) for s in request.partition_states if s.leader != control.LEADER_DURING_DELETE
                     ],
                     deleted=[s.topic for s in request.partition_states if s.leader == control.LEADER_DURING_DELETE],
                     live_brokers=[broker for broker in live if broker is not None],
@@ -198,19 +198,19 @@ class PublicControl:
         return control.UpdateMetadataResponse(error_code=code)
 
 
-def _confirms(cluster: ClusterState, state: control.AnnouncedState) -> bool:
+def _is_confirmed(cluster: ClusterState, state: control.LeaderAndIsrState) -> bool:
     """Returns whether ZooKeeper has the same leader and leader epoch."""
     known = cluster.states.get((state.topic, state.partition))
     return known is not None and (known.value.leader, known.value.leader_epoch) == (state.leader, state.leader_epoch)
 
 
-def _results(results: dict[PartitionId, ErrorCode]) -> list[control.PartitionResult]:
+def _to_results(results: dict[PartitionId, ErrorCode]) -> list[control.PartitionResult]:
     return [
         control.PartitionResult(topic=name, partition=index, error_code=code) for (name, index), code in results.items()
     ]
 
 
-def _update(state: control.AnnouncedState) -> internal.PartitionStateUpdate:
+def _to_update(state: control.LeaderAndIsrState) -> internal.PartitionStateUpdate:
     return internal.PartitionStateUpdate(
         topic=state.topic,
         topic_czxid=-1,
@@ -226,7 +226,7 @@ def _update(state: control.AnnouncedState) -> internal.PartitionStateUpdate:
     )
 
 
-def _live(broker: control.UpdateMetadataBroker, version: int) -> internal.LiveBroker | None:
+def _to_live_broker(broker: control.UpdateMetadataBroker, version: int) -> internal.LiveBroker | None:
     """Returns the broker's plaintext address; None if it has none."""
     if version == 0:
         return internal.LiveBroker(

@@ -30,15 +30,15 @@ from assay.system_under_test.controller.topics import TopicError
 from assay.system_under_test.events import Columns, EventLog
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.runtime import Watch, ZooKeeper
-from assay.system_under_test.tasks import BACK_OFF, Background
+from assay.system_under_test.tasks import BACK_OFF, BackgroundTasks
 from assay.system_under_test.zookeeper import paths, znodes
-from assay.system_under_test.zookeeper.znodes import Move, PartitionState, watched
+from assay.system_under_test.zookeeper.znodes import PartitionState, ReassignmentEntry, read_watched
 
 _log = logging.getLogger("assay.controller")
 
 PATH = paths.REASSIGNMENTS
 
-Moves = dict[PartitionId, Move]
+ReassignmentsByPartition = dict[PartitionId, ReassignmentEntry]
 
 
 @dataclass
@@ -51,7 +51,7 @@ class Reassignments:
     """
 
     zookeeper: ZooKeeper
-    background: Background
+    background: BackgroundTasks
     events: EventLog
     perform: Callable[[Action[None]], Awaitable[None]]
     look_again: Callable[[], None]
@@ -59,22 +59,24 @@ class Reassignments:
 
     # -- the znode ---------------------------------------------------------------------------------------------------
 
-    async def _read(self, active: ActiveTerm, watch: Watch | None = None) -> tuple[Moves, int | None, list[str]]:
+    async def _read(
+        self, active: ActiveTerm, watch: Watch | None = None
+    ) -> tuple[ReassignmentsByPartition, int | None, list[str]]:
         """Reads the reassignments, the znode's version (None: there is none), and the problems of invalid entries."""
         cluster = active.cluster
-        found = await watched(self.zookeeper, PATH, watch)
-        entries: list[Move] = []
+        found = await read_watched(self.zookeeper, PATH, watch)
+        entries: list[ReassignmentEntry] = []
         problems: list[str] = []
         if found is not None:
             try:
-                entries, problems = znodes.decode_entries(Move, PATH, found[0])
+                entries, problems = znodes.decode_entries(ReassignmentEntry, PATH, found[0])
             except znodes.ZnodeError as error:  # reassignments in progress continue, and are written again
                 entries, problems = list(cluster.moves.values()), [str(error)]
-        moves = {(m.topic, m.partition): _with_unfinished(m, cluster.moves) for m in entries}
+        moves = {(m.topic, m.partition): _add_unfinished(m, cluster.moves) for m in entries}
         if moves != cluster.moves:
             await self.learn(active)  # reads new topics, and steps whose outcome was unknown
         for partition, move in list(moves.items()):
-            problem = _problem(active, move)
+            problem = _find_problem(active, move)
             if problem is not None:
                 del moves[partition]
                 problems.append(f"reassignment of {move.topic}-{move.partition} to {move.replicas}: {problem}")
@@ -88,15 +90,15 @@ class Reassignments:
         if not active.cluster.moves_known:
             await self._read(active)
 
-    async def _write(self, active: ActiveTerm, moves: Moves, version: int | None) -> None:
-        await active.fence.write([_writing(moves, version)])
+    async def _write(self, active: ActiveTerm, moves: ReassignmentsByPartition, version: int | None) -> None:
+        await active.fence.write([_make_write(moves, version)])
         active.cluster.moves = moves
 
     async def endings(self, active: ActiveTerm, name: str) -> list[Any]:
         """Returns the write that removes a deleted topic's reassignments, which must not apply to a later topic."""
         moves, version, _ = await self._read(active)
         left = {partition: move for partition, move in moves.items() if partition[0] != name}
-        return [] if left == moves else [_writing(left, version)]
+        return [] if left == moves else [_make_write(left, version)]
 
     # -- by request --------------------------------------------------------------------------------------------------
 
@@ -113,14 +115,14 @@ class Reassignments:
                 raise TopicError(ErrorCode.INVALID_REQUEST, f"{name}-{index} is moving to {target}; try again later")
         if target == replicas:
             return  # even if one of them has died since
-        if not replicas or not topics.placeable(replicas, len(replicas), active.cluster.brokers):
+        if not replicas or not topics.is_placeable(replicas, len(replicas), active.cluster.brokers):
             raise TopicError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{replicas}: name distinct brokers that are alive")
         try:
-            await self._write(active, {**moves, partition: Move(name, index, replicas)}, version)
+            await self._write(active, {**moves, partition: ReassignmentEntry(name, index, replicas)}, version)
         except (BadVersionError, NodeExistsError, NoNodeError) as error:
             raise TopicError(ErrorCode.INVALID_REQUEST, f"{PATH} changed meanwhile; try again") from error
 
-    async def under_way(self, active: ActiveTerm) -> list[tuple[Move, list[int]]]:
+    async def under_way(self, active: ActiveTerm) -> list[tuple[ReassignmentEntry, list[int]]]:
         """Returns the reassignments, each with its partition's present assignment."""
         moves, _, _ = await self._read(active)
         return [(move, active.cluster.topics[move.topic].assignment[move.partition]) for move in moves.values()]
@@ -144,7 +146,9 @@ class Reassignments:
             self.look_again()
         active.brokers.send()
 
-    async def _step(self, active: ActiveTerm, moves: Moves, version: int | None, move: Move) -> bool:
+    async def _step(
+        self, active: ActiveTerm, moves: ReassignmentsByPartition, version: int | None, move: ReassignmentEntry
+    ) -> bool:
         """Performs an entry's next step if possible; returns whether it changed the znode."""
         cluster, epoch, alive = active.cluster, active.term.epoch, active.cluster.staying()
         partition, target = (move.topic, move.partition), move.replicas
@@ -155,10 +159,10 @@ class Reassignments:
             return await self._clean(active, moves, version, move)
         coming = set(target) - set(assignment)
         if coming:
-            grown = assignments.grown(assignment, target)
+            grown = assignments.merge_replicas(assignment, target)
             if coming <= alive.keys():
                 await self._assign(
-                    active, partition, grown, lambda state: leaders.renewed(state, grown, alive, epoch), []
+                    active, partition, grown, lambda state: leaders.renew_epoch(state, grown, alive, epoch), []
                 )
             return False
         going = [replica for replica in assignment if replica not in target]
@@ -167,8 +171,8 @@ class Reassignments:
             active,
             partition,
             target,
-            lambda state: leaders.moved(state, target, alive, epoch),
-            [_writing(left, version)],
+            lambda state: leaders.restrict_to_target(state, target, alive, epoch),
+            [_make_write(left, version)],
         ):
             return False
         cluster.moves = left
@@ -190,12 +194,12 @@ class Reassignments:
         name, index = partition
         topic, path = active.cluster.topics[name], paths.topic(name)
         data, stat = await self.zookeeper.get(path)
-        if stat.czxid != topic.czxid or not _says(path, data, topic.assignment):
+        if stat.czxid != topic.czxid or not _encodes_assignment(path, data, topic.assignment):
             self.look_again()  # after a new read, which the watch triggers
             return False
         wanted = {**topic.assignment, index: replicas}
         written = await active.partitions.rewrite(
-            partition, change, [assignments.writing(name, wanted, stat.version), *also]
+            partition, change, [assignments.make_assignment_write(name, wanted, stat.version), *also]
         )
         if written:
             active.cluster.topics[name] = replace(topic, assignment=wanted)
@@ -206,12 +210,17 @@ class Reassignments:
             )
         return written
 
-    async def _clean(self, active: ActiveTerm, moves: Moves, version: int | None, move: Move) -> bool:
+    async def _clean(
+        self, active: ActiveTerm, moves: ReassignmentsByPartition, version: int | None, move: ReassignmentEntry
+    ) -> bool:
         """Deletes the old replicas on live brokers; removes the entry once none is left and the others are in sync."""
         partition = (move.topic, move.partition)
         if not move.removing:
             known, alive = active.cluster.states.get(partition), active.cluster.staying()
-            if known is None or leaders.moved(known.value, move.replicas, alive, active.term.epoch) is None:
+            if (
+                known is None
+                or leaders.restrict_to_target(known.value, move.replicas, alive, active.term.epoch) is None
+            ):
                 return False  # a replica that was added without removing another may have copied nothing yet
             await self._write(active, {other: m for other, m in moves.items() if other != partition}, version)
             self._emit("reassignment-ended", active, partition, known, replicas=move.replicas)
@@ -285,7 +294,7 @@ def _is_partition(active: ActiveTerm, name: str, index: int) -> bool:
     return name in active.cluster.topics and index in active.cluster.topics[name].assignment
 
 
-def _says(path: str, data: bytes, assignment: Mapping[int, Sequence[int]]) -> bool:
+def _encodes_assignment(path: str, data: bytes, assignment: Mapping[int, Sequence[int]]) -> bool:
     """Returns whether the data encode this assignment."""
     try:
         return parse_assignment(path, data) == assignment
@@ -293,7 +302,7 @@ def _says(path: str, data: bytes, assignment: Mapping[int, Sequence[int]]) -> bo
         return False
 
 
-def _problem(active: ActiveTerm, move: Move) -> str | None:
+def _find_problem(active: ActiveTerm, move: ReassignmentEntry) -> str | None:
     """Returns why the entry is invalid, whichever brokers live."""
     if not _is_partition(active, move.topic, move.partition):
         return "there is no such partition"
@@ -303,16 +312,16 @@ def _problem(active: ActiveTerm, move: Move) -> str | None:
     return None
 
 
-def _with_unfinished(move: Move, known: Moves) -> Move:
+def _add_unfinished(move: ReassignmentEntry, known: ReassignmentsByPartition) -> ReassignmentEntry:
     """Adds the replicas that were being removed before, in case the entry was overwritten."""
     before = known.get((move.topic, move.partition), move).removing
     removing = dict.fromkeys(replica for replica in (*move.removing, *before) if replica not in move.replicas)
     return msgspec.structs.replace(move, removing=list(removing))
 
 
-def _writing(moves: Moves, version: int | None) -> Any:
+def _make_write(moves: ReassignmentsByPartition, version: int | None) -> Any:
     """Returns the write of these entries over that version of the znode; without entries, its removal."""
     if not moves:
         return Delete(PATH, version)
-    data = znodes.encode(znodes.Moves(list(moves.values())))
-    return znodes.create(PATH, data) if version is None else SetData(PATH, data, version)
+    data = znodes.encode(znodes.ReassignmentList(list(moves.values())))
+    return znodes.make_create(PATH, data) if version is None else SetData(PATH, data, version)

@@ -18,36 +18,36 @@ Without ZooKeeper no session ends, and a ZooKeeper that returns grants each sess
 """
 
 
-Recognises = Callable[[ZooKeeper, BrokerConfig, bytes, ZnodeStat], bool]
+RegistrationMatcher = Callable[[ZooKeeper, BrokerConfig, bytes, ZnodeStat], bool]
 """Decides whether a registration, as read, is this process's own."""
 
 
-def by_session(zookeeper: ZooKeeper, config: BrokerConfig, data: bytes, stat: ZnodeStat) -> bool:
+def matches_session(zookeeper: ZooKeeper, config: BrokerConfig, data: bytes, stat: ZnodeStat) -> bool:
     """Recognizes the registration by its session, never by its host: an id may move to another machine."""
     return bool(stat.ephemeralOwner == zookeeper.session_id)
 
 
-def by_address(zookeeper: ZooKeeper, config: BrokerConfig, data: bytes, stat: ZnodeStat) -> bool:
+def matches_address(zookeeper: ZooKeeper, config: BrokerConfig, data: bytes, stat: ZnodeStat) -> bool:
     """Recognizes it by its address: also that of a former session, with which it will expire (KAFKA-1387)."""
     found = znodes.decode(znodes.BrokerRegistration, paths.broker(config.broker_id), data)
     return (found.host, found.port) == (config.host, config.port)
 
 
-class IdTaken(Exception):
+class BrokerIdTaken(Exception):
     """Another process uses this id; the message says which, and what to do."""
 
 
-async def register(
+async def register_broker(
     zookeeper: ZooKeeper,
     config: BrokerConfig,
     *,
     clean_lives: Sequence[int],
     timestamp: str,
-    recognises: Recognises = by_session,
+    recognises: RegistrationMatcher = matches_session,
 ) -> int:
     """Registers the broker, and returns the czxid.
 
-    Raises ``IdTaken`` if another registration does not expire in time.
+    Raises ``BrokerIdTaken`` if another registration does not expire in time.
     """
     path = paths.broker(config.broker_id)
     data = znodes.encode(
@@ -81,10 +81,10 @@ async def register(
             # a process that was stopped learns late that the znode is gone; the timeout may then come first
             there = await zookeeper.exists(path)
             if there is not None and there.czxid == stat.czxid:
-                raise IdTaken(await _who(zookeeper, config, stat)) from None
+                raise BrokerIdTaken(await _describe_holder(zookeeper, config, stat)) from None
 
 
-async def _who(zookeeper: ZooKeeper, config: BrokerConfig, stat: ZnodeStat) -> str:
+async def _describe_holder(zookeeper: ZooKeeper, config: BrokerConfig, stat: ZnodeStat) -> str:
     try:
         data, stat = await zookeeper.get(paths.broker(config.broker_id))
         other = znodes.decode(znodes.BrokerRegistration, paths.broker(config.broker_id), data)

@@ -19,7 +19,7 @@ from assay.system_under_test.zookeeper.znodes import PartitionState
 _log = logging.getLogger("assay.controller")
 
 
-class StateOfPartition(StrEnum):
+class PartitionStateName(StrEnum):
     NON_EXISTENT = "NonExistent"
     NEW = "New"
     """It is assigned to replicas, none of which has led it yet."""
@@ -28,7 +28,7 @@ class StateOfPartition(StrEnum):
     OFFLINE = "Offline"
 
 
-class StateOfReplica(StrEnum):
+class ReplicaStateName(StrEnum):
     NON_EXISTENT = "NonExistent"
     NEW = "New"
     """It is assigned, and has not been asked to do anything yet."""
@@ -43,9 +43,9 @@ class StateOfReplica(StrEnum):
     """The attempt to delete it has failed."""
 
 
-_P, _R = StateOfPartition, StateOfReplica
+_P, _R = PartitionStateName, ReplicaStateName
 
-PARTITION_TRANSITIONS: Final[Mapping[StateOfPartition, frozenset[StateOfPartition]]] = {
+PARTITION_TRANSITIONS: Final[Mapping[PartitionStateName, frozenset[PartitionStateName]]] = {
     _P.NON_EXISTENT: frozenset({_P.OFFLINE}),
     _P.NEW: frozenset({_P.NON_EXISTENT}),
     _P.ONLINE: frozenset({_P.NEW, _P.ONLINE, _P.OFFLINE}),
@@ -53,7 +53,7 @@ PARTITION_TRANSITIONS: Final[Mapping[StateOfPartition, frozenset[StateOfPartitio
 }
 """The states from which each state may be reached."""
 
-REPLICA_TRANSITIONS: Final[Mapping[StateOfReplica, frozenset[StateOfReplica]]] = {
+REPLICA_TRANSITIONS: Final[Mapping[ReplicaStateName, frozenset[ReplicaStateName]]] = {
     _R.NON_EXISTENT: frozenset({_R.DELETION_SUCCESSFUL}),
     _R.NEW: frozenset({_R.NON_EXISTENT}),
     _R.ONLINE: frozenset({_R.NEW, _R.ONLINE, _R.OFFLINE, _R.DELETION_INELIGIBLE}),
@@ -74,8 +74,8 @@ class StateMachines:
         self._events = events
         self._controller_epoch = controller_epoch
         self._cluster = cluster
-        self._partitions: dict[PartitionId, StateOfPartition] = {}
-        self._replicas: dict[PartitionId, dict[int, StateOfReplica]] = {}
+        self._partitions: dict[PartitionId, PartitionStateName] = {}
+        self._replicas: dict[PartitionId, dict[int, ReplicaStateName]] = {}
 
     # -- what the controller has learned or done ---------------------------------------------------------------------
 
@@ -89,7 +89,7 @@ class StateMachines:
     def settled(self, partition: PartitionId, state: PartitionState, *, elected: bool = False) -> None:
         """Follows the state in ZooKeeper. ``elected``: it was just written, with another leader."""
         known = self._partitions.get(partition)
-        now = _P.ONLINE if leaders.led(state, self._cluster.brokers) else _P.OFFLINE
+        now = _P.ONLINE if leaders.has_live_leader(state, self._cluster.brokers) else _P.OFFLINE
         if known is not now or (elected and now is _P.ONLINE):
             self._move(partition, now)
         if known is not None:
@@ -181,7 +181,7 @@ class StateMachines:
             if known.setdefault(replica, _R.NON_EXISTENT) is _R.NON_EXISTENT:
                 self._move_replica(partition, replica, _R.NEW)
 
-    def _move(self, partition: PartitionId, now: StateOfPartition) -> None:
+    def _move(self, partition: PartitionId, now: PartitionStateName) -> None:
         former = self._partitions.get(partition)
         self._partitions[partition] = now
         if former is not None and former not in PARTITION_TRANSITIONS[now]:
@@ -189,7 +189,7 @@ class StateMachines:
         moved: Columns = {**self._named(partition), "from_state": former, "to_state": now}
         self._events.emit("partition-transition", **moved)
 
-    def _move_replica(self, partition: PartitionId, replica: int, now: StateOfReplica) -> None:
+    def _move_replica(self, partition: PartitionId, replica: int, now: ReplicaStateName) -> None:
         known = self._replicas[partition]
         former = known.get(replica)
         known[replica] = now

@@ -17,7 +17,7 @@ from kazoo.protocol.serialization import CheckVersion, Delete, SetData
 
 from assay.system_under_test.runtime import Watch, ZooKeeper
 from assay.system_under_test.zookeeper import paths, znodes
-from assay.system_under_test.zookeeper.znodes import watched
+from assay.system_under_test.zookeeper.znodes import read_watched
 
 _log = logging.getLogger("assay.controller")
 
@@ -26,12 +26,12 @@ NO_SESSION = 0
 """The owner of a persistent znode, which stays when its creator ends."""
 
 
-class Replaced(Exception):
+class ControllerReplaced(Exception):
     """There is a newer controller; the holder of this term must not act in it any more."""
 
 
 @dataclass(frozen=True)
-class Term:
+class ControllerTerm:
     """A controller's term. ``epoch_version``: the znode version of /controller_epoch that its election returned."""
 
     epoch: int
@@ -39,22 +39,22 @@ class Term:
     session_id: int
 
 
-async def holder(zookeeper: ZooKeeper, watch: Watch) -> tuple[int, int, int] | None:
+async def read_claim(zookeeper: ZooKeeper, watch: Watch) -> tuple[int, int, int] | None:
     """Returns (broker id, owning session, znode version) of the claim, or None; watches it in either case."""
-    found = await watched(zookeeper, paths.CONTROLLER, watch)
+    found = await read_watched(zookeeper, paths.CONTROLLER, watch)
     if found is None:
         return None
     data, stat = found
-    return znodes.controller_id(data), stat.ephemeralOwner, stat.version
+    return znodes.parse_controller_id(data), stat.ephemeralOwner, stat.version
 
 
-async def known_epoch(zookeeper: ZooKeeper, watch: Watch | None = None) -> int:
+async def read_epoch(zookeeper: ZooKeeper, watch: Watch | None = None) -> int:
     """Returns the highest controller epoch so far; 0 before the first. Raises ``ZnodeError``."""
-    found = await watched(zookeeper, paths.CONTROLLER_EPOCH, watch)
-    return 0 if found is None else _epoch(found[0])
+    found = await read_watched(zookeeper, paths.CONTROLLER_EPOCH, watch)
+    return 0 if found is None else _parse_epoch(found[0])
 
 
-def _epoch(data: bytes) -> int:
+def _parse_epoch(data: bytes) -> int:
     """Parses the epoch. Raises ``ZnodeError``; an invalid value is never guessed.
 
     A controller with an epoch that was used before would be taken for a replaced one, or the reverse.
@@ -69,7 +69,7 @@ def _epoch(data: bytes) -> int:
     return int(data)
 
 
-async def _present_epoch(zookeeper: ZooKeeper) -> tuple[bytes, int]:
+async def _read_or_create_epoch(zookeeper: ZooKeeper) -> tuple[bytes, int]:
     """Returns the controller epoch as written, and its znode's version; creates the znode if necessary."""
     with contextlib.suppress(exceptions.NodeExistsError):
         await zookeeper.create(paths.CONTROLLER_EPOCH, b"0", makepath=True)
@@ -83,7 +83,7 @@ async def remove_false_claim(zookeeper: ZooKeeper) -> None:
     Only the claim that was read is removed. Its version does not identify it, because a later claim has version 0
     again. But every claim raises the epoch, and the epoch's version was read first.
     """
-    _, epoch_version = await _present_epoch(zookeeper)
+    _, epoch_version = await _read_or_create_epoch(zookeeper)
     try:
         data, stat = await zookeeper.get(paths.CONTROLLER)
     except exceptions.NoNodeError:
@@ -105,13 +105,15 @@ async def remove_false_claim(zookeeper: ZooKeeper) -> None:
         _log.info("%s changed while it was being removed", paths.CONTROLLER)
 
 
-async def claim(zookeeper: ZooKeeper, broker_id: int, timestamp: str) -> Term | None:
+async def claim(zookeeper: ZooKeeper, broker_id: int, timestamp: str) -> ControllerTerm | None:
     """Tries to become controller; returns None if another was faster, which is normal. Raises ``ZnodeError``."""
-    known, version = await _present_epoch(zookeeper)
-    epoch = _epoch(known) + 1
+    known, version = await _read_or_create_epoch(zookeeper)
+    epoch = _parse_epoch(known) + 1
     session = zookeeper.session_id
     operations = [
-        znodes.create(paths.CONTROLLER, znodes.encode(znodes.ControllerClaim(broker_id, timestamp)), ephemeral=True),
+        znodes.make_create(
+            paths.CONTROLLER, znodes.encode(znodes.ControllerClaim(broker_id, timestamp)), ephemeral=True
+        ),
         SetData(paths.CONTROLLER_EPOCH, str(epoch).encode(), version),
     ]
     try:
@@ -119,11 +121,11 @@ async def claim(zookeeper: ZooKeeper, broker_id: int, timestamp: str) -> Term | 
     except (exceptions.NodeExistsError, exceptions.BadVersionError):
         return None
     except (exceptions.ConnectionLoss, exceptions.OperationTimeoutError, exceptions.SessionExpiredError):
-        return await _claimed_after_all(zookeeper, epoch, session)
-    return Term(epoch, results[1].version, session)
+        return await _resolve_claim(zookeeper, epoch, session)
+    return ControllerTerm(epoch, results[1].version, session)
 
 
-async def _claimed_after_all(zookeeper: ZooKeeper, epoch: int, session: int) -> Term | None:
+async def _resolve_claim(zookeeper: ZooKeeper, epoch: int, session: int) -> ControllerTerm | None:
     """Resolves a claim of unknown outcome: it succeeded if the claim is of this session and the epoch is ours."""
     try:
         _, claim_stat = await zookeeper.get(paths.CONTROLLER)
@@ -131,25 +133,25 @@ async def _claimed_after_all(zookeeper: ZooKeeper, epoch: int, session: int) -> 
         return None
     data, stat = await zookeeper.get(paths.CONTROLLER_EPOCH)
     if claim_stat.ephemeralOwner == session == zookeeper.session_id and data == str(epoch).encode():
-        return Term(epoch, stat.version, session)
+        return ControllerTerm(epoch, stat.version, session)
     return None
 
 
-class Fence:
+class FencedWriter:
     """The only path by which a controller writes to ZooKeeper."""
 
-    def __init__(self, zookeeper: ZooKeeper, term: Term) -> None:
+    def __init__(self, zookeeper: ZooKeeper, term: ControllerTerm) -> None:
         self._zookeeper = zookeeper
         self._term = term
 
     async def write(self, operations: Sequence[Any]) -> list[Any]:
-        """Writes, and returns the results. Raises ``Replaced`` if the term is over, else as ``multi`` does."""
+        """Writes and returns the results. Raises ``ControllerReplaced`` if the term is over, else as ``multi`` does."""
         try:
             check = CheckVersion(paths.CONTROLLER_EPOCH, self._term.epoch_version)
             results = await self._zookeeper.multi([check, *operations])
         except exceptions.BadVersionError:
             _, stat = await self._zookeeper.get(paths.CONTROLLER_EPOCH)
             if stat.version != self._term.epoch_version:
-                raise Replaced(f"controller epoch {self._term.epoch} is over") from None
+                raise ControllerReplaced(f"controller epoch {self._term.epoch} is over") from None
             raise
         return results[1:]

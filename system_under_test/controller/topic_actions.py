@@ -9,7 +9,7 @@ from kazoo.protocol.serialization import SetData
 from assay.system_under_test.config import BrokerConfig, ConfigError, TopicConfig
 from assay.system_under_test.controller import assignments, topics
 from assay.system_under_test.controller.active_term import ActiveTerm
-from assay.system_under_test.controller.changes import Changes
+from assay.system_under_test.controller.changes import ChangeHandlers
 from assay.system_under_test.controller.topic_settings import read_settings
 from assay.system_under_test.controller.topics import TopicError
 from assay.system_under_test.controller.work_queue import WorkQueue
@@ -23,7 +23,7 @@ class TopicActions:
     """The actions. Each raises ``TopicError``; see :meth:`WorkQueue.perform`."""
 
     def __init__(
-        self, config: BrokerConfig, rng: random.Random, zookeeper: ZooKeeper, queue: WorkQueue, changes: Changes
+        self, config: BrokerConfig, rng: random.Random, zookeeper: ZooKeeper, queue: WorkQueue, changes: ChangeHandlers
     ) -> None:
         self._config = config
         self._random = rng
@@ -37,9 +37,9 @@ class TopicActions:
         async def act(active: ActiveTerm) -> None:
             if topic.topic in active.cluster.topics:
                 raise TopicError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {topic.topic!r} exists")
-            plan = topics.plan(topic, sorted(active.cluster.brokers), self._config, self._random)
+            plan = topics.plan_topic(topic, sorted(active.cluster.brokers), self._config, self._random)
             if not validate_only:
-                await active.fence.write(await topics.creation(self._zookeeper, topic.topic, plan))
+                await active.fence.write(await topics.plan_creation(self._zookeeper, topic.topic, plan))
                 await self._changes.topics(active)
 
         await self._queue.perform(act)
@@ -55,7 +55,9 @@ class TopicActions:
         """Adds partitions; returns once every new partition that has a live replica has its first leader."""
 
         async def act(active: ActiveTerm) -> None:
-            await assignments.add(self._zookeeper, active, name, count, assigned, validate_only=validate_only)
+            await assignments.add_partitions(
+                self._zookeeper, active, name, count, assigned, validate_only=validate_only
+            )
             await self._changes.assignments(active)
 
         await self._queue.perform(act)
@@ -108,8 +110,8 @@ async def _alter(
     written = znodes.encode(znodes.TopicSettings(wanted))
     announcement = znodes.encode(znodes.ConfigChange(ANNOUNCED_VERSION, f"topics/{topic}"))
     operations = [
-        znodes.create(path, written) if version is None else SetData(path, written, version),
-        znodes.create(paths.config_change(), announcement, sequence=True),
+        znodes.make_create(path, written) if version is None else SetData(path, written, version),
+        znodes.make_create(paths.config_change(), announcement, sequence=True),
     ]
     try:
         await active.fence.write(operations)

@@ -30,14 +30,14 @@ KEPT_MS = 15 * 60 * 1000
 
 
 @dataclass(frozen=True)
-class SettingsRead:
+class VersionedSettings:
     """Settings as text, as of a transaction (zxid)."""
 
     values: Mapping[str, str]
     zxid: int
 
 
-async def read_settings(zookeeper: ZooKeeper, topic: str, zxid: int) -> SettingsRead | None:
+async def read_settings(zookeeper: ZooKeeper, topic: str, zxid: int) -> VersionedSettings | None:
     """Reads a topic's settings; logs an invalid znode and returns None.
 
     ``zxid`` is that of a transaction known to be visible: without a znode there are no settings as of then.
@@ -48,11 +48,11 @@ async def read_settings(zookeeper: ZooKeeper, topic: str, zxid: int) -> Settings
         _log.error("%s; it is ignored", error)
         return None
     if found is None:
-        return SettingsRead({}, zxid)
-    return SettingsRead(_usable(topic, found[0].config), max(zxid, found[1].mzxid))
+        return VersionedSettings({}, zxid)
+    return VersionedSettings(_filter_usable(topic, found[0].config), max(zxid, found[1].mzxid))
 
 
-def _usable(name: str, settings: Mapping[str, str]) -> dict[str, str]:
+def _filter_usable(name: str, settings: Mapping[str, str]) -> dict[str, str]:
     """Returns the settings that this broker knows and accepts: other tools may write anything there."""
     usable = {}
     for key, value in settings.items():
@@ -74,7 +74,7 @@ class ConfigChanges:
     """
 
     zookeeper: ZooKeeper
-    apply: Callable[[str, SettingsRead], Awaitable[None]]
+    apply: Callable[[str, VersionedSettings], Awaitable[None]]
     broker_id: int
     apply_own: Callable[[Mapping[str, str]], None]
     _handled: dict[str, int] = field(default_factory=dict, init=False)

@@ -35,14 +35,14 @@ class TopicError(Exception):
 
 
 @dataclass(frozen=True)
-class Plan:
+class TopicPlan:
     """Replicas by partition, the preferred leader first; settings as text."""
 
     assignment: Mapping[int, Sequence[int]]
     settings: Mapping[str, str]
 
 
-def plan(topic: CreatableTopic, brokers: Sequence[int], config: BrokerConfig, rng: random.Random) -> Plan:
+def plan_topic(topic: CreatableTopic, brokers: Sequence[int], config: BrokerConfig, rng: random.Random) -> TopicPlan:
     """Plans a new topic. Raises ``TopicError`` if it is invalid."""
     if not is_topic_name(topic.topic):
         raise TopicError(
@@ -56,7 +56,7 @@ def plan(topic: CreatableTopic, brokers: Sequence[int], config: BrokerConfig, rn
     if topic.replica_assignment:
         if topic.num_partitions != -1 or topic.replication_factor != -1:
             raise TopicError(ErrorCode.INVALID_REQUEST, "give either numbers or an assignment, not both")
-        return Plan(_assigned(topic, brokers), settings)
+        return TopicPlan(_parse_assignment(topic, brokers), settings)
     if topic.num_partitions < 1:
         raise TopicError(ErrorCode.INVALID_PARTITIONS, f"{topic.num_partitions} partitions; at least 1")
     if not 1 <= topic.replication_factor <= len(brokers):
@@ -65,18 +65,18 @@ def plan(topic: CreatableTopic, brokers: Sequence[int], config: BrokerConfig, rn
             f"replication factor {topic.replication_factor} with {len(brokers)} live brokers",
         )
     start, shift = rng.randrange(len(brokers)), rng.randrange(len(brokers))
-    assignment = spread(range(topic.num_partitions), topic.replication_factor, brokers, start, shift)
-    return Plan(assignment, settings)
+    assignment = spread_replicas(range(topic.num_partitions), topic.replication_factor, brokers, start, shift)
+    return TopicPlan(assignment, settings)
 
 
-def _assigned(topic: CreatableTopic, brokers: Sequence[int]) -> Mapping[int, Sequence[int]]:
+def _parse_assignment(topic: CreatableTopic, brokers: Sequence[int]) -> Mapping[int, Sequence[int]]:
     assignment = {entry.partition: entry.replicas for entry in topic.replica_assignment}
     factors = {len(replicas) for replicas in assignment.values()}
     if (
         sorted(assignment) != list(range(len(topic.replica_assignment)))
         or len(factors) != 1
         or 0 in factors
-        or not all(placeable(replicas, len(replicas), brokers) for replicas in assignment.values())
+        or not all(is_placeable(replicas, len(replicas), brokers) for replicas in assignment.values())
     ):
         raise TopicError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
@@ -85,12 +85,12 @@ def _assigned(topic: CreatableTopic, brokers: Sequence[int]) -> Mapping[int, Seq
     return assignment
 
 
-def placeable(replicas: Sequence[int], replication: int, brokers: Collection[int]) -> bool:
+def is_placeable(replicas: Sequence[int], replication: int, brokers: Collection[int]) -> bool:
     """Returns whether these are ``replication`` distinct live brokers."""
     return len(replicas) == len(set(replicas)) == replication and set(replicas) <= set(brokers)
 
 
-def spread(
+def spread_replicas(
     partitions: range, replication: int, brokers: Sequence[int], start: int, shift: int
 ) -> Mapping[int, Sequence[int]]:
     """Assigns leaders round-robin from ``start``; followers shift by one each round (as Kafka does)."""
@@ -110,7 +110,7 @@ def require_deletable(name: str) -> None:
         raise TopicError(ErrorCode.INVALID_TOPIC, f"topic {name!r} is the brokers' own; it cannot be deleted")
 
 
-async def creation(zookeeper: ZooKeeper, name: str, plan: Plan) -> list[Any]:
+async def plan_creation(zookeeper: ZooKeeper, name: str, plan: TopicPlan) -> list[Any]:
     """Returns the writes that create a topic. Settings left behind by a former topic of that name are replaced."""
     assignment = znodes.TopicAssignment({str(i): list(r) for i, r in plan.assignment.items()})
     operations: list[Any] = []
@@ -119,26 +119,26 @@ async def creation(zookeeper: ZooKeeper, name: str, plan: Plan) -> list[Any]:
     if left is not None:
         operations.append(SetData(path, settings, left.version))
     elif plan.settings:
-        operations.append(znodes.create(path, settings))
-    operations.append(znodes.create(paths.topic(name), znodes.encode(assignment)))
+        operations.append(znodes.make_create(path, settings))
+    operations.append(znodes.make_create(paths.topic(name), znodes.encode(assignment)))
     return operations
 
 
-def deletion_mark(name: str) -> list[Any]:
-    return [znodes.create(paths.delete_topic(name))]
+def make_deletion_mark(name: str) -> list[Any]:
+    return [znodes.make_create(paths.delete_topic(name))]
 
 
-def deletion_begins(name: str, czxid: int) -> list[Any]:
+def make_deletion_begin(name: str, czxid: int) -> list[Any]:
     """Returns the write that takes the topic out of service for good, because some replicas may be gone afterwards."""
-    return [SetData(paths.delete_topic(name), znodes.encode(znodes.Deletion(czxid)), -1)]
+    return [SetData(paths.delete_topic(name), znodes.encode(znodes.TopicDeletion(czxid)), -1)]
 
 
-async def deletion_has_begun(zookeeper: ZooKeeper, name: str, czxid: int) -> bool:
+async def has_deletion_begun(zookeeper: ZooKeeper, name: str, czxid: int) -> bool:
     """Returns whether any replica of this topic was ever asked to delete its files."""
     path = paths.delete_topic(name)
     try:
         data, _ = await zookeeper.get(path)
-        return data != b"" and znodes.decode(znodes.Deletion, path, data).czxid == czxid
+        return data != b"" and znodes.decode(znodes.TopicDeletion, path, data).czxid == czxid
     except NoNodeError:
         return False
     except znodes.ZnodeError as error:
@@ -146,11 +146,11 @@ async def deletion_has_begun(zookeeper: ZooKeeper, name: str, czxid: int) -> boo
         return False
 
 
-def forget_mark(name: str) -> list[Any]:
+def make_mark_removal(name: str) -> list[Any]:
     return [Delete(paths.delete_topic(name), -1)]
 
 
-async def removal(zookeeper: ZooKeeper, name: str, partitions: Sequence[PartitionId]) -> list[Any]:
+async def plan_removal(zookeeper: ZooKeeper, name: str, partitions: Sequence[PartitionId]) -> list[Any]:
     """Returns the writes that remove a topic whose replicas are gone: children before parents, the mark last."""
     candidates = [paths.state(*partition) for partition in partitions]
     candidates += [paths.partition(*partition) for partition in partitions]
@@ -165,7 +165,7 @@ async def removal(zookeeper: ZooKeeper, name: str, partitions: Sequence[Partitio
     return operations
 
 
-def with_defaults(name: str, config: BrokerConfig, brokers: Sequence[int]) -> CreatableTopic:
+def plan_default_topic(name: str, config: BrokerConfig, brokers: Sequence[int]) -> CreatableTopic:
     """Returns the default plan for a topic whose name alone is known."""
     return CreatableTopic(
         topic=name,
@@ -174,7 +174,7 @@ def with_defaults(name: str, config: BrokerConfig, brokers: Sequence[int]) -> Cr
     )
 
 
-def offsets_topic(name: str, config: BrokerConfig) -> CreatableTopic:
+def plan_offsets_topic(name: str, config: BrokerConfig) -> CreatableTopic:
     """Returns the internal topic of groups: compacted, and with min.insync.replicas of 2 if possible.
 
     A group is one record, as large as all its members and their assignments. So the cluster's message limit for users
@@ -200,8 +200,8 @@ async def auto_create(
     """Creates a topic on demand. Returns 5 if it exists now, since its leader comes later; else why it cannot exist."""
     name = wanted.topic
     try:
-        made = plan(wanted, sorted(brokers), config, rng)
-        await zookeeper.multi(await creation(zookeeper, name, made))
+        made = plan_topic(wanted, sorted(brokers), config, rng)
+        await zookeeper.multi(await plan_creation(zookeeper, name, made))
     except TopicError as error:
         return error.code
     except KazooException as error:  # it exists already, or the outcome is unknown; the client asks again

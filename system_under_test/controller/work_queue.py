@@ -36,7 +36,7 @@ SEEN_IN_ZOOKEEPER: Final = (
     Trigger.PREFERRED,
 )
 
-Asked = tuple[Action[Any], asyncio.Future[Any]]
+RequestedAction = tuple[Action[Any], asyncio.Future[Any]]
 """An action and the future that its caller waits for."""
 
 
@@ -44,7 +44,7 @@ class WorkQueue:
     """The queue. A trigger is in it at most once."""
 
     def __init__(self) -> None:
-        self._queue: asyncio.Queue[Trigger | Asked] = asyncio.Queue()
+        self._queue: asyncio.Queue[Trigger | RequestedAction] = asyncio.Queue()
         self._queued: set[Trigger] = set()
         self._watches: Mapping[Trigger, Watch] = {trigger: self._watch(trigger) for trigger in Trigger}
 
@@ -67,7 +67,7 @@ class WorkQueue:
     def _watch(self, trigger: Trigger) -> Watch:
         return lambda _: self.notify(trigger)
 
-    async def next(self) -> Trigger | Asked:
+    async def next(self) -> Trigger | RequestedAction:
         item = await self._queue.get()
         if isinstance(item, Trigger):
             self._queued.discard(item)

@@ -16,10 +16,10 @@ from assay.system_under_test.groups.draft.coordinator import DraftCoordinator
 from assay.system_under_test.groups.draft.term import DraftTerm
 from assay.system_under_test.groups.group import Group, GroupError
 from assay.system_under_test.groups.member_requests import MemberRequests
-from assay.system_under_test.groups.offset_requests import Leaders, OffsetRequests
+from assay.system_under_test.groups.offset_requests import LeaderLookup, OffsetRequests
 from assay.system_under_test.groups.offset_store import StoredGroups
 from assay.system_under_test.groups.records import OffsetRecord
-from assay.system_under_test.groups.terms import GroupTerms, partition_of
+from assay.system_under_test.groups.terms import GroupTerms, find_partition
 from assay.system_under_test.groups.traits import CORRECT, GroupTraits
 from assay.system_under_test.network.handler import Context, Handler
 from assay.system_under_test.protocol.errors import ErrorCode
@@ -29,7 +29,7 @@ from assay.system_under_test.replication.leader import LeaderTerm
 from assay.system_under_test.replication.manager import ReplicaManager
 from assay.system_under_test.replication.partition import Partition
 from assay.system_under_test.runtime import Runtime, ZooKeeper
-from assay.system_under_test.tasks import Background
+from assay.system_under_test.tasks import BackgroundTasks
 
 BACK_OFF: Final = 0.1
 """Seconds between checks whether the number of partitions is known."""
@@ -44,9 +44,9 @@ class Coordinator:
         runtime: Runtime,
         zookeeper: ZooKeeper,
         manager: ReplicaManager,
-        cluster: Leaders,
+        cluster: LeaderLookup,
         events: EventLog,
-        background: Background,
+        background: BackgroundTasks,
         make_topic: Callable[[], Awaitable[None]],
         traits: GroupTraits = CORRECT,
     ) -> None:
@@ -63,7 +63,7 @@ class Coordinator:
         self._descriptions = DescriptionRequests(terms)
         clock = runtime.wall_clock
         self._offsets = OffsetRequests(config, clock, zookeeper, manager, cluster, events, terms, draft, traits)
-        self._expiry = Expiry(config, clock, events, terms, draft, traits)
+        self._expiry = OffsetExpiry(config, clock, events, terms, draft, traits)
 
     def handlers(self) -> Mapping[type[Request[Any]], Handler]:
         return {
@@ -107,7 +107,7 @@ class Coordinator:
         if partitions == 0:
             await self._make_topic()
         leaders = self._cluster.leaders(OFFSETS_TOPIC)
-        found = leaders.get(partition_of(request.group_id, partitions)) if partitions else None
+        found = leaders.get(find_partition(request.group_id, partitions)) if partitions else None
         if found is None:
             return GroupCoordinatorResponse(error_code=ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE)
         return GroupCoordinatorResponse(
@@ -116,7 +116,7 @@ class Coordinator:
 
 
 @dataclass
-class Expiry:
+class OffsetExpiry:
     """Deletes expired offsets and empty groups. ``wall_clock`` returns seconds since 1970."""
 
     config: BrokerConfig

@@ -17,8 +17,8 @@ from enum import StrEnum
 from typing import Any
 
 from assay.system_under_test.events import EventLog
-from assay.system_under_test.groups.kill_points import ASSIGNED, PARTLY_ASSIGNED, PARTLY_CALLED, PREPARING, PointLog
-from assay.system_under_test.groups.member import NO_GENERATION, Member, protocols_of, rejected, timeouts_of
+from assay.system_under_test.groups.kill_points import ASSIGNED, PARTLY_ASSIGNED, PARTLY_CALLED, PREPARING, KillPointLog
+from assay.system_under_test.groups.member import NO_GENERATION, Member, build_join_error, read_protocols, read_timeouts
 from assay.system_under_test.groups.records import VALUE, CommittedOffsets, GroupRecord, GroupValue
 from assay.system_under_test.groups.session_timers import SessionTimers
 from assay.system_under_test.protocol import groups
@@ -72,7 +72,7 @@ class Group:
 
     def __post_init__(self) -> None:
         self._sessions: SessionTimers[Member] = SessionTimers(self._session_over)
-        self._points = PointLog(self.group_id, self.events)
+        self._points = KillPointLog(self.group_id, self.events)
 
     # -- requests ------------------------------------------------------------------------------------------------
 
@@ -87,12 +87,12 @@ class Group:
         known = self.members.get(request.member_id)
         if request.member_id and known is None:
             raise GroupError(ErrorCode.UNKNOWN_MEMBER_ID)
-        protocols = protocols_of(request)
+        protocols = read_protocols(request)
         if not self._compatible(request, protocols):
             raise GroupError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         unchanged = known is not None and known.same(protocols)
         if known is None:
-            member = Member(new_id, client_id, client_host, *timeouts_of(request), protocols)
+            member = Member(new_id, client_id, client_host, *read_timeouts(request), protocols)
             self.members[new_id] = member
             self.protocol_type = request.protocol_type
         else:
@@ -296,7 +296,7 @@ class Group:
         self._stop_waiting()
         self._electing, self._changed = True, False
         present = list(self.members.values())
-        self.protocol = _chosen_protocol(present)
+        self.protocol = _choose_protocol(present)
         if self.leader not in self.members:
             self.leader = present[0].member_id if present else None
         self._attempted = max(self._attempted, self.generation) + 1
@@ -331,7 +331,7 @@ class Group:
     def _not_elected(self, code: ErrorCode, present: Sequence[Member]) -> None:
         """Rejects the joins after a failed write, which may have taken effect. New members lose their ids."""
         for member in present:
-            member.answer_join(rejected(member.member_id if member.announced else "", code))
+            member.answer_join(build_join_error(member.member_id if member.announced else "", code))
             if not member.announced and self.members.pop(member.member_id, None) is not None:
                 self._sessions.stop(member)
         if self.members:
@@ -377,7 +377,7 @@ class Group:
             member.answer_sync(ErrorCode.NONE)
 
 
-def _chosen_protocol(present: Sequence[Member]) -> str | None:
+def _choose_protocol(present: Sequence[Member]) -> str | None:
     """Chooses the protocol that most members prefer among those that all of them support."""
     if not present:
         return None

@@ -36,7 +36,7 @@ DRAFT_FAILOVER_POINTS: Final[Mapping[str, str]] = MappingProxyType(
 """Kill points of the draft. The second, third and fifth occur for each consumer."""
 
 
-class PointLog:
+class KillPointLog:
     """Emits the kill points of one group, each once in a rebalance."""
 
     def __init__(self, group_id: str, events: EventLog) -> None:

@@ -76,8 +76,8 @@ class Member:
     def update(self, request: JoinGroupRequest, client_id: str, client_host: str) -> None:
         """Takes over protocols and timeouts of a repeated join."""
         self.client_id, self.client_host = client_id, client_host
-        self.protocols, self.inherited = protocols_of(request), False
-        self.session_timeout, self.rebalance_timeout = timeouts_of(request)
+        self.protocols, self.inherited = read_protocols(request), False
+        self.session_timeout, self.rebalance_timeout = read_timeouts(request)
 
     def answer_join(self, response: JoinGroupResponse) -> None:
         if self.joining is not None and not self.joining.done():
@@ -85,7 +85,7 @@ class Member:
         self.joining = None
 
     def reject_join(self, code: ErrorCode) -> None:
-        self.answer_join(rejected(self.member_id, code))
+        self.answer_join(build_join_error(self.member_id, code))
 
     def answer_sync(self, code: ErrorCode) -> None:
         if self.syncing is not None and not self.syncing.done():
@@ -94,18 +94,18 @@ class Member:
         self.syncing = None
 
 
-def rejected(member_id: str, code: ErrorCode) -> JoinGroupResponse:
+def build_join_error(member_id: str, code: ErrorCode) -> JoinGroupResponse:
     return JoinGroupResponse(
         error_code=code, generation_id=NO_GENERATION, protocol="", leader_id="", member_id=member_id, members=[]
     )
 
 
-def protocols_of(request: JoinGroupRequest) -> dict[str, bytes]:
+def read_protocols(request: JoinGroupRequest) -> dict[str, bytes]:
     """Returns the metadata of each protocol that the member supports, in order of preference."""
     return {protocol.name: protocol.metadata for protocol in request.protocols}
 
 
-def timeouts_of(request: JoinGroupRequest) -> tuple[float, float]:
+def read_timeouts(request: JoinGroupRequest) -> tuple[float, float]:
     """Returns the timeouts of a session and of a rebalance, in seconds."""
     session = request.session_timeout_ms / 1000
     rebalance = session if request.rebalance_timeout_ms < 0 else request.rebalance_timeout_ms / 1000

@@ -9,7 +9,7 @@ from typing import Any, Final
 from assay.system_under_test.config import BrokerConfig
 from assay.system_under_test.groups.draft.coordinator import DraftCoordinator
 from assay.system_under_test.groups.group import GroupError
-from assay.system_under_test.groups.member import rejected
+from assay.system_under_test.groups.member import build_join_error
 from assay.system_under_test.groups.terms import GroupTerms
 from assay.system_under_test.network.handler import Context, Handler
 from assay.system_under_test.protocol import groups
@@ -50,7 +50,7 @@ class MemberRequests:
             host = context.peer.rpartition(":")[0]
             return await stored.join(request, client_id, f"/{host}", new_id)
         except GroupError as error:
-            return rejected(request.member_id, error.code)
+            return build_join_error(request.member_id, error.code)
 
     def _check_join(self, request: groups.JoinGroupRequest) -> None:
         if not request.group_id:

@@ -19,7 +19,7 @@ from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.schema import Request
 from assay.system_under_test.replication.errors import PartitionError
 from assay.system_under_test.replication.manager import ReplicaManager
-from assay.system_under_test.replication.offsets import proven_end
+from assay.system_under_test.replication.offsets import prove_end
 from assay.system_under_test.runtime import ZooKeeper
 
 NO_OFFSET: Final = -1
@@ -29,7 +29,7 @@ ZOOKEEPER_VERSION: Final = 0
 CommitCodes = Mapping[tuple[str, int], ErrorCode]
 
 
-class Leaders(Protocol):
+class LeaderLookup(Protocol):
     """Part of the cluster's metadata that a coordinator needs."""
 
     def leaders(self, topic: str) -> Mapping[int, internal.LiveBroker | None]:
@@ -44,7 +44,7 @@ class OffsetRequests:
     wall_clock: Callable[[], float]
     zookeeper: ZooKeeper
     manager: ReplicaManager
-    cluster: Leaders
+    cluster: LeaderLookup
     events: EventLog
     terms: GroupTerms
     draft: DraftCoordinator
@@ -182,7 +182,7 @@ class OffsetRequests:
     async def _prove(self, stored: StoredGroups) -> None:
         """Proves that no newer coordinator, with later commits, exists. Raises :class:`GroupError`: 15 or 16."""
         try:
-            await proven_end(self.manager, self.zookeeper, OFFSETS_TOPIC, stored.index)
+            await prove_end(self.manager, self.zookeeper, OFFSETS_TOPIC, stored.index)
         except PartitionError as error:
             if error.code is ErrorCode.LEADER_NOT_AVAILABLE:
                 raise GroupError(ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE) from error

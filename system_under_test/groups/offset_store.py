@@ -20,7 +20,7 @@ from assay.system_under_test.protocol.groups import JoinGroupRequest, JoinGroupR
 from assay.system_under_test.protocol.schema import ProtocolError
 from assay.system_under_test.records import message_set
 from assay.system_under_test.records.message import MessageTooLarge
-from assay.system_under_test.records.produced import Produced, validate
+from assay.system_under_test.records.produced import ValidatedSet, validate
 from assay.system_under_test.replication.errors import PartitionError
 from assay.system_under_test.replication.leader import LeaderTerm
 from assay.system_under_test.replication.partition import Partition
@@ -123,7 +123,7 @@ class StoredGroups:
             for name, group in self.groups.items()
             for place, value in group.offsets.values.items()
         }
-        return formats.fingerprint({name: group.generation for name, group in self.groups.items()}, offsets)
+        return formats.compute_fingerprint({name: group.generation for name, group in self.groups.items()}, offsets)
 
     def end(self) -> None:
         """Ends the term. Waiting clients must look for the new coordinator."""
@@ -202,11 +202,11 @@ class StoredGroups:
         try:
             if partition.leader is not self.term:
                 raise PartitionError(ErrorCode.NOT_LEADER_FOR_PARTITION)
-            produced = _validated(data, partition.config.max_message_bytes)
+            produced = _validate(data, partition.config.max_message_bytes)
             _, last, _ = partition.append(produced, wait_for_all=True)
         except PartitionError as error:
             on_outcome(error.code)
-            return _answer(error.code)
+            return _to_client_error(error.code)
         except OSError as error:
             _log.error("%s: %s", partition.key, error)
             on_outcome(ErrorCode.UNKNOWN)
@@ -214,7 +214,7 @@ class StoredGroups:
         future = partition.wait_for_commit(last)
         self._follow(future, last, on_outcome)
         await asyncio.wait([future], timeout=self.config.offsets_commit_timeout_ms / 1000)
-        return _answer(future.result()) if future.done() else ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE
+        return _to_client_error(future.result()) if future.done() else ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE
 
     def _follow(self, future: asyncio.Future[ErrorCode], last: int, on_outcome: Callable[[ErrorCode], None]) -> None:
         """Reports the final outcome. With too few in-sync replicas, the record waits until there are enough."""
@@ -230,12 +230,12 @@ class StoredGroups:
         future.add_done_callback(done)
 
 
-def _validated(data: bytes, max_message_bytes: int) -> Produced:
+def _validate(data: bytes, max_message_bytes: int) -> ValidatedSet:
     try:
         return validate(data, max_message_bytes)
     except MessageTooLarge as error:
         raise PartitionError(ErrorCode.MESSAGE_TOO_LARGE) from error
 
 
-def _answer(code: ErrorCode) -> ErrorCode:
+def _to_client_error(code: ErrorCode) -> ErrorCode:
     return code if code is ErrorCode.NONE else _ERRORS.get(code, ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE)

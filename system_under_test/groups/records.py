@@ -106,10 +106,10 @@ def encode_group(record: GroupRecord) -> tuple[bytes, bytes | None]:
 def parse(key: bytes | None, value: bytes | None) -> OffsetRecord | GroupRecord:
     """Decodes a record. Raises :class:`UnknownRecord`."""
     try:
-        version = _version(key)
+        version = _read_version(key)
         assert key is not None, "it has a version"
-        if value is not None and _version(value) != VALUE:
-            raise UnknownRecord(f"a value of version {_version(value)}")
+        if value is not None and _read_version(value) != VALUE:
+            raise UnknownRecord(f"a value of version {_read_version(value)}")
         if version == OFFSET_KEY:
             offset: OffsetKey = decode(OffsetKey, 0, key, 0)
             found = None if value is None else decode(OffsetValue, 0, value, 0)
@@ -122,14 +122,14 @@ def parse(key: bytes | None, value: bytes | None) -> OffsetRecord | GroupRecord:
     raise UnknownRecord(f"a key of version {version}")
 
 
-def _version(data: bytes | None) -> int:
+def _read_version(data: bytes | None) -> int:
     if data is None or len(data) < _VERSION.size:
         raise UnknownRecord("a record without a version")
     version: int = _VERSION.unpack_from(data)[0]
     return version
 
 
-def fingerprint(generations: Mapping[str, int], offsets: Mapping[tuple[str, str, int], int]) -> int:
+def compute_fingerprint(generations: Mapping[str, int], offsets: Mapping[tuple[str, str, int], int]) -> int:
     """Hashes the generation of each group, and the committed offset of each (group, topic, partition)."""
     return crc32(repr((sorted(generations.items()), sorted(offsets.items()))).encode())
 

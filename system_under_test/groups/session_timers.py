@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
 
-class Timed(Protocol):
+class SessionMember(Protocol):
     """Session of a member. ``session_timeout`` is in seconds, ``deadline`` on the loop's clock."""
 
     session_timeout: float
@@ -17,7 +17,7 @@ class Timed(Protocol):
         """Whether a request of the member is unanswered."""
 
 
-TimedT = TypeVar("TimedT", bound=Timed)
+TimedT = TypeVar("TimedT", bound=SessionMember)
 
 
 class SessionTimers(Generic[TimedT]):

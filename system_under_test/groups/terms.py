@@ -17,7 +17,7 @@ from assay.system_under_test.runtime import ZooKeeper
 from assay.system_under_test.zookeeper import paths, znodes
 
 
-def java_hash(text: str) -> int:
+def compute_java_hash(text: str) -> int:
     """Returns Java's ``String.hashCode`` as an unsigned 32-bit number. Clients and tools compute the same value."""
     units = text.encode("utf-16-be", "surrogatepass")
     value = 0
@@ -26,8 +26,8 @@ def java_hash(text: str) -> int:
     return value
 
 
-def partition_of(group_id: str, partitions: int) -> int:
-    return (java_hash(group_id) & 0x7FFFFFFF) % partitions
+def find_partition(group_id: str, partitions: int) -> int:
+    return (compute_java_hash(group_id) & 0x7FFFFFFF) % partitions
 
 
 _log = logging.getLogger("assay.groups")
@@ -90,7 +90,7 @@ class GroupTerms:
         while True:
             changed.clear()
             try:
-                found = await znodes.watched(self._zookeeper, path, fired)
+                found = await znodes.read_watched(self._zookeeper, path, fired)
                 data, stat = (None, None) if found is None else found
                 described = NO_TOPIC
                 if stat is not None and data is not None:
@@ -113,7 +113,7 @@ class GroupTerms:
         _log.info("%s: %s, before: %s", OFFSETS_TOPIC, topic, before)
         if before.czxid == topic.czxid:
             for stored in self:
-                elsewhere = [name for name in stored.groups if partition_of(name, topic.partitions) != stored.index]
+                elsewhere = [name for name in stored.groups if find_partition(name, topic.partitions) != stored.index]
                 stored.end_groups(elsewhere)
             on_count(topic.partitions)
 
@@ -125,7 +125,7 @@ class GroupTerms:
         """Returns the groups of the partition of ``group_id``. Raises :class:`GroupError`: 14, 15 or 16."""
         if not self.partitions:
             raise GroupError(ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE)
-        stored = self._led.get(partition_of(group_id, self.partitions))
+        stored = self._led.get(find_partition(group_id, self.partitions))
         if stored is None or not self.is_current(stored):
             raise GroupError(ErrorCode.NOT_COORDINATOR_FOR_GROUP)
         stored.serving()

@@ -13,7 +13,7 @@ LOAD_SECONDS: Final = 1.0
 """Simulated time to load a large offsets topic."""
 
 
-def without_members(group: Group) -> bool:
+def has_no_members(group: Group) -> bool:
     return group.state is GroupState.EMPTY
 
 
@@ -27,13 +27,13 @@ class GroupTraits:
 
     stored_groups: type[StoredGroups] = StoredGroups
     may_commit: Callable[[Group, str, int], None] = Group.may_commit
-    may_expire: Callable[[Group], bool] = without_members
+    may_expire: Callable[[Group], bool] = has_no_members
 
 
 CORRECT: Final = GroupTraits()
 
 
-def group_traits(defects: Collection[str]) -> GroupTraits:
+def select_group_traits(defects: Collection[str]) -> GroupTraits:
     """Returns the traits of the build with these defects."""
     if "zombie-commit" in defects:
         return GroupTraits(may_commit=lambda group, member_id, generation: None)

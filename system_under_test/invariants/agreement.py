@@ -25,9 +25,9 @@ The log of a deleted topic of the same name has its own ledger until it is set a
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from assay.system_under_test.invariants.copies import Copy, Marks
-from assay.system_under_test.invariants.invariant import Broken, Line
-from assay.system_under_test.invariants.roles import Role, Roles
+from assay.system_under_test.invariants.copies import HighWatermarks, ReplicaCopy
+from assay.system_under_test.invariants.invariant import EventLine, InvariantViolation
+from assay.system_under_test.invariants.roles import ObservedRole, ObservedRoles
 
 WHEN = ("high-watermark", "became-leader", "reconciled", "recovered", "isr-change")
 """Events after which something new may be comparable: each change, and once a second per active partition."""
@@ -44,29 +44,29 @@ class _Entry(NamedTuple):
     node: str
 
 
-class Agreement:
+class ReplicaAgreement:
     """Compares replicas. ``nodes``: the brokers', by name; ``data``: the folder of their logs."""
 
     name = "agreement"
 
-    def __init__(self, roles: Roles, nodes: Mapping[str, Any], data: str) -> None:
+    def __init__(self, roles: ObservedRoles, nodes: Mapping[str, Any], data: str) -> None:
         self.looks = 0
         self._roles = roles
         self._nodes = nodes
-        self._marks = {name: Marks(node.disk, data) for name, node in nodes.items()}
+        self._marks = {name: HighWatermarks(node.disk, data) for name, node in nodes.items()}
         self._data = data
-        self._copies: dict[tuple[str, str], Copy] = {}
+        self._copies: dict[tuple[str, str], ReplicaCopy] = {}
         self._ledgers: dict[Ledger, dict[int, _Entry]] = {}
         self._entered: dict[tuple[Ledger, str], tuple[int, int]] = {}
         """By ledger and node: the log's number of changes, and the offset up to which it was compared."""
-        self._pending: dict[str, tuple[str, Role]] = {}
+        self._pending: dict[str, tuple[str, ObservedRole]] = {}
         """By partition: the leader whose acknowledged records are not entered yet."""
         self._terms: dict[tuple[str, int | None], int] = {}
         """By partition and topic czxid: the highest epoch with a leader."""
         self._newest: dict[str, int] = {}
         """By partition: the czxid of the latest topic of that name that had a leader."""
 
-    def event(self, node: str, line: Line) -> Iterator[Broken]:
+    def event(self, node: str, line: EventLine) -> Iterator[InvariantViolation]:
         if line.event == "became-leader" and line.key is not None and line.epoch is not None:
             place = line.key, line.topic_zxid
             self._terms[place] = max(line.epoch, self._terms.get(place, line.epoch))
@@ -95,7 +95,7 @@ class Agreement:
             role.mark = max(role.mark, position + 1)
             self._pending[key] = name, role
 
-    def _learned(self, key: str) -> Iterator[Broken]:
+    def _learned(self, key: str) -> Iterator[InvariantViolation]:
         """Enters the records that clients know to be committed, even if their leader is gone by now."""
         name, role = self._pending.pop(key, (None, None))
         if name is not None and role is not None and not self._lost(key) and not role.damaged:
@@ -105,7 +105,7 @@ class Agreement:
         """Returns whether committed records may be lost legitimately."""
         return key in self._roles.unclean or any(one.losses or one.damaged for one in self._nodes.values())
 
-    def _look(self, key: str, name: str, role: Role) -> Iterator[Broken]:
+    def _look(self, key: str, name: str, role: ObservedRole) -> Iterator[InvariantViolation]:
         node = self._nodes.get(name)
         if node is None or not node.running or node.damaged or role.damaged:
             return
@@ -114,13 +114,13 @@ class Agreement:
         elif role.agreed:
             yield from self._compare((key, role.topic_zxid, role.epoch), name, role)
 
-    def _compare(self, which: Ledger, name: str, role: Role) -> Iterator[Broken]:
+    def _compare(self, which: Ledger, name: str, role: ObservedRole) -> Iterator[InvariantViolation]:
         key = which[0]
         mark = max(role.mark, self._marks[name].of(key))
         if not mark:
             return
         if (name, key) not in self._copies:
-            self._copies[name, key] = Copy(self._nodes[name].disk, f"{self._data}/{key}")
+            self._copies[name, key] = ReplicaCopy(self._nodes[name].disk, f"{self._data}/{key}")
         copy, ledger = self._copies[name, key], self._ledgers.setdefault(which, {})
         copy.refresh()
         changes, begin = self._entered.get((which, name), (0, 0))
@@ -136,10 +136,10 @@ class Agreement:
             end = max(end, offset + 1)
         self._entered[which, name] = copy.changes, end
 
-    def _broken(self, key: str, offset: int, first: _Entry, found: _Entry, mark: int) -> Broken:
+    def _broken(self, key: str, offset: int, first: _Entry, found: _Entry, mark: int) -> InvariantViolation:
         claim = (
             f"{found.node} has a record with the CRC {found.crc:08x}, of leader epoch {found.epoch}, at offset "
             f"{offset} of {key}, below its high watermark {mark}; {first.node} had one with the CRC {first.crc:08x}, "
             f"of epoch {first.epoch}, below its own."
         )
-        return Broken(self.name, claim, found.node, key, position=offset)
+        return InvariantViolation(self.name, claim, found.node, key, position=offset)

@@ -5,35 +5,35 @@ from typing import Any
 
 import msgspec
 
-from assay.system_under_test.inspection import Inspection
-from assay.system_under_test.invariants.agreement import Agreement
-from assay.system_under_test.invariants.controllers import OneController
-from assay.system_under_test.invariants.coordinators import Coordinators
-from assay.system_under_test.invariants.invariant import Invariant, Line
-from assay.system_under_test.invariants.leaders import OneLeader
-from assay.system_under_test.invariants.roles import Roles
-from assay.system_under_test.invariants.watermarks import Acknowledged, Members, RaisedMarks
+from assay.system_under_test.inspection import AcknowledgementInspection
+from assay.system_under_test.invariants.agreement import ReplicaAgreement
+from assay.system_under_test.invariants.controllers import OneControllerPerEpoch
+from assay.system_under_test.invariants.coordinators import CoordinatorFold
+from assay.system_under_test.invariants.invariant import EventLine, Invariant
+from assay.system_under_test.invariants.leaders import OneLeaderPerEpoch
+from assay.system_under_test.invariants.roles import ObservedRoles
+from assay.system_under_test.invariants.watermarks import AcknowledgedRecords, InSyncMemberCheck, RaisedHighWatermarks
 
 
-class Asserted:
+class InvariantSet:
     """The invariants of one run. ``inspection`` is of the run's brokers, for these invariants alone."""
 
-    def __init__(self, inspection: Inspection) -> None:
+    def __init__(self, inspection: AcknowledgementInspection) -> None:
         nodes = inspection.brokers
         by_name = {node.name: node for node in nodes.values()}
-        self._roles = Roles(by_name)
-        members = Members(self._roles, inspection, nodes)
-        self._acknowledged = Acknowledged(nodes.values())
-        self._agreement = Agreement(self._roles, by_name, inspection.data)
+        self._roles = ObservedRoles(by_name)
+        members = InSyncMemberCheck(self._roles, inspection, nodes)
+        self._acknowledged = AcknowledgedRecords(nodes.values())
+        self._agreement = ReplicaAgreement(self._roles, by_name, inspection.data)
         self._invariants: Sequence[Invariant] = (
-            OneController(),
-            OneLeader(),
-            RaisedMarks(self._roles, members),
-            Coordinators(self._roles, members, inspection, by_name),
+            OneControllerPerEpoch(),
+            OneLeaderPerEpoch(),
+            RaisedHighWatermarks(self._roles, members),
+            CoordinatorFold(self._roles, members, inspection, by_name),
             self._acknowledged,
             self._agreement,
         )
-        self._decoder = msgspec.json.Decoder(Line)
+        self._decoder = msgspec.json.Decoder(EventLine)
 
     def event(self, node: str, line: str) -> Sequence[Mapping[str, Any]]:
         """Returns the violations shown by a node's new line, each with ``invariant``, ``claim`` and its subject."""

@@ -6,10 +6,10 @@ controllers of one epoch, and would obey both.
 
 from collections.abc import Iterator
 
-from assay.system_under_test.invariants.invariant import Broken, Line
+from assay.system_under_test.invariants.invariant import EventLine, InvariantViolation
 
 
-class OneController:
+class OneControllerPerEpoch:
     """Checks ``became-controller`` events."""
 
     name = "one-controller"
@@ -18,7 +18,7 @@ class OneController:
         self.looks = 0
         self._known: dict[int, tuple[str, int]] = {}
 
-    def event(self, node: str, line: Line) -> Iterator[Broken]:
+    def event(self, node: str, line: EventLine) -> Iterator[InvariantViolation]:
         if line.event != "became-controller" or line.controller_epoch is None:
             return
         self.looks += 1
@@ -27,4 +27,4 @@ class OneController:
         if (first, incarnation) == (node, line.incarnation):
             return
         who = first if first != node else f"an earlier process of {node}"
-        yield Broken(self.name, f"{node} became controller in epoch {epoch}, as {who} had.", node)
+        yield InvariantViolation(self.name, f"{node} became controller in epoch {epoch}, as {who} had.", node)

@@ -21,13 +21,13 @@ from typing import Any
 from kazoo.exceptions import NoNodeError
 
 from assay.system_under_test.config import OFFSETS_TOPIC
-from assay.system_under_test.groups.records import GroupRecord, OffsetRecord, UnknownRecord, fingerprint, parse
-from assay.system_under_test.groups.terms import partition_of
-from assay.system_under_test.inspection import Inspection
-from assay.system_under_test.invariants.copies import File, Files
-from assay.system_under_test.invariants.invariant import Broken, Line
-from assay.system_under_test.invariants.roles import Role, Roles
-from assay.system_under_test.invariants.watermarks import Members
+from assay.system_under_test.groups.records import GroupRecord, OffsetRecord, UnknownRecord, compute_fingerprint, parse
+from assay.system_under_test.groups.terms import find_partition
+from assay.system_under_test.inspection import AcknowledgementInspection
+from assay.system_under_test.invariants.copies import ReplicaLog, SegmentFile
+from assay.system_under_test.invariants.invariant import EventLine, InvariantViolation
+from assay.system_under_test.invariants.roles import ObservedRole, ObservedRoles
+from assay.system_under_test.invariants.watermarks import InSyncMemberCheck
 from assay.system_under_test.records import message_set
 from assay.system_under_test.records.message import RecordError
 from assay.system_under_test.zookeeper import paths
@@ -40,7 +40,7 @@ APART = 0.1
 """Seconds between two checks of commits: there are many, and one check costs as much as one of all since the last."""
 
 
-class Journal(Files[Record | None]):
+class GroupJournal(ReplicaLog[Record | None]):
     """A partition of the offsets topic on one node, with indexes of groups and commits. Positions rise in each index.
 
     A leader only appends to its log, but compaction removes records that later ones replace. So records seen in a term
@@ -62,7 +62,7 @@ class Journal(Files[Record | None]):
         self.commits: dict[tuple[str, str, int], list[int]] = {}
         """By group, partition and offset: the positions of its commits."""
 
-    def look(self, role: Role) -> None:
+    def look(self, role: ObservedRole) -> None:
         """Reads new records in the log of a leader."""
         self.refresh()
         fresh, self._fresh = dict(self._fresh), []
@@ -90,11 +90,11 @@ class Journal(Files[Record | None]):
         """Whether every record of the term has been seen."""
         return self.whole > max(self._records, default=-1)
 
-    def _take(self, file: File[Record | None], data: bytes) -> None:
+    def _take(self, file: SegmentFile[Record | None], data: bytes) -> None:
         """Parses the whole entries at the beginning of ``data``."""
         try:
             for position, size, _ in message_set.scan(data):
-                for message in message_set.messages(data[position : position + size]):
+                for message in message_set.iterate_messages(data[position : position + size]):
                     record = None
                     with suppress(UnknownRecord):
                         record = parse(message.key, message.value)
@@ -105,29 +105,35 @@ class Journal(Files[Record | None]):
             file.broken = True
 
 
-class Coordinators:
+class CoordinatorFold:
     """Checks ``groups-loaded``, ``group-generation`` and ``offset-commit`` events. ``nodes``: the brokers', by name."""
 
     name = "coordinator"
 
-    def __init__(self, roles: Roles, members: Members, inspection: Inspection, nodes: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        roles: ObservedRoles,
+        members: InSyncMemberCheck,
+        inspection: AcknowledgementInspection,
+        nodes: Mapping[str, Any],
+    ) -> None:
         self.looks = 0
         self._roles = roles
         self._members = members
         self._inspection = inspection
         self._nodes = nodes
-        self._journals: dict[tuple[str, str], Journal] = {}
+        self._journals: dict[tuple[str, str], GroupJournal] = {}
         self._ready: dict[tuple[str, str], tuple[int, int]] = {}
         """By node and partition: the incarnation and the epoch in which it last finished loading."""
         self._in_force: dict[str, dict[int, int]] = {}
         """By group: each generation that was in force, with the first leader epoch of that."""
-        self._waiting: dict[tuple[str, str], tuple[float, list[tuple[Line, int]]]] = {}
+        self._waiting: dict[tuple[str, str], tuple[float, list[tuple[EventLine, int]]]] = {}
         """By node and partition: the time of the last check, and the commits since, each with the leader epoch."""
         self._drafts: set[str] = set()
         self._partitions = 0
         """The offsets topic's number of partitions, which never changes; 0: not known."""
 
-    def event(self, node: str, line: Line) -> Iterator[Broken]:
+    def event(self, node: str, line: EventLine) -> Iterator[InvariantViolation]:
         if line.event.startswith(DRAFT) and line.key is not None:
             self._drafts.add(line.key)
         elif line.event == "groups-loaded":
@@ -142,7 +148,7 @@ class Coordinators:
 
     # -- what was loaded -----------------------------------------------------------------------------------------
 
-    def _loaded(self, node: str, line: Line) -> Iterator[Broken]:
+    def _loaded(self, node: str, line: EventLine) -> Iterator[InvariantViolation]:
         key, epoch = line.key or "", -1 if line.epoch is None else line.epoch
         role = self._roles.of(node, key)
         self._ready[node, key] = line.incarnation, epoch
@@ -151,22 +157,22 @@ class Coordinators:
         last: dict[object, Record] = {}
         for record in self._journal(node, key, role).between(0, role.start).values():
             if record is not None:
-                last[_key(record)] = record
+                last[_to_key(record)] = record
         generations, offsets = _fold(list(last.values()))
         for group, generation in generations.items():
             self._in_force.setdefault(group, {}).setdefault(generation, epoch)
         self.looks += 1
         found = (line.detail or {}).get("fingerprint")
-        if found is not None and found != fingerprint(generations, offsets):
+        if found is not None and found != compute_fingerprint(generations, offsets):
             claim = (
                 f"{node} coordinates the groups of {key} in leader epoch {epoch}, and did not load what its log has "
                 f"below {role.start}: {len(generations)} groups with {len(offsets)} offsets."
             )
-            yield Broken(self.name, claim, node, key, epoch=epoch)
+            yield InvariantViolation(self.name, claim, node, key, epoch=epoch)
 
     # -- what is accepted ----------------------------------------------------------------------------------------
 
-    def _of_group(self, node: str, line: Line) -> Iterator[Broken]:
+    def _of_group(self, node: str, line: EventLine) -> Iterator[InvariantViolation]:
         group = line.key or ""
         if line.event == "group-forgotten":
             self._in_force.pop(group, None)  # its generations may start again
@@ -180,14 +186,14 @@ class Coordinators:
             return
         if self._ready.get((node, key)) != (line.incarnation, role.epoch):
             claim = f"{node} accepted a commit of the group {group} before it had loaded the groups of {key}."
-            yield Broken(self.name, claim, node, key, epoch=role.epoch)
+            yield InvariantViolation(self.name, claim, node, key, epoch=role.epoch)
             return
         last, waiting = self._waiting.setdefault((node, key), (line.time, []))
         waiting.append((line, role.epoch))
         if line.time == last or line.time >= last + APART:
             yield from self._look(node, key, role, line.time)
 
-    def _look(self, node: str, key: str, role: Role, time: float) -> Iterator[Broken]:
+    def _look(self, node: str, key: str, role: ObservedRole, time: float) -> Iterator[InvariantViolation]:
         """Checks the commits accepted since the last check."""
         _, waiting = self._waiting.get((node, key), (time, []))
         self._waiting[node, key] = time, []
@@ -206,11 +212,11 @@ class Coordinators:
                 f"{node} had accepted commits of the group {accepted[-1].key}, up to {reached} of {key}, when "
                 f"{member}, a member of the in-sync set, {has}."
             )
-            yield Broken(self.name, claim, member, key, position=reached)
+            yield InvariantViolation(self.name, claim, member, key, position=reached)
 
     def _accepted(
-        self, node: str, line: Line, key: str, role: Role, journal: Journal, place: str, offset: int
-    ) -> Generator[Broken, None, int]:
+        self, node: str, line: EventLine, key: str, role: ObservedRole, journal: GroupJournal, place: str, offset: int
+    ) -> Generator[InvariantViolation, None, int]:
         """Checks an accepted commit; returns its position in the log, or -1 if that is unknown."""
         group = line.key or ""
         commits = journal.commits.get((group, place, offset), ())
@@ -219,7 +225,9 @@ class Coordinators:
         what = f"the commit of {offset} for {place} by the group {group}"
         if position is None:
             if journal.complete and not journal.changes:  # otherwise compaction may have removed it
-                yield Broken(self.name, f"{node} accepted {what}, which is not in its log {key}.", node, key)
+                yield InvariantViolation(
+                    self.name, f"{node} accepted {what}, which is not in its log {key}.", node, key
+                )
             return -1
         if position >= journal.whole:  # the accepted record may be in the gap
             return -1
@@ -228,10 +236,10 @@ class Coordinators:
         stored = self._stored_at(journal, position, group, role.epoch)
         if stored is not None and stored > line.epoch:
             claim = f"{node} accepted {what}, in generation {line.epoch}, when {stored} was stored."
-            yield Broken(self.name, claim, node, key, position=position)
+            yield InvariantViolation(self.name, claim, node, key, position=position)
         return position
 
-    def _stored_at(self, journal: Journal, position: int, group: str, epoch: int) -> int | None:
+    def _stored_at(self, journal: GroupJournal, position: int, group: str, epoch: int) -> int | None:
         """Returns the group's last generation in force that the log has before this position."""
         known = self._in_force.get(group, {})
         for at, generation in reversed(journal.generations.get(group, ())):
@@ -252,18 +260,18 @@ class Coordinators:
             except (NoNodeError, ValueError):
                 return None
             self._partitions = len(assigned.partitions)
-        return f"{OFFSETS_TOPIC}-{partition_of(group, self._partitions)}"
+        return f"{OFFSETS_TOPIC}-{find_partition(group, self._partitions)}"
 
-    def _journal(self, node: str, key: str, role: Role) -> Journal:
+    def _journal(self, node: str, key: str, role: ObservedRole) -> GroupJournal:
         """Returns the up-to-date journal of the node's log."""
         if (node, key) not in self._journals:
-            self._journals[node, key] = Journal(self._nodes[node].disk, f"{self._inspection.data}/{key}")
+            self._journals[node, key] = GroupJournal(self._nodes[node].disk, f"{self._inspection.data}/{key}")
         journal = self._journals[node, key]
         journal.look(role)
         return journal
 
 
-def _key(record: Record) -> object:
+def _to_key(record: Record) -> object:
     return record.group if isinstance(record, GroupRecord) else (record.group, record.topic, record.partition)
 
 

@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 @dataclass
-class File(Generic[T]):
+class SegmentFile(Generic[T]):
     """A log file: data of the records in its first ``size`` bytes, by offset.
 
     ``held`` keeps a reference, so that ``life`` stays unique.
@@ -42,14 +42,14 @@ class File(Generic[T]):
     """The next bytes are not a record: nothing after them is read."""
 
 
-class Files(Generic[T]):
+class ReplicaLog(Generic[T]):
     """A replica's log as of the last :meth:`refresh`. ``walk`` parses whole records at the end of a file."""
 
-    def __init__(self, disk: Any, folder: str, walk: Callable[[File[T], bytes], None]) -> None:
+    def __init__(self, disk: Any, folder: str, walk: Callable[[SegmentFile[T], bytes], None]) -> None:
         self._disk = disk
         self._folder = folder
         self._walk = walk
-        self._files: dict[int, File[T]] = {}
+        self._files: dict[int, SegmentFile[T]] = {}
         self._names: list[str] = []
         self._empty: list[int] = []
         """Files ignored while empty: a failed roll may have left one, after which the file before continued."""
@@ -80,7 +80,7 @@ class Files(Generic[T]):
         if base in self._files or any(other > base for other in self._files):
             self.changes += 1
         state = self._disk.state(self._path(base))
-        self._files[base] = File(state.life, state.held)
+        self._files[base] = SegmentFile(state.life, state.held)
         self._grew(base)
 
     def _grew(self, base: int) -> bool:
@@ -118,12 +118,12 @@ class Files(Generic[T]):
         return found
 
 
-class Copy(Files[int]):
+class ReplicaCopy(ReplicaLog[int]):
     """The CRC of each record, and the replica's epoch history."""
 
     def __init__(self, disk: Any, folder: str) -> None:
-        super().__init__(disk, folder, _crcs)
-        self._epochs = _Noted(
+        super().__init__(disk, folder, _read_crcs)
+        self._epochs = _CheckpointFile(
             disk, f"{folder}/{EPOCHS}", lambda rows: [(int(start), int(epoch)) for epoch, start in rows]
         )
         self._history: list[tuple[int, int]] = []
@@ -138,7 +138,7 @@ class Copy(Files[int]):
         return max(((start, epoch) for start, epoch in self._history if start <= offset), default=(0, None))[1]
 
 
-def _crcs(file: File[int], data: bytes) -> None:
+def _read_crcs(file: SegmentFile[int], data: bytes) -> None:
     unpack, position, length = ENTRY_PREFIX.unpack_from, 0, len(data)
     while length - position >= ENTRY_PREFIX.size:
         offset, size, crc, magic, attributes = unpack(data, position)
@@ -150,7 +150,7 @@ def _crcs(file: File[int], data: bytes) -> None:
             break
         if attributes & CODEC_MASK:
             try:
-                file.records.update(_inside(data[position:end]))
+                file.records.update(_read_inner_crcs(data[position:end]))
             except (CorruptMessage, ValueError):
                 file.broken = True
                 break
@@ -160,18 +160,18 @@ def _crcs(file: File[int], data: bytes) -> None:
     file.size += position
 
 
-def _inside(entry: bytes) -> Iterator[tuple[int, int]]:
+def _read_inner_crcs(entry: bytes) -> Iterator[tuple[int, int]]:
     """Yields the CRCs that a compressed set's records would have outside of it: compaction rebuilds such sets."""
-    for message in message_set.messages(entry):
+    for message in message_set.iterate_messages(entry):
         plain = encode(message._replace(attributes=message.attributes & ~CODEC_MASK))
         yield message.offset, crc32(memoryview(plain)[CRC_START:])
 
 
-class Marks:
+class HighWatermarks:
     """The high watermarks in a broker's checkpoint."""
 
     def __init__(self, disk: Any, data: str) -> None:
-        self._noted = _Noted(
+        self._noted = _CheckpointFile(
             disk, f"{data}/{HIGH_WATERMARKS}", lambda rows: {f"{topic}-{index}": int(at) for topic, index, at in rows}
         )
 
@@ -180,7 +180,7 @@ class Marks:
         return (self._noted.now() or {}).get(key, 0)
 
 
-class _Noted(Generic[T]):
+class _CheckpointFile(Generic[T]):
     """The parsed content of a checkpoint file, read again when it changes. ``held`` keeps ``life`` unique."""
 
     def __init__(self, disk: Any, path: str, meant: Callable[[list[list[str]]], T]) -> None:

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import msgspec
 
 
-class Line(msgspec.Struct, frozen=True):
+class EventLine(msgspec.Struct, frozen=True):
     """The fields of a line of an event log (``assay.system_under_test.events``) that invariants read."""
 
     event: str
@@ -27,7 +27,7 @@ class Line(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True)
-class Broken:
+class InvariantViolation:
     """A violated ``invariant``. ``claim`` is a sentence; ``node`` is the one at fault, as far as known."""
 
     invariant: str
@@ -48,5 +48,5 @@ class Invariant(Protocol):
     looks: int
     """How often something was compared."""
 
-    def event(self, node: str, line: Line) -> Iterator[Broken]:
+    def event(self, node: str, line: EventLine) -> Iterator[InvariantViolation]:
         """Returns the violations that this event shows."""

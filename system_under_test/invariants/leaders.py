@@ -7,10 +7,10 @@ created again begins with the epochs of the former one, so the two are distingui
 
 from collections.abc import Iterator
 
-from assay.system_under_test.invariants.invariant import Broken, Line
+from assay.system_under_test.invariants.invariant import EventLine, InvariantViolation
 
 
-class OneLeader:
+class OneLeaderPerEpoch:
     """Checks ``first-append-in-epoch``, which a leader emits with the first record of its term."""
 
     name = "one-leader"
@@ -19,11 +19,11 @@ class OneLeader:
         self.looks = 0
         self._known: dict[tuple[str, int, int], str] = {}
 
-    def event(self, node: str, line: Line) -> Iterator[Broken]:
+    def event(self, node: str, line: EventLine) -> Iterator[InvariantViolation]:
         if line.event != "first-append-in-epoch" or line.key is None or line.topic_zxid is None or line.epoch is None:
             return
         self.looks += 1
         first = self._known.setdefault((line.key, line.topic_zxid, line.epoch), node)
         if first != node:
             claim = f"{node} appended to {line.key} in leader epoch {line.epoch}, in which {first} had appended."
-            yield Broken(self.name, claim, node, line.key, epoch=line.epoch)
+            yield InvariantViolation(self.name, claim, node, line.key, epoch=line.epoch)

@@ -5,13 +5,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from assay.system_under_test.invariants.invariant import Line
+from assay.system_under_test.invariants.invariant import EventLine
 
 UNKNOWN = -1
 
 
 @dataclass
-class Role:
+class ObservedRole:
     """The role of one replica, since the last start of its broker."""
 
     topic_zxid: int | None
@@ -31,12 +31,12 @@ class Role:
     """A high watermark that it has had since its log was last truncated."""
 
 
-class Roles:
+class ObservedRoles:
     """The roles of all brokers' replicas. Reads lines in each node's own order. ``nodes``: the brokers', by name."""
 
     def __init__(self, nodes: Mapping[str, Any]) -> None:
         self._nodes = nodes
-        self._roles: defaultdict[str, dict[str, Role]] = defaultdict(dict)
+        self._roles: defaultdict[str, dict[str, ObservedRole]] = defaultdict(dict)
         """By key and node."""
         self._lives: dict[str, int] = {}
         self._began: dict[str, float | None] = {}
@@ -44,11 +44,11 @@ class Roles:
         self.unclean: set[str] = set()
         """Partitions for which a replica that lacked committed records may have been elected."""
 
-    def of(self, node: str, key: str) -> Role | None:
+    def of(self, node: str, key: str) -> ObservedRole | None:
         """Returns None if no line since the node's last start mentions the replica."""
         return None if self._reborn(node) else self._roles[key].get(node)
 
-    def all_of(self, key: str) -> Iterator[tuple[str, Role]]:
+    def all_of(self, key: str) -> Iterator[tuple[str, ObservedRole]]:
         """Yields every node that has a replica of the partition, in the order of their names."""
         yield from ((node, role) for node, role in sorted(self._roles[key].items()) if not self._reborn(node))
 
@@ -57,7 +57,7 @@ class Roles:
         began = self._nodes[node].alive_since
         return began is not None and began != self._began.get(node)
 
-    def note(self, node: str, line: Line) -> None:
+    def note(self, node: str, line: EventLine) -> None:
         """Updates the roles by a new line."""
         self._began[node] = self._nodes[node].alive_since
         if self._lives.setdefault(node, line.incarnation) != line.incarnation:
@@ -69,22 +69,24 @@ class Roles:
         if line.event == "partition-state-written" and line.unclean:
             self.unclean.add(line.key)
         if line.event == "recovered":
-            self._roles[line.key][node] = Role(line.topic_zxid, damaged=bool((line.detail or {}).get("damaged")))
+            self._roles[line.key][node] = ObservedRole(
+                line.topic_zxid, damaged=bool((line.detail or {}).get("damaged"))
+            )
         role = self._roles[line.key].get(node)
         if role is not None:
             self._change(role, line)
 
-    def _change(self, role: Role, line: Line) -> None:
+    def _change(self, role: ObservedRole, line: EventLine) -> None:
         members = frozenset(line.isr or ())
         match line.event:
             case "recovered":
                 role.mark = line.high_watermark or 0
             case "became-leader":
-                role.epoch, role.leads, role.agreed, role.start = _epoch(line), True, True, line.position or 0
+                role.epoch, role.leads, role.agreed, role.start = _to_epoch(line), True, True, line.position or 0
                 role.committed, role.proposed = members, frozenset()
                 role.mark = max(role.mark, line.high_watermark or 0)
             case "became-follower":
-                role.epoch, role.leads, role.agreed = _epoch(line), False, False
+                role.epoch, role.leads, role.agreed = _to_epoch(line), False, False
             case "reconciled":
                 role.agreed, role.damaged = role.epoch == line.epoch, False
             case "isr-proposed":
@@ -99,5 +101,5 @@ class Roles:
                 role.damaged, role.leads, role.agreed = True, False, False
 
 
-def _epoch(line: Line) -> int:
+def _to_epoch(line: EventLine) -> int:
     return UNKNOWN if line.epoch is None else line.epoch

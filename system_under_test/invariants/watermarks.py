@@ -18,17 +18,17 @@ from typing import Any
 
 from kazoo.exceptions import NoNodeError
 
-from assay.system_under_test.inspection import Inspection
-from assay.system_under_test.invariants.invariant import Broken, Line
-from assay.system_under_test.invariants.roles import Roles
+from assay.system_under_test.inspection import AcknowledgementInspection
+from assay.system_under_test.invariants.invariant import EventLine, InvariantViolation
+from assay.system_under_test.invariants.roles import ObservedRoles
 from assay.system_under_test.zookeeper import paths
 from assay.system_under_test.zookeeper.znodes import PartitionState
 
 
-class Members:
+class InSyncMemberCheck:
     """Finds in-sync members that lack part of a partition's log. ``nodes``: the brokers', by id."""
 
-    def __init__(self, roles: Roles, inspection: Inspection, nodes: Mapping[int, Any]) -> None:
+    def __init__(self, roles: ObservedRoles, inspection: AcknowledgementInspection, nodes: Mapping[int, Any]) -> None:
         self._roles = roles
         self._inspection = inspection
         self._nodes = nodes
@@ -65,7 +65,7 @@ class Members:
                 yield node.name, f"had {'durably ' if durably else ''}what is below {has}"
 
 
-class Acknowledged:
+class AcknowledgedRecords:
     """Checks what an inspection finds when a client learns of an acknowledgement.
 
     See :mod:`assay.system_under_test.inspection`. ``nodes``: the brokers'.
@@ -77,7 +77,7 @@ class Acknowledged:
         self.looks = 0
         self._nodes = nodes
 
-    def found(self, key: str, position: int, seen: Sequence[Mapping[str, Any]]) -> Iterator[Broken]:
+    def found(self, key: str, position: int, seen: Sequence[Mapping[str, Any]]) -> Iterator[InvariantViolation]:
         """Yields the violations in that.
 
         There are none once unflushed records may be lost, or a fault has written into files.
@@ -91,24 +91,24 @@ class Acknowledged:
                 f"offset {position} of {key} was acknowledged, when the log of {one['node']}, a member of the in-sync "
                 f"set, {what} {one['log_end']}."
             )
-            yield Broken(self.name, claim, one["node"], key, position=position)
+            yield InvariantViolation(self.name, claim, one["node"], key, position=position)
 
-    def event(self, node: str, line: Line) -> Iterator[Broken]:
+    def event(self, node: str, line: EventLine) -> Iterator[InvariantViolation]:
         """Yields nothing: no event reports what a client has learned."""
         yield from ()
 
 
-class RaisedMarks:
+class RaisedHighWatermarks:
     """Checks ``high-watermark`` events of leaders."""
 
     name = "high-watermark"
 
-    def __init__(self, roles: Roles, members: Members) -> None:
+    def __init__(self, roles: ObservedRoles, members: InSyncMemberCheck) -> None:
         self.looks = 0
         self._roles = roles
         self._members = members
 
-    def event(self, node: str, line: Line) -> Iterator[Broken]:
+    def event(self, node: str, line: EventLine) -> Iterator[InvariantViolation]:
         if line.event != "high-watermark" or line.key is None or line.epoch is None or line.high_watermark is None:
             return
         key, epoch, mark = line.key, line.epoch, line.high_watermark
@@ -124,4 +124,4 @@ class RaisedMarks:
                 f"{node} had raised the high watermark of {key} to {mark} in leader epoch {epoch}, when {member}, a "
                 f"member of the in-sync set, {has}."
             )
-            yield Broken(self.name, claim, member, key, epoch=epoch, position=mark - 1)
+            yield InvariantViolation(self.name, claim, member, key, epoch=epoch, position=mark - 1)

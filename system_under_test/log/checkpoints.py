@@ -89,10 +89,10 @@ def format_lines(rows: Iterable[str]) -> bytes:
     """Returns a file of the checkpoint format around rows of one line each."""
     lines = list(rows)
     body = "\n".join([str(VERSION), str(len(lines)), *lines, ""]).encode()
-    return body + crc_line(body)
+    return body + format_crc_line(body)
 
 
-def crc_line(data: bytes) -> bytes:
+def format_crc_line(data: bytes) -> bytes:
     """Returns the checksum line of ``data``."""
     return b"crc %08x\n" % crc32(data)
 
@@ -107,8 +107,8 @@ def parse_lines(path: str, data: bytes) -> list[list[str]]:
         raise CheckpointError(f"{path}: line 1 should be version {VERSION} and line 2 a count; {_REMEDY}")
     rows = lines[2:]
     if lines[0] == str(VERSION):
-        body = data[: -len(crc_line(b""))]
-        if data != body + crc_line(body):
+        body = data[: -len(format_crc_line(b""))]
+        if data != body + format_crc_line(body):
             raise CheckpointError(f"{path}: the last line is not the checksum of those before; {_REMEDY}")
         rows.pop()
     if lines[1] != str(len(rows)):

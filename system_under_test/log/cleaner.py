@@ -37,7 +37,7 @@ DIGEST_SIZE: Final = 16
 
 
 @dataclass(frozen=True)
-class Work:
+class CleaningPlan:
     """The plan of one pass over a log."""
 
     segments: tuple[Segment, ...]
@@ -54,7 +54,7 @@ class Work:
 
 
 @dataclass(frozen=True)
-class Cleaning:
+class CleaningResult:
     """The result of a pass."""
 
     end: int
@@ -72,17 +72,17 @@ class Cleaning:
     """The log's count of truncations when the plan was made."""
 
 
-class Interrupted(Exception):
+class CleaningInterrupted(Exception):
     """The log was truncated, closed or found damaged during a pass. Segments already rewritten stay."""
 
 
-def due(log: Log, dirty_from: int, limit: int, topic: TopicConfig) -> Work | None:
+def plan_cleaning(log: Log, dirty_from: int, limit: int, topic: TopicConfig) -> CleaningPlan | None:
     """Returns the plan of a pass if one is due: enough of the log is dirty, or tombstones have expired.
 
     ``limit`` is the high watermark. Raises :class:`CorruptLog` if the messages' times cannot be read.
     """
     dirty_from, now = max(dirty_from, log.start_offset), log.now_ms()
-    segments = swap.cleanable(log.row, limit)
+    segments = swap.find_cleanable(log.row, limit)
     if topic.min_compaction_lag_ms:
         for index, segment in enumerate(segments):
             with log.row.noting():
@@ -98,10 +98,10 @@ def due(log: Log, dirty_from: int, limit: int, topic: TopicConfig) -> Work | Non
     ratio = dirty / total if total else 0.0
     if ratio <= topic.min_cleanable_dirty_ratio and horizon <= log.start_offset:
         return None
-    return Work(segments, dirty_from, ends[-1], horizon, ratio, log.row.cuts)
+    return CleaningPlan(segments, dirty_from, ends[-1], horizon, ratio, log.row.cuts)
 
 
-async def clean(log: Log, work: Work, max_keys: int, on_replaced: Callable[[int], None]) -> Cleaning:
+async def clean(log: Log, work: CleaningPlan, max_keys: int, on_replaced: Callable[[int], None]) -> CleaningResult:
     """Runs one pass, which :func:`note` must follow. ``max_keys``: how many keys it may remember, at least 1.
 
     ``on_replaced`` is called for each group with the number of segments it replaced. They must be purged once their
@@ -114,9 +114,9 @@ async def clean(log: Log, work: Work, max_keys: int, on_replaced: Callable[[int]
     touched = tuple(segment for segment in work.segments if segment.base_offset < end)
     before = sum(segment.size for segment in touched)
     await log.tombstones.allow_gaps(lambda: work.end if log.row.cuts == work.cuts else 0)
-    for group in _groups(touched, log.config.segment_bytes, log.config.index_max_bytes, end):
+    for group in _group_segments(touched, log.config.segment_bytes, log.config.index_max_bytes, end):
         await run.rewrite(group, end, last)
-    return Cleaning(
+    return CleaningResult(
         end=end,
         messages=run.dropped,
         size_before=before,
@@ -127,7 +127,7 @@ async def clean(log: Log, work: Work, max_keys: int, on_replaced: Callable[[int]
     )
 
 
-async def note(log: Log, cleaning: Cleaning) -> bool:
+async def note_cleaning(log: Log, cleaning: CleaningResult) -> bool:
     """Durably notes the times of tombstones.
 
     Returns False, and notes nothing, if the log was truncated or closed since.
@@ -143,7 +143,7 @@ async def note(log: Log, cleaning: Cleaning) -> bool:
 class _Pass:
     """The state of a running pass."""
 
-    def __init__(self, log: Log, work: Work, on_replaced: Callable[[int], None]) -> None:
+    def __init__(self, log: Log, work: CleaningPlan, on_replaced: Callable[[int], None]) -> None:
         self._log = log
         self._work = work
         self._on_replaced = on_replaced
@@ -160,7 +160,7 @@ class _Pass:
             if segment.next_offset <= self._work.dirty_from:
                 continue
             for data in self._blocks(segment):
-                for message in message_set.messages(data, check_crcs=False):
+                for message in message_set.iterate_messages(data, check_crcs=False):
                     if message.offset < self._work.dirty_from or message.key is None:
                         continue
                     key = _digest(message.key)
@@ -173,7 +173,7 @@ class _Pass:
     async def rewrite(self, group: Sequence[Segment], end: int, last: dict[bytes, int]) -> None:
         """Replaces a group of segments by one, unless nothing would change."""
         log, dropped, size = self._log, 0, sum(segment.size for segment in group)
-        path = swap.cleaned_path(log.directory, group[0].base_offset)
+        path = swap.format_cleaned_path(log.directory, group[0].base_offset)
 
         def stays(message: Message) -> bool:
             nonlocal dropped
@@ -206,8 +206,8 @@ class _Pass:
             if scan.problem is not None:
                 raise CorruptLog(path, scan.position, scan.next_offset, scan.problem)
             await file.fsync()
-            if not await swap.exchange(log.row, group, scan, self.cuts):
-                raise Interrupted
+            if not await swap.exchange_segments(log.row, group, scan, self.cuts):
+                raise CleaningInterrupted
         finally:
             with contextlib.suppress(OSError):  # remaining files are removed at the next start
                 file.close()
@@ -221,7 +221,7 @@ class _Pass:
         blocks = segment.blocks()
         while True:
             if segment.closed or self._log.row.cuts != self.cuts:
-                raise Interrupted
+                raise CleaningInterrupted
             with self._log.row.noting():
                 block = next(blocks, None)
             if block is None:
@@ -240,7 +240,9 @@ def _digest(key: bytes) -> bytes:
     return blake2b(key, digest_size=DIGEST_SIZE).digest()
 
 
-def _groups(segments: Sequence[Segment], segment_bytes: int, index_bytes: int, end: int) -> Iterator[Sequence[Segment]]:
+def _group_segments(
+    segments: Sequence[Segment], segment_bytes: int, index_bytes: int, end: int
+) -> Iterator[Sequence[Segment]]:
     """Yields groups of neighbors that fit into one segment at their current sizes."""
     group: list[Segment] = []
     size = index = 0

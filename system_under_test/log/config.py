@@ -8,7 +8,7 @@ from assay.system_under_test.config import TopicConfig
 from assay.system_under_test.log.index import MAXIMUM
 from assay.system_under_test.log.traits import CORRECT, LogTraits
 from assay.system_under_test.records.message import Buffer
-from assay.system_under_test.records.message_set import Checked
+from assay.system_under_test.records.message_set import CheckResult
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class LogConfig:
         jitter = min(self.segment_jitter_ms, self.segment_ms)
         return self.segment_ms - crc32(path.encode()) % jitter if jitter else self.segment_ms
 
-    def check(self, data: Buffer, next_offset: int, base_offset: int) -> Checked:
+    def check(self, data: Buffer, next_offset: int, base_offset: int) -> CheckResult:
         """Returns how far ``data``, which should begin at ``next_offset`` in the segment with this base, is valid."""
         return self.traits.check(data, next_offset, gaps=self.compacted, highest=base_offset + MAXIMUM)
 

@@ -11,7 +11,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from assay.system_under_test.log.checkpoints import crc_line
+from assay.system_under_test.log.checkpoints import format_crc_line
 from assay.system_under_test.runtime import Storage
 from assay.system_under_test.storage.atomic import write_atomic
 
@@ -54,7 +54,7 @@ async def make_root(storage: Storage, root: str) -> None:
         await storage.fsync_directory("/".join(names[:depth]))
 
 
-def directory_name(topic: str, partition: int) -> str:
+def format_directory_name(topic: str, partition: int) -> str:
     """Returns ``T-P``."""
     return f"{topic}-{partition}"
 
@@ -65,12 +65,17 @@ def parse_directory_name(name: str) -> tuple[str, int] | None:
     Returns None for any other name, including logs that were set aside or half deleted.
     """
     topic, _, partition = name.rpartition("-")
-    if not topic or not partition.isascii() or not partition.isdigit() or directory_name(topic, int(partition)) != name:
+    if (
+        not topic
+        or not partition.isascii()
+        or not partition.isdigit()
+        or format_directory_name(topic, int(partition)) != name
+    ):
         return None
     return topic, int(partition)
 
 
-def partition_directories(storage: Storage, root: str = "") -> list[tuple[str, int]]:
+def list_partition_directories(storage: Storage, root: str = "") -> list[tuple[str, int]]:
     """Returns topic and partition of every log below ``root``, in the order of the folders' names."""
     parsed = (parse_directory_name(name) for name in storage.listdir(root))
     return [found for found in parsed if found is not None]
@@ -159,9 +164,9 @@ def parse_incarnation(path: str, data: bytes) -> int:
 
     Raises :class:`DirectoryError`. Content without a checksum, the old format, is accepted.
     """
-    body = data[len(crc_line(b"")) :] if data.startswith(b"crc") else data
+    body = data[len(format_crc_line(b"")) :] if data.startswith(b"crc") else data
     try:
-        if data in (body, crc_line(body) + body):
+        if data in (body, format_crc_line(body) + body):
             return int(body)
         problem = "the checksum is wrong"
     except ValueError:
@@ -175,7 +180,7 @@ async def write_incarnation(storage: Storage, directory: str, czxid: int) -> Non
     A checksum comes first, because a wrong digit would assign the log to another topic.
     """
     body = b"%d\n" % czxid
-    await write_atomic(storage, f"{directory}/{INCARNATION}", crc_line(body) + body)
+    await write_atomic(storage, f"{directory}/{INCARNATION}", format_crc_line(body) + body)
 
 
 async def set_aside(storage: Storage, directory: str) -> str:

@@ -33,7 +33,7 @@ class EpochHistory(NoteFile):
 
     def __init__(self, storage: Storage, directory: str, entries: Iterable[EpochStart] = ()) -> None:
         super().__init__(storage, f"{directory}/{EPOCHS}")
-        self._entries = _ordered(self._path, entries)
+        self._entries = _require_ascending(self._path, entries)
         self._durable: tuple[EpochStart, ...] | None = None
 
     @classmethod
@@ -69,7 +69,7 @@ class EpochHistory(NoteFile):
         """
         if epoch == self.latest() and epoch != UNKNOWN:
             return False
-        self._entries = _ordered(self._path, (*self._entries, EpochStart(epoch, start_offset)))
+        self._entries = _require_ascending(self._path, (*self._entries, EpochStart(epoch, start_offset)))
         return True
 
     def end_offset_for(self, epoch: int, log_end: int) -> tuple[int, int]:
@@ -101,7 +101,7 @@ class EpochHistory(NoteFile):
 
     def replace(self, entries: Iterable[tuple[int, int]]) -> None:
         """Replaces the whole history. Raises ``ValueError`` as :meth:`assign`."""
-        self._entries = _ordered(self._path, (EpochStart(*entry) for entry in entries))
+        self._entries = _require_ascending(self._path, (EpochStart(*entry) for entry in entries))
 
     async def flush(self) -> None:
         """Returns once the entries as of the call, or later ones, are durable."""
@@ -113,7 +113,7 @@ class EpochHistory(NoteFile):
                 self._durable = entries
 
 
-def _ordered(path: str, entries: Iterable[EpochStart]) -> tuple[EpochStart, ...]:
+def _require_ascending(path: str, entries: Iterable[EpochStart]) -> tuple[EpochStart, ...]:
     ordered = tuple(entries)
     previous = EpochStart(UNKNOWN, 0)
     for entry in ordered:

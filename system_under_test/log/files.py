@@ -10,12 +10,12 @@ RETIRED_SUFFIX = ".deleted"
 SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_SUFFIX)
 
 
-def segment_name(base_offset: int) -> str:
+def format_segment_name(base_offset: int) -> str:
     """Returns the file's name without suffix: 20 digits."""
     return f"{base_offset:020d}"
 
 
-def segment_bases(storage: Storage, directory: str) -> list[int]:
+def list_segment_bases(storage: Storage, directory: str) -> list[int]:
     """Returns the base offsets of the segments in a directory, ascending."""
     names = [name.removesuffix(LOG_SUFFIX) for name in storage.listdir(directory) if name.endswith(LOG_SUFFIX)]
     return sorted(int(name) for name in names if len(name) == 20 and name.isascii() and name.isdigit())

@@ -16,14 +16,14 @@ from itertools import pairwise
 from assay.system_under_test.log.config import LogConfig
 from assay.system_under_test.log.directory import DELETED_SUFFIX
 from assay.system_under_test.log.errors import CorruptLog, OffsetOutOfRange
-from assay.system_under_test.log.recovery import Recovery, load_segments, remove_leftovers
-from assay.system_under_test.log.segment import Cut, cut_at
-from assay.system_under_test.log.segment_list import SegmentRow
+from assay.system_under_test.log.recovery import RecoveryResult, load_segments, remove_leftovers
+from assay.system_under_test.log.segment import CutPoint, find_cut_point
+from assay.system_under_test.log.segment_list import SegmentList
 from assay.system_under_test.log.slices import EMPTY
 from assay.system_under_test.log.tombstones import Tombstones
 from assay.system_under_test.records import message_set
 from assay.system_under_test.records.message import CorruptMessage
-from assay.system_under_test.records.produced import Produced, stamp
+from assay.system_under_test.records.produced import ValidatedSet, stamp
 from assay.system_under_test.runtime import Slice, Storage
 
 
@@ -33,7 +33,7 @@ class Log:
     ``row`` is for the other modules of this package: they read it, and exchange its segments.
     """
 
-    def __init__(self, row: SegmentRow) -> None:
+    def __init__(self, row: SegmentList) -> None:
         self.row = row
 
     @classmethod
@@ -46,7 +46,7 @@ class Log:
         clean: bool,
         recovery_point: int | None,
         wall_clock: Callable[[], float],
-    ) -> tuple[Log, Recovery]:
+    ) -> tuple[Log, RecoveryResult]:
         """Opens or creates the log in ``directory``; afterwards all of it is durable.
 
         - ``clean``: the last process stopped cleanly
@@ -54,12 +54,12 @@ class Log:
           checkpoint was lost, so that every problem counts as damage
         - ``wall_clock``: returns seconds
 
-        Check ``Recovery.damaged``: a damaged log serves its good prefix only.
+        Check ``RecoveryResult.damaged``: a damaged log serves its good prefix only.
         """
         storage.mkdir(directory)
         if not clean or not storage.listdir(directory):
             await storage.fsync_directory(posixpath.dirname(directory))
-        row = SegmentRow(storage, directory, config, wall_clock)
+        row = SegmentList(storage, directory, config, wall_clock)
         if config.compacted:
             await row.tombstones.begin()
         if config.preallocate:
@@ -148,7 +148,7 @@ class Log:
 
     # -- appending and reading -----------------------------------------------------------------------------------
 
-    def append(self, produced: Produced, *, append_time: int | None = None) -> tuple[int, int]:
+    def append(self, produced: ValidatedSet, *, append_time: int | None = None) -> tuple[int, int]:
         """Appends a producer's set as leader, giving its messages the next offsets: ``(first, last)``.
 
         The set must hold whole messages only (``CorruptMessage``), and at least one. With ``append_time``, in
@@ -259,11 +259,11 @@ class Log:
         neighbours = pairwise(self.row.segments)
         return max((b.base_offset for a, b in neighbours if a.next_offset < b.base_offset), default=0)
 
-    def _cut_at(self, offset: int) -> Cut:
+    def _cut_at(self, offset: int) -> CutPoint:
         # At the start itself the first segment stays, empty: its name records where the log starts.
         keep = max(1, bisect_right(self.row.bases, offset - 1))
         with self.row.noting():
-            return cut_at(self.row.segments, keep, offset)
+            return find_cut_point(self.row.segments, keep, offset)
 
     def reset(self, start_offset: int) -> None:
         """Discards everything, damage included; the log is empty and starts at ``start_offset``.
@@ -295,7 +295,7 @@ class Log:
     # -- durability ----------------------------------------------------------------------------------------------
 
     async def flush(self) -> int:
-        """Fsyncs appends and truncations made before the call, see ``SegmentRow.flush``; returns ``flushed_offset``."""
+        """Fsyncs appends and truncations made before the call, see ``SegmentList.flush``. Returns ``flushed``."""
         await self.row.flush()
         return self.row.flushed
 

@@ -37,7 +37,7 @@ class PreallocationNote(NoteFile):
                 await write_atomic(self._storage, self._path, b"1\n")
 
 
-def written(data: bytes) -> bytes:
+def strip_preallocated(data: bytes) -> bytes:
     """Returns the whole entries at the beginning of a file, judged by their sizes alone, without preallocated zeros."""
     position = 0
     while len(data) - position >= HEADER_SIZE:

@@ -28,7 +28,7 @@ YIELD_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
-class Recovery:
+class RecoveryResult:
     """The outcome of opening a log."""
 
     end: int
@@ -42,11 +42,11 @@ class Recovery:
 
 
 @dataclass(frozen=True)
-class Loaded:
+class LoadedSegments:
     """A log's segments, at least one, and the outcome of opening them."""
 
     segments: tuple[Segment, ...]
-    recovery: Recovery
+    recovery: RecoveryResult
     damage: Damage | None
 
 
@@ -61,7 +61,7 @@ async def load_segments(
     preallocated: bool,
     now_ms: Callable[[], int],
     lost: Damage | None = None,
-) -> Loaded:
+) -> LoadedSegments:
     """Opens all segments of an existing directory, and makes the log's end certain and durable.
 
     - ``recovery_point``: every offset below it had been fsynced; None: unknown, so no problem may be truncated
@@ -71,8 +71,8 @@ async def load_segments(
 
     Raises ``OSError``.
     """
-    await swap.finish(storage, directory)
-    bases = files.segment_bases(storage, directory)
+    await swap.finish_swaps(storage, directory)
+    bases = files.list_segment_bases(storage, directory)
     segments = [open_segment(storage, directory, base, config, now_ms=now_ms()) for base in bases or [0]]
     good: list[Segment] = []
     problem: str | None = None
@@ -95,7 +95,7 @@ async def load_segments(
     for segment in dropped:
         truncated += segment.file.size
     end = good[-1].next_offset
-    damage = _damage(directory, end, recovery_point, problem, lost)
+    damage = _find_damage(directory, end, recovery_point, problem, lost)
     if damage is not None:
         for segment in dropped:
             segment.close()
@@ -104,11 +104,11 @@ async def load_segments(
     else:
         untouched = clean and bases and problem is None
         await _settle(storage, directory, good, dropped, None if untouched else recovery_point or 0)
-    recovery = Recovery(end, truncated, damage is not None, problem)
-    return Loaded(tuple(good), recovery, damage)
+    recovery = RecoveryResult(end, truncated, damage is not None, problem)
+    return LoadedSegments(tuple(good), recovery, damage)
 
 
-def _damage(
+def _find_damage(
     directory: str, end: int, recovery_point: int | None, problem: str | None, lost: Damage | None
 ) -> Damage | None:
     if lost is not None:
@@ -122,7 +122,7 @@ def _damage(
 
 def remove_leftovers(storage: Storage, directory: str, bases: Collection[int]) -> None:
     """Removes all other segments' files, last first: orphaned indexes, and files hidden by damage or by retention."""
-    kept = {files.segment_name(base) + suffix for base in bases for suffix in files.SUFFIXES}
+    kept = {files.format_segment_name(base) + suffix for base in bases for suffix in files.SUFFIXES}
     for name in reversed(storage.listdir(directory)):
         if (
             name.endswith((*files.SUFFIXES, files.RETIRED_SUFFIX, files.LOG_SUFFIX + TEMPORARY_SUFFIX))

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from assay.system_under_test.log.files import LOG_SUFFIX, RETIRED_SUFFIX, SUFFIXES
 from assay.system_under_test.log.log import Log
 from assay.system_under_test.log.segment import Segment
-from assay.system_under_test.log.segment_list import SegmentRow
+from assay.system_under_test.log.segment_list import SegmentList
 from assay.system_under_test.runtime import Storage
 
 
@@ -37,7 +37,7 @@ async def retain(log: Log, limit: Callable[[], int], *, retention_ms: int, reten
                 row.flushed = max(row.flushed, row.start)
 
 
-def _is_oldest_due(row: SegmentRow, limit: int, retention_ms: int, retention_bytes: int) -> bool:
+def _is_oldest_due(row: SegmentList, limit: int, retention_ms: int, retention_bytes: int) -> bool:
     segment, is_last = row.segments[0], len(row.segments) == 1
     if row.damage is not None or (row.end if is_last else row.bases[1]) > limit:
         return False

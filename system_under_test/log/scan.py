@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from assay.system_under_test.log.config import LogConfig
 from assay.system_under_test.records.message import ENTRY_HEADER, HEADER_SIZE
-from assay.system_under_test.records.message_set import Checked
+from assay.system_under_test.records.message_set import CheckResult
 from assay.system_under_test.runtime import File
 
 INCOMPLETE = "the last message is not all there"
@@ -69,7 +69,7 @@ class SegmentScan:
             pass
         return self
 
-    def _next_block(self) -> Checked:
+    def _next_block(self) -> CheckResult:
         """Reads about one interval's bytes, or one larger entry."""
         left = self._end - self.position
         data = self._file.read(self.position, min(self._interval, left))

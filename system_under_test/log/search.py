@@ -6,7 +6,7 @@ LATEST = -1
 EARLIEST = -2
 
 
-def offsets_before(log: Log, timestamp: int, count: int) -> list[int]:
+def find_offsets_before(log: Log, timestamp: int, count: int) -> list[int]:
     """Returns at most ``count`` offsets at which segments begin, descending, as ListOffsets 0 requires.
 
     ``timestamp`` is in milliseconds:
@@ -31,7 +31,7 @@ def offsets_before(log: Log, timestamp: int, count: int) -> list[int]:
     return starts[::-1][:count]
 
 
-def offset_for_time(log: Log, timestamp: int) -> tuple[int, int] | None:
+def find_offset_for_time(log: Log, timestamp: int) -> tuple[int, int] | None:
     """Returns ``(timestamp, offset)`` of the first message stamped at or after ``timestamp`` (ms), or None.
 
     Scans each segment once for its newest timestamp, and then the one that has the answer.

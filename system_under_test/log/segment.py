@@ -17,21 +17,21 @@ from dataclasses import dataclass
 
 from assay.system_under_test.log.config import LogConfig
 from assay.system_under_test.log.errors import CorruptLog
-from assay.system_under_test.log.files import INDEX_SUFFIX, LOG_SUFFIX, TIME_SUFFIX, remove_files, segment_name
+from assay.system_under_test.log.files import INDEX_SUFFIX, LOG_SUFFIX, TIME_SUFFIX, format_segment_name, remove_files
 from assay.system_under_test.log.index import MAXIMUM, OffsetIndex
 from assay.system_under_test.log.scan import SegmentScan
 from assay.system_under_test.log.slices import EMPTY, LogSlice
 from assay.system_under_test.log.time_index import TimeIndex
 from assay.system_under_test.log.times import SegmentTimes
 from assay.system_under_test.records.message import ENTRY_HEADER, ENTRY_PREFIX, HEADER_SIZE, RecordError
-from assay.system_under_test.records.message_set import first_offset, scan
+from assay.system_under_test.records.message_set import read_first_offset, scan
 from assay.system_under_test.runtime import File, Slice, Storage
 
 RECENT_APPENDS = 256
 """How many of the last appends' positions are kept, because tailing readers ask for exactly those."""
 
 
-def _ignore(damage: CorruptLog) -> None:
+def _ignore_damage(damage: CorruptLog) -> None:
     """Handles damage of a segment that belongs to no log."""
 
 
@@ -55,7 +55,7 @@ class Segment:
         self.synced = 0
         """How many of ``changes`` are known to be durable."""
         self.closed = False
-        self.on_damage: Callable[[CorruptLog], None] = _ignore
+        self.on_damage: Callable[[CorruptLog], None] = _ignore_damage
         self._preallocated = False
         self._trusted_from = file.size
         self._verified: set[int] = set()
@@ -169,7 +169,7 @@ class Segment:
             return False
         entry = self.file.read(position, HEADER_SIZE + max(0, ENTRY_HEADER.unpack(header)[1]))
         try:
-            return len(entry) >= ENTRY_PREFIX.size and first_offset(entry) == offset
+            return len(entry) >= ENTRY_PREFIX.size and read_first_offset(entry) == offset
         except RecordError:
             return False
 
@@ -224,7 +224,7 @@ class Segment:
         cut, next_offset = start, None
         for position, size, found in scan(data):
             if found >= offset:  # a compressed set that holds both the offset before and this one is removed as a whole
-                end = min(offset, first_offset(data[position : position + size]))
+                end = min(offset, read_first_offset(data[position : position + size]))
                 return cut, self._end_before(start) if next_offset is None else next_offset, end
             cut, next_offset = start + position + size, found + 1
         return cut, self._end_before(start) if next_offset is None else next_offset, offset
@@ -336,14 +336,14 @@ class Segment:
 
 def open_segment(storage: Storage, directory: str, base_offset: int, config: LogConfig, *, now_ms: int) -> Segment:
     """Opens the segment's files, created if missing; the segment must still be loaded or rebuilt."""
-    path = f"{directory}/{segment_name(base_offset)}"
+    path = f"{directory}/{format_segment_name(base_offset)}"
     file = storage.open(path + LOG_SUFFIX)
     index = config.traits.index(storage.open(path + INDEX_SUFFIX), base_offset)
     times = TimeIndex(storage.open(path + TIME_SUFFIX), base_offset)
     return Segment(path + LOG_SUFFIX, file, index, times, config, now_ms=now_ms)
 
 
-def new_segment(storage: Storage, directory: str, base_offset: int, config: LogConfig, *, now_ms: int) -> Segment:
+def create_segment(storage: Storage, directory: str, base_offset: int, config: LogConfig, *, now_ms: int) -> Segment:
     """Creates an empty segment and wipes the leftovers of an earlier one from its index.
 
     After an ``OSError`` its files are removed if possible. The previous segment may continue, and the name would then
@@ -359,7 +359,7 @@ def new_segment(storage: Storage, directory: str, base_offset: int, config: LogC
         raise
     except OSError:
         with contextlib.suppress(OSError):
-            remove_files(storage, f"{directory}/{segment_name(base_offset)}")
+            remove_files(storage, f"{directory}/{format_segment_name(base_offset)}")
         raise
     return segment
 
@@ -371,7 +371,7 @@ def remove_segment(storage: Storage, segment: Segment) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class CutPoint:
     """A point at which a log can be truncated, and where the log then ends."""
 
     keep: int
@@ -391,7 +391,7 @@ class Cut:
         return self.end if self.next_offset < self.end else 0
 
 
-def cut_at(segments: Sequence[Segment], keep: int, offset: int) -> Cut:
+def find_cut_point(segments: Sequence[Segment], keep: int, offset: int) -> CutPoint:
     """Finds the point that leaves everything below ``offset``. Raises ``CorruptLog``.
 
     ``offset`` must be in, or at the end of, the last of the first ``keep`` segments.
@@ -399,5 +399,5 @@ def cut_at(segments: Sequence[Segment], keep: int, offset: int) -> Cut:
     segment = segments[keep - 1]
     position, next_offset, end = segment.cut_point(offset)
     if next_offset < end and any(other.base_offset == end for other in segments[keep:]):
-        return Cut(keep + 1, segments[keep], 0, end, end)  # the segment that records the gap exists
-    return Cut(keep, segment, position, next_offset, end)
+        return CutPoint(keep + 1, segments[keep], 0, end, end)  # the segment that records the gap exists
+    return CutPoint(keep, segment, position, next_offset, end)

@@ -21,7 +21,7 @@ from assay.system_under_test.log.config import LogConfig
 from assay.system_under_test.log.damage import Damage, DamageNote
 from assay.system_under_test.log.errors import CorruptLog, DamagedLog, UnflushedTruncation
 from assay.system_under_test.log.preallocation import PreallocationNote
-from assay.system_under_test.log.segment import Segment, new_segment, remove_segment
+from assay.system_under_test.log.segment import Segment, create_segment, remove_segment
 from assay.system_under_test.log.tombstones import Tombstones
 from assay.system_under_test.runtime import Storage
 
@@ -30,7 +30,7 @@ def _ignore(_: object) -> None:
     """Does nothing."""
 
 
-class SegmentRow:
+class SegmentList:
     """A log's segments. ``on_roll`` is called with a new segment's base offset, ``on_damage`` with damage found."""
 
     def __init__(self, storage: Storage, directory: str, config: LogConfig, wall_clock: Callable[[], float]) -> None:
@@ -127,7 +127,7 @@ class SegmentRow:
             self.active = segments[-1]
 
     def append(self, data: bytes, youngest: tuple[int, int], first: int, last: int) -> None:
-        """Appends valid whole entries with offsets ``first`` to ``last``; ``youngest``: see ``message_set.Checked``."""
+        """Appends valid whole entries with offsets ``first`` to ``last``; ``youngest``: see ``CheckResult``."""
         self.check_healthy()
         if self.is_cut:
             raise UnflushedTruncation(f"{self.directory}: was truncated; await flush() before the next append")
@@ -155,7 +155,7 @@ class SegmentRow:
     def add(self, base_offset: int) -> Segment:
         """Adds an empty segment after the others."""
         self._renamed += 1
-        segment = new_segment(self.storage, self.directory, base_offset, self.config, now_ms=self.now_ms())
+        segment = create_segment(self.storage, self.directory, base_offset, self.config, now_ms=self.now_ms())
         self.set((*self.segments, segment))
         return segment
 

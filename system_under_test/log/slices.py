@@ -26,7 +26,7 @@ class SliceCut(OSError):
     """The bytes of a slice were removed from the log before they were sent; the connection can only be closed."""
 
 
-class Cuttable(Protocol):
+class SliceSource(Protocol):
     """The interface that a slice needs of its segment. ``cuts`` counts how often bytes were removed from it."""
 
     path: str
@@ -42,7 +42,7 @@ class LogSlice:
 
     __slots__ = ("_cuts", "_position", "_segment", "size")
 
-    def __init__(self, segment: Cuttable, position: int, size: int) -> None:
+    def __init__(self, segment: SliceSource, position: int, size: int) -> None:
         self._segment = segment
         self._position = position
         self.size = size

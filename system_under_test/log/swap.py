@@ -12,17 +12,23 @@ read from the last entry; if that were damaged, too many segments could be remov
 from collections.abc import Sequence
 
 from assay.system_under_test.log.errors import SwapUnfinished
-from assay.system_under_test.log.files import LOG_SUFFIX, remove_files, remove_indexes, segment_bases, segment_name
+from assay.system_under_test.log.files import (
+    LOG_SUFFIX,
+    format_segment_name,
+    list_segment_bases,
+    remove_files,
+    remove_indexes,
+)
 from assay.system_under_test.log.scan import SegmentScan
 from assay.system_under_test.log.segment import Segment, open_segment
-from assay.system_under_test.log.segment_list import SegmentRow
+from assay.system_under_test.log.segment_list import SegmentList
 from assay.system_under_test.runtime import Storage
 
 CLEANED_SUFFIX = ".log.cleaned"
 SWAP_SUFFIX = ".log.swap"
 
 
-def cleanable(row: SegmentRow, limit: int) -> tuple[Segment, ...]:
+def find_cleanable(row: SegmentList, limit: int) -> tuple[Segment, ...]:
     """Returns the oldest segments that compaction may touch: durable, and followed by a message below ``limit``.
 
     That message lets readers and followers continue from what is left of them.
@@ -33,11 +39,11 @@ def cleanable(row: SegmentRow, limit: int) -> tuple[Segment, ...]:
     return tuple(s for s, following in zip(row.segments, row.bases[1:], strict=False) if following < limit)
 
 
-async def exchange(row: SegmentRow, old: Sequence[Segment], scan: SegmentScan, cuts: int) -> bool:
+async def exchange_segments(row: SegmentList, old: Sequence[Segment], scan: SegmentScan, cuts: int) -> bool:
     """Durably replaces neighbors from :func:`cleanable` by a cleaned file.
 
     ``scan`` is the finished scan of the durable file at :func:`cleaned_path`; ``cuts`` is the count when the file was
-    begun. Readers of the old segments may continue until ``SegmentRow.purge``.
+    begun. Readers of the old segments may continue until ``SegmentList.purge``.
 
     Returns False, and changes nothing, if the list was truncated, closed or found damaged since, or retention has
     removed one of the old ones. Raises :class:`SwapUnfinished`, and ``OSError`` if nothing has changed.
@@ -51,7 +57,7 @@ async def exchange(row: SegmentRow, old: Sequence[Segment], scan: SegmentScan, c
         counts = False
         row.swap_file = _swap_path(row.directory, base, end)
         try:
-            row.storage.rename(cleaned_path(row.directory, base), row.swap_file)
+            row.storage.rename(format_cleaned_path(row.directory, base), row.swap_file)
             await row.storage.fsync_directory(row.directory)
             counts = row.swap_file is not None and row.damage is None
         finally:
@@ -75,18 +81,18 @@ async def exchange(row: SegmentRow, old: Sequence[Segment], scan: SegmentScan, c
         return True
 
 
-def _abandon(row: SegmentRow) -> None:
+def _abandon(row: SegmentList) -> None:
     try:
         row.abandon_swap()
     except OSError as error:
         raise SwapUnfinished(f"{row.directory}: a file that a start would swap in cannot be removed") from error
 
 
-def cleaned_path(directory: str, base_offset: int) -> str:
-    return f"{directory}/{segment_name(base_offset)}{CLEANED_SUFFIX}"
+def format_cleaned_path(directory: str, base_offset: int) -> str:
+    return f"{directory}/{format_segment_name(base_offset)}{CLEANED_SUFFIX}"
 
 
-async def finish(storage: Storage, directory: str) -> None:
+async def finish_swaps(storage: Storage, directory: str) -> None:
     """Durably finishes the swaps that a crash interrupted, and removes unfinished cleaned files."""
     names = storage.listdir(directory)
     for name in names:
@@ -101,14 +107,14 @@ async def finish(storage: Storage, directory: str) -> None:
 
 
 def _swap_path(directory: str, base_offset: int, end_offset: int) -> str:
-    return f"{directory}/{segment_name(base_offset)}-{segment_name(end_offset)}{SWAP_SUFFIX}"
+    return f"{directory}/{format_segment_name(base_offset)}-{format_segment_name(end_offset)}{SWAP_SUFFIX}"
 
 
 def _replace_files(storage: Storage, directory: str, base_offset: int, end_offset: int) -> None:
     """Removes the replaced segments and renames the swap file. Repeatable; durable after an fsync of the folder."""
-    for base in segment_bases(storage, directory):
+    for base in list_segment_bases(storage, directory):
         if base_offset < base < end_offset:
-            remove_files(storage, f"{directory}/{segment_name(base)}")
-    target = f"{directory}/{segment_name(base_offset)}"
+            remove_files(storage, f"{directory}/{format_segment_name(base)}")
+    target = f"{directory}/{format_segment_name(base_offset)}"
     remove_indexes(storage, target)
     storage.rename(_swap_path(directory, base_offset, end_offset), target + LOG_SUFFIX)

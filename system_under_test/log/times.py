@@ -12,10 +12,10 @@ from assay.system_under_test.log.config import LogConfig
 from assay.system_under_test.log.errors import CorruptLog
 from assay.system_under_test.log.time_index import TimeIndex
 from assay.system_under_test.records.message import NO_TIMESTAMP
-from assay.system_under_test.records.message_set import messages, timestamps
+from assay.system_under_test.records.message_set import iterate_messages, iterate_timestamps
 
 
-class Blocks(Protocol):
+class SegmentBlocks(Protocol):
     """The interface that is needed of the segment."""
 
     base_offset: int
@@ -31,7 +31,7 @@ class Blocks(Protocol):
 class SegmentTimes:
     """A segment's timestamps in milliseconds; -1 stands for none."""
 
-    def __init__(self, segment: Blocks, index: TimeIndex, now_ms: int) -> None:
+    def __init__(self, segment: SegmentBlocks, index: TimeIndex, now_ms: int) -> None:
         self._segment = segment
         self._index = index
         self.opened_ms = now_ms
@@ -43,7 +43,7 @@ class SegmentTimes:
         self._noted_at = 0
 
     def appended(self, now_ms: int, youngest: tuple[int, int], position: int, end: int) -> None:
-        """Records an append of the bytes from ``position`` to ``end``; ``youngest`` as in ``message_set.Checked``."""
+        """Records an append of the bytes from ``position`` to ``end``; ``youngest`` as in ``CheckResult``."""
         if not position:
             self.opened_ms = now_ms
         self._appended_ms = now_ms
@@ -84,7 +84,7 @@ class SegmentTimes:
         position = self._segment.locate(self._index.floor(timestamp - 1))
         for newest, _, end in self._timestamps(position):
             if newest >= timestamp:
-                for message in messages(self._segment.read(position, end - position)):
+                for message in iterate_messages(self._segment.read(position, end - position)):
                     if message.timestamp is not None and message.timestamp >= timestamp:
                         return message.timestamp, message.offset
             position = end
@@ -164,7 +164,7 @@ class SegmentTimes:
     def _timestamps(self, position: int) -> Iterator[tuple[int, int, int]]:
         """Yields ``(newest timestamp, last offset, end position)`` of each entry from ``position``, a boundary, on."""
         for start, data in self._segment.blocks(position):
-            for timestamp, offset, end in timestamps(data):
+            for timestamp, offset, end in iterate_timestamps(data):
                 yield timestamp, offset, start + end
 
     def _note(self) -> None:

@@ -30,18 +30,18 @@ TOMBSTONES = "compaction-checkpoint"
 MAXIMUM = 2**63 - 1
 
 
-class CleanedOver(NamedTuple):
+class TombstoneAge(NamedTuple):
     """All tombstones below ``offset`` have been cleaned over since ``time`` (ms)."""
 
     offset: int
     time: int
 
 
-class Notes(NamedTuple):
+class CompactionNotes(NamedTuple):
     """The content of the file."""
 
     gaps: int = 0
-    rows: tuple[CleanedOver, ...] = ()
+    rows: tuple[TombstoneAge, ...] = ()
 
 
 class Tombstones(NoteFile):
@@ -53,14 +53,14 @@ class Tombstones(NoteFile):
         self.known = storage.exists(self._path)
         """Whether the log's offsets may have gaps."""
         self.damage: Damage | None = None
-        self._state = Notes()
-        self._written: Notes | None = None
+        self._state = CompactionNotes()
+        self._written: CompactionNotes | None = None
         """The file's certain content; None during a write, and after a write that failed."""
         if self.known:
             try:
                 self._state = _parse(self._path, storage.read_bytes(self._path))
             except CheckpointError as error:
-                self.damage, self._state = Damage(0, str(error)), Notes(gaps=MAXIMUM)
+                self.damage, self._state = Damage(0, str(error)), CompactionNotes(gaps=MAXIMUM)
             self._written = self._state
 
     @property
@@ -68,7 +68,7 @@ class Tombstones(NoteFile):
         """A segment that begins here or before need not begin where the one before it ends."""
         return self._state.gaps
 
-    def rows(self) -> tuple[CleanedOver, ...]:
+    def rows(self) -> tuple[TombstoneAge, ...]:
         """Returns the rows, ascending in offset and time."""
         return self._state.rows
 
@@ -93,11 +93,11 @@ class Tombstones(NoteFile):
     async def cleaned(self, horizon: int, offset: int, now_ms: int) -> None:
         """Drops the rows up to ``horizon``, whose tombstones are gone, and notes the tombstones up to ``offset``."""
 
-        def noted(state: Notes) -> Notes:
+        def noted(state: CompactionNotes) -> CompactionNotes:
             rows = tuple(row for row in state.rows if row.offset > horizon)
             if offset > max((row.offset for row in rows), default=horizon):
                 # A clock that went back must not make later tombstones look older.
-                rows += (CleanedOver(offset, max([now_ms, *(row.time for row in rows)])),)
+                rows += (TombstoneAge(offset, max([now_ms, *(row.time for row in rows)])),)
             return state._replace(rows=rows)
 
         await self._change(noted)
@@ -105,16 +105,16 @@ class Tombstones(NoteFile):
     async def truncate(self, offset: int, gap: int = 0) -> None:
         """Adapts the notes before a truncation at ``offset``. ``gap``: the log's end if it follows a gap, else 0."""
 
-        def clipped(state: Notes) -> Notes:
+        def clipped(state: CompactionNotes) -> CompactionNotes:
             rows = {min(row.offset, offset): row.time for row in reversed(state.rows)}
-            return Notes(
-                max(gap, min(state.gaps, offset)), tuple(CleanedOver(at, rows[at]) for at in sorted(rows) if at > 0)
+            return CompactionNotes(
+                max(gap, min(state.gaps, offset)), tuple(TombstoneAge(at, rows[at]) for at in sorted(rows) if at > 0)
             )
 
         if self.known:
             await self._change(clipped)
 
-    async def _change(self, change: Callable[[Notes], Notes]) -> None:
+    async def _change(self, change: Callable[[CompactionNotes], CompactionNotes]) -> None:
         async with self._writing:
             state = change(self._state)
             if self._closed or state == self._written:
@@ -126,11 +126,11 @@ class Tombstones(NoteFile):
             self.known = True
 
 
-def _parse(path: str, data: bytes) -> Notes:
+def _parse(path: str, data: bytes) -> CompactionNotes:
     words = parse_lines(path, data)
     try:
         (name, gaps), *pairs = words
-        state = Notes(int(gaps), tuple(CleanedOver(int(offset), int(time)) for offset, time in pairs))
+        state = CompactionNotes(int(gaps), tuple(TombstoneAge(int(offset), int(time)) for offset, time in pairs))
     except ValueError as error:
         raise CheckpointError(f"{path}: 'gaps OFFSET' and then 'OFFSET TIME' belong there, not {words}") from error
     rising = all(a.offset < b.offset and a.time <= b.time for a, b in pairwise(state.rows))

@@ -9,14 +9,14 @@ from assay.system_under_test.log import directory
 from assay.system_under_test.log.index import MAXIMUM, OffsetIndex
 from assay.system_under_test.records import message_set
 from assay.system_under_test.records.message import ENTRY_HEADER, HEADER_SIZE, MINIMUM_SIZE, NO_TIMESTAMP, Buffer
-from assay.system_under_test.records.message_set import Checked
+from assay.system_under_test.records.message_set import CheckResult
 from assay.system_under_test.runtime import File, Storage
 
 
 class CheckBytes(Protocol):
     """Returns how far bytes from a disk, which should begin at ``next_offset``, are valid."""
 
-    def __call__(self, data: Buffer, next_offset: int, *, gaps: bool, highest: int) -> Checked: ...
+    def __call__(self, data: Buffer, next_offset: int, *, gaps: bool, highest: int) -> CheckResult: ...
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class LogTraits:
 CORRECT = LogTraits()
 
 
-def log_traits(defects: Collection[str]) -> LogTraits:
+def select_log_traits(defects: Collection[str]) -> LogTraits:
     """Returns the traits of a build with these defects."""
     if "no-crc-recovery" in defects:
         return LogTraits(check=follow_sizes)
@@ -48,7 +48,7 @@ def leave_unlocked(storage: Storage, root: str) -> None:
     """Lets any number of processes use the directory."""
 
 
-def follow_sizes(data: Buffer, next_offset: int, *, gaps: bool, highest: int) -> Checked:
+def follow_sizes(data: Buffer, next_offset: int, *, gaps: bool, highest: int) -> CheckResult:
     """Accepts any bytes between the entries' sizes: it checks no CRC and no offset."""
     position = count = 0
     while len(data) - position >= HEADER_SIZE:
@@ -58,9 +58,9 @@ def follow_sizes(data: Buffer, next_offset: int, *, gaps: bool, highest: int) ->
         position += HEADER_SIZE + size
         count += 1
     good = data[:position]
-    first = message_set.first_offset(good) if count else next_offset
-    timestamp, offset, _ = max(message_set.timestamps(good), key=itemgetter(0), default=(NO_TIMESTAMP, -1, 0))
-    return Checked(position, first, next_offset + count, count, (timestamp, offset), None)
+    first = message_set.read_first_offset(good) if count else next_offset
+    timestamp, offset, _ = max(message_set.iterate_timestamps(good), key=itemgetter(0), default=(NO_TIMESTAMP, -1, 0))
+    return CheckResult(position, first, next_offset + count, count, (timestamp, offset), None)
 
 
 class TrustedIndex(OffsetIndex):

@@ -21,15 +21,15 @@ from assay.system_under_test.network.handler import CloseConnection, Context, Ha
 from assay.system_under_test.network.limits import FREE_REQUEST_BYTES, Limits
 from assay.system_under_test.network.memory import RequestMemory, Share
 from assay.system_under_test.network.read_ahead import ReadAhead
-from assay.system_under_test.protocol.api import API_VERSIONS_KEY, Api, api_versions
+from assay.system_under_test.protocol.api import API_VERSIONS_KEY, Api, build_api_versions_response
 from assay.system_under_test.protocol.compiler import decode
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.header import (
     SIZE_BYTES,
     decode_request_header,
     encode_response,
-    frame_size,
     peek_request_header,
+    read_frame_size,
 )
 from assay.system_under_test.protocol.schema import ProtocolError
 
@@ -155,7 +155,7 @@ class AcceptedConnection:
                 if not error.partial:
                     return
                 raise
-            size = frame_size(prefix)
+            size = read_frame_size(prefix)
             if not 0 <= size <= self._limits.max_request_bytes:
                 raise ProtocolError(f"request of {size} bytes; the limit is {self._limits.max_request_bytes}")
             if size <= FREE_REQUEST_BYTES:
@@ -201,7 +201,7 @@ class AcceptedConnection:
             # A client cannot know the supported versions before this request. The response is in version 0, without
             # reading the request's body (KIP-35), and lists the supported versions of ApiVersions (KIP-511). Otherwise
             # a client counts down to version 0 and may halve its timeout at each step.
-            await self._send(api_versions([api], ErrorCode.UNSUPPORTED_VERSION), 0, start.correlation_id)
+            await self._send(build_api_versions_response([api], ErrorCode.UNSUPPORTED_VERSION), 0, start.correlation_id)
             return
         if api is None or handler is None:
             raise CloseConnection(f"unknown request key {start.api_key} (v{start.api_version})")

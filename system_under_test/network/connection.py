@@ -22,8 +22,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
 from assay.system_under_test.protocol.compiler import decode
-from assay.system_under_test.protocol.header import SIZE_BYTES, decode_correlation_id, encode_request, frame_size
-from assay.system_under_test.protocol.schema import ProtocolError, Request, request_info
+from assay.system_under_test.protocol.header import SIZE_BYTES, decode_correlation_id, encode_request, read_frame_size
+from assay.system_under_test.protocol.schema import ProtocolError, Request, get_request_info
 
 R = TypeVar("R")
 
@@ -43,18 +43,18 @@ class NotSent(CallError):
     """The request never left, so it was certainly not carried out."""
 
 
-class Unknown(CallError):
+class UnknownOutcome(CallError):
     """The request was sent and no response came: it may have been carried out, or may be later, or never."""
 
 
-class _Pending(NamedTuple):
+class _PendingCall(NamedTuple):
     answer: asyncio.Future[Any]
     request: str
     response: type[Any]
     version: int
 
 
-class _Wire(asyncio.Protocol):
+class _FrameProtocol(asyncio.Protocol):
     """Transport protocol: splits incoming bytes into frames, and tracks the room to write and the end."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -87,7 +87,7 @@ class _Wire(asyncio.Protocol):
                 if end < body:
                     self._wanted = SIZE_BYTES
                     break
-                size = frame_size(data[position:body])
+                size = read_frame_size(data[position:body])
                 if not 0 <= size <= MAX_RESPONSE_BYTES:
                     raise ProtocolError(f"a response announces {size} bytes")
                 if end < body + size:
@@ -145,13 +145,13 @@ def _ignore(_: object) -> None:
 class Connection:
     """An open connection, created by :meth:`open`. It must be closed."""
 
-    def __init__(self, wire: _Wire, peer: str, client_id: str, takes_back: bool = False) -> None:
+    def __init__(self, wire: _FrameProtocol, peer: str, client_id: str, takes_back: bool = False) -> None:
         self.peer = peer
         self._takes_back = takes_back
         self._wire = wire
         self._client_id = client_id
         self._loop = asyncio.get_running_loop()
-        self._pending: dict[int, _Pending] = {}
+        self._pending: dict[int, _PendingCall] = {}
         self._next_id = 0
         self._suspect: str | None = None
         self._broken: str | None = None
@@ -173,7 +173,7 @@ class Connection:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(timeout):
-                _, wire = await loop.create_connection(lambda: _Wire(loop), host, port)
+                _, wire = await loop.create_connection(lambda: _FrameProtocol(loop), host, port)
         except TimeoutError as error:
             raise NotSent(f"no connection to {peer} within {timeout:.3g} s") from error
         except OSError as error:
@@ -197,8 +197,8 @@ class Connection:
     async def call(self, request: Request[R], version: int, timeout: float) -> R:
         """Sends ``request`` in ``version`` and returns the response.
 
-        Raises ``NotSent`` or ``Unknown`` if there is no response within ``timeout`` seconds. Raises ``ProtocolError``,
-        with nothing sent, if the request does not fit its wire types.
+        Raises ``NotSent`` or ``UnknownOutcome`` if there is no response within ``timeout`` seconds. Raises
+        ``ProtocolError``, with nothing sent, if the request does not fit its wire types.
         """
         deadline = self._loop.time() + timeout
         frame, correlation_id = self._frame(request, version)
@@ -212,7 +212,7 @@ class Connection:
             raise NotSent(f"{name} to {self.peer}: no time is left")
         answer: asyncio.Future[R] = self._loop.create_future()
         timer = self._loop.call_at(deadline, self._expire, correlation_id, timeout)
-        self._pending[correlation_id] = _Pending(answer, name, request_info(type(request)).response, version)
+        self._pending[correlation_id] = _PendingCall(answer, name, get_request_info(type(request)).response, version)
         self._wire.transport.write(frame)
         try:
             return await answer
@@ -237,7 +237,7 @@ class Connection:
         self._wire.transport.write(frame)
 
     def abort(self, reason: str) -> None:
-        """Breaks the connection; pending calls raise ``Unknown``. It must still be closed."""
+        """Breaks the connection; pending calls raise ``UnknownOutcome``. It must still be closed."""
         self._break(reason)
 
     async def close(self) -> None:
@@ -264,7 +264,7 @@ class Connection:
         if pending is None or pending.answer.done():
             return
         what = f"{pending.request} to {self.peer}"
-        pending.answer.set_exception(Unknown(f"{what}: no answer within {timeout:.3g} s"))
+        pending.answer.set_exception(UnknownOutcome(f"{what}: no answer within {timeout:.3g} s"))
         self._doubt(f"{what} was not answered within {timeout:.3g} s")  # may break the connection and end all calls
 
     def _doubt(self, reason: str) -> None:
@@ -282,7 +282,7 @@ class Connection:
         try:
             pending.answer.set_result(decode(pending.response, pending.version, frame, 4))
         except ProtocolError as error:
-            pending.answer.set_exception(Unknown(f"the answer of {self.peer} cannot be read: {error}"))
+            pending.answer.set_exception(UnknownOutcome(f"the answer of {self.peer} cannot be read: {error}"))
             raise
 
     def _ended(self, error: Exception | None) -> None:
@@ -304,4 +304,4 @@ class Connection:
         pending, self._pending = self._pending, {}
         for call in pending.values():
             if not call.answer.done():
-                call.answer.set_exception(Unknown(reason))
+                call.answer.set_exception(UnknownOutcome(reason))

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 
-def _ignored(deed: Callable[[], None]) -> None:
+def _ignore_callback(deed: Callable[[], None]) -> None:
     """Ignores the callback, because no response is sent."""
 
 
@@ -22,7 +22,7 @@ class Context(NamedTuple):
     client_id: str | None
     peer: str
     """``address:port`` of the client, for log lines."""
-    after_response: Callable[[Callable[[], None]], None] = _ignored
+    after_response: Callable[[Callable[[], None]], None] = _ignore_callback
     """Registers a callback to run after the response was written. Whether the peer received it is unknown."""
     release: Callable[[], None] = _nothing
     """Gives back the memory of a large request before it is answered. The handler has dropped the request's bytes."""

@@ -127,4 +127,4 @@ class Server:
         return True
 
     async def _answer_api_versions(self, request: api.ApiVersionsRequest, context: Context) -> api.ApiVersionsResponse:
-        return api.api_versions(self._apis[key] for key in self._handlers)
+        return api.build_api_versions_response(self._apis[key] for key in self._handlers)

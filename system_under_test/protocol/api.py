@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from assay.system_under_test.protocol import control, fetch, group_offsets, groups, metadata, offsets, produce, topics
-from assay.system_under_test.protocol.schema import Int16, Request, message, request, request_info
+from assay.system_under_test.protocol.schema import Int16, Request, get_request_info, message, request
 
 API_VERSIONS_KEY = 18
 
@@ -52,25 +52,25 @@ class Api:
         return self.min_version <= version <= self.max_version
 
 
-def api(request: type[Any]) -> Api:
+def describe_api(request: type[Any]) -> Api:
     """Builds the table entry of a request class from its declaration."""
-    info = request_info(request)
+    info = get_request_info(request)
     name = request.__name__.removesuffix("Request")
     announced = info.key < FIRST_PRIVATE_KEY
     return Api(info.key, name, request, info.response, info.min_version, info.max_version, announced)
 
 
-def api_table(requests: Iterable[type[Any]]) -> Mapping[int, Api]:
+def build_api_table(requests: Iterable[type[Any]]) -> Mapping[int, Api]:
     """Returns a read-only table by key. Raises ``ValueError`` if two requests have the same key."""
     table: dict[int, Api] = {}
-    for entry in map(api, requests):
+    for entry in map(describe_api, requests):
         if entry.key in table:
             raise ValueError(f"{entry.name} and {table[entry.key].name} both have key {entry.key}")
         table[entry.key] = entry
     return MappingProxyType(table)
 
 
-APIS: Mapping[int, Api] = api_table(
+APIS: Mapping[int, Api] = build_api_table(
     [
         produce.ProduceRequest,
         fetch.FetchRequest,
@@ -97,7 +97,7 @@ APIS: Mapping[int, Api] = api_table(
 """The public APIs."""
 
 
-def api_versions(apis: Iterable[Api], error_code: int = 0) -> ApiVersionsResponse:
+def build_api_versions_response(apis: Iterable[Api], error_code: int = 0) -> ApiVersionsResponse:
     """Builds the response to ApiVersions: the announced ones among ``apis``, sorted by key."""
     ranges = [
         ApiVersionRange(api_key=entry.key, min_version=entry.min_version, max_version=entry.max_version)

@@ -22,7 +22,7 @@ def encode_into(message: Any, version: int, chunks: list[Records]) -> int:
 
     Raises ``ProtocolError`` for a value that does not fit its wire type.
     """
-    return _encoder(type(message), version)(message, chunks)  # type: ignore[arg-type]
+    return _compile_encoder(type(message), version)(message, chunks)  # type: ignore[arg-type]
 
 
 def encode(message: Any, version: int) -> list[Records]:
@@ -45,14 +45,14 @@ def decode(cls: type[T], version: int, data: bytes, offset: int = 0) -> T:
 
     Raises ``ProtocolError`` for truncated data, leftover bytes, and lengths that are negative or exceed the data.
     """
-    return _decoder(cls, version)(data, offset)  # type: ignore[arg-type, no-any-return]
+    return _compile_decoder(cls, version)(data, offset)  # type: ignore[arg-type, no-any-return]
 
 
 @cache
-def _encoder(cls: type[Any], version: int) -> Encoder:
+def _compile_encoder(cls: type[Any], version: int) -> Encoder:
     return EncoderSource(cls, version).compile()
 
 
 @cache
-def _decoder(cls: type[Any], version: int) -> Decoder:
+def _compile_decoder(cls: type[Any], version: int) -> Decoder:
     return DecoderSource(cls, version).compile()

@@ -13,7 +13,7 @@ PLAINTEXT = 0
 
 
 @message
-class AnnouncedState:
+class LeaderAndIsrState:
     """Partition state as the controller wrote it. ``zk_version`` is the state znode's version after that write."""
 
     topic: str
@@ -50,7 +50,7 @@ class LeaderAndIsrResponse:
 class LeaderAndIsrRequest(Request[LeaderAndIsrResponse]):
     controller_id: Int32
     controller_epoch: Int32
-    partition_states: list[AnnouncedState]
+    partition_states: list[LeaderAndIsrState]
     live_leaders: list[LiveLeader]
 
 
@@ -102,7 +102,7 @@ class UpdateMetadataResponse:
 class UpdateMetadataRequest(Request[UpdateMetadataResponse]):
     controller_id: Int32
     controller_epoch: Int32
-    partition_states: list[AnnouncedState]
+    partition_states: list[LeaderAndIsrState]
     live_brokers: list[UpdateMetadataBroker]
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from assay.system_under_test.protocol import schema
-from assay.system_under_test.protocol.source import Source, rows
+from assay.system_under_test.protocol.source import Source, find_rows
 
 MAX_ELEMENTS = 250_000
 """Limit on the elements of all arrays of one request, because each becomes an object, and another in the response.
@@ -20,7 +20,7 @@ Decoder = Callable[[bytes, int], Any]
 """Takes data and a position, and decodes from there to the end."""
 
 
-def _min_size(type_: schema.WireType, version: int) -> int:
+def _find_min_size(type_: schema.WireType, version: int) -> int:
     """Returns the least number of bytes that a value of this type takes."""
     match type_:
         case schema.Fixed(size=size):
@@ -30,7 +30,7 @@ def _min_size(type_: schema.WireType, version: int) -> int:
         case schema.Blob() | schema.RecordsType() | schema.Array():
             return 4
         case _:
-            return sum(_min_size(row.type, version) for row in rows(type_, version))
+            return sum(_find_min_size(row.type, version) for row in find_rows(type_, version))
 
 
 class DecoderSource(Source):
@@ -39,10 +39,10 @@ class DecoderSource(Source):
         if self.limited:
             self.line("n = 0")
         made = self.message(self.cls, "message")
-        left_over = self.bind(_left_over)
+        left_over = self.bind(_reject_left_over)
         self.line(f"if p != end: {left_over}({self.title!r}, end - p)")
         self.line(f"return {made}")
-        truncated = self.bind(_truncated)
+        truncated = self.bind(_reject_truncated)
         errors = self.bind((struct.error, UnicodeDecodeError))
         epilogue = [f"    except {errors} as error:", f"        {truncated}({self.title!r}, error)"]
         function: Decoder = self.function("def function(data, p{bound}):\n    end = len(data)\n    try:", epilogue)
@@ -59,7 +59,7 @@ class DecoderSource(Source):
     def message(self, cls: type[Any], path: str) -> str:
         """Emits code that reads all fields; returns the variable that holds the new object."""
         values: list[tuple[str, str]] = []
-        for row in schema.table(cls):
+        for row in schema.read_table(cls):
             if row.exists_in(self.version):
                 values.append((row.name, self.value(row.type, row.name)))
             else:
@@ -101,7 +101,7 @@ class DecoderSource(Source):
             self.line("else:")
             self.indent += 1
         self.line(f"{stop} = p + {size}")
-        bad = self.bind(_bad_length)
+        bad = self.bind(_reject_length)
         self.line(f"if {size} < 0 or {stop} > end: {bad}({self.title!r}, {path!r}, {size}, end - p)")
         self.line(f"{value} = data[p:{stop}]{convert}")
         self.line(f"p = {stop}")
@@ -117,14 +117,14 @@ class DecoderSource(Source):
             self.line(f"if {count} == -1: {value} = None")
             self.line("else:")
             self.indent += 1
-        bad = self.bind(_bad_length)
+        bad = self.bind(_reject_length)
         # An element without bytes in this version counts as one byte: otherwise a huge count costs its sender nothing.
-        least = max(1, _min_size(type_.element, self.version))
+        least = max(1, _find_min_size(type_.element, self.version))
         self.line(f"if {count} < 0 or {count} * {least} > end - p:")
         self.line(f"    {bad}({self.title!r}, {path!r}, {count}, end - p)")
         if self.limited:
             self.line(f"n += {count}")
-            self.line(f"if n > {MAX_ELEMENTS}: {self.bind(_too_many)}({self.title!r}, {path!r})")
+            self.line(f"if n > {MAX_ELEMENTS}: {self.bind(_reject_too_many)}({self.title!r}, {path!r})")
         if isinstance(type_.element, schema.Fixed):
             unpack = self.bind(struct.unpack_from)
             self.line(f"{value} = list({unpack}('>%d{type_.element.code}' % {count}, data, p))")
@@ -142,17 +142,17 @@ class DecoderSource(Source):
         return value
 
 
-def _truncated(title: str, error: Exception) -> NoReturn:
+def _reject_truncated(title: str, error: Exception) -> NoReturn:
     raise schema.ProtocolError(f"{title} cannot be decoded: {error}") from error
 
 
-def _left_over(title: str, count: int) -> NoReturn:
+def _reject_left_over(title: str, count: int) -> NoReturn:
     raise schema.ProtocolError(f"{title} is followed by {count} bytes that do not belong to it")
 
 
-def _too_many(title: str, path: str) -> NoReturn:
+def _reject_too_many(title: str, path: str) -> NoReturn:
     raise schema.ProtocolError(f"{title}: more than {MAX_ELEMENTS} elements, the last in {path}")
 
 
-def _bad_length(title: str, path: str, length: int, left: int) -> NoReturn:
+def _reject_length(title: str, path: str, length: int, left: int) -> NoReturn:
     raise schema.ProtocolError(f"{title}: {path} has length {length}, but {left} bytes are left")

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from assay.system_under_test.protocol import schema
-from assay.system_under_test.protocol.source import Source, rows
+from assay.system_under_test.protocol.source import Source, find_rows
 
 Encoder = Callable[[Any, list[schema.Records]], int]
 """Appends the message's chunks to the list; returns the number of slices among them."""
@@ -16,7 +16,7 @@ class EncoderSource(Source):
         self.line("slices = 0")
         self.message(self.cls, "m")
         self.flush()
-        failure = self.bind(_encoding_failed)
+        failure = self.bind(_reject_value)
         errors = self.bind((struct.error, UnicodeEncodeError))
         self.line("return slices")
         epilogue = [f"    except {errors} as error:", f"        {failure}({self.title!r}, error)"]
@@ -34,7 +34,7 @@ class EncoderSource(Source):
         return name
 
     def message(self, cls: type[Any], variable: str) -> None:
-        for row in rows(cls, self.version):
+        for row in find_rows(cls, self.version):
             self.value(row.type, f"{variable}.{row.name}")
 
     def value(self, type_: schema.WireType, expression: str) -> None:
@@ -98,5 +98,5 @@ class EncoderSource(Source):
         self.indent -= 1
 
 
-def _encoding_failed(title: str, error: Exception) -> NoReturn:
+def _reject_value(title: str, error: Exception) -> NoReturn:
     raise schema.ProtocolError(f"{title} cannot be encoded: {error}") from error

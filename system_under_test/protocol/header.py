@@ -9,7 +9,7 @@ import struct
 from typing import NamedTuple
 
 from assay.system_under_test.protocol.compiler import encode_into
-from assay.system_under_test.protocol.schema import ProtocolError, Records, request_info
+from assay.system_under_test.protocol.schema import ProtocolError, Records, get_request_info
 
 _SIZE = struct.Struct(">i")
 _REQUEST_START = struct.Struct(">hhi")
@@ -30,7 +30,7 @@ class RequestHeader(NamedTuple):
     body: int
 
 
-def frame_size(prefix: bytes) -> int:
+def read_frame_size(prefix: bytes) -> int:
     """Returns the size that a frame's first four bytes announce. The size may be negative or absurd."""
     size: int = _SIZE.unpack(prefix)[0]
     return size
@@ -80,7 +80,7 @@ def encode_request(request: object, version: int, correlation_id: int, client_id
         chunks = [chunk if isinstance(chunk, bytes) else chunk.read() for chunk in chunks]
     size = _REQUEST.size + len(name) + sum(map(len, chunks))  # type: ignore[arg-type]
     length = -1 if client_id is None else len(name)
-    chunks[0] = _REQUEST_FRAME.pack(size, request_info(type(request)).key, version, correlation_id, length) + name
+    chunks[0] = _REQUEST_FRAME.pack(size, get_request_info(type(request)).key, version, correlation_id, length) + name
     return b"".join(chunks)  # type: ignore[arg-type]
 
 
@@ -93,10 +93,10 @@ def encode_response(response: object, version: int, correlation_id: int) -> list
         return [b"".join(chunks)]  # type: ignore[arg-type]
     size = 4 + sum(len(chunk) if isinstance(chunk, bytes) else chunk.size for chunk in chunks)
     chunks[0] = _RESPONSE_FRAME.pack(size, correlation_id)
-    return _joined(chunks)
+    return _join_bytes(chunks)
 
 
-def _joined(chunks: list[Records]) -> list[Records]:
+def _join_bytes(chunks: list[Records]) -> list[Records]:
     """Joins neighbouring bytes, because each chunk is one write."""
     result: list[Records] = []
     run: list[bytes] = []

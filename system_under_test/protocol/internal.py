@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from assay.system_under_test.protocol import control, draft_groups
 from assay.system_under_test.protocol import topics as changes
-from assay.system_under_test.protocol.api import Api, api_table
+from assay.system_under_test.protocol.api import Api, build_api_table
 from assay.system_under_test.protocol.schema import Int16, Int32, Int64, Records, Request, message, request, wire
 
 
@@ -322,7 +322,7 @@ class ShutdownRequest(Request[control.ControlledShutdownResponse]):
     broker_epoch: Int64
 
 
-INTERNAL_APIS: Mapping[int, Api] = api_table(
+INTERNAL_APIS: Mapping[int, Api] = build_api_table(
     [
         LeaderAndIsrRequest,
         StopReplicaRequest,

@@ -43,7 +43,7 @@ class MetadataRequest(Request[MetadataResponse]):
     """The requested topics; see :func:`topics_wanted`."""
 
 
-def topics_wanted(request: MetadataRequest, version: int) -> list[str] | None:
+def find_requested_topics(request: MetadataRequest, version: int) -> list[str] | None:
     """Returns the distinct requested topics; None means all. In version 0 an empty list means all, later null."""
     if request.topics is None or (version == 0 and not request.topics):
         return None

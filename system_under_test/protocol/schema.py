@@ -97,7 +97,7 @@ _PLAIN: dict[Any, WireType] = {bool: Fixed("?", 1), str: Text(), bytes: Blob(), 
 
 
 @dataclass(frozen=True, slots=True)
-class Wire:
+class FieldRow:
     """A row of a message's table: field ``name`` exists in versions ``since`` to ``until``, both included."""
 
     name: str
@@ -147,20 +147,20 @@ def request(*, key: int, versions: tuple[int, int]) -> Callable[[type[T]], type[
 
     def decorate(cls: type[T]) -> type[T]:
         made = message(cls)
-        made._request_info = RequestInfo(key, *versions, _declared_response(cls))  # type: ignore[attr-defined]
+        made._request_info = RequestInfo(key, *versions, _find_response(cls))  # type: ignore[attr-defined]
         return made
 
     return decorate
 
 
-def _declared_response(cls: type[Any]) -> type[Any]:
+def _find_response(cls: type[Any]) -> type[Any]:
     for base in getattr(cls, "__orig_bases__", ()):
         if get_origin(base) is Request:
             return get_args(base)[0]  # type: ignore[no-any-return]
     raise TypeError(f"{cls.__name__} must derive from Request[...]")
 
 
-def request_info(cls: type[Any]) -> RequestInfo:
+def get_request_info(cls: type[Any]) -> RequestInfo:
     """Returns the declaration of a request class. Raises ``AttributeError`` for a message that is not a request."""
     info: RequestInfo = cls._request_info
     return info
@@ -170,20 +170,20 @@ def is_request(cls: type[Any]) -> bool:
     return hasattr(cls, "_request_info")
 
 
-def table(cls: type[Any]) -> list[Wire]:
+def read_table(cls: type[Any]) -> list[FieldRow]:
     """Returns a message's rows of all versions, in wire order. Raises ``TypeError`` for a field without a wire type."""
     types = get_type_hints(cls, include_extras=True)
-    return [_row(field, _wire_type(types[field.name])) for field in dataclasses.fields(cls)]
+    return [_to_row(field, _to_wire_type(types[field.name])) for field in dataclasses.fields(cls)]
 
 
-def _row(field: dataclasses.Field[Any], type_: WireType) -> Wire:
+def _to_row(field: dataclasses.Field[Any], type_: WireType) -> FieldRow:
     since, until = field.metadata.get(_VERSIONS, (0, None))
     if field.default_factory is not dataclasses.MISSING:
-        return Wire(field.name, type_, since, until, field.default_factory)
-    return Wire(field.name, type_, since, until, lambda: field.default)
+        return FieldRow(field.name, type_, since, until, field.default_factory)
+    return FieldRow(field.name, type_, since, until, lambda: field.default)
 
 
-def _wire_type(hint: Any) -> WireType:
+def _to_wire_type(hint: Any) -> WireType:
     if is_message(hint):
         return hint  # type: ignore[no-any-return]
     if hint in _PLAIN:
@@ -192,9 +192,9 @@ def _wire_type(hint: Any) -> WireType:
     if get_origin(hint) is Annotated:
         return arguments[1]  # type: ignore[no-any-return]
     if get_origin(hint) is list:
-        return Array(_wire_type(arguments[0]))
+        return Array(_to_wire_type(arguments[0]))
     if get_origin(hint) is UnionType and arguments[1:] == (type(None),):
-        return dataclasses.replace(_wire_type(arguments[0]), nullable=True)  # type: ignore[type-var]
+        return dataclasses.replace(_to_wire_type(arguments[0]), nullable=True)  # type: ignore[type-var]
     raise TypeError(f"no wire type: {hint}")
 
 
@@ -202,11 +202,11 @@ def is_message(type_: object) -> bool:
     return isinstance(type_, type) and dataclasses.is_dataclass(type_)
 
 
-def records_size(records: Records) -> int:
+def measure_records(records: Records) -> int:
     """Returns the size of a ``Records`` field in bytes without reading it."""
     return len(records) if isinstance(records, bytes) else records.size
 
 
-def records_bytes(records: Records) -> bytes:
+def read_records(records: Records) -> bytes:
     """Returns the bytes of a ``Records`` field, and reads a slice."""
     return records if isinstance(records, bytes) else records.read()

@@ -4,15 +4,15 @@ import struct
 from functools import cache
 from typing import Any
 
-from assay.system_under_test.protocol.schema import Wire, table
+from assay.system_under_test.protocol.schema import FieldRow, read_table
 
 
-def rows(cls: type[Any], version: int) -> list[Wire]:
-    return [row for row in table(cls) if row.exists_in(version)]
+def find_rows(cls: type[Any], version: int) -> list[FieldRow]:
+    return [row for row in read_table(cls) if row.exists_in(version)]
 
 
 @cache
-def struct_of(format_: str) -> struct.Struct:
+def compile_struct(format_: str) -> struct.Struct:
     return struct.Struct(format_)
 
 
@@ -50,7 +50,7 @@ class Source:
         codes = "".join(code for code, _ in self.run)
         expressions = [expression for _, expression in self.run]
         self.run = []
-        return struct_of(">" + codes), expressions
+        return compile_struct(">" + codes), expressions
 
     def function(self, header: str, epilogue: list[str]) -> Any:
         """Compiles ``header``, the lines and ``epilogue``. ``{bound}`` in ``header`` marks the place for parameters."""

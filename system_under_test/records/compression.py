@@ -45,18 +45,18 @@ class ExpandsTooFar(CompressionError):
 
 def compress(codec: int, data: bytes, magic: int) -> bytes:
     """Compresses deterministically. Raises :class:`CompressionError` for an unknown codec."""
-    return _of(_COMPRESS, codec)(data, magic)
+    return _find_codec(_COMPRESS, codec)(data, magic)
 
 
 def decompress(codec: int, data: bytes, magic: int, limit: int) -> bytes:
     """Returns at most ``limit`` bytes. Raises :class:`CompressionError`, also for bytes after the compressed data."""
     try:
-        return _of(_DECOMPRESS, codec)(data, magic, limit)
+        return _find_codec(_DECOMPRESS, codec)(data, magic, limit)
     except (zlib.error, cramjam.DecompressionError, RuntimeError, struct.error, IndexError) as error:
         raise CompressionError(f"not {NAMES[codec]}: {error}") from error
 
 
-def _of(functions: dict[int, F], codec: int) -> F:
+def _find_codec(functions: dict[int, F], codec: int) -> F:
     if codec not in functions:
         raise CompressionError(f"unknown codec {codec}")
     return functions[codec]

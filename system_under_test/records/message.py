@@ -104,12 +104,12 @@ def decode(data: Buffer, position: int = 0, *, check_crc: bool = True) -> Messag
 
     Raises :class:`CorruptMessage` for any damage, including an entry that goes past the end of ``data``.
     """
-    end = entry_end(data, position)
+    end = find_entry_end(data, position)
     offset, _, crc, magic, attributes = ENTRY_PREFIX.unpack_from(data, position)
     view = memoryview(data)
     if check_crc and crc32(view[position + CRC_START : end]) != crc:
         raise CorruptMessage(f"message {offset} at byte {position}: its CRC does not match")
-    key_start, key_end, value_start, value_end = layout(data, position, end, magic, attributes)
+    key_start, key_end, value_start, value_end = find_key_and_value(data, position, end, magic, attributes)
     timestamp: int | None = None
     if magic == 1:
         (stamp,) = INT64.unpack_from(data, position + TIMESTAMP_POSITION)
@@ -124,7 +124,7 @@ def decode(data: Buffer, position: int = 0, *, check_crc: bool = True) -> Messag
     )
 
 
-def entry_end(data: Buffer, position: int) -> int:
+def find_entry_end(data: Buffer, position: int) -> int:
     """Returns the end of the entry at ``position``. Raises :class:`CorruptMessage` for a bad size or missing bytes."""
     if len(data) - position < HEADER_SIZE + MINIMUM_SIZE:
         raise CorruptMessage(f"{len(data) - position} bytes at byte {position} are too few for a message")
@@ -134,7 +134,7 @@ def entry_end(data: Buffer, position: int) -> int:
     return position + HEADER_SIZE + int(size)
 
 
-def layout(data: Buffer, position: int, end: int, magic: int, attributes: int) -> tuple[int, int, int, int]:
+def find_key_and_value(data: Buffer, position: int, end: int, magic: int, attributes: int) -> tuple[int, int, int, int]:
     """Returns start and end of the key, then of the value, in the entry from ``position`` to ``end``.
 
     A null key or value has its end before its start. Raises :class:`CorruptMessage` if the lengths do not fill the

@@ -27,7 +27,7 @@ from assay.system_under_test.records.message import (
     Message,
     RecordError,
 )
-from assay.system_under_test.records.wrapper import span, unwrap, wrap
+from assay.system_under_test.records.wrapper import read_span, unwrap, wrap
 
 HIGHEST = 2**63 - 1
 """The greatest offset that an entry can have."""
@@ -38,7 +38,7 @@ Record = tuple[bytes | None, bytes | None, int | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckResult:
     """Result of :func:`check`: the first ``size`` bytes are ``count`` valid messages, up to ``next_offset``."""
 
     size: int
@@ -88,27 +88,27 @@ def scan(data: Buffer, position: int = 0) -> Iterator[tuple[int, int, int]]:
 
 def decode(data: Buffer) -> list[Message]:
     """Returns all whole messages; raises like :func:`messages`."""
-    return list(messages(data))
+    return list(iterate_messages(data))
 
 
-def messages(data: Buffer, *, check_crcs: bool = True) -> Iterator[Message]:
+def iterate_messages(data: Buffer, *, check_crcs: bool = True) -> Iterator[Message]:
     """Yields all messages in order, also those in compressed entries. ``check_crcs=False`` skips the CRC checks.
 
     Raises like :func:`message.decode` and :func:`wrapper.unwrap` when it reaches damage.
     """
-    for message in entries(data, check_crcs):
+    for message in iterate_entries(data, check_crcs):
         if message.attributes & CODEC_MASK:
             yield from unwrap(message, check_crc=check_crcs)
         else:
             yield message
 
 
-def entries(data: Buffer, check_crcs: bool = True) -> Iterator[Message]:
+def iterate_entries(data: Buffer, check_crcs: bool = True) -> Iterator[Message]:
     """Yields the entries; a compressed entry counts as one message."""
     return (codec.decode(data, position, check_crc=check_crcs) for position, _, _ in scan(data))
 
 
-def check(data: Buffer, next_offset: int, *, gaps: bool = False, highest: int = HIGHEST) -> Checked:
+def check(data: Buffer, next_offset: int, *, gaps: bool = False, highest: int = HIGHEST) -> CheckResult:
     """Follows entries from the start of ``data`` as long as they are valid. Never raises.
 
     A valid entry has a possible size, a matching CRC and the expected offset. The first expected offset is
@@ -134,7 +134,7 @@ def check(data: Buffer, next_offset: int, *, gaps: bool = False, highest: int = 
         first, number = offset, 1
         if codec_number:
             try:
-                first, number = span(view, position, end)
+                first, number = read_span(view, position, end)
             except RecordError as error:
                 problem = str(error)
                 break
@@ -149,11 +149,11 @@ def check(data: Buffer, next_offset: int, *, gaps: bool = False, highest: int = 
             begin = first
         position, next_offset, count = end, offset + 1, count + number
     if problem is None:
-        problem = _problem_of_rest(data, position, next_offset, gaps, highest)
-    return Checked(position, begin, next_offset, count, (newest, youngest), problem)
+        problem = _find_problem_of_rest(data, position, next_offset, gaps, highest)
+    return CheckResult(position, begin, next_offset, count, (newest, youngest), problem)
 
 
-def _problem_of_rest(data: Buffer, position: int, next_offset: int, gaps: bool, highest: int) -> str | None:
+def _find_problem_of_rest(data: Buffer, position: int, next_offset: int, gaps: bool, highest: int) -> str | None:
     """Returns why the header of an incomplete entry is bad, or None if nothing is wrong with it."""
     if len(data) - position < HEADER_SIZE:
         return None
@@ -169,13 +169,13 @@ def _may_be_wrapper(data: Buffer, position: int) -> bool:
     return len(data) - position < ENTRY_PREFIX.size or bool(ENTRY_PREFIX.unpack_from(data, position)[4] & CODEC_MASK)
 
 
-def first_offset(data: Buffer) -> int:
+def read_first_offset(data: Buffer) -> int:
     """Returns the offset of the first message; ``data`` must begin with a whole entry."""
     offset, size, _, _, attributes = ENTRY_PREFIX.unpack_from(data)
-    return span(data, 0, HEADER_SIZE + size)[0] if attributes & CODEC_MASK else int(offset)
+    return read_span(data, 0, HEADER_SIZE + size)[0] if attributes & CODEC_MASK else int(offset)
 
 
-def timestamps(data: Buffer) -> Iterator[tuple[int, int, int]]:
+def iterate_timestamps(data: Buffer) -> Iterator[tuple[int, int, int]]:
     """Yields (newest timestamp in ms or -1, last offset, end position) of each whole entry, from headers alone."""
     for start, size, offset in scan(data):
         magic = ENTRY_PREFIX.unpack_from(data, start)[3]
@@ -187,13 +187,13 @@ def convert(data: Buffer, magic: int) -> bytes:
 
     A partial last message is dropped. Raises like :func:`decode`.
     """
-    shallow = list(entries(data))
+    shallow = list(iterate_entries(data))
     if all(entry.magic == magic for entry in shallow):
         size = 0
         for position, length, _ in scan(data):
             size = position + length
         return bytes(data[:size])
-    return b"".join(encode(converted(entry, magic), entry.attributes & CODEC_MASK) for entry in shallow)
+    return b"".join(encode(convert_entry(entry, magic), entry.attributes & CODEC_MASK) for entry in shallow)
 
 
 def select(data: Buffer, keep: Callable[[Message], bool]) -> bytes:
@@ -214,7 +214,7 @@ def select(data: Buffer, keep: Callable[[Message], bool]) -> bytes:
     return b"".join(parts)
 
 
-def converted(entry: Message, magic: int) -> list[Message]:
+def convert_entry(entry: Message, magic: int) -> list[Message]:
     """Returns the messages of an entry in another format."""
     return [
         message._replace(

@@ -34,12 +34,12 @@ from assay.system_under_test.records.message import (
     InvalidTimestamp,
     MessageTooLarge,
 )
-from assay.system_under_test.records.message_set import converted, encode, entries, scan
+from assay.system_under_test.records.message_set import convert_entry, encode, iterate_entries, scan
 from assay.system_under_test.records.wrapper import unwrap, wrap
 
 
 @dataclass(frozen=True, slots=True)
-class Produced:
+class ValidatedSet:
     """A set that a leader may append, with the facts that :func:`validate` collected."""
 
     data: Buffer
@@ -71,7 +71,7 @@ _WITHOUT_KEY = KEY_POSITION[1] + INT32.size
 """Position in the entry of the value's length in format 1, if the key is null or empty."""
 
 
-def validate(data: Buffer, max_message_bytes: int) -> Produced:
+def validate(data: Buffer, max_message_bytes: int) -> ValidatedSet:
     """Checks a producer's set before a leader appends it.
 
     ``max_message_bytes`` limits one entry with its header. Each error names the byte position:
@@ -103,11 +103,11 @@ def validate(data: Buffer, max_message_bytes: int) -> Produced:
             value = position + _WITHOUT_KEY + (key_length if has_key else 0)
             (value_length,) = int32(data, value) if value + 4 <= end else (-2,)
             if key_length < -1 or value_length < -1 or value + 4 + (value_length if value_length > 0 else 0) != end:
-                codec.layout(data, position, end, magic, attributes)  # raises the specific error
+                codec.find_key_and_value(data, position, end, magic, attributes)  # raises the specific error
             number, earliest = 1, timestamp
             shapes |= _PLAIN
         else:
-            entry = _look_closely(data, position, end)
+            entry = _validate_entry(data, position, end)
             number, timestamp, earliest, has_key = entry.number, entry.newest, entry.oldest, entry.keyed
             regular = regular and entry.regular
             shapes |= 1 << (magic * _CODECS + (attributes & CODEC_MASK))
@@ -122,11 +122,11 @@ def validate(data: Buffer, max_message_bytes: int) -> Produced:
     for _ in scan(data, position):  # raises if the rest is not the beginning of a message
         pass
     magics, codecs = _SHAPES[shapes]
-    return Produced(data, position, positions, count, magics, codecs, newest, youngest, oldest, regular, keyed)
+    return ValidatedSet(data, position, positions, count, magics, codecs, newest, youngest, oldest, regular, keyed)
 
 
 @dataclass(frozen=True, slots=True)
-class _Entry:
+class _EntryFacts:
     """Facts about one entry. Times are in milliseconds, -1 for none."""
 
     number: int
@@ -137,24 +137,24 @@ class _Entry:
     regular: bool
 
 
-def _look_closely(data: Buffer, position: int, end: int) -> _Entry:
+def _validate_entry(data: Buffer, position: int, end: int) -> _EntryFacts:
     """Validates an entry of any kind after its CRC check; raises like :func:`validate`."""
     offset, _, _, magic, attributes = ENTRY_PREFIX.unpack_from(data, position)
-    key_start, key_end, _, _ = codec.layout(data, position, end, magic, attributes)
+    key_start, key_end, _, _ = codec.find_key_and_value(data, position, end, magic, attributes)
     timestamp = NO_TIMESTAMP
     if magic:
         if attributes & TIMESTAMP_TYPE_BIT:
             raise InvalidTimestamp(f"message at byte {position}: only a log sets the time of the append")
         (timestamp,) = INT64.unpack_from(data, position + TIMESTAMP_POSITION)
     if not attributes & CODEC_MASK:
-        return _Entry(1, timestamp, timestamp, key_end >= key_start, regular=True)
+        return _EntryFacts(1, timestamp, timestamp, key_end >= key_start, regular=True)
     inner = unwrap(codec.decode(memoryview(data)[position:end], check_crc=False))
     number = len(inner)
     times = [NO_TIMESTAMP if m.timestamp is None else m.timestamp for m in inner]
     newest = max(times)
     dense = all(m.offset == index for index, m in enumerate(inner, start=offset - number + 1))
     regular = offset == number - 1 and dense and timestamp == newest
-    return _Entry(number, newest, min(times), all(m.key is not None for m in inner), regular)
+    return _EntryFacts(number, newest, min(times), all(m.key is not None for m in inner), regular)
 
 
 _CODECS = LAST_CODEC + 1
@@ -170,7 +170,7 @@ _SHAPES = [
 """Formats and codecs in a set, by its entries' bits. Building Python sets per message would double the cost."""
 
 
-def stamp(produced: Produced, base_offset: int, append_time: int | None = None) -> tuple[bytes, tuple[int, int]]:
+def stamp(produced: ValidatedSet, base_offset: int, append_time: int | None = None) -> tuple[bytes, tuple[int, int]]:
     """Returns a copy with offsets from ``base_offset`` on, and its ``youngest`` as in :class:`~.message_set.Checked`.
 
     ``append_time``, in milliseconds, replaces all timestamps and requires format 1. The set must be regular: a
@@ -182,7 +182,7 @@ def stamp(produced: Produced, base_offset: int, append_time: int | None = None) 
     if produced.size != len(data):
         raise CorruptMessage(f"no whole message at byte {produced.size} of {len(data)}")
     if 0 in produced.magics and produced.codecs != {0}:
-        return _packed_again(data, base_offset), (NO_TIMESTAMP, -1)
+        return _repack(data, base_offset), (NO_TIMESTAMP, -1)
     stamped = bytearray(data)
     pack = INT64.pack_into
     if produced.codecs == {0}:
@@ -211,10 +211,10 @@ def _set_time(stamped: bytearray, positions: Sequence[int], append_time: int) ->
         UINT32.pack_into(stamped, position + HEADER_SIZE, crc)
 
 
-def _packed_again(data: Buffer, base_offset: int) -> bytes:
+def _repack(data: Buffer, base_offset: int) -> bytes:
     """Stamps a set of format 0 like :func:`stamp`, by decompressing and recompressing it."""
     parts, offset = [], base_offset
-    for entry in entries(data):
+    for entry in iterate_entries(data):
         inner = unwrap(entry) if entry.attributes & CODEC_MASK else [entry]
         numbered = [message._replace(offset=offset + index) for index, message in enumerate(inner)]
         parts.append(encode(numbered, entry.attributes & CODEC_MASK))
@@ -231,10 +231,10 @@ def rebuild(data: Buffer, magic: int, codec_number: int | None = None) -> bytes:
     """
     parts = []
     if codec_number is not None:
-        inner = itertools.chain.from_iterable(converted(entry, magic) for entry in entries(data))
+        inner = itertools.chain.from_iterable(convert_entry(entry, magic) for entry in iterate_entries(data))
         found = [m._replace(offset=index) for index, m in enumerate(inner)]
         return wrap(found, codec_number) if codec_number else b"".join(codec.encode(message) for message in found)
-    for entry in entries(data):
-        found = [m._replace(offset=index) for index, m in enumerate(converted(entry, magic))]
+    for entry in iterate_entries(data):
+        found = [m._replace(offset=index) for index, m in enumerate(convert_entry(entry, magic))]
         parts.append(encode(found, entry.attributes & CODEC_MASK))
     return b"".join(parts)

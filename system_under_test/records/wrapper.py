@@ -36,7 +36,7 @@ def unwrap(wrapper: Message, *, check_crc: bool = True) -> list[Message]:
     Raises :class:`CorruptMessage` if the value is not whole, uncompressed messages of the wrapper's format. Raises
     :class:`MessageTooLarge` beyond :data:`MAX_EXPANDED`.
     """
-    inner = list(_inner(wrapper, check_crc))
+    inner = list(_iterate_inner(wrapper, check_crc))
     shift = wrapper.offset - inner[-1].offset if wrapper.magic else 0
     if wrapper.attributes & TIMESTAMP_TYPE_BIT:
         stamp = wrapper.timestamp
@@ -64,18 +64,18 @@ def wrap(messages: Sequence[Message], codec_number: int) -> bytes:
     return codec.encode(wrapper)
 
 
-def span(data: Buffer, position: int, end: int) -> tuple[int, int]:
+def read_span(data: Buffer, position: int, end: int) -> tuple[int, int]:
     """Returns the first offset and the number of messages of the wrapper from ``position`` to ``end``.
 
     Raises like :func:`unwrap`, but checks no CRC, neither the wrapper's nor that of an inner message.
     """
     wrapper = codec.decode(data[position:end], check_crc=False)
-    expanded = _expanded(wrapper)
+    expanded = _decompress(wrapper)
     count = at = 0
     first = last = 0
     while at < len(expanded):
         last = ENTRY_HEADER.unpack_from(expanded, at)[0] if len(expanded) - at >= ENTRY_HEADER.size else 0
-        at = codec.entry_end(expanded, at)
+        at = codec.find_entry_end(expanded, at)
         first = last if not count else first
         count += 1
     if not count:
@@ -83,11 +83,11 @@ def span(data: Buffer, position: int, end: int) -> tuple[int, int]:
     return (wrapper.offset - last + first if wrapper.magic else first), count
 
 
-def _inner(wrapper: Message, check_crc: bool) -> Iterator[Message]:
-    expanded = _expanded(wrapper)
+def _iterate_inner(wrapper: Message, check_crc: bool) -> Iterator[Message]:
+    expanded = _decompress(wrapper)
     position = 0
     while True:
-        end = codec.entry_end(expanded, position)
+        end = codec.find_entry_end(expanded, position)
         magic, attributes = ENTRY_PREFIX.unpack_from(expanded, position)[3:]
         if magic != wrapper.magic:
             raise CorruptMessage(f"message {wrapper.offset} of format {wrapper.magic} holds one of format {magic}")
@@ -99,7 +99,7 @@ def _inner(wrapper: Message, check_crc: bool) -> Iterator[Message]:
         position = end
 
 
-def _expanded(wrapper: Message) -> bytes:
+def _decompress(wrapper: Message) -> bytes:
     if wrapper.value is None:
         raise CorruptMessage(f"message {wrapper.offset}: compressed, but its value is null")
     try:

@@ -45,7 +45,7 @@ class LogCleaner:
             for replica in sorted(ratios, key=lambda replica: -ratios[replica]):
                 try:
                     await self._clean(replica)
-                except cleaner.Interrupted:
+                except cleaner.CleaningInterrupted:
                     _log.info("%s: changed while it was being cleaned; it is cleaned later", replica.key)
                 except (CorruptLog, RecordError, OSError) as error:
                     _log.error("%s: not cleaned: %s", replica.key, error)
@@ -63,12 +63,12 @@ class LogCleaner:
     def _clean_to(self, replica: Replica) -> int:
         return self._checkpoint.load().get((replica.topic, replica.index), 0)
 
-    def _due(self, replica: Replica) -> cleaner.Work | None:
+    def _due(self, replica: Replica) -> cleaner.CleaningPlan | None:
         if not replica.is_configured or not replica.config.compacts:
             return None
         try:
             clean_to = self._clean_to(replica)
-            return cleaner.due(replica.log, clean_to, replica.high_watermark, replica.config)
+            return cleaner.plan_cleaning(replica.log, clean_to, replica.high_watermark, replica.config)
         except CorruptLog as damage:
             _log.error("%s: %s", replica.key, damage)
             return None
@@ -85,6 +85,6 @@ class LogCleaner:
 
         done = await cleaner.clean(log, work, self._config.cleaner_max_keys, purge_later)
         async with self._cutting:
-            if await cleaner.note(log, done):
+            if await cleaner.note_cleaning(log, done):
                 await self._checkpoint.write({(replica.topic, replica.index): done.end})
         replica.cleaned(done)

@@ -16,14 +16,14 @@ from assay.system_under_test.network.handler import Context
 from assay.system_under_test.protocol import fetch as messages
 from assay.system_under_test.protocol import internal
 from assay.system_under_test.protocol.errors import ErrorCode
-from assay.system_under_test.protocol.schema import records_size
+from assay.system_under_test.protocol.schema import measure_records
 from assay.system_under_test.records import message_set
 from assay.system_under_test.replication.errors import PartitionError
 from assay.system_under_test.replication.manager import ReplicaManager
-from assay.system_under_test.replication.offsets import proven_end
+from assay.system_under_test.replication.offsets import prove_end
 from assay.system_under_test.replication.partition import Partition
 from assay.system_under_test.replication.purgatory import WaitingReaders, time_limit, wake
-from assay.system_under_test.replication.throttle import named
+from assay.system_under_test.replication.throttle import is_named
 from assay.system_under_test.runtime import Slice, ZooKeeper
 
 _log = logging.getLogger("assay.replication")
@@ -36,7 +36,7 @@ MAX_CONVERTED_BYTES = 1024 * 1024
 """The limit if each message is decoded and encoded again: no other request is served until that is done."""
 
 
-class _Unsettled:
+class _CopiedSlice:
     """A range that may lie above the high watermark, so a truncation may remove it.
 
     It is sent as a copy, because bytes that a connection sends straight from the log must never change.
@@ -57,7 +57,7 @@ class _Unsettled:
         await writer.drain()
 
 
-async def _changed(readers: Sequence[WaitingReaders], deadline: float) -> None:
+async def _wait_for_change(readers: Sequence[WaitingReaders], deadline: float) -> None:
     """Returns at the next change of any of the partitions, or at the deadline."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[None] = loop.create_future()
@@ -76,7 +76,7 @@ async def _changed(readers: Sequence[WaitingReaders], deadline: float) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Outside:
+class _OutOfRangeAnswer:
     """An answer with ``OFFSET_OUT_OF_RANGE``, and the epoch of the leader that gave it."""
 
     topic: str
@@ -90,22 +90,22 @@ async def fetch(
     """Answers a fetch. Its replica id updates no follower's position: followers use ``replica_fetch``."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + time_limit(request.max_wait_ms)
-    topics = _distinct(request.topics)
+    topics = _without_duplicates(request.topics)
     while True:
-        outside: list[_Outside] = []
+        outside: list[_OutOfRangeAnswer] = []
         response, size, failed, readers = _read(manager, request, topics, context.api_version, outside)
         if outside:
             await asyncio.gather(*(_prove(manager, zookeeper, one) for one in outside))
         if failed or not readers or size >= request.min_bytes or loop.time() >= deadline:
             return response
-        await _changed(readers, deadline)
+        await _wait_for_change(readers, deadline)
 
 
-async def _prove(manager: ReplicaManager, zookeeper: ZooKeeper, outside: _Outside) -> None:
+async def _prove(manager: ReplicaManager, zookeeper: ZooKeeper, outside: _OutOfRangeAnswer) -> None:
     """Replaces the answer's error code if this leader cannot be proved to be the current one."""
     answer = outside.answer
     try:
-        epoch, _ = await proven_end(manager, zookeeper, outside.topic, answer.partition)
+        epoch, _ = await prove_end(manager, zookeeper, outside.topic, answer.partition)
     except PartitionError as error:
         answer.error_code = error.code
     else:
@@ -113,7 +113,7 @@ async def _prove(manager: ReplicaManager, zookeeper: ZooKeeper, outside: _Outsid
             answer.error_code = ErrorCode.NOT_LEADER_FOR_PARTITION
 
 
-def _distinct(wanted: Sequence[messages.FetchTopic]) -> Sequence[messages.FetchTopic]:
+def _without_duplicates(wanted: Sequence[messages.FetchTopic]) -> Sequence[messages.FetchTopic]:
     """Returns each partition once, as Kafka's map does. Otherwise a small request could name one thousands of times."""
     known: set[tuple[str, int]] = set()
     topics = []
@@ -132,7 +132,7 @@ def _read(
     request: messages.FetchRequest,
     wanted_topics: Sequence[messages.FetchTopic],
     version: int,
-    outside: list[_Outside],
+    outside: list[_OutOfRangeAnswer],
 ) -> tuple[messages.FetchResponse, int, bool, list[WaitingReaders]]:
     left = MAX_RESPONSE_BYTES if version >= FIRST_VERSION_WITH_MAGIC_1 else MAX_CONVERTED_BYTES
     if version >= FIRST_VERSION_WITH_WHOLE_MESSAGES:
@@ -151,11 +151,11 @@ def _read(
                 failed = True
                 answer = messages.FetchPartitionResponse(partition=wanted.partition, error_code=error.code)
                 if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
-                    outside.append(_Outside(topic.topic, answer, epoch))
+                    outside.append(_OutOfRangeAnswer(topic.topic, answer, epoch))
             else:
                 consumer = request.replica_id == messages.CONSUMER_REPLICA_ID
                 readers.append(partition.commit_readers if consumer else partition.append_readers)
-                read = records_size(answer.records)
+                read = measure_records(answer.records)
                 size += read
                 left = max(0, left - read)
             parts.append(answer)
@@ -177,9 +177,9 @@ def _read_partition(
         return answer  # between the high watermark and the log end: no records yet, which is no error
     whole = version >= FIRST_VERSION_WITH_WHOLE_MESSAGES
     size = min(wanted.max_bytes, left)
-    found = _stored(partition, wanted.offset, size, limit, at_least_one=first or not whole)
+    found = _read_log(partition, wanted.offset, size, limit, at_least_one=first or not whole)
     if version >= FIRST_VERSION_WITH_MAGIC_1 and found.size <= max(size, 0):
-        answer.records = found if replica_id == messages.CONSUMER_REPLICA_ID else _Unsettled(found)
+        answer.records = found if replica_id == messages.CONSUMER_REPLICA_ID else _CopiedSlice(found)
         return answer
     records = found.read()
     if version < FIRST_VERSION_WITH_MAGIC_1:
@@ -189,7 +189,7 @@ def _read_partition(
     return answer
 
 
-def _stored(partition: Partition, offset: int, size: int, limit: int | None, *, at_least_one: bool) -> Slice:
+def _read_log(partition: Partition, offset: int, size: int, limit: int | None, *, at_least_one: bool) -> Slice:
     """Reads a range of the log. Raises ``PartitionError``: 1, or 2 if the bytes are damaged."""
     try:
         return partition.log.read(offset, size, limit=limit, at_least_one=at_least_one)
@@ -226,9 +226,9 @@ async def replica_fetch(
     while True:
         response, size, readers = _read_for_follower(manager, request, rejected)
         if rejected or size >= request.min_bytes or loop.time() >= deadline:
-            _count(manager, response)
+            _count_throttled_bytes(manager, response)
             return response
-        await _changed(readers, deadline)
+        await _wait_for_change(readers, deadline)
 
 
 def _read_for_follower(
@@ -243,55 +243,58 @@ def _read_for_follower(
             try:
                 partition = manager.get(wanted.topic, wanted.partition)
                 answer = _read_replica(partition, wanted)
-                if records_size(answer.records) and _held_back(manager, partition, request.replica_id):
+                if measure_records(answer.records) and _is_held_back(manager, partition, request.replica_id):
                     answer.records = b""
                 readers.append(partition.append_readers)
-                size += records_size(answer.records)
+                size += measure_records(answer.records)
                 parts.append(answer)
                 continue
             except PartitionError as failure:
                 error = rejected[wanted.topic, wanted.partition] = failure.code
         parts.append(
             internal.ReplicaFetchedPartition(
-                topic=wanted.topic, partition=wanted.partition, error_code=error, log_start=_log_start(manager, wanted)
+                topic=wanted.topic,
+                partition=wanted.partition,
+                error_code=error,
+                log_start=_find_log_start(manager, wanted),
             )
         )
     return internal.ReplicaFetchResponse(error_code=ErrorCode.NONE, partitions=parts), size, readers
 
 
-def _throttled(manager: ReplicaManager, partition: Partition) -> bool:
-    return named(partition.config.leader_replication_throttled_replicas, partition.index, manager.config.broker_id)
+def _is_throttled(manager: ReplicaManager, partition: Partition) -> bool:
+    return is_named(partition.config.leader_replication_throttled_replicas, partition.index, manager.config.broker_id)
 
 
-def _held_back(manager: ReplicaManager, partition: Partition, follower: int) -> bool:
+def _is_held_back(manager: ReplicaManager, partition: Partition, follower: int) -> bool:
     """Returns whether the throttle holds back this follower now. A follower in sync is never held back."""
-    if not _throttled(manager, partition) or follower in partition.leading().in_sync.maximal:
+    if not _is_throttled(manager, partition) or follower in partition.leading().in_sync.maximal:
         return False
     return manager.throttles.leader.exceeded
 
 
-def _count(manager: ReplicaManager, response: internal.ReplicaFetchResponse) -> None:
+def _count_throttled_bytes(manager: ReplicaManager, response: internal.ReplicaFetchResponse) -> None:
     """Counts the bytes sent to throttled replicas."""
     for answer in response.partitions:
         partition = manager.replicas.find(answer.topic, answer.partition)
-        if partition is not None and _throttled(manager, partition):
-            manager.throttles.leader.record(records_size(answer.records))
+        if partition is not None and _is_throttled(manager, partition):
+            manager.throttles.leader.record(measure_records(answer.records))
 
 
 def _read_replica(partition: Partition, wanted: internal.ReplicaFetchPartition) -> internal.ReplicaFetchedPartition:
     partition.leading_at(wanted.leader_epoch, wanted.topic_czxid)
-    found = _stored(partition, wanted.fetch_offset, wanted.max_bytes, None, at_least_one=True)
+    found = _read_log(partition, wanted.fetch_offset, wanted.max_bytes, None, at_least_one=True)
     return internal.ReplicaFetchedPartition(
         topic=wanted.topic,
         partition=wanted.partition,
         error_code=ErrorCode.NONE,
         high_watermark=partition.high_watermark,
         log_start=partition.log.start_offset,
-        records=_Unsettled(found) if found.size else b"",
+        records=_CopiedSlice(found) if found.size else b"",
     )
 
 
-def _log_start(manager: ReplicaManager, wanted: internal.ReplicaFetchPartition) -> int:
+def _find_log_start(manager: ReplicaManager, wanted: internal.ReplicaFetchPartition) -> int:
     try:
         return manager.get(wanted.topic, wanted.partition).log.start_offset
     except PartitionError:

@@ -12,9 +12,9 @@ from assay.system_under_test.config import BrokerConfig
 from assay.system_under_test.network.connection import CallError, Connection
 from assay.system_under_test.protocol import internal
 from assay.system_under_test.protocol.errors import ErrorCode
-from assay.system_under_test.protocol.schema import records_size
+from assay.system_under_test.protocol.schema import measure_records
 from assay.system_under_test.replication.follower import BACK_OFF, FollowerTerm
-from assay.system_under_test.replication.throttle import Throttle, named
+from assay.system_under_test.replication.throttle import Throttle, is_named
 
 _log = logging.getLogger("assay.replication")
 
@@ -116,7 +116,7 @@ class LeaderFetcher:
 
     def _throttled(self, term: FollowerTerm) -> bool:
         replica = term.replica
-        return named(replica.config.follower_replication_throttled_replicas, replica.index, self._config.broker_id)
+        return is_named(replica.config.follower_replication_throttled_replicas, replica.index, self._config.broker_id)
 
     async def _reconcile(
         self, connection: Connection, leader: internal.LiveBroker, terms: Sequence[FollowerTerm]
@@ -196,6 +196,6 @@ class LeaderFetcher:
             key = f"{fetched.topic}-{fetched.partition}"
             term = by_key[key]
             if self._throttled(term):
-                self._throttle.record(records_size(fetched.records))
+                self._throttle.record(measure_records(fetched.records))
             if not term.over and term.replica.log.end_offset == asked[key]:
                 await term.apply_fetched(fetched, now)

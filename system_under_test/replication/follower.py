@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from assay.system_under_test.log.errors import CorruptLog, DamagedLog
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.internal import EpochAnswer, PartitionStateUpdate, ReplicaFetchedPartition
-from assay.system_under_test.protocol.schema import records_bytes
+from assay.system_under_test.protocol.schema import read_records
 from assay.system_under_test.records.message import CorruptMessage
 from assay.system_under_test.records.message_set import scan
 from assay.system_under_test.replication.replica import Replica
@@ -107,10 +107,10 @@ class FollowerTerm:
         if fetched.error_code != ErrorCode.NONE:
             self.retry_at = now + BACK_OFF
             return
-        records = records_bytes(fetched.records)
+        records = read_records(fetched.records)
         while records:
             # compaction may have removed messages between the log end and the next message, and whole epochs with them
-            if self._reach(_first(records) if log.config.compacted else 0):
+            if self._reach(_first_offset(records) if log.config.compacted else 0):
                 await replica.epochs.flush()
                 if self.over:
                     return
@@ -216,7 +216,7 @@ class FollowerTerm:
         )
 
 
-def _first(records: bytes) -> int:
+def _first_offset(records: bytes) -> int:
     """Offset of the first whole entry (of a compressed set: of its last message); 0 if there is none."""
     return next((offset for _, _, offset in scan(records)), 0)
 

@@ -19,7 +19,7 @@ from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.internal import DamagedReplica, DamagedReplicasRequest, LiveBroker
 from assay.system_under_test.replication.follower import BACK_OFF
 from assay.system_under_test.replication.partition import Partition
-from assay.system_under_test.tasks import Background
+from assay.system_under_test.tasks import BackgroundTasks
 
 _log = logging.getLogger("assay.replication")
 
@@ -35,7 +35,7 @@ class Handover:
     """
 
     config: BrokerConfig
-    background: Background
+    background: BackgroundTasks
     controller: Callable[[], LiveBroker | None]
     broker_epoch: Callable[[], int]
     _under_way: dict[Partition, None] = field(default_factory=dict, init=False)

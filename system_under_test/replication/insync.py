@@ -14,7 +14,7 @@ from assay.system_under_test.zookeeper.znodes import PartitionState
 
 
 @dataclass(frozen=True)
-class Members:
+class InSyncMembers:
     """An in-sync set as one value. ``isr`` keeps the order of the assignment; the leader is always a member."""
 
     isr: tuple[int, ...]
@@ -23,11 +23,11 @@ class Members:
     elr: tuple[int, ...] = ()
 
     @staticmethod
-    def of(state: PartitionState) -> Members:
+    def of(state: PartitionState) -> InSyncMembers:
         epochs = {int(member): epoch for member, epoch in state.isr_epochs.items()}
-        return Members(tuple(state.isr), epochs, tuple(state.elr))
+        return InSyncMembers(tuple(state.isr), epochs, tuple(state.elr))
 
-    def without(self, leaving: Sequence[int], min_insync: int) -> Members:
+    def without(self, leaving: Sequence[int], min_insync: int) -> InSyncMembers:
         """Removes members.
 
         If fewer than ``min_insync`` stay, those that leave become eligible leader replicas (KIP-966).
@@ -40,14 +40,14 @@ class Members:
             elr = (*self.elr, *(member for member in self.isr if member in leaving))
         return self._make(isr, elr)
 
-    def with_member(self, joining: int, epoch: int, min_insync: int) -> Members:
+    def with_member(self, joining: int, epoch: int, min_insync: int) -> InSyncMembers:
         isr = (*(member for member in self.isr if member != joining), joining)
         elr = tuple(m for m in self.elr if m != joining) if len(isr) < min_insync else ()
         return replace(self, epochs={**self.epochs, joining: epoch})._make(isr, elr)
 
-    def _make(self, isr: tuple[int, ...], elr: tuple[int, ...]) -> Members:
+    def _make(self, isr: tuple[int, ...], elr: tuple[int, ...]) -> InSyncMembers:
         kept = {*isr, *elr}
-        return Members(isr, {m: e for m, e in sorted(self.epochs.items()) if m in kept}, elr)
+        return InSyncMembers(isr, {m: e for m, e in sorted(self.epochs.items()) if m in kept}, elr)
 
     def state(self, controller_epoch: int, leader: int, leader_epoch: int) -> PartitionState:
         return PartitionState(
@@ -61,12 +61,12 @@ class Members:
 
 
 @dataclass
-class InSync:
+class InSyncSet:
     """The in-sync set during a term, with the write in flight."""
 
-    committed: Members
+    committed: InSyncMembers
     zk_version: int
-    proposed: Members | None = None
+    proposed: InSyncMembers | None = None
     superseded: bool = False
     """Whether the controller wrote the state: nothing is acknowledged until its request arrives."""
     maximal: frozenset[int] = field(init=False)
@@ -81,11 +81,11 @@ class InSync:
         self.maximal = committed | proposed
         self.minimal = committed & proposed
 
-    def propose(self, members: Members) -> None:
+    def propose(self, members: InSyncMembers) -> None:
         self.proposed = members
         self._refresh()
 
-    def commit(self, members: Members, zk_version: int) -> None:
+    def commit(self, members: InSyncMembers, zk_version: int) -> None:
         """Adopts the set that ZooKeeper is known to hold."""
         self.committed, self.zk_version, self.proposed = members, zk_version, None
         self._refresh()

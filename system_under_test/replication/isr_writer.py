@@ -9,10 +9,10 @@ import logging
 
 from kazoo.exceptions import BadVersionError, KazooException, NoNodeError
 
-from assay.system_under_test.replication.insync import Members
+from assay.system_under_test.replication.insync import InSyncMembers
 from assay.system_under_test.replication.leader import LeaderTerm
 from assay.system_under_test.runtime import ZooKeeper
-from assay.system_under_test.tasks import Background
+from assay.system_under_test.tasks import BackgroundTasks
 from assay.system_under_test.zookeeper import paths, znodes
 
 _log = logging.getLogger("assay.replication")
@@ -24,7 +24,7 @@ NOTICE_DELAY = 0.2
 class IsrWriter:
     """A broker's writer. ``retry``: seconds before the state is read again after a failure."""
 
-    def __init__(self, zookeeper: ZooKeeper, background: Background, broker_id: int, *, retry: float) -> None:
+    def __init__(self, zookeeper: ZooKeeper, background: BackgroundTasks, broker_id: int, *, retry: float) -> None:
         self._zookeeper = zookeeper
         self._background = background
         self._broker_id = broker_id
@@ -35,7 +35,7 @@ class IsrWriter:
     def start(self) -> None:
         self._background.spawn(self._notify_controller(), "isr notices")
 
-    def write(self, term: LeaderTerm, members: Members) -> None:
+    def write(self, term: LeaderTerm, members: InSyncMembers) -> None:
         """Starts writing the set that this term proposes."""
         task = self._background.spawn(self._write(term, members), f"isr of {term.replica.key}")
         self._under_way[task] = term.replica.topic, term.replica.index
@@ -50,7 +50,7 @@ class IsrWriter:
         if under_way := [task for task, partition in self._under_way.items() if partition == (topic, index)]:
             await asyncio.wait(under_way)
 
-    async def _write(self, term: LeaderTerm, members: Members) -> None:
+    async def _write(self, term: LeaderTerm, members: InSyncMembers) -> None:
         """Writes the state conditionally, until its content is known to be ours or the controller's, or the term ends.
 
         A write of unknown outcome may still arrive. So if the old content is read back, it is written again at the
@@ -70,7 +70,7 @@ class IsrWriter:
                 _log.info("in-sync set of %s, unknown outcome of a write: %r", replica.key, error)
                 doubtful = True
             else:
-                self._known(term, Members.of(content), stat.version)
+                self._known(term, InSyncMembers.of(content), stat.version)
                 return
             if not replica.traits.reads_state_again:
                 await asyncio.sleep(self._retry)
@@ -78,7 +78,7 @@ class IsrWriter:
             try:
                 await self._zookeeper.sync(path)
                 doubtful = False
-                found = znodes.versioned(znodes.PartitionState, path, await self._zookeeper.get(path))
+                found = znodes.decode_versioned(znodes.PartitionState, path, await self._zookeeper.get(path))
             except NoNodeError:
                 term.isr_superseded()
                 return
@@ -102,7 +102,7 @@ class IsrWriter:
             except KazooException:
                 await asyncio.sleep(self._retry)
 
-    def _known(self, term: LeaderTerm, members: Members, zk_version: int) -> None:
+    def _known(self, term: LeaderTerm, members: InSyncMembers, zk_version: int) -> None:
         term.isr_written(members, zk_version)
         self._changed[term.replica.topic, term.replica.index] = None
 

@@ -14,14 +14,14 @@ from assay.system_under_test.log.errors import DamagedLog
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.internal import PartitionStateUpdate
 from assay.system_under_test.records.message import NO_TIMESTAMP
-from assay.system_under_test.records.produced import Produced
+from assay.system_under_test.records.produced import ValidatedSet
 from assay.system_under_test.replication.errors import PartitionError
-from assay.system_under_test.replication.insync import InSync, Members
+from assay.system_under_test.replication.insync import InSyncMembers, InSyncSet
 from assay.system_under_test.replication.replica import UNKNOWN, Replica
 
 
 @dataclass(slots=True)
-class Position:
+class FollowerPosition:
     """A follower's position as the leader knows it in this term. Times are the loop's seconds."""
 
     offset: int = UNKNOWN
@@ -43,7 +43,7 @@ class LeaderTerm:
         self,
         replica: Replica,
         update: PartitionStateUpdate,
-        on_isr_wanted: Callable[[LeaderTerm, Members], None],
+        on_isr_wanted: Callable[[LeaderTerm, InSyncMembers], None],
         now: float,
     ) -> None:
         self.replica = replica
@@ -51,12 +51,12 @@ class LeaderTerm:
         self.controller_epoch = update.controller_epoch
         self.start_offset = replica.log.end_offset
         """Log end when the term began; records of earlier terms end here."""
-        members = Members(
+        members = InSyncMembers(
             tuple(update.isr), {m.broker_id: m.broker_epoch for m in update.member_epochs}, tuple(update.elr)
         )
-        self.in_sync = InSync(members, update.zk_version)
+        self.in_sync = InSyncSet(members, update.zk_version)
         self.positions = {
-            broker: Position(caught_up_at=now, fetched_at=now)
+            broker: FollowerPosition(caught_up_at=now, fetched_at=now)
             for broker in update.replicas
             if broker != replica.environment.broker_id
         }
@@ -75,7 +75,7 @@ class LeaderTerm:
 
     # -- records -------------------------------------------------------------------------------------------------
 
-    def append(self, records: Produced, *, wait_for_all: bool) -> tuple[int, int, int]:
+    def append(self, records: ValidatedSet, *, wait_for_all: bool) -> tuple[int, int, int]:
         """See ``Partition.append``."""
         replica, log = self.replica, self.replica.log
         if wait_for_all and not self.enough_in_sync():
@@ -151,7 +151,7 @@ class LeaderTerm:
         """Returns whether enough replicas are in sync for the high watermark to move."""
         return self.replica.traits.enough_in_sync(self.in_sync, self._min_insync)
 
-    def _consider_expansion(self, broker: int, position: Position) -> None:
+    def _consider_expansion(self, broker: int, position: FollowerPosition) -> None:
         """Proposes a replica that has reached the high watermark and the start of this epoch (KAFKA-7128)."""
         if self.in_sync.proposed is not None or self.in_sync.superseded:
             return
@@ -184,14 +184,14 @@ class LeaderTerm:
         else:
             self.isr_written(members, self.in_sync.zk_version)
 
-    def _propose(self, members: Members) -> None:
+    def _propose(self, members: InSyncMembers) -> None:
         self.in_sync.propose(members)
         self.replica.events.emit(
             "isr-proposed", key=self.replica.key, epoch=self.epoch, value=len(members.isr), isr=list(members.isr)
         )
         self._on_isr_wanted(self, members)
 
-    def isr_written(self, members: Members, zk_version: int) -> None:
+    def isr_written(self, members: InSyncMembers, zk_version: int) -> None:
         """Adopts the set that was written to ZooKeeper."""
         if self.over:
             return

@@ -19,12 +19,12 @@ from assay.system_under_test.replication.isr_writer import IsrWriter
 from assay.system_under_test.replication.leader import LeaderTerm
 from assay.system_under_test.replication.partition import Partition
 from assay.system_under_test.replication.replica import UNKNOWN
-from assay.system_under_test.replication.replicas import Replicas, Upkeep
-from assay.system_under_test.replication.request_dedup import News
+from assay.system_under_test.replication.replicas import ReplicaMaintenance, Replicas
+from assay.system_under_test.replication.request_dedup import RequestDeduplicator
 from assay.system_under_test.replication.throttle import Throttles
 from assay.system_under_test.replication.traits import ReplicationTraits
 from assay.system_under_test.runtime import Runtime, ZooKeeper
-from assay.system_under_test.tasks import Background
+from assay.system_under_test.tasks import BackgroundTasks
 
 
 class ReplicaManager:
@@ -40,7 +40,7 @@ class ReplicaManager:
         runtime: Runtime,
         zookeeper: ZooKeeper,
         events: EventLog,
-        background: Background,
+        background: BackgroundTasks,
         learn: Callable[[internal.LeaderAndIsrRequest], None],
         active_controller: Callable[[], internal.LiveBroker | None],
         on_lead: Callable[[Partition, LeaderTerm], None],
@@ -56,7 +56,7 @@ class ReplicaManager:
         self._background = background
         self._traits = traits
         self._learn = learn
-        self._news = News()
+        self._news = RequestDeduplicator()
         self._on_lead = on_lead
         self._isr_writer = IsrWriter(
             zookeeper, background, config.broker_id, retry=config.replica_lag_time_max_ms / 10_000
@@ -73,7 +73,7 @@ class ReplicaManager:
             traits,
             log_traits,
         )
-        self._upkeep = Upkeep(config, self.replicas)
+        self._upkeep = ReplicaMaintenance(config, self.replicas)
         self._fetchers: dict[int, tuple[LeaderFetcher, asyncio.Task[None]]] = {}
         self._controller_lock = asyncio.Lock()
 

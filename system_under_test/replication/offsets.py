@@ -11,7 +11,7 @@ import logging
 from kazoo.exceptions import KazooException
 
 from assay.system_under_test.log.errors import CorruptLog
-from assay.system_under_test.log.search import offset_for_time, offsets_before
+from assay.system_under_test.log.search import find_offset_for_time, find_offsets_before
 from assay.system_under_test.network.handler import Context
 from assay.system_under_test.protocol import internal, offsets
 from assay.system_under_test.protocol.errors import ErrorCode
@@ -24,7 +24,7 @@ from assay.system_under_test.zookeeper import paths, znodes
 _log = logging.getLogger("assay.replication")
 
 
-async def proven_end(manager: ReplicaManager, zookeeper: ZooKeeper, topic: str, index: int) -> tuple[int, int]:
+async def prove_end(manager: ReplicaManager, zookeeper: ZooKeeper, topic: str, index: int) -> tuple[int, int]:
     """Returns (leader epoch, end as consumers see it). Raises ``PartitionError``: 3, 5, 6."""
     partition = manager.get(topic, index)
     term = partition.leading()
@@ -32,7 +32,7 @@ async def proven_end(manager: ReplicaManager, zookeeper: ZooKeeper, topic: str, 
     try:
         async with asyncio.timeout(manager.config.request_timeout_ms / 1000):
             await zookeeper.sync(path)
-            state = znodes.versioned(znodes.PartitionState, path, await zookeeper.get(path)).value
+            state = znodes.decode_versioned(znodes.PartitionState, path, await zookeeper.get(path)).value
     except (KazooException, TimeoutError, znodes.ZnodeError) as error:
         raise PartitionError(ErrorCode.LEADER_NOT_AVAILABLE) from error
     if state.leader != manager.config.broker_id or state.leader_epoch != term.epoch or partition.leader is not term:
@@ -66,19 +66,19 @@ async def _list_partition(
         partition = manager.get(topic, wanted.partition)
         partition.leading()
         if wanted.timestamp == offsets.LATEST:
-            _, end = await proven_end(manager, zookeeper, topic, wanted.partition)
-            answer.offset, answer.offsets = end, _segments(partition, wanted, end)
+            _, end = await prove_end(manager, zookeeper, topic, wanted.partition)
+            answer.offset, answer.offsets = end, _list_segments(partition, wanted, end)
         elif wanted.timestamp == offsets.EARLIEST:
             start = partition.log.start_offset
             answer.offset, answer.offsets = start, [start]
         elif version == 0:
-            answer.offsets = _segments(partition, wanted, partition.high_watermark)
+            answer.offsets = _list_segments(partition, wanted, partition.high_watermark)
         elif not partition.config.magic:
             answer.error_code = ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT  # messages of this format have no time
-        elif not _by_time(partition, wanted.timestamp, answer):
+        elif not _find_by_time(partition, wanted.timestamp, answer):
             # "No such message" is a statement about the log's end, which needs the proof.
-            await proven_end(manager, zookeeper, topic, wanted.partition)
-            _by_time(partition, wanted.timestamp, answer)
+            await prove_end(manager, zookeeper, topic, wanted.partition)
+            _find_by_time(partition, wanted.timestamp, answer)
     except PartitionError as error:
         answer.error_code = error.code
         answer.offsets = []
@@ -89,31 +89,31 @@ async def _list_partition(
     return answer
 
 
-def _segments(partition: Partition, wanted: offsets.ListOffsetsPartition, end: int) -> list[int]:
+def _list_segments(partition: Partition, wanted: offsets.ListOffsetsPartition, end: int) -> list[int]:
     """The offsets that version 0 lists; ``end`` replaces those that consumers cannot read yet."""
     count = max(0, wanted.max_num_offsets)
-    found = offsets_before(partition.log, wanted.timestamp, count)
+    found = find_offsets_before(partition.log, wanted.timestamp, count)
     below = [offset for offset in found if offset < end]
     return below if below == found else [end, *below][:count]
 
 
-def _by_time(partition: Partition, timestamp: int, answer: offsets.ListOffsetsPartitionResponse) -> bool:
+def _find_by_time(partition: Partition, timestamp: int, answer: offsets.ListOffsetsPartitionResponse) -> bool:
     """Fills in the first offset at or after the time; returns False if there is none below the high watermark."""
-    found = offset_for_time(partition.log, timestamp)
+    found = find_offset_for_time(partition.log, timestamp)
     if found is None or found[1] >= partition.high_watermark:
         return False
     answer.timestamp, answer.offset = found
     return True
 
 
-async def end_offsets(
+async def answer_end_offsets(
     manager: ReplicaManager, zookeeper: ZooKeeper, request: internal.EndOffsetsRequest, context: Context
 ) -> internal.EndOffsetsResponse:
     answers = []
     for wanted in {(query.topic, query.partition): query for query in request.partitions}.values():
         epoch, offset, start, code = -1, -1, -1, ErrorCode.NONE
         try:
-            epoch, offset = await proven_end(manager, zookeeper, wanted.topic, wanted.partition)
+            epoch, offset = await prove_end(manager, zookeeper, wanted.topic, wanted.partition)
             start = manager.get(wanted.topic, wanted.partition).log.start_offset
         except PartitionError as error:
             code = error.code
@@ -131,26 +131,26 @@ async def end_offsets(
     return internal.EndOffsetsResponse(partitions=answers)
 
 
-async def epoch_end(
+async def answer_epoch_end(
     manager: ReplicaManager, request: internal.EpochEndRequest, context: Context
 ) -> internal.EpochEndResponse:
     """Answers where an epoch ends, if this broker leads at exactly the leader epoch that the follower names."""
     if not manager.is_meant(request.broker_epoch):
         code = ErrorCode.STALE_CONTROLLER_EPOCH
         return internal.EpochEndResponse(
-            error_code=code, partitions=[_rejection(query, code) for query in request.partitions]
+            error_code=code, partitions=[_reject(query, code) for query in request.partitions]
         )
     return internal.EpochEndResponse(
-        error_code=ErrorCode.NONE, partitions=[_epoch_end(manager, q) for q in request.partitions]
+        error_code=ErrorCode.NONE, partitions=[_find_epoch_end(manager, q) for q in request.partitions]
     )
 
 
-def _epoch_end(manager: ReplicaManager, query: internal.EpochQuery) -> internal.EpochAnswer:
+def _find_epoch_end(manager: ReplicaManager, query: internal.EpochQuery) -> internal.EpochAnswer:
     try:
         partition = manager.get(query.topic, query.partition)
         partition.leading_at(query.leader_epoch, query.topic_czxid)
     except PartitionError as error:
-        return _rejection(query, error.code)
+        return _reject(query, error.code)
     epoch, end = partition.epochs.end_offset_for(query.epoch, partition.log.end_offset)
     return internal.EpochAnswer(
         topic=query.topic,
@@ -164,11 +164,11 @@ def _epoch_end(manager: ReplicaManager, query: internal.EpochQuery) -> internal.
     )
 
 
-def _rejection(query: internal.EpochQuery, code: ErrorCode) -> internal.EpochAnswer:
+def _reject(query: internal.EpochQuery, code: ErrorCode) -> internal.EpochAnswer:
     return internal.EpochAnswer(topic=query.topic, partition=query.partition, error_code=code)
 
 
-async def log_end(
+async def answer_log_end(
     manager: ReplicaManager, request: internal.LogEndRequest, context: Context
 ) -> internal.LogEndResponse:
     if not manager.obey("log-end", request.controller_id, request.controller_epoch, request.broker_epoch):

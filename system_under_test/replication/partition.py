@@ -12,10 +12,10 @@ from assay.system_under_test.log.epochs import EpochHistory
 from assay.system_under_test.log.log import Log
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.internal import PartitionStateUpdate
-from assay.system_under_test.records.produced import Produced
+from assay.system_under_test.records.produced import ValidatedSet
 from assay.system_under_test.replication.errors import PartitionError
 from assay.system_under_test.replication.follower import FollowerTerm
-from assay.system_under_test.replication.insync import Members
+from assay.system_under_test.replication.insync import InSyncMembers
 from assay.system_under_test.replication.leader import LeaderTerm
 from assay.system_under_test.replication.replica import UNKNOWN, Replica, ReplicaEnvironment
 
@@ -32,7 +32,7 @@ class Partition(Replica):
         high_watermark: int,
         config: TopicConfig,
         environment: ReplicaEnvironment,
-        on_isr_wanted: Callable[[LeaderTerm, Members], None],
+        on_isr_wanted: Callable[[LeaderTerm, InSyncMembers], None],
     ) -> None:
         super().__init__(topic, index, log, epochs, high_watermark, config, environment)
         self.leader: LeaderTerm | None = None
@@ -171,7 +171,7 @@ class Partition(Replica):
             raise PartitionError(ErrorCode.NOT_LEADER_FOR_PARTITION)
         return term
 
-    def append(self, records: Produced, *, wait_for_all: bool) -> tuple[int, int, int]:
+    def append(self, records: ValidatedSet, *, wait_for_all: bool) -> tuple[int, int, int]:
         """Appends a producer's set as the leader. Returns the first offset, the last offset and the append time.
 
         The time is in milliseconds, or -1 if the messages keep their producer's times.

@@ -6,9 +6,9 @@ from assay.system_under_test.config import INTERNAL_TOPICS, TopicConfig
 from assay.system_under_test.network.handler import CloseConnection, Context
 from assay.system_under_test.protocol import produce as messages
 from assay.system_under_test.protocol.errors import ErrorCode
-from assay.system_under_test.protocol.schema import records_bytes
+from assay.system_under_test.protocol.schema import read_records
 from assay.system_under_test.records.message import CorruptMessage, InvalidTimestamp, MessageTooLarge
-from assay.system_under_test.records.produced import Produced, rebuild, validate
+from assay.system_under_test.records.produced import ValidatedSet, rebuild, validate
 from assay.system_under_test.replication.errors import PartitionError
 from assay.system_under_test.replication.manager import ReplicaManager
 from assay.system_under_test.replication.purgatory import expire, time_limit
@@ -46,7 +46,7 @@ async def produce(
         if failed:
             raise CloseConnection(f"produce with acks=0 failed: {ErrorCode(failed[0].error_code).name}")
         return None
-    await _committed(answers, time_limit(request.timeout_ms))
+    await _wait_for_commits(answers, time_limit(request.timeout_ms))
     return messages.ProduceResponse(topics=topics)
 
 
@@ -64,13 +64,13 @@ async def _append_all(
             answer, waiting = _append(manager, topic.topic, partition, request.acks)
             answers.append((answer, waiting))
             parts.append(answer)
-            if len(records_bytes(partition.records)) > LONG:
+            if len(read_records(partition.records)) > LONG:
                 await asyncio.sleep(0)
         topics.append(messages.ProduceTopicResponse(topic=topic.topic, partitions=parts))
     return topics
 
 
-async def _committed(answers: list[Answer], timeout: float) -> None:
+async def _wait_for_commits(answers: list[Answer], timeout: float) -> None:
     waiting = [(answer, future) for answer, future in answers if future is not None]
     pending = [future for _, future in waiting if not future.done()]
     loop = asyncio.get_running_loop()
@@ -94,7 +94,7 @@ def _append(manager: ReplicaManager, topic: str, produced: messages.ProduceParti
             raise PartitionError(ErrorCode.INVALID_REQUIRED_ACKS)
         partition = manager.get(topic, produced.partition)
         partition.leading()
-        records = _checked(records_bytes(produced.records), partition.config, partition.log.now_ms())
+        records = _to_stored_format(read_records(produced.records), partition.config, partition.log.now_ms())
         first, last, time = partition.append(records, wait_for_all=acks == ACKS_ALL)
     except PartitionError as error:
         return messages.ProducePartitionResponse(
@@ -106,11 +106,11 @@ def _append(manager: ReplicaManager, topic: str, produced: messages.ProduceParti
     return answer, partition.wait_for_commit(last) if acks == ACKS_ALL else None
 
 
-def _checked(records: bytes, config: TopicConfig, now_ms: int) -> Produced:
+def _to_stored_format(records: bytes, config: TopicConfig, now_ms: int) -> ValidatedSet:
     """Returns the set in the stored format. Raises ``PartitionError`` if it is invalid."""
     if len(records) > max(MAX_SET_BYTES, config.max_message_bytes):
         raise PartitionError(ErrorCode.RECORD_LIST_TOO_LARGE)
-    found = _validated(records, config)
+    found = _validate(records, config)
     if found.count == 0 or found.size != len(records):
         raise PartitionError(ErrorCode.CORRUPT_MESSAGE)
     if config.compacts and not found.keyed:
@@ -124,10 +124,10 @@ def _checked(records: bytes, config: TopicConfig, now_ms: int) -> Produced:
         return found
     if len(records) > max(MAX_CONVERTED_BYTES, config.max_message_bytes):
         raise PartitionError(ErrorCode.RECORD_LIST_TOO_LARGE)
-    return _validated(rebuild(records, config.magic, config.codec), config)
+    return _validate(rebuild(records, config.magic, config.codec), config)
 
 
-def _validated(records: bytes, config: TopicConfig) -> Produced:
+def _validate(records: bytes, config: TopicConfig) -> ValidatedSet:
     try:
         return validate(records, config.max_message_bytes)
     except MessageTooLarge as error:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from assay.system_under_test.config import TopicConfig
 from assay.system_under_test.events import EventLog
-from assay.system_under_test.log.cleaner import Cleaning
+from assay.system_under_test.log.cleaner import CleaningResult
 from assay.system_under_test.log.config import LogConfig
 from assay.system_under_test.log.damage import Damage
 from assay.system_under_test.log.epochs import EpochHistory
@@ -192,7 +192,7 @@ class Replica:
             self.events.emit("log-start", key=self.key, position=self.log.start_offset)
         return count
 
-    def cleaned(self, done: Cleaning) -> None:
+    def cleaned(self, done: CleaningResult) -> None:
         """Reports a pass of the log cleaner."""
         self.events.emit(
             "log-cleaned",

@@ -15,13 +15,13 @@ from assay.system_under_test.log.log import Log
 from assay.system_under_test.log.traits import LogTraits
 from assay.system_under_test.protocol.internal import PartitionStateUpdate
 from assay.system_under_test.replication.cleaner import LogCleaner
-from assay.system_under_test.replication.insync import Members
+from assay.system_under_test.replication.insync import InSyncMembers
 from assay.system_under_test.replication.leader import LeaderTerm
 from assay.system_under_test.replication.partition import Partition
 from assay.system_under_test.replication.replica import UNKNOWN, Replica, ReplicaEnvironment
 from assay.system_under_test.replication.traits import ReplicationTraits
 from assay.system_under_test.runtime import Runtime
-from assay.system_under_test.tasks import Background
+from assay.system_under_test.tasks import BackgroundTasks
 
 _log = logging.getLogger("assay.replication")
 
@@ -37,8 +37,8 @@ class Replicas:
         config: BrokerConfig,
         runtime: Runtime,
         events: EventLog,
-        background: Background,
-        on_isr_wanted: Callable[[LeaderTerm, Members], None],
+        background: BackgroundTasks,
+        on_isr_wanted: Callable[[LeaderTerm, InSyncMembers], None],
         on_close: Callable[[Partition], None],
         on_damage: Callable[[Partition], None],
         traits: ReplicationTraits,
@@ -97,7 +97,7 @@ class Replicas:
         return self._partitions.values()
 
     def _path(self, topic: str, index: int) -> str:
-        return f"{self._config.data_dir}/{directory.directory_name(topic, index)}"
+        return f"{self._config.data_dir}/{directory.format_directory_name(topic, index)}"
 
     # -- opening and closing -------------------------------------------------------------------------------------
 
@@ -109,7 +109,7 @@ class Replicas:
         does.
         """
         await directory.remove_deleted(self._storage, self._config.data_dir)
-        found = directory.partition_directories(self._storage, self._config.data_dir)
+        found = directory.list_partition_directories(self._storage, self._config.data_dir)
         problems = [self._high_watermarks.recover(), self._recovery_points.recover(expected=bool(found))]
         problems.append(self.cleaner.open())
         for problem in problems:
@@ -360,14 +360,14 @@ class Replicas:
             await self.cleaner.before_cut(replica, offset)
 
 
-class Upkeep:
+class ReplicaMaintenance:
     """Periodic tasks: shrinks in-sync sets, writes checkpoints, removes old records, cleans logs."""
 
     def __init__(self, config: BrokerConfig, replicas: Replicas) -> None:
         self._config = config
         self._replicas = replicas
 
-    def start(self, background: Background) -> None:
+    def start(self, background: BackgroundTasks) -> None:
         background.spawn(self._shrink_at_intervals(), "isr upkeep")
         background.spawn(self._checkpoint_at_intervals(), "checkpoints")
         background.spawn(self._retain_at_intervals(), "retention")

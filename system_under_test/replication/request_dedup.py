@@ -6,16 +6,16 @@ newer requests. Its content is outdated by then, so it must be ignored.
 
 from assay.system_under_test.protocol import internal
 
-Numbered = internal.LeaderAndIsrRequest | internal.StopReplicaRequest | internal.UpdateMetadataRequest
+NumberedRequest = internal.LeaderAndIsrRequest | internal.StopReplicaRequest | internal.UpdateMetadataRequest
 
 
-class News:
+class RequestDeduplicator:
     """Remembers the newest admitted request: its controller epoch, and its serial number within that epoch."""
 
     def __init__(self) -> None:
         self._newest = (-1, 0)
 
-    def admit(self, request: Numbered) -> bool:
+    def admit(self, request: NumberedRequest) -> bool:
         """Returns False for a late duplicate. Requests without a serial are always admitted, and are not remembered."""
         if not request.serial:
             return True

@@ -8,7 +8,7 @@ DAMAGED = -1
 """Reported as the high watermark of a damaged log, from which nothing may be deleted until it is rebuilt."""
 
 
-async def roles(manager: ReplicaManager, _: RolesRequest, context: Context) -> RolesResponse:
+async def list_roles(manager: ReplicaManager, _: RolesRequest, context: Context) -> RolesResponse:
     return RolesResponse(
         partitions=[
             ReplicaRole(

@@ -62,7 +62,7 @@ class Throttles:
             throttle.limit = int(text) if usable else UNLIMITED
 
 
-def named(replicas: str, partition: int, broker: int) -> bool:
+def is_named(replicas: str, partition: int, broker: int) -> bool:
     """Returns whether the setting ``replicas`` contains a partition's replica on this broker."""
     return bool(replicas) and (
         replicas.strip() == ALL or f"{partition}:{broker}" in [word.strip() for word in replicas.split(",")]

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from assay.system_under_test.log.epochs import EpochHistory
 from assay.system_under_test.protocol.internal import EpochAnswer
-from assay.system_under_test.replication.insync import InSync
+from assay.system_under_test.replication.insync import InSyncSet
 
 
 class LogMarks(NamedTuple):
@@ -17,24 +17,24 @@ class LogMarks(NamedTuple):
     high_watermark: int
 
 
-def _high_watermark(marks: LogMarks) -> int:
+def _get_high_watermark(marks: LogMarks) -> int:
     return marks.high_watermark
 
 
-def _end(marks: LogMarks) -> int:
+def _get_end(marks: LogMarks) -> int:
     return marks.end
 
 
-def _enough_in_sync(in_sync: InSync, min_insync: int) -> bool:
+def _has_enough_in_sync(in_sync: InSyncSet, min_insync: int) -> bool:
     """Returns False also while replicas outside the set are eligible, as after min.insync.replicas was lowered."""
     return len(in_sync.minimal) >= min_insync and not in_sync.committed.elr
 
 
-def _caught_up(position: int, high_watermark: int, start: int) -> bool:
+def _has_caught_up(position: int, high_watermark: int, start: int) -> bool:
     return position >= high_watermark and position >= start
 
 
-def _by_epochs(answer: EpochAnswer, epochs: EpochHistory, marks: LogMarks) -> tuple[int, bool]:
+def _diverge_by_epochs(answer: EpochAnswer, epochs: EpochHistory, marks: LogMarks) -> tuple[int, bool]:
     _, own_end = epochs.end_offset_for(answer.epoch, marks.end)
     return min(answer.end_offset, own_end), answer.epoch == epochs.latest()
 
@@ -43,21 +43,21 @@ def _by_epochs(answer: EpochAnswer, epochs: EpochHistory, marks: LogMarks) -> tu
 class ReplicationTraits:
     """The rules of replication that defects change, with their correct versions as defaults."""
 
-    acknowledged: Callable[[LogMarks], int] = _high_watermark
+    acknowledged: Callable[[LogMarks], int] = _get_high_watermark
     """End of what producers that wait for all replicas are answered for."""
-    readable: Callable[[LogMarks], int] = _high_watermark
+    readable: Callable[[LogMarks], int] = _get_high_watermark
     """End of what consumers read."""
     checkpointed: Callable[[LogMarks, bool], int] = lambda marks, leads: marks.high_watermark
     """The high watermark to store for the next start of this process."""
-    enough_in_sync: Callable[[InSync, int], bool] = _enough_in_sync
+    enough_in_sync: Callable[[InSyncSet, int], bool] = _has_enough_in_sync
     """Whether the high watermark may move, given the in-sync set and min.insync.replicas."""
     fetchable: Callable[[LogMarks, bool], int] = lambda marks, appended: marks.end
     """The highest offset a follower may fetch; the flag says whether the leader has appended in its term."""
     starts_over: Callable[[int, int], bool] = lambda log_end, leaders_start: log_end < leaders_start
     """Whether a follower must start with an empty log because the leader lacks what comes next in its log."""
-    parting: Callable[[EpochAnswer, EpochHistory, LogMarks], tuple[int, bool]] = _by_epochs
+    parting: Callable[[EpochAnswer, EpochHistory, LogMarks], tuple[int, bool]] = _diverge_by_epochs
     """The offset at which a follower's history diverges from the leader's, and whether truncating there is enough."""
-    rejoins: Callable[[int, int, int], bool] = _caught_up
+    rejoins: Callable[[int, int, int], bool] = _has_caught_up
     """Whether a replica may rejoin, given its fetch offset, the high watermark and the start of the leader's epoch."""
     knows_end: Callable[[int, int], bool] = operator.ge
     """Whether a leader may return its end, given its high watermark and the start of its epoch (KIP-207)."""
@@ -82,7 +82,7 @@ class ReplicationTraits:
 CORRECT = ReplicationTraits()
 
 
-def replication_traits(defects: Collection[str]) -> ReplicationTraits:
+def select_replication_traits(defects: Collection[str]) -> ReplicationTraits:
     """Returns the traits of a build with these defects."""
     for name in defects:
         if name in _DEFECTIVE:
@@ -90,16 +90,16 @@ def replication_traits(defects: Collection[str]) -> ReplicationTraits:
     return CORRECT
 
 
-def _always(*_: int) -> bool:
+def _accept_always(*_: int) -> bool:
     return True
 
 
-def at_high_watermark(answer: EpochAnswer, epochs: EpochHistory, marks: LogMarks) -> tuple[int, bool]:
+def diverge_at_high_watermark(answer: EpochAnswer, epochs: EpochHistory, marks: LogMarks) -> tuple[int, bool]:
     """Truncates at the follower's own high watermark, which lags the leader's by one fetch."""
     return min(marks.high_watermark, marks.end), True
 
 
-def by_length(answer: EpochAnswer, epochs: EpochHistory, marks: LogMarks) -> tuple[int, bool]:
+def diverge_by_length(answer: EpochAnswer, epochs: EpochHistory, marks: LogMarks) -> tuple[int, bool]:
     """Compares lengths only: truncates what exceeds the leader's log, and continues at the follower's end."""
     if answer.epoch == epochs.latest() == max(entry.epoch for entry in answer.history):
         return min(answer.end_offset, marks.end), True
@@ -107,32 +107,32 @@ def by_length(answer: EpochAnswer, epochs: EpochHistory, marks: LogMarks) -> tup
     return marks.end, True
 
 
-def asked_once(answer: EpochAnswer, epochs: EpochHistory, marks: LogMarks) -> tuple[int, bool]:
+def diverge_by_first_answer(answer: EpochAnswer, epochs: EpochHistory, marks: LogMarks) -> tuple[int, bool]:
     """Accepts the first answer, even if the leader does not know the follower's last epoch (KIP-101 alone)."""
     return min(answer.end_offset, marks.end), True
 
 
 _DEFECTIVE: Mapping[str, ReplicationTraits] = {
     # Followers get the records only when they ask next: no request waits for that.
-    "ack-before-replication": ReplicationTraits(acknowledged=_end, wakes_followers=False),
+    "ack-before-replication": ReplicationTraits(acknowledged=_get_end, wakes_followers=False),
     "isr-of-one": ReplicationTraits(enough_in_sync=lambda in_sync, min_insync: True, shrinks_in_zookeeper=False),
-    "truncate-to-hw": ReplicationTraits(parting=at_high_watermark),
+    "truncate-to-hw": ReplicationTraits(parting=diverge_at_high_watermark),
     "hw-checkpoint-lost": ReplicationTraits(
-        parting=at_high_watermark, checkpointed=lambda marks, leads: marks.high_watermark if leads else 0
+        parting=diverge_at_high_watermark, checkpointed=lambda marks, leads: marks.high_watermark if leads else 0
     ),
-    "divergent-tail": ReplicationTraits(parting=by_length),
-    "double-failover": ReplicationTraits(parting=asked_once),
+    "divergent-tail": ReplicationTraits(parting=diverge_by_length),
+    "double-failover": ReplicationTraits(parting=diverge_by_first_answer),
     "fetch-append-race": ReplicationTraits(
         fetchable=lambda marks, appended: marks.end if appended else marks.high_watermark,
         starts_over=lambda log_end, leaders_start: True,
     ),
-    "read-above-hw": ReplicationTraits(readable=_end),
+    "read-above-hw": ReplicationTraits(readable=_get_end),
     "epoch-not-recorded": ReplicationTraits(notes_epoch_at_once=False),
-    "zombie-follower": ReplicationTraits(same_epoch=_always),
+    "zombie-follower": ReplicationTraits(same_epoch=_accept_always),
     "early-isr-rejoin": ReplicationTraits(rejoins=lambda position, high_watermark, start: position >= high_watermark),
-    "hw-regression": ReplicationTraits(knows_end=_always),
-    "stale-leader-and-isr": ReplicationTraits(current=_always, newer=operator.ne),
-    "former-incarnation": ReplicationTraits(meant=_always),
+    "hw-regression": ReplicationTraits(knows_end=_accept_always),
+    "stale-leader-and-isr": ReplicationTraits(current=_accept_always, newer=operator.ne),
+    "former-incarnation": ReplicationTraits(meant=_accept_always),
     "cached-zk-version": ReplicationTraits(reads_state_again=False),
 }
 """Traits by the defect's name."""

@@ -35,7 +35,7 @@ HOLDER_BYTES = 64
 OPEN_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
 
 
-class Fsyncs:
+class FsyncGuard:
     """All fsyncs of one process."""
 
     def __init__(self) -> None:
@@ -104,7 +104,7 @@ class LocalSlice:
 class LocalFile:
     """An open file; tracks its size itself, because no other process writes to a broker's files while it runs."""
 
-    def __init__(self, path: str, fsyncs: Fsyncs) -> None:
+    def __init__(self, path: str, fsyncs: FsyncGuard) -> None:
         self.path = path
         self._fsyncs = fsyncs
         self._descriptor = os.open(path, OPEN_FLAGS, 0o644)
@@ -205,7 +205,7 @@ class LocalStorage:
 
     def __init__(self, root: str) -> None:
         self._root = os.path.abspath(root)
-        self._fsyncs = Fsyncs()
+        self._fsyncs = FsyncGuard()
         self._locks: list[int] = []
         """Descriptors of locked files. They stay open until the process ends."""
         os.makedirs(self._root, exist_ok=True)
@@ -258,7 +258,7 @@ class LocalStorage:
             holder = os.pread(descriptor, HOLDER_BYTES, 0).decode("ascii", "replace").strip()
             os.close(descriptor)
             if isinstance(error, BlockingIOError):
-                raise held_by(holder, absolute) from error
+                raise make_lock_error(holder, absolute) from error
             raise
         self._locks.append(descriptor)
         with contextlib.suppress(OSError):  # a full disk: the note only informs people, and nothing relies on it
@@ -291,7 +291,7 @@ def _open_lock(path: str) -> int:
     return descriptor
 
 
-def held_by(holder: str, path: str) -> BlockingIOError:
+def make_lock_error(holder: str, path: str) -> BlockingIOError:
     """Returns the error of a failed lock; ``holder`` is what the file says about the holding process, if anything."""
     return BlockingIOError(errno.EWOULDBLOCK, f"process {holder or 'unknown'} holds the lock", path)
 

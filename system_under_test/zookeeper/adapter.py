@@ -32,7 +32,7 @@ RECONNECT = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 0.5, "ma
 log = logging.getLogger(__name__)
 
 
-class _Inline:
+class _InlineQueue:
     """Replaces the queue of kazoo's completion thread: runs each call at once, in the thread that puts it."""
 
     def put(self, call: Callable[[], object]) -> None:
@@ -44,7 +44,7 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo is no
 
     def __init__(self, post: Post) -> None:
         super().__init__()
-        self.completion_queue = _Inline()
+        self.completion_queue = _InlineQueue()
         self._post = post
 
     def start(self) -> None:

@@ -122,7 +122,7 @@ class ConsumerRegistration(msgspec.Struct, frozen=True):
     version: int = 1
 
 
-class Move(msgspec.Struct, frozen=True, omit_defaults=True):
+class ReassignmentEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     """An entry of /admin/reassign_partitions: the target replicas of a partition, the preferred leader first.
 
     ``removing`` is not Kafka's: former replicas whose files may still exist.
@@ -134,14 +134,14 @@ class Move(msgspec.Struct, frozen=True, omit_defaults=True):
     removing: list[int] = []
 
 
-class Moves(msgspec.Struct, frozen=True):
+class ReassignmentList(msgspec.Struct, frozen=True):
     """/admin/reassign_partitions."""
 
-    partitions: list[Move]
+    partitions: list[ReassignmentEntry]
     version: int = 1
 
 
-class Deletion(msgspec.Struct, frozen=True):
+class TopicDeletion(msgspec.Struct, frozen=True):
     """/admin/delete_topics/T, once replicas are asked to delete their files; before that it is empty, as in Kafka.
 
     ``czxid`` is the topic's, which distinguishes it from a later one of that name.
@@ -205,7 +205,7 @@ def decode_entries(kind: type[T], path: str, data: bytes) -> tuple[list[T], list
     return found, problems
 
 
-def controller_id(data: bytes) -> int:
+def parse_controller_id(data: bytes) -> int:
     """Returns the id in /controller, also in the old plain-integer format; -1, which means none, if malformed."""
     try:
         found = msgspec.json.decode(data, type=ControllerClaim).brokerid
@@ -224,16 +224,16 @@ class Versioned(msgspec.Struct, Generic[T], frozen=True):
     version: int
 
 
-def versioned(kind: type[T], path: str, read: tuple[bytes, ZnodeStat]) -> Versioned[T]:
+def decode_versioned(kind: type[T], path: str, read: tuple[bytes, ZnodeStat]) -> Versioned[T]:
     return Versioned(decode(kind, path, read[0]), read[1].version)
 
 
-def create(path: str, value: bytes = b"", *, ephemeral: bool = False, sequence: bool = False) -> Create:
+def make_create(path: str, value: bytes = b"", *, ephemeral: bool = False, sequence: bool = False) -> Create:
     """Returns the creation of a znode, as an operation of ``multi``."""
     return Create(path, value, OPEN_ACL_UNSAFE, EPHEMERAL * ephemeral + SEQUENCE * sequence)
 
 
-async def watched(zookeeper: ZooKeeper, path: str, watch: Watch | None) -> tuple[bytes, ZnodeStat] | None:
+async def read_watched(zookeeper: ZooKeeper, path: str, watch: Watch | None) -> tuple[bytes, ZnodeStat] | None:
     """Returns content and stat, or None if there is no such znode; watches its change or creation."""
     while True:
         try:

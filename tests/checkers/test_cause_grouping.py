@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from assay.checkers.families import FAMILIES
-from assay.checkers.judging.cause_grouping import with_causes
+from assay.checkers.judging.cause_grouping import group_by_cause
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.verdict import Finding, Judgement
 from assay.reports.evidence import EvidenceLines
-from assay.reports.failure_text import Ending, describe
+from assay.reports.failure_text import FailureFooter, describe
 
 from helpers.epoch_histories import began, mark, replica
 from helpers.judging import judge
@@ -49,7 +49,7 @@ def test_a_reused_offset_is_one_finding(tmp_path: Path) -> None:
     assert heads(judgement)["inconsistent-offset offset 0 of orders-0"] is None
     assert heads(judgement)["lost-write offset 0 of orders-0"] == "inconsistent-offset"
     assert judgement.anomalies["lost-write"] == 1, "it counts as before"
-    text = describe(judgement, EvidenceLines(), Ending())
+    text = describe(judgement, EvidenceLines(), FailureFooter())
     assert "  also seen as lost-write: value 1 at offset 0" in text
     assert "FAIL lost-write" not in text
 
@@ -58,7 +58,7 @@ def test_a_loss_at_another_offset_is_a_finding_of_its_own(tmp_path: Path) -> Non
     judgement = judged(tmp_path, reused(other=1))
     assert heads(judgement)["lost-write offset 0 of orders-0"] == "inconsistent-offset"
     assert heads(judgement)["lost-write offset 1 of orders-0"] is None
-    assert "FAIL lost-write: value 3 at offset 1" in describe(judgement, EvidenceLines(), Ending())
+    assert "FAIL lost-write: value 3 at offset 1" in describe(judgement, EvidenceLines(), FailureFooter())
 
 
 def test_a_record_that_cannot_be_decoded_is_one_finding(tmp_path: Path) -> None:
@@ -89,15 +89,15 @@ def test_names_alone_never_join_two_findings() -> None:
         ("unsettled-group", "stuck-reader"),
     ]
     for lesser, better in pairs:
-        apart = with_causes([finding(better, "this"), finding(lesser, "that")], DECLARED, lambda _: True)
+        apart = group_by_cause([finding(better, "this"), finding(lesser, "that")], DECLARED, lambda _: True)
         assert [one.same_cause_as for one in apart] == [None, None]
-        same = with_causes([finding(lesser, "this"), finding(better, "this")], DECLARED, lambda _: True)
+        same = group_by_cause([finding(lesser, "this"), finding(better, "this")], DECLARED, lambda _: True)
         assert [one.same_cause_as for one in same] == [1, None]
 
 
 def test_what_is_beneath_another_leads_to_the_first() -> None:
     found = [finding("unseen", "x"), finding("unsettled-group", "x", "y"), finding("stuck-reader", "y")]
-    assert [one.same_cause_as for one in with_causes(found, DECLARED, lambda _: True)] == [2, 2, None]
+    assert [one.same_cause_as for one in group_by_cause(found, DECLARED, lambda _: True)] == [2, 2, None]
 
 
 def test_declarations_name_checks_and_go_round_in_no_circle() -> None:
@@ -159,7 +159,7 @@ def test_a_record_that_several_replicas_lack_is_one_finding(tmp_path: Path) -> N
     judgement = judged(tmp_path, lost_at(4), replicas=held(n1={1, 2}, n2={1, 2}))
     assert shown(judgement, "replica-hole") == [("replica-hole", None), ("replica-hole", "replica-hole")]
     assert judgement.anomalies["replica-hole"] == 2, "they count as before"
-    text = describe(judgement, EvidenceLines(), Ending())
+    text = describe(judgement, EvidenceLines(), FailureFooter())
     assert text.count("FAIL replica-hole") == 1
     assert "also seen as replica-hole: n2" in text
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.checkers.judging.contract import Contract
-from assay.checkers.judging.disturbance import Disturbance, FaultTimes, disturbances, silences
+from assay.checkers.judging.disturbance import Disturbance, FaultTimes, find_disturbances, find_silences
 
 MS = 1_000_000
 CONTRACT = Contract(failover=1.5)
@@ -32,7 +32,7 @@ def reasons(
     contract: Contract = CONTRACT,
 ) -> list[str]:  # fmt: skip
     """``tries``: operations that did not succeed; by default one that waits all the time."""
-    return silences(
+    return find_silences(
         known,
         contract,
         lambda begin, end: sum(begin <= call * MS and ret * MS <= end for call, ret in successes),
@@ -158,7 +158,9 @@ def inside(success: Span, disturbance: Disturbance) -> bool:
 @given(st.lists(spans, min_size=1, max_size=6), many)
 def test_a_run_without_a_success_under_any_fault_never_passes(struck: list[Span], successes: list[Span]) -> None:
     known = faults(*struck)
-    assert reasons(known, [one for one in successes if not any(inside(one, each) for each in disturbances(known, ()))])
+    assert reasons(
+        known, [one for one in successes if not any(inside(one, each) for each in find_disturbances(known, ()))]
+    )
 
 
 @given(st.lists(spans, max_size=6), many, st.integers(0, 5))
@@ -166,7 +168,7 @@ def test_a_fault_as_long_as_a_failover_without_a_success_in_its_disturbance_neve
     struck: list[Span], successes: list[Span], at: int
 ) -> None:
     known = faults(*struck, (6_000 + at * 50, 7_500 + at * 50))
-    whole = next(one for one in disturbances(known, ()) if any(each.id == len(known) for each in one.faults))
+    whole = next(one for one in find_disturbances(known, ()) if any(each.id == len(known) for each in one.faults))
     assert reasons(known, [one for one in successes if not inside(one, whole)])
 
 
@@ -180,7 +182,7 @@ def test_a_success_more_is_no_reason_more(struck: list[Span], successes: list[Sp
 @given(st.lists(spans, max_size=6), many)
 def test_it_asks_for_no_more_than_a_success_in_each_disturbance(struck: list[Span], successes: list[Span]) -> None:
     known = faults(*struck)
-    each = all(any(inside(success, one) for success in successes) for one in disturbances(known, ()))
+    each = all(any(inside(success, one) for success in successes) for one in find_disturbances(known, ()))
     strict = msgspec.structs.replace(CONTRACT, failover=0.0)
     assert (not reasons(known, successes, contract=strict)) is each
     if each:

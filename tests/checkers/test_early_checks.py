@@ -12,7 +12,7 @@ import pytest
 from assay.checkers.check import Check, Family, Table
 from assay.checkers.families import FAMILIES
 from assay.checkers.judging.contract import Contract
-from assay.checkers.judging.early_checks import COME_LATE, LATE, early, judged_late
+from assay.checkers.judging.early_checks import COME_LATE, LATE, is_judged_late, select_early_checks
 from assay.checkers.judging.history_views import open_history
 from assay.checkers.judging.verdict import Judgement
 
@@ -103,11 +103,11 @@ def test_what_clients_saw_is_found_while_the_run_goes_on(name: str, tmp_path: Pa
 
 
 def test_a_check_that_reads_what_comes_late_waits() -> None:
-    late = {check.anomaly for family in FAMILIES for check in family.checks if judged_late(family, check)}
+    late = {check.anomaly for family in FAMILIES for check in family.checks if is_judged_late(family, check)}
     assert {"two-leaders", "early-acknowledgement", "replica-divergence", "unseen", "zombie-commit"} <= late
     assert late.isdisjoint({"lost-write", "vanished", "stale-read", "set-lost", "G1c", "offset-regression"})
     for family in FAMILIES:
-        kept = {check.anomaly for check in early(family).checks}
+        kept = {check.anomaly for check in select_early_checks(family).checks}
         assert kept == {check.anomaly for check in family.checks} - late
 
 
@@ -118,16 +118,16 @@ def _check(sql: str) -> Check:
 def test_a_check_of_ones_own_waits_if_it_reads_events_by_way_of_another_view() -> None:
     by_way = Table("own_deleted", "select key from events where event = 'segment-deleted'")
     direct = Family("own", (_check("select key from effects"),), "select count(*) from effects")
-    assert not judged_late(direct, direct.checks[0])
+    assert not is_judged_late(direct, direct.checks[0])
     indirect = Family("own", (_check("select key from own_deleted"),), "select 1", views=(by_way,))
-    assert judged_late(indirect, indirect.checks[0])
+    assert is_judged_late(indirect, indirect.checks[0])
 
 
 def test_a_family_that_prepares_itself_in_python_waits_unless_it_says_otherwise() -> None:
     unknown = Family("own", (_check("select key from effects"),), "select 1", prepare=lambda engine: [])
-    assert judged_late(unknown, unknown.checks[0])
+    assert is_judged_late(unknown, unknown.checks[0])
     known = Family("own", unknown.checks, "select 1", prepare=lambda engine: [], prepares_early=True)
-    assert not judged_late(known, known.checks[0])
+    assert not is_judged_late(known, known.checks[0])
 
 
 def test_what_waits_is_named(tmp_path: Path) -> None:

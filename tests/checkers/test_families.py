@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from assay.checkers.families import FAMILIES, meanings
+from assay.checkers.families import FAMILIES, list_meanings
 from assay.checkers.linearizability.key_result import MEANING, NONLINEARIZABLE
 from assay.checkers.transactions.family import TRANSACTION_ORDERS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "anomalies.md").read_text(encoding="utf-8")
 IN_ORDER = {anomaly for family in TRANSACTION_ORDERS for anomaly in family.anomalies}
-KNOWN = meanings(FAMILIES) | {NONLINEARIZABLE: MEANING}
+KNOWN = list_meanings(FAMILIES) | {NONLINEARIZABLE: MEANING}
 
 
 def test_each_anomaly_is_that_of_one_check() -> None:

@@ -125,13 +125,13 @@ def test_of_events_the_time_from_the_first_to_the_last_counts(tmp_path: Path) ->
 
 def test_what_all_findings_share_is_asked_of_the_history_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On Spark each question takes as long as a check does."""
-    faults, asked = disturbance.faults, []
+    faults, asked = disturbance.read_faults, []
 
     def noted(engine: Engine) -> list[disturbance.FaultTimes]:
         asked.append(engine)
         return faults(engine)
 
-    monkeypatch.setattr(disturbance, "faults", noted)
+    monkeypatch.setattr(disturbance, "read_faults", noted)
     book = lost()
     book.send([5], None, (3_000, None), outcome="info")
     book.poll(2, [(2, 5), (3, 5)], 4, (3_500, 3_600))

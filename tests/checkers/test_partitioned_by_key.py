@@ -20,7 +20,13 @@ from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.early_checks import may_have_lost
 from assay.checkers.judging.history_views import open_history, register_parts
 from assay.checkers.judging.judge import judge
-from assay.checkers.partitioned_by_key import FEW_ROWS, Answers, Question, beyond, together
+from assay.checkers.partitioned_by_key import (
+    FEW_ROWS,
+    PartitionAnswers,
+    PartitionQuestion,
+    combine_answers,
+    reads_beyond_key,
+)
 
 from helpers.judging import without_times
 from helpers.log_histories import Row, SimulatedLog, broken, write
@@ -99,14 +105,14 @@ def test_random_histories_have_the_same_answers(tmp_path: Path, rows: Sequence[R
     families = tuple(
         one.name for one in FAMILIES if one.by_key and (one.name == family or family in WITH.get(one.name, ()))
     )
-    question = Question(contract, families, frozenset(row["kind"] for row in rows))
+    question = PartitionQuestion(contract, families, frozenset(row["kind"] for row in rows))
     with Parted(1) as whole, Parted(3) as parted:
         for engine in (whole, parted):
             register_parts(engine, history)
             engine.divided(history, question, lambda done, total: None)
     (expected,) = whole.answered
     assert len(parted.answered) == 3
-    answers = together(parted.answered)
+    answers = combine_answers(parted.answered)
     assert answers.checks == expected.checks
     for name, table in expected.tables.items():
         assert _rows(answers.tables[name]) == _rows(table), name
@@ -121,28 +127,31 @@ def _rows(table: pa.Table | None) -> list[str]:
 
 
 def test_what_is_put_together_is_a_sum_only_where_each_part_knows() -> None:
-    known, unknown = Answers({"duplicate": Answer(2, 1, [{"key": "y"}])}), Answers({"duplicate": Answer(3)})
-    assert together([known, known]).checks == {"duplicate": Answer(4, 2, [{"key": "y"}] * 2)}
-    assert together([known, unknown]).checks == {"duplicate": Answer(5)}
-    later = Answers({"duplicate": Answer(1, 30, [{"key": "x"}] * 20)})
-    assert together([known, later]).checks["duplicate"].first == [{"key": "x"}] * 20, (
+    known, unknown = (
+        PartitionAnswers({"duplicate": Answer(2, 1, [{"key": "y"}])}),
+        PartitionAnswers({"duplicate": Answer(3)}),
+    )
+    assert combine_answers([known, known]).checks == {"duplicate": Answer(4, 2, [{"key": "y"}] * 2)}
+    assert combine_answers([known, unknown]).checks == {"duplicate": Answer(5)}
+    later = PartitionAnswers({"duplicate": Answer(1, 30, [{"key": "x"}] * 20)})
+    assert combine_answers([known, later]).checks["duplicate"].first == [{"key": "x"}] * 20, (
         "by key, and no more than are explained"
     )
 
 
 def test_tables_of_many_rows_stay_where_they_are() -> None:
     small, large = pa.table({"key": ["a"]}), pa.table({"key": ["b"] * (FEW_ROWS - 1)})
-    parts = [Answers(tables={"t": small}), Answers(tables={"t": large})]
-    whole = together(parts).tables["t"]
+    parts = [PartitionAnswers(tables={"t": small}), PartitionAnswers(tables={"t": large})]
+    whole = combine_answers(parts).tables["t"]
     assert whole is not None
     assert whole.num_rows == FEW_ROWS
-    assert together([*parts, parts[0]]).tables == {"t": None}
-    assert together([*parts, Answers(tables={"t": None})]).tables == {"t": None}
+    assert combine_answers([*parts, parts[0]]).tables == {"t": None}
+    assert combine_answers([*parts, PartitionAnswers(tables={"t": None})]).tables == {"t": None}
 
 
 def test_what_looks_at_other_keys_is_asked_of_all() -> None:
-    assert beyond("select * from ops")
-    assert beyond("select * from log_strays s join log_values v on s.key = v.key")
-    assert beyond("found_position_jump"), "by way of a view that reads operations"
-    assert not beyond("select * from found_lost_write")
-    assert not beyond("select 'ops' as name from log_values"), "a text"
+    assert reads_beyond_key("select * from ops")
+    assert reads_beyond_key("select * from log_strays s join log_values v on s.key = v.key")
+    assert reads_beyond_key("found_position_jump"), "by way of a view that reads operations"
+    assert not reads_beyond_key("select * from found_lost_write")
+    assert not reads_beyond_key("select 'ops' as name from log_values"), "a text"

@@ -13,13 +13,13 @@ import pytest
 from assay.checkers.check import MOST_FINDINGS
 from assay.checkers.engine import DuckDB
 from assay.checkers.sql_idioms import (
-    first_rows,
+    first_rows_subquery,
     greatest_before,
-    late_calls,
-    nearest_pairs,
     order_by,
     previous,
     row_number,
+    select_late_calls,
+    select_nearest_pairs,
     sum_so_far,
     total_of,
 )
@@ -72,7 +72,7 @@ def test_a_late_call_is_one_row_however_many_places_it_came_too_late_for(engine:
         if call > row["first_ret"]:
             late[row["key"], call] += 1
             earliest[row["key"], call] = min(row["first_ret"], earliest.get((row["key"], call), row["first_ret"]))
-    found = {(row["key"], row["before"]): row for row in engine.rows(late_calls("places", "place"))}
+    found = {(row["key"], row["before"]): row for row in engine.rows(select_late_calls("places", "place"))}
     assert {at: row["overtaken"] for at, row in found.items()} == late
     assert {at: row["first_ret"] for at, row in found.items()} == earliest
     assert late
@@ -82,7 +82,7 @@ def test_nulls_come_first_and_so_many_rows_are_explained(engine: DuckDB) -> None
     calls = [row["last_call"] for row in engine.rows(f"select last_call from places {order_by('last_call')}")]
     assert calls == sorted(calls, key=lambda call: -1 if call is None else call)
     assert calls[0] is None
-    rows = engine.rows(f"select f.last_call as last_call from {first_rows('places', 'last_call, place')} f")
+    rows = engine.rows(f"select f.last_call as last_call from {first_rows_subquery('places', 'last_call, place')} f")
     assert sorted(row["last_call"] or -1 for row in rows) == sorted(call or -1 for call in calls[:MOST_FINDINGS])
 
 
@@ -100,7 +100,7 @@ def test_of_all_that_contradict_each_other_the_two_nearest_in_time_are_taken(eng
         for op in range(rng.randrange(1, 9))
     ]
     engine.load("recorded", pa.Table.from_pylist(recorded))
-    found = engine.rows(nearest_pairs("select * from recorded", "key", carry="word", rising=rising))
+    found = engine.rows(select_nearest_pairs("select * from recorded", "key", carry="word", rising=rising))
 
     def distance(first: dict[str, Any], second: dict[str, Any]) -> tuple[bool, int]:
         """Whether it is the less telling order, and how far apart; at one moment nothing precedes."""

@@ -33,7 +33,7 @@ def test_of_a_lost_element_the_node_that_acknowledged_it_and_the_one_that_missed
         effect(1, 0, "set-read", "s", 2_000, 2_100, value=None, process=2, worker="w1"),
     ]
     folder = write(tmp_path / "history", rows)
-    (folder / worker_nodes.FILE).write_bytes(worker_nodes.encode(known))
+    (folder / worker_nodes.FILE).write_bytes(worker_nodes.encode_worker_nodes(known))
     judgement = judge(folder, forbid("set-lost"))
     (finding,) = judgement.findings
     assert f"the add of 5 by {adder} was acknowledged at " in finding.claim

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from assay.checkers.judging.contract import forbid
-from assay.checkers.times import digits_of, readable, seconds
+from assay.checkers.times import find_digits, seconds, shorten_times
 
 from helpers.judging import judge
 from helpers.log_histories import Book, Row, write
@@ -26,16 +26,16 @@ from helpers.log_histories import Book, Row, write
 )
 def test_as_many_digits_as_tell_the_times_of_a_sentence_apart(times: tuple[int, int], expected: str) -> None:
     begin, end = times
-    assert readable(f"from {seconds(begin)} to {seconds(end)}") == expected
+    assert shorten_times(f"from {seconds(begin)} to {seconds(end)}") == expected
 
 
 def test_other_numbers_stay_as_they_are() -> None:
-    assert readable("offset 4.000000001 of s, 0.5 s, 12 s") == "offset 4.000000001 of s, 0.5 s, 12 s"
-    assert readable("no time at all") == "no time at all"
+    assert shorten_times("offset 4.000000001 of s, 0.5 s, 12 s") == "offset 4.000000001 of s, 0.5 s, 12 s"
+    assert shorten_times("no time at all") == "no time at all"
 
 
 def test_what_is_not_known_ties_with_nothing() -> None:
-    assert digits_of([None, None, 1]) == digits_of([]) == 3
+    assert find_digits([None, None, 1]) == find_digits([]) == 3
 
 
 def late(unit: int) -> list[Row]:

@@ -22,7 +22,7 @@ from assay.cluster.deploy import start_system
 from assay.cluster.docker import DockerCluster
 from assay.cluster.doctor import engine_available
 from assay.cluster.node import by_role
-from assay.system_under_test.broker_rpc import metadata
+from assay.system_under_test.broker_rpc import ask_metadata
 from assay.system_under_test.deployment import EVENT_LOG, PORT, Broker
 from assay.system_under_test.topology import BROKER
 
@@ -63,7 +63,7 @@ class Live:
 
     def _led(self, address: str, name: str) -> set[int]:
         """The topic's partitions that have a leader, as this broker knows them."""
-        answer = asyncio.run_coroutine_threadsafe(metadata(address, PORT), self.loop).result(PATIENCE)
+        answer = asyncio.run_coroutine_threadsafe(ask_metadata(address, PORT), self.loop).result(PATIENCE)
         topics = [] if answer is None else [topic for topic in answer.topics if topic.topic == name]
         return {part.partition for topic in topics for part in topic.partitions if part.leader > 0}
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from assay.cluster.checked_hooks import written
+from assay.cluster.checked_hooks import list_written_paths
 from assay.cluster.hosts.attached import AttachedNode
 from assay.cluster.system import DeploymentError
 
@@ -24,7 +24,7 @@ class Elsewhere(StoringEcho):
 @pytest.mark.parametrize("folder", ["/data/", "data", "/srv/../data", "//data", "", "/"])
 def test_a_folder_of_data_that_a_node_would_know_by_another_name_is_named(tmp_path: Path, folder: str) -> None:
     system, node = Elsewhere(tmp_path), AttachedNode("n1", "broker", 1, "10.0.0.1")
-    assert written(system, node) == ["/data/", EVENTS, "/etc/echo/peers"]  # type: ignore[arg-type]
+    assert list_written_paths(system, node) == ["/data/", EVENTS, "/etc/echo/peers"]  # type: ignore[arg-type]
     system.folder_of_data = folder
     with pytest.raises(DeploymentError, match=r"^data_folder\(\) of n1 returned .* normalized absolute path"):
-        written(system, node)  # type: ignore[arg-type]
+        list_written_paths(system, node)  # type: ignore[arg-type]

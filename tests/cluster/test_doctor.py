@@ -10,7 +10,7 @@ from docker.models.containers import Container
 
 from assay.cluster import doctor, owner
 from assay.cluster.docker import engine, image, layer
-from assay.cluster.doctor_finding import Finding
+from assay.cluster.doctor_finding import DoctorFinding
 
 
 @pytest.fixture
@@ -37,17 +37,20 @@ def test_every_bad_finding_has_a_remedy_and_says_what_it_costs() -> None:
 
 @pytest.mark.usefixtures("no_engine")
 def test_an_engine_error_says_how_to_get_one() -> None:
-    with pytest.raises(engine.EngineError, match="`dockerd`, of the package docker"), engine.engine(timeout=1):
+    with (
+        pytest.raises(engine.DockerEngineError, match="`dockerd`, of the package docker"),
+        engine.open_engine(timeout=1),
+    ):
         pytest.fail("there is no engine to talk to")
 
 
 def test_a_missing_program_is_an_error_with_a_remedy() -> None:
     with pytest.raises(layer.ImageError, match="no-such-program-of-assay is not installed"):
-        layer.command(["no-such-program-of-assay"])
+        layer.run_command(["no-such-program-of-assay"])
 
 
 @pytest.mark.parametrize(
-    "run", [layer.command, lambda argv: layer.docker_build([], lambda step: None)], ids=["any", "docker"]
+    "run", [layer.run_command, lambda argv: layer.docker_build([], lambda step: None)], ids=["any", "docker"]
 )
 def test_a_program_that_this_user_may_not_run_is_an_error_with_a_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Callable[[list[str]], object]
@@ -61,11 +64,11 @@ def test_a_program_that_this_user_may_not_run_is_an_error_with_a_remedy(
 
 def test_a_failed_command_shows_its_last_lines() -> None:
     with pytest.raises(layer.ImageError, match="exited 3:\nthe very last line"):
-        layer.command(["sh", "-c", "echo the very last line; exit 3"])
+        layer.run_command(["sh", "-c", "echo the very last line; exit 3"])
 
 
 @pytest.mark.parametrize("check", [doctor._python, doctor._memory, doctor._disk])
-def test_this_machine_is_measured(check: Callable[[], Finding]) -> None:
+def test_this_machine_is_measured(check: Callable[[], DoctorFinding]) -> None:
     assert any(character.isdigit() for character in check().detail)
 
 
@@ -82,8 +85,8 @@ def test_a_container_of_a_doctor_that_is_interrupted_is_one_that_the_next_sessio
     monkeypatch.setattr(Container, "wait", interrupted)
     with pytest.raises(KeyboardInterrupt):
         doctor._iptables()
-    with engine.engine() as client:
-        ours = [one for one in engine.owned(client) if one.owner == str(owner.current())]
+    with engine.open_engine() as client:
+        ours = [one for one in engine.list_owned(client) if one.owner == str(owner.current_owner())]
         left = [one for one in ours if one.run_id == "doctor"]  # other tests of this process may have containers
         assert [one.kind for one in left] == ["container"]
         assert engine.remove_container(client, left[0].name)

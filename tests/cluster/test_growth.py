@@ -11,9 +11,9 @@ from typing import Any, cast
 
 from assay.cluster.node import Node, NodeError
 from assay.cluster.ssh import log_sizes
-from assay.cluster.ssh.log_sizes import FILE, Growth, Sizes, words
+from assay.cluster.ssh.log_sizes import FILE, LogGrowthRecorder, LogSizes, log_patterns
 from assay.cluster.ssh.logs import collect
-from assay.cluster.ssh.stream import following, looking
+from assay.cluster.ssh.stream import follow_command, size_watch_command
 from assay.cluster.system import ZOOKEEPER_ROLE, System
 from assay.reports.node_logs import GROWTH
 
@@ -24,7 +24,7 @@ def test_the_report_looks_for_what_is_written() -> None:
 
 def test_sizes_are_printed_when_they_change_and_each_look_ends_with_an_empty_line(tmp_path: Path) -> None:
     log = tmp_path / "a log.log"
-    command = looking([f"{tmp_path}/*.log", f"'{tmp_path}/gone.log'"], every=0.01)(0)
+    command = size_watch_command([f"{tmp_path}/*.log", f"'{tmp_path}/gone.log'"], every=0.01)(0)
     shell = subprocess.Popen(["sh", "-c", command], stdout=subprocess.PIPE, text=True)
     assert shell.stdout is not None
 
@@ -46,7 +46,7 @@ def test_sizes_are_printed_when_they_change_and_each_look_ends_with_an_empty_lin
 
 
 def test_what_the_shell_prints_becomes_moments_with_sizes(monkeypatch: Any) -> None:
-    sizes = Sizes()
+    sizes = LogSizes()
     log, own = "/var/log/assay/process.log", "/x/own name.log"
     printed = ["", f"4 {log}", f"9 {own}", "", "", "stat: nonsense", "", f"6 {log}", f"9 {own}", ""]
     for moment, line in enumerate(printed):
@@ -73,8 +73,8 @@ def test_the_logs_are_those_that_are_brought_home() -> None:
         def __init__(self, role: str) -> None:
             self.role = role
 
-    assert words(Own(), cast(Any, Named("server"))) == ["/var/log/assay/*.log", "'/var/log/my server.log'"]
-    assert words(Own(), cast(Any, Named(ZOOKEEPER_ROLE))) == ["/var/log/assay/*.log"]
+    assert log_patterns(Own(), cast(Any, Named("server"))) == ["/var/log/assay/*.log", "'/var/log/my server.log'"]
+    assert log_patterns(Own(), cast(Any, Named(ZOOKEEPER_ROLE))) == ["/var/log/assay/*.log"]
 
 
 class Talking:
@@ -101,7 +101,7 @@ def test_growth_is_kept_per_node_and_why_it_ended_early_is_said(tmp_path: Path) 
 
     async def body() -> tuple[list[str], list[str]]:
         nodes = [Talking("n1", breaks=False), Talking("n2", breaks=True)]
-        found = Growth(Plain(), cast(Any, nodes))
+        found = LogGrowthRecorder(Plain(), cast(Any, nodes))
         found.start()
         for node in nodes:
             await node.printed.wait()
@@ -139,7 +139,7 @@ class WithFiles(Talking):
 def test_logs_of_one_name_are_both_kept_each_with_its_own_sizes(tmp_path: Path) -> None:
     async def body() -> list[str]:
         nodes = cast(Any, [WithFiles("n1", breaks=False)])
-        found = Growth(TwoOfOneName(), nodes)
+        found = LogGrowthRecorder(TwoOfOneName(), nodes)
         found.start()
         await nodes[0].printed.wait()
         await asyncio.sleep(0)
@@ -160,6 +160,6 @@ def test_logs_of_one_name_are_both_kept_each_with_its_own_sizes(tmp_path: Path) 
 
 def test_an_event_log_is_followed_after_what_was_delivered() -> None:
     assert (
-        following("/var/my log/events")(3)
+        follow_command("/var/my log/events")(3)
         == "mkdir -p '/var/my log'; exec tail -n +4 -F '/var/my log/events' 2>/dev/null"
     )

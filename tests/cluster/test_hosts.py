@@ -24,8 +24,8 @@ from assay.cluster.hosts.attached import AttachedNode
 from assay.cluster.hosts.cluster import HostCluster
 from assay.cluster.hosts.inventory import InventoryError
 from assay.cluster.node import NodeError, ProcessState
-from assay.cluster.ssh.connection import AwayError, RefusedError, UnendedError
-from assay.cluster.ssh.ssh_address import Reach, host_key_of
+from assay.cluster.ssh.connection import CommandTimeoutError, RefusedError, UnansweredError
+from assay.cluster.ssh.ssh_address import SshAddress, parse_host_key
 
 from helpers.echo_system import Echo
 from helpers.ssh_machine import machine
@@ -36,10 +36,10 @@ KEY = paramiko.ECDSAKey.generate()
 HOST_KEY = f"{KEY.get_name()} {KEY.get_base64()}"
 
 
-def read(folder: Path, text: str) -> list[inventory.Host]:
+def read(folder: Path, text: str) -> list[inventory.InventoryHost]:
     path = folder / "hosts.toml"
     path.write_text(text)
-    return inventory.read(path)
+    return inventory.read_inventory(path)
 
 
 def test_what_the_file_says_once_holds_for_all_hosts_that_say_nothing_else(tmp_path: Path) -> None:
@@ -62,9 +62,11 @@ def test_what_the_file_says_once_holds_for_all_hosts_that_say_nothing_else(tmp_p
         jump = {{ address = "bastion", host_key = "{HOST_KEY}" }}
         """,
     )
-    assert one == inventory.Host("", Reach("10.0.0.11", "ann", "/keys/ann", HOST_KEY, sudo=True))
-    jump = Reach("bastion", "ann", "/keys/ann", HOST_KEY, sudo=True)
-    assert other == inventory.Host("sentinel", Reach("10.0.0.12", "bob", "/keys/bob", HOST_KEY, 2222, True, jump))
+    assert one == inventory.InventoryHost("", SshAddress("10.0.0.11", "ann", "/keys/ann", HOST_KEY, sudo=True))
+    jump = SshAddress("bastion", "ann", "/keys/ann", HOST_KEY, sudo=True)
+    assert other == inventory.InventoryHost(
+        "sentinel", SshAddress("10.0.0.12", "bob", "/keys/bob", HOST_KEY, 2222, True, jump)
+    )
 
 
 @pytest.mark.parametrize(("port", "name"), [(22, "10.0.0.11"), (2222, "[10.0.0.11]:2222")])
@@ -108,12 +110,13 @@ def test_what_is_wrong_is_named(tmp_path: Path, text: str, said: str) -> None:
 
 def test_a_file_that_is_missing_is_named(tmp_path: Path) -> None:
     with pytest.raises(InventoryError, match=r"there is no .*none.toml: write it .*, or name another with --hosts"):
-        inventory.read(tmp_path / "none.toml")
+        inventory.read_inventory(tmp_path / "none.toml")
 
 
 def test_each_role_gets_its_own_hosts_and_too_few_are_an_error() -> None:
     hosts = [
-        inventory.Host(role, Reach(f"h{number}", "root", "k", "")) for number, role in enumerate(("", "b", "a", "a"))
+        inventory.InventoryHost(role, SshAddress(f"h{number}", "root", "k", ""))
+        for number, role in enumerate(("", "b", "a", "a"))
     ]
     chosen = inventory.by_role(hosts, "a", {"a": 2, "b": 1}, Path("hosts.toml"))
     assert [[host.reach.address for host in chosen[role]] for role in "ab"] == [["h0", "h2"], ["h1"]]
@@ -122,20 +125,20 @@ def test_each_role_gets_its_own_hosts_and_too_few_are_an_error() -> None:
 
 
 def test_keys_that_are_none_are_named(tmp_path: Path) -> None:
-    assert host_key_of(HOST_KEY) == KEY
+    assert parse_host_key(HOST_KEY) == KEY
     with pytest.raises(NodeError, match="not a host key"):
-        host_key_of("ssh-ed25519")
+        parse_host_key("ssh-ed25519")
     with pytest.raises(NodeError, match=f"root@h:22: the private key {tmp_path}/none cannot be read"):
-        Reach("h", "root", f"{tmp_path}/none", HOST_KEY).login()
+        SshAddress("h", "root", f"{tmp_path}/none", HOST_KEY).login()
 
 
 def test_a_host_is_known_by_what_its_packets_come_from(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert cluster._ip("n1", "198.18.0.9") == "198.18.0.9"
-    assert cluster._ip("n1", "FD00:0::9") == "fd00::9"
+    assert cluster.resolve_ip("n1", "198.18.0.9") == "198.18.0.9"
+    assert cluster.resolve_ip("n1", "FD00:0::9") == "fd00::9"
     six, four = (socket.AF_INET6, 2, 17, "", ("fd00::9", 0, 0, 0)), (socket.AF_INET, 2, 17, "", ("198.18.0.9", 0))
     for known, address in (([six, four], "198.18.0.9"), ([six], "fd00::9")):
         monkeypatch.setattr(cluster.socket, "getaddrinfo", lambda *_, known=known, **__: known)
-        assert cluster._ip("n1", "name") == address
+        assert cluster.resolve_ip("n1", "name") == address
 
 
 @pytest.mark.parametrize(
@@ -149,19 +152,19 @@ def test_a_host_is_known_by_what_its_packets_come_from(monkeypatch: pytest.Monke
 )
 def test_an_address_by_which_peers_cannot_know_a_host_is_named(address: str, said: str) -> None:
     with pytest.raises(NodeError, match=f"n1: {re.escape(address)} {said}"):
-        cluster._ip("n1", address)
+        cluster.resolve_ip("n1", address)
 
 
 def test_hosts_are_several_machines_with_addresses_of_one_kind() -> None:
     def of(*addresses: str) -> list[Any]:
         return [AttachedNode(f"n{number}", "server", number, one) for number, one in enumerate(addresses, 1)]
 
-    cluster._alike(of("10.0.0.1", "10.0.0.2"))
-    cluster._alike(of("fd00::1", "fd00::2"))
+    cluster._require_distinct(of("10.0.0.1", "10.0.0.2"))
+    cluster._require_distinct(of("fd00::1", "fd00::2"))
     with pytest.raises(NodeError, match="n1 and n3 are one machine"):
-        cluster._alike(of("10.0.0.1", "10.0.0.2", "10.0.0.1"))
+        cluster._require_distinct(of("10.0.0.1", "10.0.0.2", "10.0.0.1"))
     with pytest.raises(NodeError, match=r"n1 is known by 10.0.0.1 and n2 by fd00::2: .* or all IPv6"):
-        cluster._alike(of("10.0.0.1", "fd00::2"))
+        cluster._require_distinct(of("10.0.0.1", "fd00::2"))
 
 
 @pytest.mark.parametrize("missing", ["python", "iptables", "setsid", "pkill"])
@@ -171,26 +174,26 @@ def test_the_doctor_calls_required_what_no_run_begins_without(
     (tmp_path / "hosts.toml").write_text(f'[[host]]\naddress = "h"\nhost_key = "{HOST_KEY}"')
     there = {"user": "0", "python": "yes", "iptables": "yes", "setsid": "/bin/setsid", "pkill": "/bin/pkill"}
     lines = [f"{what} {value}" for what, value in {**there, missing: "no"}.items()]
-    monkeypatch.setattr(doctor, "run", lambda reach, command: "\n".join(lines))
+    monkeypatch.setattr(doctor, "run_on_host", lambda reach, command: "\n".join(lines))
     (bad,) = [one for one in doctor.diagnose(tmp_path / "hosts.toml") if not one.good]
     assert bad.name == f"root@h:22 {missing}"
     assert bad.required == (missing != "pkill"), "without it the main process is ended and stopped all the same"
 
 
-@pytest.mark.parametrize("error", [AwayError, RefusedError, UnendedError])
+@pytest.mark.parametrize("error", [UnansweredError, RefusedError, CommandTimeoutError])
 def test_a_host_that_cannot_be_had_is_asked_once_by_who_undoes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[NodeError]
 ) -> None:
     asked = []
 
-    def run(reach: Reach, command: str, timeout: float) -> str:
+    def run(reach: SshAddress, command: str, timeout: float) -> str:
         asked.append(f"{reach} {command}")
         if reach.address == "away":
             raise error("it is closed")
         return ""
 
-    monkeypatch.setattr(host_command, "run", run)
-    hosts = [Reach(address, "root", "/k", HOST_KEY) for address in ("away", "there")]
+    monkeypatch.setattr(host_command, "run_on_host", run)
+    hosts = [SshAddress(address, "root", "/k", HOST_KEY) for address in ("away", "there")]
     actions = [journal.RunOnHost(host, (word,)) for word in ("one", "two") for host in hosts]
     own = HostCluster(
         Echo(tmp_path / "echo"), {}, hosts=tmp_path / "none", run_id="run", seed=1, state_dir=tmp_path / "state"
@@ -205,13 +208,13 @@ def test_what_undoes_something_has_more_time_than_another_command(
     """A host that is cleaned of a run may have to remove gigabytes from a slow disk."""
     monkeypatch.setattr(host_command, "UNDO_WITHIN", 2.0)
     with machine() as there:
-        monkeypatch.setattr(Reach, "login", lambda reach: there.login)
-        host = Reach("h", "root", "/k", HOST_KEY)
-        with pytest.raises(UnendedError, match=r"no end after 0\.2 s"):
-            host_command.run(host, f"sleep 1; touch {tmp_path}/run", 0.2)
-        host_command.Undoing().perform(journal.RunOnHost(host, ("sh", "-c", f"sleep 1; touch {tmp_path}/undone")))
+        monkeypatch.setattr(SshAddress, "login", lambda reach: there.login)
+        host = SshAddress("h", "root", "/k", HOST_KEY)
+        with pytest.raises(CommandTimeoutError, match=r"no end after 0\.2 s"):
+            host_command.run_on_host(host, f"sleep 1; touch {tmp_path}/run", 0.2)
+        host_command.HostUndoer().perform(journal.RunOnHost(host, ("sh", "-c", f"sleep 1; touch {tmp_path}/undone")))
         assert (tmp_path / "undone").exists()
-        undoing, endless = host_command.Undoing(), journal.RunOnHost(host, ("sleep", "60"))
+        undoing, endless = host_command.HostUndoer(), journal.RunOnHost(host, ("sleep", "60"))
         for _ in range(2):
             with pytest.raises(NodeError, match="no end after 2 s"):
                 undoing.perform(endless)
@@ -220,16 +223,16 @@ def test_what_undoes_something_has_more_time_than_another_command(
 
 
 def test_the_journal_keeps_how_a_host_is_reached(tmp_path: Path) -> None:
-    reach = Reach("h", "ann", "/k", HOST_KEY, 2222, True, Reach("bastion", "ann", "/k", HOST_KEY))
-    book = journal.Journal(tmp_path, "run-1")
+    reach = SshAddress("h", "ann", "/k", HOST_KEY, 2222, True, SshAddress("bastion", "ann", "/k", HOST_KEY))
+    book = journal.UndoJournal(tmp_path, "run-1")
     action = journal.RunOnHost(reach, ("sh", "-c", "true"))
     book.append(action)
     book.close(finished=False)
-    assert [one for _, one in journal.read(book.path).actions] == [action]
+    assert [one for _, one in journal.read_journal(book.path).actions] == [action]
     assert journal.describe(action) == "ann@h:2222: sh -c true"
     assert journal.describe(journal.RunOnHost(reach, ("sh", "-c", "..."), "cleaned")) == "ann@h:2222: cleaned"
-    assert str(Reach("fd00::1", "ann", "/k", HOST_KEY)) == "ann@[fd00::1]:22"
-    assert msgspec.json.decode(msgspec.json.encode(reach), type=Reach) == reach
+    assert str(SshAddress("fd00::1", "ann", "/k", HOST_KEY)) == "ann@[fd00::1]:22"
+    assert msgspec.json.decode(msgspec.json.encode(reach), type=SshAddress) == reach
 
 
 def shell(text: str) -> subprocess.CompletedProcess[str]:
@@ -248,9 +251,9 @@ def test_what_is_there_is_told_apart_and_a_greeting_is_none_of_it(tmp_path: Path
         "a file/below": "none",
     }  # fmt: skip
     paths = [f"{tmp_path}/{name}" for name in names]
-    found = shell("echo welcome; echo none /etc/passwd; " + upkeep.look(paths))
+    found = shell("echo welcome; echo none /etc/passwd; " + upkeep.look_command(paths))
     assert found.returncode == 0
-    assert upkeep.seen(found.stdout, paths) == dict(zip(paths, names.values(), strict=True))
+    assert upkeep.parse_look(found.stdout, paths) == dict(zip(paths, names.values(), strict=True))
 
 
 @pytest.mark.parametrize(
@@ -259,19 +262,19 @@ def test_what_is_there_is_told_apart_and_a_greeting_is_none_of_it(tmp_path: Path
 )
 def test_a_path_that_a_run_must_not_remove_is_refused(path: str) -> None:
     with pytest.raises(upkeep.PathError):
-        upkeep.checked(path)
-    assert upkeep.checked("/srv/my data") == "/srv/my data"
+        upkeep.require_removable(path)
+    assert upkeep.require_removable("/srv/my data") == "/srv/my data"
 
 
 def test_the_folders_around_are_all_but_the_top_deepest_first() -> None:
-    assert upkeep.around(["/a/b/c", "/a/d"]) == ["/a/b", "/a"]
+    assert upkeep.list_parents(["/a/b/c", "/a/d"]) == ["/a/b", "/a"]
 
 
 def test_who_is_read_behind_a_greeting() -> None:
-    assert upkeep.who("user 0\nclaim \n") == ("0", "")
-    assert upkeep.who("hello\nuser 1000\nclaim run-1\n") == ("1000", "run-1")
-    assert upkeep.who("") == ("", "")
-    assert upkeep.who(shell(upkeep.WHO).stdout)[0] == str(os.getuid())
+    assert upkeep.parse_who("user 0\nclaim \n") == ("0", "")
+    assert upkeep.parse_who("hello\nuser 1000\nclaim run-1\n") == ("1000", "run-1")
+    assert upkeep.parse_who("") == ("", "")
+    assert upkeep.parse_who(shell(upkeep.WHO).stdout)[0] == str(os.getuid())
 
 
 @pytest.fixture
@@ -290,38 +293,40 @@ def done(argv: tuple[str, ...]) -> int:
 
 
 def test_a_host_is_claimed_once_and_cleaned_by_its_own_run_alone(place: Path) -> None:
-    assert shell(upkeep.claim("run-1")).returncode == 0
-    second = shell(upkeep.claim("run-2"))
+    assert shell(upkeep.claim_command("run-1")).returncode == 0
+    second = shell(upkeep.claim_command("run-2"))
     assert (second.returncode, second.stderr) == (22, "run-1\n")
     (place / "new/folder/data").mkdir(parents=True)
     (place / "new/folder/of another").write_text("came meanwhile")
     (place / "was empty/x").mkdir(parents=True)
-    made = upkeep.Made([f"{place}/new/folder/data"], [f"{place}/was empty"], [f"{place}/new/folder", f"{place}/new"])
-    assert done(upkeep.guarded("run-2", ("touch", f"{place}/undone"))) == 0
-    assert done(upkeep.clean("run-2", made)) == 0
+    made = upkeep.CreatedPaths(
+        [f"{place}/new/folder/data"], [f"{place}/was empty"], [f"{place}/new/folder", f"{place}/new"]
+    )
+    assert done(upkeep.guard_command("run-2", ("touch", f"{place}/undone"))) == 0
+    assert done(upkeep.clean_command("run-2", made)) == 0
     assert not (place / "undone").exists()
     assert (place / "was empty/x").exists()
     for _ in range(2):
-        assert done(upkeep.clean("run-1", made)) == 0
+        assert done(upkeep.clean_command("run-1", made)) == 0
         assert [path.name for path in (place / "new/folder").iterdir()] == ["of another"]
         assert list((place / "was empty").iterdir()) == []
         assert not (place / "claim").exists()
-    assert shell(upkeep.claim("run-2")).returncode == 0
+    assert shell(upkeep.claim_command("run-2")).returncode == 0
 
 
 def test_folders_that_were_made_for_it_go_with_it(place: Path) -> None:
-    shell(upkeep.claim("run-1"))
+    shell(upkeep.claim_command("run-1"))
     (place / "new/folder").mkdir(parents=True)
     (place / "new/folder/file").write_text("")
-    made = upkeep.Made([f"{place}/new/folder/file"], [], upkeep.around([f"{place}/new/folder/file"])[:2])
-    assert done(upkeep.clean("run-1", made)) == 0
+    made = upkeep.CreatedPaths([f"{place}/new/folder/file"], [], upkeep.list_parents([f"{place}/new/folder/file"])[:2])
+    assert done(upkeep.clean_command("run-1", made)) == 0
     assert not (place / "new").exists()
 
 
 def test_what_cannot_be_removed_keeps_the_claim_for_another_try(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shell(upkeep.claim("run-1"))
-    made = upkeep.Made([], [f"{place}/gone"], [])  # find fails: someone has removed the folder
-    assert done(upkeep.clean("run-1", made)) != 0
+    shell(upkeep.claim_command("run-1"))
+    made = upkeep.CreatedPaths([], [f"{place}/gone"], [])  # find fails: someone has removed the folder
+    assert done(upkeep.clean_command("run-1", made)) != 0
     assert (place / "claim").exists()
 
 
@@ -340,22 +345,22 @@ def test_half_a_file_that_a_killed_session_leaves_goes_with_the_others(place: Pa
     hosts = HostCluster(echo, {"broker": 1}, hosts=place / "none", run_id="run-1", seed=1, state_dir=place / "state")
     node: Any = Here()
     made = asyncio.run(hosts._what_is_made(node, "n1", {f"{place}/etc/settings": b""}))
-    shell(upkeep.claim("run-1"))
+    shell(upkeep.claim_command("run-1"))
     (place / "etc").mkdir()
     (place / "etc/settings.assay-part").write_text("half of")
     ours = [path for path in made.removed if path.startswith(f"{place}/")]
-    assert done(upkeep.clean("run-1", replace(made, removed=ours, emptied=[]))) == 0
+    assert done(upkeep.clean_command("run-1", replace(made, removed=ours, emptied=[]))) == 0
     assert not (place / "etc").exists()
 
 
 def test_all_that_carries_the_mark_of_the_run_is_ended(place: Path) -> None:
-    shell(upkeep.claim("run-1"))
+    shell(upkeep.claim_command("run-1"))
     started = {
         run: subprocess.Popen(["sleep", "60"], env={upkeep.MARK: run}, start_new_session=True)
         for run in ("run-1", "run-10", "my-run-1")
     }
     try:
-        assert done(upkeep.clean("run-1", upkeep.Made([], [], []))) == 0
+        assert done(upkeep.clean_command("run-1", upkeep.CreatedPaths([], [], []))) == 0
         assert started["run-1"].wait(timeout=10) == -signal.SIGKILL
         assert [one.poll() for run, one in started.items() if run != "run-1"] == [None, None]
     finally:
@@ -367,13 +372,13 @@ def test_all_that_carries_the_mark_of_the_run_is_ended(place: Path) -> None:
 def test_to_attach_an_address_is_enough_and_nodes_can_do_nothing(tmp_path: Path) -> None:
     file = tmp_path / "hosts.toml"
     file.write_text('[[host]]\naddress = "10.0.0.11"\n[[host]]\naddress = "10.0.0.12"\nrole = "store"\n')
-    assert [(host.role, host.reach.address) for host in inventory.addresses(str(file))] == [
+    assert [(host.role, host.reach.address) for host in inventory.read_addresses(str(file))] == [
         ("", "10.0.0.11"),
         ("store", "10.0.0.12"),
     ]
     file.write_text('[[host]]\nrole = "store"\n')
     with pytest.raises(InventoryError, match="host 1 has no address"):
-        inventory.addresses(str(file))
+        inventory.read_addresses(str(file))
     node = AttachedNode("n1", "server", 1, "10.0.0.11")
     assert asyncio.run(node.process()).state is ProcessState.RUNNING
     with pytest.raises(NodeError, match="n1 is known by its address alone: --cluster=attach has no kill of a node"):
@@ -383,7 +388,7 @@ def test_to_attach_an_address_is_enough_and_nodes_can_do_nothing(tmp_path: Path)
 def test_a_machine_that_cannot_be_asked_for_compose_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", "unix:///none.sock")
     with pytest.raises(InventoryError, match="compose:shop: "):
-        inventory.addresses("compose:shop")
+        inventory.read_addresses("compose:shop")
 
 
 REPLACED = """
@@ -401,16 +406,16 @@ time.sleep(60)
 
 
 def test_what_is_started_while_a_run_is_ended_is_ended_as_well(place: Path) -> None:
-    shell(upkeep.claim("run-1"))
+    shell(upkeep.claim_command("run-1"))
     mark = {upkeep.MARK: f"run-1 {place}", "PATH": os.environ["PATH"]}
     shell(f"rm -f {place}/claim")
-    shell(upkeep.claim(mark[upkeep.MARK]))
+    shell(upkeep.claim_command(mark[upkeep.MARK]))
     started = subprocess.Popen([sys.executable, "-c", REPLACED, str(place / "up")], env=mark, start_new_session=True)
     deadline = time.monotonic() + 10
     while not (place / "up").exists():
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    assert done(upkeep.clean(mark[upkeep.MARK], upkeep.Made([], [], []))) == 0
+    assert done(upkeep.clean_command(mark[upkeep.MARK], upkeep.CreatedPaths([], [], []))) == 0
     started.wait(timeout=10)
     left = [one for one in Path("/proc").glob("[0-9]*/environ") if mark[upkeep.MARK].encode() in content(one)]
     for one in left:

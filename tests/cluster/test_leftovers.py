@@ -13,12 +13,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from assay.cluster import journal, leftovers, owner
-from assay.cluster.journal import Journal, RemoveDisk, RemoveFile, RemoveNetwork, RunInContainer
+from assay.cluster.journal import RemoveDisk, RemoveFile, RemoveNetwork, RunInContainer, UndoJournal
 
 from helpers.examples import some_of
 from helpers.small_disk import small_disk
 
-DEAD = dataclasses.replace(owner.current(), started=1)
+DEAD = dataclasses.replace(owner.current_owner(), started=1)
 
 
 @pytest.fixture(autouse=True)
@@ -27,12 +27,12 @@ def no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_is_ticked_off_is_not_undone_again(tmp_path: Path) -> None:
-    one = Journal(tmp_path, "run")
+    one = UndoJournal(tmp_path, "run")
     one.append(RemoveFile("a"))
     second = one.append(RunInContainer("c", ("iptables", "-F")))
     one.append(RemoveNetwork("n"))
     one.done(second)
-    assert [action for _, action in journal.read(one.path).actions] == [RemoveNetwork("n"), RemoveFile("a")]
+    assert [action for _, action in journal.read_journal(one.path).actions] == [RemoveNetwork("n"), RemoveFile("a")]
     one.close(finished=True)
     assert not one.path.exists()
 
@@ -51,7 +51,7 @@ actions = st.one_of(
 def test_a_journal_cut_anywhere_still_undoes_every_deed_that_was_begun(
     tmp_path: Path, deeds: list[journal.Action], undone: set[int], lost: int
 ) -> None:
-    one = Journal(tmp_path, "run")
+    one = UndoJournal(tmp_path, "run")
     sizes = []
     for deed in deeds:
         one.append(deed)
@@ -64,11 +64,11 @@ def test_a_journal_cut_anywhere_still_undoes_every_deed_that_was_begun(
     cut = max(0, len(whole) - lost)
     one.path.write_bytes(whole[:cut])
 
-    found = journal.read(one.path)
+    found = journal.read_journal(one.path)
     one.path.unlink()
     begun = [(number, deed) for number, (deed, size) in enumerate(zip(deeds, sizes, strict=True), 1) if size <= cut]
     must = [item for item in begun if item[0] not in ticked]
-    assert found.owner == owner.current()
+    assert found.owner == owner.current_owner()
     assert [item for item in found.actions if item[0] not in ticked] == must[::-1]
 
 
@@ -76,14 +76,14 @@ def test_an_entry_is_on_disk_before_append_returns(tmp_path: Path, monkeypatch: 
     synced: list[int] = []
     real = os.fsync
     monkeypatch.setattr(os, "fsync", lambda handle: (synced.append(os.fstat(handle).st_size), real(handle))[1])
-    one = Journal(tmp_path, "run")
+    one = UndoJournal(tmp_path, "run")
     one.append(RemoveFile("a"))
     assert synced[-1] == one.path.stat().st_size
     one.close(finished=True)
 
 
 def test_a_closed_journal_refuses_further_deeds(tmp_path: Path) -> None:
-    one = Journal(tmp_path, "run")
+    one = UndoJournal(tmp_path, "run")
     one.close(finished=True)
     one.close(finished=True)
     with pytest.raises(journal.JournalError, match="the run is over"):
@@ -91,8 +91,10 @@ def test_a_closed_journal_refuses_further_deeds(tmp_path: Path) -> None:
 
 
 def test_a_live_owners_journal_is_swept_by_no_one_and_a_dead_ones_is(tmp_path: Path) -> None:
-    live = Journal(tmp_path, "live", dataclasses.replace(owner.current(), pid=os.getppid(), started=_parent_start()))
-    dead = Journal(tmp_path, "dead", DEAD)
+    live = UndoJournal(
+        tmp_path, "live", dataclasses.replace(owner.current_owner(), pid=os.getppid(), started=_parent_start())
+    )
+    dead = UndoJournal(tmp_path, "dead", DEAD)
     for one in (live, dead):
         one.close(finished=False)
     leftovers.sweep(tmp_path)
@@ -105,7 +107,7 @@ def test_a_live_owners_journal_is_swept_by_no_one_and_a_dead_ones_is(tmp_path: P
 
 
 def test_without_an_engine_nothing_is_forgotten(tmp_path: Path) -> None:
-    one = Journal(tmp_path, "dead", DEAD)
+    one = UndoJournal(tmp_path, "dead", DEAD)
     one.append(RemoveNetwork("n"))
     one.close(finished=False)
     report = leftovers.sweep(tmp_path)
@@ -115,7 +117,7 @@ def test_without_an_engine_nothing_is_forgotten(tmp_path: Path) -> None:
 
 
 def test_a_kept_run_survives_the_sweep_but_not_heal(tmp_path: Path) -> None:
-    one = Journal(tmp_path, "kept", DEAD)
+    one = UndoJournal(tmp_path, "kept", DEAD)
     one.keep()
     one.close(finished=False)
     leftovers.sweep(tmp_path)
@@ -141,14 +143,14 @@ def test_the_state_folder_follows_the_users_settings(monkeypatch: pytest.MonkeyP
 
 
 def _parent_start() -> int:
-    started = owner._start_time(os.getppid())
+    started = owner._read_start_time(os.getppid())
     assert started is not None
     return started
 
 
 def test_what_a_full_disk_has_no_room_for_is_not_begun_and_spoils_nothing(tmp_path: Path) -> None:
     with small_disk(tmp_path / "small", "16k") as disk, contextlib.ExitStack() as stack:
-        one, begun = Journal(disk, "run"), list[journal.Action]()
+        one, begun = UndoJournal(disk, "run"), list[journal.Action]()
         stack.callback(one.close, finished=True)  # else the disk stays in use
         (disk / "filler").write_bytes(b"x" * 4096)
 
@@ -161,10 +163,10 @@ def test_what_a_full_disk_has_no_room_for_is_not_begun_and_spoils_nothing(tmp_pa
             begin()
         (disk / "filler").unlink()
         one.append(RemoveFile("later"))
-        assert [action for _, action in journal.read(one.path).actions] == [RemoveFile("later"), *begun[::-1]]
+        assert [action for _, action in journal.read_journal(one.path).actions] == [RemoveFile("later"), *begun[::-1]]
 
 
-ELSEWHERE = dataclasses.replace(owner.current(), boot="another-boot")
+ELSEWHERE = dataclasses.replace(owner.current_owner(), boot="another-boot")
 
 
 def test_what_a_session_on_another_machine_has_under_way_is_left_to_it(
@@ -174,10 +176,10 @@ def test_what_a_session_on_another_machine_has_under_way_is_left_to_it(
     (tmp_path / "here").write_text("0123\n")
     (tmp_path / "there").write_text("4567\n")
     monkeypatch.setattr(owner, "MACHINE", tmp_path / "there")
-    there = Journal(tmp_path, "there", ELSEWHERE)
+    there = UndoJournal(tmp_path, "there", ELSEWHERE)
     there.append(RemoveFile("a"))
     monkeypatch.setattr(owner, "MACHINE", tmp_path / "here")
-    before_a_reboot = Journal(tmp_path, "before", ELSEWHERE)
+    before_a_reboot = UndoJournal(tmp_path, "before", ELSEWHERE)
     assert leftovers.sweep(tmp_path).failed == leftovers.heal(state=tmp_path).failed == []
     assert there.path.exists()
     assert not before_a_reboot.path.exists()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from assay.cluster.naming import planned
+from assay.cluster.naming import plan_nodes
 from assay.cluster.system import ZOOKEEPER_ROLE, zookeeper_servers
 
 
@@ -21,7 +21,7 @@ from assay.cluster.system import ZOOKEEPER_ROLE, zookeeper_servers
 )
 def test_the_main_role_is_n_and_others_have_their_own_names(roles: tuple[str, ...], names: list[str]) -> None:
     counts = {role: 2 if role in ("broker", "server", "store") else 1 for role in roles}
-    assert [item.name for item in planned(roles, counts)] == names
+    assert [item.name for item in plan_nodes(roles, counts)] == names
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def test_the_main_role_is_n_and_others_have_their_own_names(roles: tuple[str, ..
 )
 def test_spares_go_on_counting_in_the_main_role_and_come_last(roles: tuple[str, ...], spares: list[str]) -> None:
     counts = dict.fromkeys(roles, 2)
-    without, made = planned(roles, counts), planned(roles, counts, 2)
+    without, made = plan_nodes(roles, counts), plan_nodes(roles, counts, 2)
     assert made[: len(without)] == without, "all others are called and addressed as before"
     assert [item.name for item in made[len(without) :]] == spares
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from assay.cluster import journal
-from assay.cluster.journal import Journal, RemoveFile
+from assay.cluster.journal import RemoveFile, UndoJournal
 from assay.cluster.node import NodeError
 from assay.cluster.over_ssh import SshCluster
 
@@ -28,7 +28,7 @@ class Made(SshCluster):
         self.undone: list[Sequence[journal.Action]] = []
 
     async def _set_up(self) -> None:
-        self._journal = Journal(self._state, self.run_id, self._owner)
+        self._journal = UndoJournal(self._state, self.run_id, self._owner)
         for path in ("a", "b"):
             self._journal.append(RemoveFile(path))
         if self.work is not None:
@@ -43,7 +43,7 @@ class Made(SshCluster):
 
 
 def entries(state: Path) -> list[journal.Action]:
-    return [action for path in state.rglob("*.jsonl") for _, action in journal.read(path).actions]
+    return [action for path in state.rglob("*.jsonl") for _, action in journal.read_journal(path).actions]
 
 
 BOTH = [RemoveFile("b"), RemoveFile("a")]

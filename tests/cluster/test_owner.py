@@ -12,18 +12,20 @@ from assay.cluster import owner
 
 
 def test_text_and_owner_are_inverse() -> None:
-    mine = owner.current()
-    assert owner.parse(str(mine)) == mine
+    mine = owner.current_owner()
+    assert owner.parse_owner(str(mine)) == mine
     assert mine.pid == os.getpid()
 
 
 def test_the_running_process_is_alive() -> None:
-    assert owner.current().alive()
+    assert owner.current_owner().alive()
 
 
 def test_a_process_that_ended_is_not_alive() -> None:
     with subprocess.Popen(["sleep", "60"]) as child:
-        theirs = dataclasses.replace(owner.current(), pid=child.pid, started=owner._start_time(child.pid) or 0)
+        theirs = dataclasses.replace(
+            owner.current_owner(), pid=child.pid, started=owner._read_start_time(child.pid) or 0
+        )
         assert theirs.alive()
         child.kill()
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
@@ -32,22 +34,22 @@ def test_a_process_that_ended_is_not_alive() -> None:
 
 
 def test_a_reused_pid_is_another_owner() -> None:
-    mine = owner.current()
+    mine = owner.current_owner()
     assert not dataclasses.replace(mine, started=mine.started - 1).alive()
 
 
 def test_an_owner_of_another_boot_is_dead() -> None:
-    mine = owner.current()
+    mine = owner.current_owner()
     other = dataclasses.replace(mine, boot="00000000-0000-0000-0000-000000000000")
     assert not other.alive()
     assert not other.of_this_boot()
 
 
 def test_an_owner_of_another_pid_namespace_cannot_be_judged_and_counts_as_alive() -> None:
-    assert dataclasses.replace(owner.current(), namespace="1", started=1).alive()
+    assert dataclasses.replace(owner.current_owner(), namespace="1", started=1).alive()
 
 
 @pytest.mark.parametrize("text", ["", "1.2.3", "x.2.boot.ns", "1.y.boot.ns", "1.2.3.4.5"])
 def test_nonsense_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="not an owner"):
-        owner.parse(text)
+        owner.parse_owner(text)

@@ -7,7 +7,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.cluster.rng import Chance
+from assay.cluster.rng import RandomSources
 
 LABELS = st.lists(st.text(min_size=1, max_size=8), min_size=1, max_size=6, unique=True)
 SEEDS = st.integers(0, 2**63 - 1)
@@ -15,7 +15,7 @@ SEEDS = st.integers(0, 2**63 - 1)
 
 @given(LABELS)
 def test_until_it_is_reseeded_a_source_draws_as_a_random_of_its_label_does(labels: list[str]) -> None:
-    chance = Chance()
+    chance = RandomSources()
     sources = [chance.source(label) for label in labels]
     assert [source.random() for source in sources] == [Random(label).random() for label in labels]
     assert chance.source("targets", 7).random() == Random(7).random()
@@ -28,7 +28,7 @@ def test_after_a_reseed_draws_depend_on_the_seed_and_the_label_alone(
     """Not on what had been drawn by then, nor on which of the sources were there already."""
 
     def draws(drawn: list[int], before: int) -> list[list[float]]:
-        chance = Chance()
+        chance = RandomSources()
         sources = {label: chance.source(label) for label in labels[:before]}
         bound = {label: source.random for label, source in sources.items()}
         for source, count in zip(sources.values(), drawn, strict=False):
@@ -46,7 +46,7 @@ def test_after_a_reseed_draws_depend_on_the_seed_and_the_label_alone(
 
 def test_two_seeds_draw_differently_and_listeners_hear_of_it() -> None:
     heard: list[int] = []
-    chance = Chance()
+    chance = RandomSources()
     source = chance.source("network")
     chance.listen("workload", heard.append)
     found = []
@@ -58,7 +58,7 @@ def test_two_seeds_draw_differently_and_listeners_hear_of_it() -> None:
 
 
 def test_a_source_that_no_one_holds_is_let_go_of() -> None:
-    chance = Chance()
+    chance = RandomSources()
     kept = chance.source("kept")
     for number in range(100):
         chance.source(f"client {number}")

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from assay.cluster.docker import preload
-from assay.cluster.node import Broken, DiskChange, Slowed
+from assay.cluster.node import DiskChange, DiskErrorEffects, Slowed
 from assay.cluster.ssh import disk_slowness
 from assay.cluster.ssh.node_processes import BESIDE
 
@@ -81,7 +81,7 @@ def started(tmp_path: Path, file: Path, call: str, **more: str) -> subprocess.Po
     if shutil.which(preload.COMPILER) is None:
         pytest.skip(f"there is no C compiler ({preload.COMPILER})")
     # It opens the file in the folder that the program begins in, so that all tests need it compiled only once.
-    made = preload.compiled(preload.Preload("slowness", "", "SLOWNESS_FILE", file.name, b""))
+    made = preload.compile_library(preload.PreloadLibrary("slowness", "", "SLOWNESS_FILE", file.name, b""))
     library = tmp_path / "library.so"
     library.write_bytes(made)
     root = tmp_path / "data"
@@ -94,9 +94,9 @@ def started(tmp_path: Path, file: Path, call: str, **more: str) -> subprocess.Po
     return subprocess.Popen(argv, cwd=file.parent, env=environment, stdout=subprocess.PIPE, text=True)
 
 
-def counted(file: Path) -> tuple[Slowed, Broken]:
+def counted(file: Path) -> tuple[Slowed, DiskErrorEffects]:
     shown = " ".join(str(word) for (word,) in struct.iter_unpack("<q", file.read_bytes()))
-    return disk_slowness.so_far(shown), disk_slowness.failed(shown)
+    return disk_slowness.parse_slowed(shown), disk_slowness.parse_failures(shown)
 
 
 @pytest.mark.parametrize(("change", "call"), [(change, call) for change, calls in CALLS.items() for call in calls])
@@ -105,7 +105,7 @@ def test_each_call_that_changes_something_is_rejected_and_changes_nothing(
 ) -> None:
     file = orders(tmp_path, change, 1)
     assert run(tmp_path, file, call) == (0, str(errno.EIO))
-    assert counted(file) == (Slowed(), Broken(1, 0))
+    assert counted(file) == (Slowed(), DiskErrorEffects(1, 0))
     assert (tmp_path / "data" / "file").read_bytes() == b"hello"
     assert sorted(os.listdir(tmp_path / "data")) == ["file", "sub"]
 
@@ -138,7 +138,7 @@ def test_a_folder_that_is_known_by_a_link_is_the_one_that_the_link_leads_to(
     (tmp_path / "data-linked").symlink_to(tmp_path / "data")
     file = orders(tmp_path, change, 1)
     assert run(tmp_path, file, call, **{disk_slowness.FOLDER: f"{tmp_path}/data-linked"}) == (0, str(errno.EIO))
-    assert counted(file)[1] == Broken(1, 0)
+    assert counted(file)[1] == DiskErrorEffects(1, 0)
 
 
 @pytest.mark.parametrize("own", [True, False], ids=["itself", "one that it has started"])
@@ -148,8 +148,8 @@ def test_who_stops_itself_in_an_fsync_is_named_and_seen_to_stand_still(tmp_path:
     call = "os.fsync(file)" if own else "os.fork() or (os.fsync(file), os._exit(0)); os.wait()"
 
     def looked() -> Slowed:
-        argv = ["sh", "-c", disk_slowness.look(str(file))]
-        return disk_slowness.so_far(subprocess.run(argv, capture_output=True, text=True, check=True).stdout)
+        argv = ["sh", "-c", disk_slowness.look_command(str(file))]
+        return disk_slowness.parse_slowed(subprocess.run(argv, capture_output=True, text=True, check=True).stdout)
 
     assert looked() == Slowed()
     with started(tmp_path, file, call) as program:

@@ -34,20 +34,20 @@ def ensemble(role: str) -> FakeCluster:
 def test_an_ensemble_is_the_nodes_of_one_role_whatever_it_is_called() -> None:
     both = FakeCluster([*ensemble("zookeeper").nodes, *ensemble("server").nodes])
     both.nodes[3].address = "10.0.0.9"
-    text = zookeeper.files(both.nodes[3], both)[zookeeper.CONFIG].decode()  # type: ignore[arg-type]
+    text = zookeeper.server_files(both.nodes[3], both)[zookeeper.CONFIG].decode()  # type: ignore[arg-type]
     members = [line for line in text.splitlines() if line.startswith("server.")]
     assert members == ["server.1=10.0.0.9:2888:3888", "server.2=10.0.0.2:2888:3888", "server.3=10.0.0.3:2888:3888"]
 
 
 def test_an_ipv6_address_stands_in_brackets_before_a_port_and_is_found_as_it_was_given() -> None:
-    text = zookeeper.configuration({1: "fd00::1", 2: "fd00::2"})
+    text = zookeeper.render_configuration({1: "fd00::1", 2: "fd00::2"})
     assert "server.1=[fd00::1]:2888:3888\n" in text
 
     async def ask() -> dict[int, tuple[str, float]]:
         said = " /{}:4{}[1](queued=0,recved=1,sent=1,sid=0x{},lop=PING,est=1,to=4000,lcxid=0x0)\n"
         lines = [("[fd00:0:0:0:0:0:0:b]", 1, 1), ("fd00:0:0:0:0:0:0:c", 2, 2), ("10.0.0.3", 3, 3)]
         async with answering("127.98.0.1", "".join(said.format(*line) for line in lines)):
-            return await zookeeper.connected([FakeNode("zk1", "zookeeper", 1, "127.98.0.1")])  # type: ignore[list-item]
+            return await zookeeper.read_connected_sessions([FakeNode("zk1", "zookeeper", 1, "127.98.0.1")])  # type: ignore[list-item]
 
     assert asyncio.run(ask()) == {1: ("fd00::b", 4.0), 2: ("fd00::c", 4.0), 3: ("10.0.0.3", 4.0)}
 
@@ -89,7 +89,7 @@ def test_the_leader_is_the_only_one_that_says_so(modes: tuple[str | None, ...], 
         nodes = [FakeNode(f"server{n}", "server", n, f"127.98.0.{n}") for n in (1, 2)]
         said = [f"Zxid: 0x1\nMode: {mode}\n" if mode else "This ZooKeeper instance is not serving" for mode in modes]
         async with answering(nodes[0].address, said[0]), answering(nodes[1].address, said[1]):
-            found = await zookeeper.leader(nodes)  # type: ignore[arg-type]
+            found = await zookeeper.find_leader(nodes)  # type: ignore[arg-type]
         return None if found is None else found.name
 
     assert asyncio.run(ask()) == leads
@@ -139,7 +139,7 @@ def test_which_sessions_there_are_and_whose() -> None:
     async def ask(*answers: str) -> tuple[object, object]:
         nodes = [FakeNode(f"zk{n}", "zookeeper", n, f"127.98.0.{n}") for n in (1, 2)]
         async with answering(nodes[0].address, answers[0]), answering(nodes[1].address, answers[1]):
-            return await zookeeper.connected(nodes), await zookeeper.sessions(nodes)  # type: ignore[arg-type]
+            return await zookeeper.read_connected_sessions(nodes), await zookeeper.read_sessions(nodes)  # type: ignore[arg-type]
 
     first, second, third = (0x1000437023D0000 + number for number in (2, 3, 4))
     held, _ = asyncio.run(ask(CONS, ""))
@@ -157,7 +157,7 @@ def test_an_answer_that_comes_in_pieces_is_read_to_its_end_and_half_of_one_says_
     async def ask(answer: str) -> tuple[object, object]:
         node: Any = FakeNode("zk1", "zookeeper", 1, "127.98.0.1")
         async with answering(node.address, answer):
-            return await zookeeper.connected([node]), await zookeeper.sessions([node])
+            return await zookeeper.read_connected_sessions([node]), await zookeeper.read_sessions([node])
 
     first, second = (0x1000437023D0000 + number for number in (2, 3))
     assert len(asyncio.run(ask(CONS.replace("sent=0)", f"sent=0{PIECES})")))[0]) == 2  # type: ignore[arg-type]

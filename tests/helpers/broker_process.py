@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.cluster.zookeeper import JARS, argv, configuration, serves
+from assay.cluster.zookeeper import JARS, is_serving, render_configuration, server_command
 from assay.system_under_test.network.connection import CallError, Connection
 from assay.system_under_test.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
 from assay.system_under_test.protocol.produce import ProducePartition, ProduceRequest, ProduceTopic
@@ -85,7 +85,7 @@ def running_broker(folder: Path) -> Iterator[Process]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 4_000), hard))
     zookeeper_port, port = free_port(), free_port()
     (folder / "zoo.cfg").write_text(
-        configuration(
+        render_configuration(
             {1: "127.0.0.1"},
             data=str(folder / "zookeeper"),
             port=zookeeper_port,
@@ -102,9 +102,11 @@ def running_broker(folder: Path) -> Iterator[Process]:
     (folder / "broker.json").write_text(json.dumps(config))
     command = [sys.executable, "-m", "assay.system_under_test", "broker", "--config", str(folder / "broker.json")]
     with (folder / "zookeeper.log").open("wb") as said, (folder / "broker.log").open("wb") as log:
-        zookeeper = subprocess.Popen(argv(config=str(folder / "zoo.cfg")), stdout=said, stderr=said, cwd=folder)
+        zookeeper = subprocess.Popen(
+            server_command(config=str(folder / "zoo.cfg")), stdout=said, stderr=said, cwd=folder
+        )
         try:
-            asyncio.run(until(lambda: serves("127.0.0.1", zookeeper_port), "ZooKeeper serves", 30))
+            asyncio.run(until(lambda: is_serving("127.0.0.1", zookeeper_port), "ZooKeeper serves", 30))
             broker = subprocess.Popen(command, stdout=log, stderr=log, preexec_fn=_as_in_a_login_shell)
             try:
                 made = Process(broker, port, folder / "broker.log", f"127.0.0.1:{zookeeper_port}")

@@ -11,7 +11,7 @@ from assay.cluster.sim.loop import SimLoop
 from assay.cluster.sim.process import Process
 from assay.system_under_test.client.admin import Admin, NewTopic
 from assay.system_under_test.client.errors import ReadFailed
-from assay.system_under_test.client.traits import client_traits
+from assay.system_under_test.client.traits import select_client_traits
 from assay.system_under_test.client.zookeeper_groups.config import ConnectorConfig
 from assay.system_under_test.client.zookeeper_groups.connector import (
     ChangeKind,
@@ -20,7 +20,7 @@ from assay.system_under_test.client.zookeeper_groups.connector import (
     OwnershipChange,
 )
 from assay.system_under_test.client.zookeeper_groups.streams import MessageStream
-from assay.system_under_test.client.zookeeper_groups.subscription import Filter
+from assay.system_under_test.client.zookeeper_groups.subscription import TopicFilter
 
 from helpers.sim_brokers import Brokers
 
@@ -58,7 +58,7 @@ class Consumer:
     def kinds(self) -> list[ChangeKind]:
         return [change.kind for _, change in self.changes]
 
-    async def start(self, topics: dict[str, int] | None = None, wanted: Filter | None = None) -> None:
+    async def start(self, topics: dict[str, int] | None = None, wanted: TopicFilter | None = None) -> None:
         """In its own process; reads with one task for each stream."""
 
         async def begin() -> None:
@@ -70,7 +70,7 @@ class Consumer:
                 runtime=self._cluster.cluster.harness_runtime(),
                 on_change=lambda change: self.changes.append((self._loop.time(), change)),
                 on_claim=self.claims.append,
-                traits=client_traits(self._defects),
+                traits=select_client_traits(self._defects),
             )
             if wanted is not None:
                 streams = await self.connector.create_streams_by_filter(wanted)

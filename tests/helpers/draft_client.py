@@ -13,9 +13,9 @@ from assay.cluster.sim.node import SimNode
 from assay.system_under_test.client.config import DraftConfig
 from assay.system_under_test.client.coordinated import CommitFailed, JoinFailed
 from assay.system_under_test.client.draft_consumer import DraftConsumer
-from assay.system_under_test.client.draft_membership import State
+from assay.system_under_test.client.draft_membership import DraftMemberState
 from assay.system_under_test.client.errors import ReadFailed, SendFailed, SendUnknown
-from assay.system_under_test.client.group_consumer import Callback, GroupListener, Received, ignore
+from assay.system_under_test.client.group_consumer import Callback, ConsumerRecord, GroupListener, ignore
 from assay.system_under_test.deployment import Broker
 
 from helpers.group_client import coordinator
@@ -30,9 +30,9 @@ class Reader:
     """Polls and commits until it is stopped, and writes down what it owned in which generation."""
 
     def __init__(self, cluster: Brokers, on_revoked: Callback = ignore, **settings: Any) -> None:
-        self.states: list[State] = []
+        self.states: list[DraftMemberState] = []
         self.owned: list[tuple[int, str, set[str]]] = []
-        self.records: list[Received] = []
+        self.records: list[ConsumerRecord] = []
         self.consumer = DraftConsumer(
             cluster.bootstrap,
             "g",
@@ -123,7 +123,7 @@ def together(*readers: Reader) -> Callable[[], bool]:
         return (
             len(generations) == 1
             and -1 not in generations
-            and states == {State.MEMBER}
+            and states == {DraftMemberState.MEMBER}
             and sorted(owned) == [("orders", index) for index in range(len(owned))]
             and len(owned) >= PARTITIONS
         )

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from assay.nemesis.schedule.catalogue import Catalogue
+from assay.nemesis.schedule.catalogue import FaultCatalogue
 
-_FAULTS = Catalogue.standard()
+_FAULTS = FaultCatalogue.standard()
 
 
 def impact(fault: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from assay.checkers.judging.contract import Contract
-from assay.cluster.owner import current
+from assay.cluster.owner import current_owner
 from assay.harness.core.history import HistoryWriter
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
 from assay.harness.run import store
@@ -24,12 +24,12 @@ class GrowingRun:
     """Adds to a set and reads of it, one operation each 10 ms."""
 
     def __init__(self, root: Path, owner: str | None = None) -> None:
-        self.folder = store.create(root, "tests/test_sets.py::test_sets", datetime.now(UTC))
+        self.folder = store.create_run_folder(root, "tests/test_sets.py::test_sets", datetime.now(UTC))
         self.info = RunInfo(
             test="tests/test_sets.py::test_sets",
             status=store.RUNNING,
             started=datetime.now(UTC).isoformat(),
-            owner=owner or str(current()),
+            owner=owner or str(current_owner()),
             seed=1,
             cluster="docker",
             nemesis="none",

@@ -22,7 +22,7 @@ from typing import Any
 from assay.system_under_test.protocol.api import APIS, Api
 from assay.system_under_test.protocol.header import encode_request
 from assay.system_under_test.protocol.internal import INTERNAL_APIS
-from assay.system_under_test.protocol.schema import Array, Blob, Fixed, RecordsType, Text, WireType, table
+from assay.system_under_test.protocol.schema import Array, Blob, Fixed, RecordsType, Text, WireType, read_table
 from assay.system_under_test.records import message_set
 
 KNOWN_TOPIC = "orders"
@@ -110,7 +110,7 @@ class Stranger:
         return encode_request(self._message(api.request, api.request), version, self._random.getrandbits(31), "evil")
 
     def _message(self, cls: type[Any], request: type[Any]) -> Any:
-        return cls(**{row.name: self._value(row.type, row.name, cls, request) for row in table(cls)})
+        return cls(**{row.name: self._value(row.type, row.name, cls, request) for row in read_table(cls)})
 
     def _value(self, type_: WireType, name: str, cls: type[Any], request: type[Any]) -> Any:
         rng = self._random

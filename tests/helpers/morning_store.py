@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from assay.harness.nightly.night_record import AttemptOutcome as Outcome
-from assay.harness.nightly.night_record import Cell, Kind, Night, NightFolder, Result, folder
+from assay.harness.nightly.night_record import AttemptResult, CellKind, MatrixCell, Night, NightFolder, night_folder
 from assay.harness.run import store
 
 LAST = datetime(2026, 11, 24, 1, 0, tzinfo=UTC)
@@ -66,7 +66,9 @@ class Made:
 
 def write(root: Path, made: Made) -> Path:
     """The run's folder, as an attempt leaves it, without a history's rows."""
-    path = store.create(root, f"workloads/{made.workload}.py::{made.workload}[{made.nemesis}]", made.began).path
+    path = store.create_run_folder(
+        root, f"workloads/{made.workload}.py::{made.workload}[{made.nemesis}]", made.began
+    ).path
     (path / "logs").rmdir()
     faults = f"--replay={made.replay}" if made.replay else f"--nemesis={made.nemesis}"
     command = f"pytest workloads/{made.workload}.py::{made.workload} --cluster={made.cluster} {faults}"
@@ -104,10 +106,10 @@ def write(root: Path, made: Made) -> Path:
 
 
 def night(
-    root: Path, began: datetime, cells: Sequence[Cell], results: Sequence[Result], *, ended: bool = True
+    root: Path, began: datetime, cells: Sequence[MatrixCell], results: Sequence[AttemptResult], *, ended: bool = True
 ) -> NightFolder:
     """The record of a night; its name is the day on which it began."""
-    made = folder(root, f"{began:%Y-%m-%d}")
+    made = night_folder(root, f"{began:%Y-%m-%d}")
     end = {"ended": (began + timedelta(hours=5)).isoformat()} if ended else {}
     made.write(
         Night(night=made.path.name, started=began.isoformat(), budget_seconds=18_000, seed=1, version=version(began),
@@ -118,14 +120,14 @@ def night(
     return made
 
 
-def cell(workload: str, nemesis: str, **changes: Any) -> Cell:
-    plain: dict[str, Any] = {"kind": Kind.RUN, "system": "broker", "cluster": "sim"}
-    return Cell(name=f"{workload}-{nemesis}", workload=workload, nemesis=nemesis, **{**plain, **changes})
+def cell(workload: str, nemesis: str, **changes: Any) -> MatrixCell:
+    plain: dict[str, Any] = {"kind": CellKind.RUN, "system": "broker", "cluster": "sim"}
+    return MatrixCell(name=f"{workload}-{nemesis}", workload=workload, nemesis=nemesis, **{**plain, **changes})
 
 
-def result(of: Cell, outcome: Outcome, *runs: str, **changes: Any) -> Result:
+def result(of: MatrixCell, outcome: Outcome, *runs: str, **changes: Any) -> AttemptResult:
     plain: dict[str, Any] = {"attempt": 1, "seed": 7, "command": "pytest", "started": LAST.isoformat(), "seconds": 9.0}
-    return Result(cell=of.name, outcome=outcome, runs=runs, **{**plain, **changes})
+    return AttemptResult(cell=of.name, outcome=outcome, runs=runs, **{**plain, **changes})
 
 
 def version(began: datetime) -> str:
@@ -149,7 +151,7 @@ def _one_night(root: Path, began: datetime, back: int, runs: int, chance: random
     for number in range(runs):
         made = _run(began + timedelta(seconds=5 * 3600 * number / runs), number, back, chance)
         of = cell(made.workload, made.nemesis, defect=made.defect,
-                  kind=Kind.CANARY if made.defect else Kind.RUN)  # fmt: skip
+                  kind=CellKind.CANARY if made.defect else CellKind.RUN)  # fmt: skip
         of = msgspec.structs.replace(of, name=f"{of.name}-{made.defect}" if made.defect else of.name)
         path = write(root, made)
         cells[of.name] = of

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from assay.cluster.node import (
-    Broken,
     DiskChange,
+    DiskErrorEffects,
     Exhaustion,
     Flow,
     Node,
@@ -27,17 +27,17 @@ from assay.cluster.node import (
 from assay.cluster.second_copy import SecondStatus
 from assay.cluster.sim.loop import SimLoop
 from assay.nemesis.engine.conductor import Conductor
-from assay.nemesis.engine.cut_ledger import Cuts, Drop
+from assay.nemesis.engine.cut_ledger import CutLedger, Drop
 from assay.nemesis.engine.fault_row import FaultPhase, FaultRow
 from assay.nemesis.faults.fault import FaultContext, Injection
-from assay.nemesis.schedule.catalogue import Catalogue
-from assay.nemesis.schedule.draw import draw as draw_from
-from assay.nemesis.schedule.schedule import Schedule, Step
-from assay.nemesis.schedule.target import named
-from assay.system_under_test.broker_rpc import Standing
+from assay.nemesis.schedule.catalogue import FaultCatalogue
+from assay.nemesis.schedule.draw import draw_schedule as draw_from
+from assay.nemesis.schedule.schedule import FaultSchedule, FaultStep
+from assay.nemesis.schedule.target import named_target
+from assay.system_under_test.broker_rpc import ReplicaPlacement
 
 T = TypeVar("T")
-FAULTS = Catalogue.standard()
+FAULTS = FaultCatalogue.standard()
 draw = functools.partial(draw_from, catalogue=FAULTS)
 """A random schedule of the project's own faults."""
 PACKETS_PER_SECOND = 10
@@ -88,7 +88,7 @@ class FakeNode:
         self.failing: tuple[list[str], int, int, bool] | None = None
         self.changes: list[str] = ["write", "fsync"]
         """The kinds that it makes, each of them again and again."""
-        self.came_of = Broken()
+        self.came_of = DiskErrorEffects()
         self.unslowed: str | None = None
         self.unlimited: str | None = None
         self.traffic: tuple[Traffic, list[str] | None] | None = None
@@ -249,12 +249,12 @@ class FakeNode:
             self.failing = (sorted(changes), after, errors, made) if changes else None
             if self.state is ProcessState.RUNNING and set(changes) & set(self.changes):
                 if errors:
-                    self.came_of = Broken(self.came_of.errors + 1, self.came_of.ends)
+                    self.came_of = DiskErrorEffects(self.came_of.errors + 1, self.came_of.ends)
                 else:
-                    self.came_of = Broken(self.came_of.errors, self.came_of.ends + 1)
+                    self.came_of = DiskErrorEffects(self.came_of.errors, self.came_of.ends + 1)
                     self.state = ProcessState.DEAD
 
-    async def broken(self) -> Broken:
+    async def broken(self) -> DiskErrorEffects:
         self._called("broken")
         return self.came_of
 
@@ -507,9 +507,9 @@ class FakeSystem:
     async def standing(self, cluster: Any) -> Any:
         """A server is a member as long as it runs; one that is deaf to this stays one."""
         if now() < self.moving_until:
-            return Standing(self._members(), {}, {key: [1, 2, 3] for key in self.leaders})
+            return ReplicaPlacement(self._members(), {}, {key: [1, 2, 3] for key in self.leaders})
         placed = [self.cluster.node(name).index for name in self.placed]
-        return Standing(self._members(), dict.fromkeys(self.leaders, placed), {})
+        return ReplicaPlacement(self._members(), dict.fromkeys(self.leaders, placed), {})
 
     def _members(self) -> list[int]:
         everyone = [*self.cluster.servers, *self.cluster.spares]
@@ -525,7 +525,7 @@ class FakeSystem:
 class Play:
     """A conductor with its cluster and the rows it reported."""
 
-    def __init__(self, schedule: Schedule, cluster: FakeCluster | None = None, **options: Any) -> None:
+    def __init__(self, schedule: FaultSchedule, cluster: FakeCluster | None = None, **options: Any) -> None:
         self.cluster = cluster or FakeCluster()
         self.system = FakeSystem(self.cluster)
         self.schedule = schedule
@@ -579,8 +579,8 @@ class Play:
 def links(fault: Any, servers: int, targets: list[str], zookeepers: int = 1, **parameters: Any) -> set[Drop]:
     """Returns what a fault cuts of these targets."""
     cluster = FakeCluster(servers, zookeepers)
-    step = Step(0.0, fault.name, named(*targets), 1.0, parameters)
-    context = FaultContext(cluster, FakeSystem(cluster), Cuts(cluster))
+    step = FaultStep(0.0, fault.name, named_target(*targets), 1.0, parameters)
+    context = FaultContext(cluster, FakeSystem(cluster), CutLedger(cluster))
     nodes = tuple(cluster.node(name) for name in targets)
     return set(fault.links(Injection(1, step, nodes, context)))
 

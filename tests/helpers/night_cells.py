@@ -12,7 +12,7 @@ import msgspec
 
 from assay.harness.nightly import night_record, night_runner
 from assay.harness.nightly.night_record import AttemptOutcome as Outcome
-from assay.harness.nightly.night_record import Cell, Kind, Night, Result
+from assay.harness.nightly.night_record import AttemptResult, CellKind, MatrixCell, Night
 
 FAKE = Path(__file__).with_name("fake_pytest.py")
 PROGRAM = (sys.executable, str(FAKE))
@@ -21,52 +21,52 @@ import sys
 from pathlib import Path
 from assay.harness.nightly import night_record, night_runner
 store = Path(sys.argv[1])
-one = night_runner.resumed(store, None)
-path = night_record.folder(store, one.night)
-night_runner.Nightly(store, path, one, 100.0, program=sys.argv[2:], grace=20.0).run()
+one = night_runner.find_resumable_night(store, None)
+path = night_record.night_folder(store, one.night)
+night_runner.NightRunner(store, path, one, 100.0, program=sys.argv[2:], grace=20.0).run()
 """
 """Goes on with the newest night, in a process that a test can kill."""
 
 
-def cell(*acts: str, name: str = "", **fields: Any) -> Cell:
+def cell(*acts: str, name: str = "", **fields: Any) -> MatrixCell:
     """Does these acts of ``fake_pytest.py``, one after the other."""
     given: dict[str, Any] = {
-        "name": name or "-".join(acts), "kind": Kind.RUN, "workload": "test_log", "system": "broker",
+        "name": name or "-".join(acts), "kind": CellKind.RUN, "workload": "test_log", "system": "broker",
         "nemesis": "none", "cluster": "sim", "arguments": acts, "timeout": 60.0, **fields,
     }  # fmt: skip
-    return Cell(**given)
+    return MatrixCell(**given)
 
 
-def begun(store: Path, cells: Sequence[Cell], name: str | None = None) -> Night:
-    return night_runner.begin(store, name, cells, 100.0, store.parent, None)
+def begun(store: Path, cells: Sequence[MatrixCell], name: str | None = None) -> Night:
+    return night_runner.begin_night(store, name, cells, 100.0, store.parent, None)
 
 
 def performed(
-    store: Path, cells: Sequence[Cell], name: str | None = None, budget: float = 100.0, **fields: Any
-) -> list[Result]:
+    store: Path, cells: Sequence[MatrixCell], name: str | None = None, budget: float = 100.0, **fields: Any
+) -> list[AttemptResult]:
     return gone_on_with(store, begun(store, cells, name), budget, **fields)
 
 
-def gone_on_with(store: Path, one: Night, budget: float = 100.0, **fields: Any) -> list[Result]:
-    path = night_record.folder(store, one.night)
-    return night_runner.Nightly(store, path, one, budget, program=PROGRAM, grace=5.0, **fields).run()
+def gone_on_with(store: Path, one: Night, budget: float = 100.0, **fields: Any) -> list[AttemptResult]:
+    path = night_record.night_folder(store, one.night)
+    return night_runner.NightRunner(store, path, one, budget, program=PROGRAM, grace=5.0, **fields).run()
 
 
-def result(cell: str, outcome: Outcome, **fields: Any) -> Result:
+def result(cell: str, outcome: Outcome, **fields: Any) -> AttemptResult:
     given: dict[str, Any] = {
         "cell": cell, "attempt": 1, "seed": 7, "command": "pytest", "started": "2026-11-21T02:00:00+00:00",
         "seconds": 1.0, "outcome": outcome, **fields,
     }  # fmt: skip
-    return Result(**given)
+    return AttemptResult(**given)
 
 
-def recorded(store: Path, name: str, results: Sequence[Result], **fields: Any) -> None:
+def recorded(store: Path, name: str, results: Sequence[AttemptResult], **fields: Any) -> None:
     """A night that is over."""
     given: dict[str, Any] = {
         "night": name, "started": f"{name}T02:00:00+00:00", "budget_seconds": 60.0, "seed": 1, "version": None,
         "host": "h", "cells": (), **fields,
     }  # fmt: skip
-    path = night_record.folder(store, name)
+    path = night_record.night_folder(store, name)
     path.write(Night(**given))
     for one in results:
         path.append(one)
@@ -85,6 +85,6 @@ def environment() -> dict[str, str]:
     return os.environ | {"PYTHONPATH": str(Path(__file__).parents[2] / "src")}
 
 
-def as_json(result: Result) -> dict[str, Any]:
+def as_json(result: AttemptResult) -> dict[str, Any]:
     found: dict[str, Any] = msgspec.to_builtins(result)
     return found

@@ -13,10 +13,10 @@ import pyarrow as pa
 
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.verdict import Finding, Judgement
-from assay.cluster.owner import current
+from assay.cluster.owner import current_owner
 from assay.harness.core.history import HistoryWriter
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
-from assay.harness.nightly.rows import NONE, SCHEMA, FaultLife, Found, Return, Run
+from assay.harness.nightly.rows import NONE, SCHEMA, FaultPhases, RecoveryRow, RunFinding, RunRow
 from assay.harness.run import store
 from assay.harness.run.settings import Settings
 from assay.harness.run.store import RunFolder, RunInfo
@@ -42,7 +42,7 @@ def run_folder(
     **changes: Any,
 ) -> RunFolder:
     """A run of four sends, the last of which is refused, with a kill from 2 s to 3 s; ``changes``: of its judgement."""
-    folder = store.create(root, test, began)
+    folder = store.create_run_folder(root, test, began)
     with HistoryWriter(folder.history) as history:
         for index, call in enumerate((SECOND, 2 * SECOND, 3 * SECOND + 50_000_000, 4 * SECOND)):
             outcome = Outcome.FAIL if index == 3 else Outcome.OK
@@ -62,7 +62,7 @@ def run_folder(
             history.fault(id=1, fault="kill", targets=("n1",), phase=phase, time=time, took_effect=took_effect)
     info = RunInfo(
         test=test, status=status, started=began.isoformat(), ended=(began + timedelta(seconds=9)).isoformat(),
-        owner=str(current()), seed=7, cluster="sim", nemesis="kill", command=f"pytest --defect={defect}",
+        owner=str(current_owner()), seed=7, cluster="sim", nemesis="kill", command=f"pytest --defect={defect}",
     )  # fmt: skip
     contract = Contract()
     if settings:
@@ -88,13 +88,13 @@ def finding(anomaly: str, time: int) -> Finding:
     return Finding(anomaly=anomaly, key="orders-0", claim="it is gone.", time=time)
 
 
-def random_run(chance: random.Random) -> Run:
+def random_run(chance: random.Random) -> RunRow:
     """Any mixture of what the columns may hold."""
     status = chance.choice((store.FINISHED,) * 5 + ("damaged", store.ERROR))
     defect = chance.choice((NONE, NONE, "acks-early", "homemade"))
     recorded = ("pass", "pass", "fail", "unknown") if defect == NONE else ("pass", "fail", "fail", "fail", "unknown")
     verdict = chance.choice(recorded) if status == store.FINISHED else None
-    return Run(
+    return RunRow(
         run=f"{chance.getrandbits(64):016x}",
         folder=f"test/{chance.randrange(1000)}",
         test="t",
@@ -114,7 +114,7 @@ def random_run(chance: random.Random) -> Run:
         effects=None,
         digest=None,
         findings=tuple(
-            Found(
+            RunFinding(
                 anomaly=anomaly,
                 forbidden=chance.random() < 0.5,
                 instances=1,
@@ -125,7 +125,7 @@ def random_run(chance: random.Random) -> Run:
         ),
         faults=tuple(_fault(chance, number) for number in range(chance.randrange(3))),
         returns=tuple(
-            Return(
+            RecoveryRow(
                 fault_id=number, fault=chance.choice(("kill", "stop")), key="orders-0", change="send", look="poll",
                 changed=chance.choice((None, 0, chance.randrange(10 * SECOND))),
                 looked=chance.choice((None, chance.randrange(10 * SECOND))),
@@ -135,9 +135,9 @@ def random_run(chance: random.Random) -> Run:
     )  # fmt: skip
 
 
-def _fault(chance: random.Random, number: int) -> FaultLife:
+def _fault(chance: random.Random, number: int) -> FaultPhases:
     injected = chance.choice((None, number * SECOND))
-    return FaultLife(
+    return FaultPhases(
         id=number, fault="kill", targets=("n1",), intended=0, injected=injected, healed=injected, recovered=None,
         took_effect=injected is not None and chance.random() < 0.5, failed=False,
     )  # fmt: skip

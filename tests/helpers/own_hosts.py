@@ -16,7 +16,7 @@ from docker.types import IPAMConfig, IPAMPool
 
 from assay.cluster import journal, owner
 from assay.cluster.docker import image, keys, network
-from assay.cluster.docker.engine import engine, perform
+from assay.cluster.docker.engine import open_engine, undo_action
 
 LABEL = "assay-test.hosts-of"
 """Not the harness's own label: what it sweeps are its own machines, and these are not."""
@@ -35,7 +35,7 @@ class OwnHosts:
 
     def run(self, number: int, command: str) -> str:
         """On a host, from 0, past SSH."""
-        with engine() as client:
+        with open_engine() as client:
             _, output = client.containers.get(self.names[number]).exec_run(["sh", "-c", command])
         return bytes(output).decode()
 
@@ -43,22 +43,28 @@ class OwnHosts:
 @contextmanager
 def own_hosts(folder: Path, roles: Sequence[str], more: str = "", *, six: bool = False) -> Iterator[OwnHosts]:
     """A host for each of ``roles``. ``more``: lines at the top of the inventory. ``six``: known by IPv6 addresses."""
-    key, host_key = keys.fresh()
+    key, host_key = keys.generate_keys()
     secret = folder / "key"
     key.write_private_key_file(str(secret))  # type: ignore[attr-defined]
     name = f"hosts-of-the-test-{os.getpid()}" + ("-six" if six else "")
-    marks = {LABEL: str(owner.current()), "com.docker.compose.project": name}
-    reference = image.ensure(lambda _: None)
+    marks = {LABEL: str(owner.current_owner()), "com.docker.compose.project": name}
+    reference = image.ensure_node_image(lambda _: None)
     made: list[str] = []
-    with engine() as client:
+    with open_engine() as client:
         _remove_those_of_the_dead(client)
-        net = _network_of_six(client, name, marks) if six else network.create(client, name, marks, folder)
+        net = _network_of_six(client, name, marks) if six else network.create_network(client, name, marks, folder)
         try:
             for number in range(len(roles)):
                 made.append(f"{name}-{number}")
                 service = {"com.docker.compose.service": roles[number]}
                 _start(
-                    client, reference, made[-1], net, net.address(number), marks | service, keys.archive(key, host_key)
+                    client,
+                    reference,
+                    made[-1],
+                    net,
+                    net.address(number),
+                    marks | service,
+                    keys.archive_keys(key, host_key),
                 )
             addresses = [net.address(number) for number in range(len(roles))]
             public = f"{host_key.get_name()} {host_key.get_base64()}"
@@ -70,8 +76,8 @@ def own_hosts(folder: Path, roles: Sequence[str], more: str = "", *, six: bool =
             yield OwnHosts(file, addresses, made, name)
         finally:
             for container in made:
-                perform(client, journal.RemoveContainer(container))
-            perform(client, journal.RemoveNetwork(net.name))
+                undo_action(client, journal.RemoveContainer(container))
+            undo_action(client, journal.RemoveNetwork(net.name))
 
 
 @dataclass(frozen=True)
@@ -119,5 +125,5 @@ def _remove_those_of_the_dead(client: Any) -> None:
         listed = getattr(client, kind).list(**({"all": True} if kind == "containers" else {}), filters={"label": LABEL})
         for one in listed:
             made_by = one.labels if kind == "containers" else one.attrs["Labels"]
-            if not owner.parse(made_by[LABEL]).alive():
-                perform(client, remove(one.name))
+            if not owner.parse_owner(made_by[LABEL]).alive():
+                undo_action(client, remove(one.name))

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from assay.checkers.engine import DuckDB
-from assay.checkers.engine.spark_parts import bucket
-from assay.checkers.partitioned_by_key import Answers, Question
+from assay.checkers.engine.spark_parts import find_bucket
+from assay.checkers.partitioned_by_key import PartitionAnswers, PartitionQuestion
 from assay.harness.core.history import HistoryReader
 from assay.harness.core.history.schema import SCHEMAS
 
@@ -19,13 +19,13 @@ class Parted(DuckDB):
     def __init__(self, parts: int) -> None:
         super().__init__(threads=1, small=True)
         self._parts = parts
-        self.answered: list[Answers] = []
+        self.answered: list[PartitionAnswers] = []
 
     def divided(
-        self, history: HistoryReader, question: Question, progress: Callable[[int, int], None]
-    ) -> list[Answers] | None:
+        self, history: HistoryReader, question: PartitionQuestion, progress: Callable[[int, int], None]
+    ) -> list[PartitionAnswers] | None:
         effects, faults = self.arrow("select * from effects"), self.arrow("select * from faults")
-        places = [bucket(key) % self._parts for key in effects.column("key").to_pylist()]
+        places = [find_bucket(key) % self._parts for key in effects.column("key").to_pylist()]
         for number in range(self._parts):
             mine = effects.filter(pa.array([place == number for place in places], pa.bool_()))
             if mine.num_rows:

@@ -8,7 +8,7 @@ from typing import Any
 
 from assay.cluster.node import Cluster, Node, ProcessState, by_role
 from assay.cluster.system import zookeeper_servers
-from assay.system_under_test.broker_rpc import Standing
+from assay.system_under_test.broker_rpc import ReplicaPlacement
 
 PORT = 7000
 HOLD = "/etc/hold"
@@ -66,12 +66,12 @@ class PingPong:
         self.placed = nodes
         return None
 
-    async def standing(self, cluster: Cluster) -> Standing:
+    async def standing(self, cluster: Cluster) -> ReplicaPlacement:
         brokers = by_role(cluster, "broker")
         everyone = (*brokers, *cluster.spares)
         members = [node.index for node in everyone if (await node.process()).state is ProcessState.RUNNING]
         placed = self.placed if self.placed is not None else brokers[:3]
-        return Standing(members, {"orders-0": [node.index for node in placed]}, {})
+        return ReplicaPlacement(members, {"orders-0": [node.index for node in placed]}, {})
 
     def moved(self, line: Mapping[str, Any]) -> None:
         return None

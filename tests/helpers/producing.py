@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from assay.system_under_test.records.message import Buffer
-from assay.system_under_test.records.produced import Produced, stamp, validate
+from assay.system_under_test.records.produced import ValidatedSet, stamp, validate
 
 
-def validated(data: Buffer) -> Produced:
+def validated(data: Buffer) -> ValidatedSet:
     """Validates a message set of any size."""
     return validate(data, 1 << 30)
 

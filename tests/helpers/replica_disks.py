@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from kazoo.exceptions import NoNodeError
 
 from assay.cluster.sim.disk import SimDisk
-from assay.system_under_test.inspection import Inspection
+from assay.system_under_test.inspection import AcknowledgementInspection
 from assay.system_under_test.log.checkpoints import HIGH_WATERMARKS, format_lines
 from assay.system_under_test.log.epochs import EPOCHS
 from assay.system_under_test.records.message import Message, encode
@@ -72,7 +72,9 @@ class Tree:
         return self.znodes[path][1] if path in self.znodes else None
 
 
-def cluster(topic: str, czxid: int, *, members: Sequence[int] = (1, 2, 3), flushes: bool = False) -> Inspection:
+def cluster(
+    topic: str, czxid: int, *, members: Sequence[int] = (1, 2, 3), flushes: bool = False
+) -> AcknowledgementInspection:
     """Three brokers, registered with 10 times their number, and a topic of one partition with this in-sync set."""
     tree = Tree()
     tree.put(paths.topic(topic), TopicAssignment({"0": [1, 2, 3]}), czxid)
@@ -80,4 +82,4 @@ def cluster(topic: str, czxid: int, *, members: Sequence[int] = (1, 2, 3), flush
     tree.put(paths.state(topic, 0), PartitionState(1, members[0], 4, list(members), isr_epochs=admitted))
     for broker in (1, 2, 3):
         tree.put(paths.broker(broker), b"", 10 * broker)
-    return Inspection({index: Node(index) for index in (1, 2, 3)}, tree, DATA, 0.0, flushes)
+    return AcknowledgementInspection({index: Node(index) for index in (1, 2, 3)}, tree, DATA, 0.0, flushes)

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from assay.checkers.judging.verdict import Examined, Finding, Judgement, Verdict
+from assay.checkers.judging.verdict import CheckCoverage, Finding, Judgement, Verdict
 from assay.harness.core.history import HistoryWriter
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome, Phase
 
@@ -111,10 +111,10 @@ def judgement(verdict: Verdict, *findings: Finding, **changes: Any) -> Judgement
         tolerated=("duplicate",),
         findings=findings,
         examined=(
-            Examined(check="lost-write", rows=40, seconds=0.01),
-            Examined(check="vanished", rows=0, seconds=0.01),
-            Examined(check="phantom", rows=0, seconds=0.0, note="operations may be missing"),
-            Examined(check="duplicate", rows=41, seconds=0.02),
+            CheckCoverage(check="lost-write", rows=40, seconds=0.01),
+            CheckCoverage(check="vanished", rows=0, seconds=0.01),
+            CheckCoverage(check="phantom", rows=0, seconds=0.0, note="operations may be missing"),
+            CheckCoverage(check="duplicate", rows=41, seconds=0.02),
         ),
         unknown=(),
         operations=60,

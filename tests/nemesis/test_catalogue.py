@@ -4,7 +4,7 @@ import pytest
 
 from assay.nemesis.faults.kill import Kill
 from assay.nemesis.faults.process import ServerFault
-from assay.nemesis.schedule.catalogue import Catalogue, FaultNameError, lacking, unsuited
+from assay.nemesis.schedule.catalogue import FaultCatalogue, FaultNameError, explain_unsuitable, find_missing_roles
 from assay.system_under_test.deployment import Broker
 
 from helpers.nemesis_fakes import FAULTS
@@ -39,7 +39,7 @@ class Meteor(Kill):
 
 
 def test_a_catalogue_takes_further_faults() -> None:
-    more = Catalogue.standard(Meteor())
+    more = FaultCatalogue.standard(Meteor())
     assert set(more) - set(FAULTS) == {"meteor"}
     assert list(more) == sorted(more)
     assert "meteor" in more.all
@@ -53,7 +53,7 @@ def test_a_fault_needs_a_name_of_its_own_that_can_be_written(name: str) -> None:
     odd = Meteor()
     odd.name = name
     with pytest.raises(FaultNameError, match="called"):
-        Catalogue.standard(odd)
+        FaultCatalogue.standard(odd)
 
 
 def test_descriptions_fit_one_line_and_begin_with_none() -> None:
@@ -134,7 +134,7 @@ def test_all_is_one_run_per_fault_and_nothing_twice() -> None:
             "zookeeper-pause",
         }
     ), "the shapes of a partition are in its mix"
-    assert [run.id for run in Catalogue([Kill(), Meteor()]).select(["all"])] == ["kill", "meteor"]
+    assert [run.id for run in FaultCatalogue([Kill(), Meteor()]).select(["all"])] == ["kill", "meteor"]
 
 
 class Plain:
@@ -145,26 +145,26 @@ class Plain:
 
 
 def test_what_a_system_cannot_have_is_reported_with_the_reason() -> None:
-    reasons = {name: unsuited(fault, Plain()) for name, fault in FAULTS.items()}  # type: ignore[arg-type]
+    reasons = {name: explain_unsuitable(fault, Plain()) for name, fault in FAULTS.items()}  # type: ignore[arg-type]
     assert reasons["kill"] is None
     assert reasons["zookeeper-kill"] == "needs a node of role zookeeper, which plain lacks"
     assert "SupportsDataFiles" in (reasons["corrupt"] or "")
     assert "SupportsDataFolder" in (reasons["wipe"] or "")
     assert "SupportsHold" in (reasons["hold"] or "")
     assert reasons["stop-consumer"] == "needs a node of role client, which plain lacks"
-    broker = {name: unsuited(fault, Broker()) for name, fault in FAULTS.items()}
+    broker = {name: explain_unsuitable(fault, Broker()) for name, fault in FAULTS.items()}
     assert {name for name, reason in broker.items() if reason is not None} == {
         name for name in FAULTS if "consumer" in name
     }, "its clients live in the harness unless an experiment says otherwise"
     assert "SupportsMove" in (reasons["move-replicas"] or "")
-    assert unsuited(FAULTS["move-replicas"], Broker(partitions=0)) is not None
+    assert explain_unsuitable(FAULTS["move-replicas"], Broker(partitions=0)) is not None
 
 
 def test_lacking_roles() -> None:
     faults = FAULTS
-    assert lacking(faults["partition-from-zookeeper"], ["broker"]) == ["zookeeper"]
-    assert lacking(faults["partition-from-zookeeper"], ["zookeeper", "broker"]) == []
-    assert lacking(faults["kill"], ["broker"]) == []
+    assert find_missing_roles(faults["partition-from-zookeeper"], ["broker"]) == ["zookeeper"]
+    assert find_missing_roles(faults["partition-from-zookeeper"], ["zookeeper", "broker"]) == []
+    assert find_missing_roles(faults["kill"], ["broker"]) == []
 
 
 def test_a_fault_that_does_not_say_what_proves_it_is_never_proved() -> None:

@@ -12,13 +12,21 @@ from hypothesis import strategies as st
 
 from assay.cluster.node import NodeError, ProcessState
 from assay.nemesis.engine.conductor import Conductor
-from assay.nemesis.engine.fault_row import FaultPhase, Stage
+from assay.nemesis.engine.fault_row import FailureStage, FaultPhase
 from assay.nemesis.engine.waiting_steps import LEAST
 from assay.nemesis.faults.fault import Census
 from assay.nemesis.faults.kill import Kill
-from assay.nemesis.schedule.catalogue import Catalogue
-from assay.nemesis.schedule.schedule import Branch, Record, Schedule, ScheduleError, Step, decode, encode
-from assay.nemesis.schedule.target import parse
+from assay.nemesis.schedule.catalogue import FaultCatalogue
+from assay.nemesis.schedule.schedule import (
+    Branch,
+    FaultSchedule,
+    FaultStep,
+    ScheduleError,
+    ScheduleRecord,
+    decode_schedule,
+    encode_schedule,
+)
+from assay.nemesis.schedule.target import parse_target
 from assay.nemesis.schedule.trigger import OnEvent
 
 from helpers.examples import some_of
@@ -33,8 +41,10 @@ CALLS = [
 ]  # fmt: skip
 
 
-def steps(*described: tuple[float, str, str, float]) -> Schedule:
-    return Schedule(1, tuple(Step(at, fault, parse(target), duration) for at, fault, target, duration in described))
+def steps(*described: tuple[float, str, str, float]) -> FaultSchedule:
+    return FaultSchedule(
+        1, tuple(FaultStep(at, fault, parse_target(target), duration) for at, fault, target, duration in described)
+    )
 
 
 def test_rows_come_in_order_with_rising_ids_and_stamps() -> None:
@@ -218,7 +228,7 @@ def test_a_heal_that_fails_is_tried_again_at_the_end_and_the_others_are_healed()
     play = Play(steps((2, "stop", "n1", 5), (8, "stop", "n2", 5)))
     play.cluster.node("n1").refuse["resume"] = 1
     play.play()
-    assert play.row(1, FaultPhase.FAILED).detail["stage"] == Stage.HEAL
+    assert play.row(1, FaultPhase.FAILED).detail["stage"] == FailureStage.HEAL
     assert play.phases(1) == ["intended", "injected", "failed", "healed", "recovered"]
     assert play.at(2, FaultPhase.HEALED) == pytest.approx(13)
     assert play.cluster.untouched
@@ -281,7 +291,7 @@ def test_a_node_that_does_not_come_back_is_reported_after_the_deadline_and_delay
     play.play()
     assert play.at(2, FaultPhase.INJECTED) == pytest.approx(12)
     failed = play.row(1, FaultPhase.FAILED)
-    assert failed.detail["stage"] == Stage.RECOVER
+    assert failed.detail["stage"] == FailureStage.RECOVER
     assert "n1 not ready after the heal: no end within 20 s" in failed.detail["reason"]
     assert play.at(1, FaultPhase.FAILED) == pytest.approx(27)
     assert play.phases(2)[-1] == "recovered"
@@ -334,8 +344,11 @@ def test_two_partitions_that_overlap_each_keep_their_cuts() -> None:
 
 def test_a_process_is_held_by_one_fault_at_a_time() -> None:
     for seed in range(12):
-        kill, stop = Step(2, "kill", parse("one"), 6, seed=seed), Step(3, "stop", parse("one"), 4, seed=seed)
-        play = Play(Schedule(1, (kill, stop)))
+        kill, stop = (
+            FaultStep(2, "kill", parse_target("one"), 6, seed=seed),
+            FaultStep(3, "stop", parse_target("one"), 4, seed=seed),
+        )
+        play = Play(FaultSchedule(1, (kill, stop)))
         play.play()
         killed, stopped = play.row(1, FaultPhase.HEALED), play.row(2, FaultPhase.HEALED)
         assert killed.took_effect is stopped.took_effect is True
@@ -352,9 +365,9 @@ def test_a_leader_held_already_is_replaced_by_another_node() -> None:
 
 def test_a_companion_hits_who_suffers_already_rather_than_leave_no_majority() -> None:
     for seed in range(20):
-        first = Step(2, "kill", parse("n1"), 5)
-        second = Step(4, "partition-one", parse("one"), 5, seed=seed, keep_majority=True)
-        play = Play(Schedule(1, (first, second)))
+        first = FaultStep(2, "kill", parse_target("n1"), 5)
+        second = FaultStep(4, "partition-one", parse_target("one"), 5, seed=seed, keep_majority=True)
+        play = Play(FaultSchedule(1, (first, second)))
         play.play()
         assert play.row(2, FaultPhase.INJECTED).targets == ("n1",)
 
@@ -372,9 +385,9 @@ def test_a_companion_of_one_role_is_spared_onto_no_server_of_another(monkeypatch
         cluster = FakeCluster(4)
         for proxy in cluster.servers[2:]:
             proxy.role = "proxy"
-        first = Step(2, "partition-one", parse("n3"), 5)
-        second = Step(4, "kill-broker", parse("one"), 5, seed=seed, keep_majority=True)
-        play = Play(Schedule(1, (first, second)), cluster, catalogue=Catalogue.standard(OfBrokers()))
+        first = FaultStep(2, "partition-one", parse_target("n3"), 5)
+        second = FaultStep(4, "kill-broker", parse_target("one"), 5, seed=seed, keep_majority=True)
+        play = Play(FaultSchedule(1, (first, second)), cluster, catalogue=FaultCatalogue.standard(OfBrokers()))
         play.play()
         assert play.row(2, FaultPhase.INJECTED).targets[0] in ("n1", "n2")
 
@@ -423,7 +436,9 @@ def test_one_whose_event_came_and_whose_node_was_held_to_the_end_has_failed_also
 ) -> None:
     trigger = OnEvent("isr-change", within=5.0, optional=optional)
     play = Play(
-        Schedule(1, (*steps((2, "kill", "all", 9)).steps, Step(3.0, "stop", parse("n2"), 4.0, trigger=trigger)))
+        FaultSchedule(
+            1, (*steps((2, "kill", "all", 9)).steps, FaultStep(3.0, "stop", parse_target("n2"), 4.0, trigger=trigger))
+        )
     )
 
     async def main() -> None:
@@ -438,7 +453,7 @@ def test_one_whose_event_came_and_whose_node_was_held_to_the_end_has_failed_also
     run(main())
     assert play.phases(2)[-1] == "failed"
     failed = play.row(2, FaultPhase.FAILED)
-    assert failed.stage is Stage.TARGET
+    assert failed.stage is FailureStage.TARGET
     assert "the run ended first: n2 is held" in failed.detail["reason"]
 
 
@@ -483,7 +498,7 @@ def test_a_fault_may_begin_on_a_node_at_the_moment_in_which_another_ends() -> No
 # What a run leaves to be played again
 
 
-def played(schedule: Schedule) -> tuple[list[Any], Any]:
+def played(schedule: FaultSchedule) -> tuple[list[Any], Any]:
     """What the conductor did, in its order, and then who recovered: that is found out besides, and may coincide."""
     play = Play(schedule, FakeCluster(5))
     rows = [(row.id, row.fault, row.phase, row.targets, row.took_effect, row.stage) for row in play.play()]
@@ -497,7 +512,7 @@ def ordered(rows: list[Any]) -> list[Any]:
     return intended + [row for row in rows if row[2] not in (FaultPhase.INTENDED, FaultPhase.RECOVERED)] + recovered
 
 
-def rows_of_hits(rows: list[Any], record: Record) -> list[Any]:
+def rows_of_hits(rows: list[Any], record: ScheduleRecord) -> list[Any]:
     """The rows of the faults that had targets, with the numbers of those faults when they are played as resolved.
 
     A fault that hit no node is left out then, and one that was put off may come after one with a higher number.
@@ -510,7 +525,7 @@ def rows_of_hits(rows: list[Any], record: Record) -> list[Any]:
 
 def targets_by_step(rows: list[Any]) -> list[tuple[str, ...]]:
     """The targets of each step, as its row says that reports the injection or why that was not possible."""
-    aimed = (Stage.TARGET, Stage.INJECT, Stage.HINDERED)
+    aimed = (FailureStage.TARGET, FailureStage.INJECT, FailureStage.HINDERED)
     return [row[3] for row in sorted(rows, key=itemgetter(0)) if row[2] is FaultPhase.INJECTED or row[5] in aimed]
 
 
@@ -526,7 +541,7 @@ def targets_by_step(rows: list[Any]) -> list[tuple[str, ...]]:
 def test_a_run_is_repeated_as_meant_and_as_resolved(seed: int, names: list[str]) -> None:
     schedule = draw(seed, names, census=CENSUS, time_limit=40)
     rows, record = played(schedule)
-    assert decode(encode(record)) == record
+    assert decode_schedule(encode_schedule(record)) == record
     assert [done.targets for done in record.resolved] == targets_by_step(rows)
     assert played(record.as_meant())[0] == rows
     assert played(record.as_resolved())[0] == rows_of_hits(rows, record)
@@ -534,7 +549,7 @@ def test_a_run_is_repeated_as_meant_and_as_resolved(seed: int, names: list[str])
 
 def test_leaving_out_a_step_does_not_change_the_others() -> None:
     for seed in range(10):
-        schedule = draw(seed, ["kill", "stop"], census=CENSUS, target=parse("one"), interval=5)
+        schedule = draw(seed, ["kill", "stop"], census=CENSUS, target=parse_target("one"), interval=5)
         targets = [(done.step, done.targets) for done in played(schedule)[1].resolved]
         for left_out in schedule.steps:
             fewer = msgspec.structs.replace(schedule, steps=tuple(step for step in schedule.steps if step != left_out))
@@ -580,7 +595,7 @@ def test_an_unknown_fault_is_refused_before_the_run() -> None:
 
 
 def test_an_empty_schedule_ends_at_once() -> None:
-    assert Play(Schedule(1)).play() == []
+    assert Play(FaultSchedule(1)).play() == []
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["foreseen", "on the way"])
@@ -629,8 +644,11 @@ def test_a_branch_of_a_run_that_is_over_strikes_no_one() -> None:
 
 def test_what_comes_late_since_another_took_long_is_in_force_for_a_moment() -> None:
     """A loss of power that takes six seconds, and a slow network that was to be over by then."""
-    steps = (Step(2.0, "power-loss", parse("n2"), 3.0), Step(3.0, "slow-network", parse("n3"), 2.0, {"seconds": 0.1}))
-    play = Play(Schedule(1, steps))
+    steps = (
+        FaultStep(2.0, "power-loss", parse_target("n2"), 3.0),
+        FaultStep(3.0, "slow-network", parse_target("n3"), 2.0, {"seconds": 0.1}),
+    )
+    play = Play(FaultSchedule(1, steps))
     play.cluster.node("n2").slow_power_loss = 6.0
     play.play()
     assert play.row(2, FaultPhase.HEALED).took_effect is True
@@ -639,7 +657,10 @@ def test_what_comes_late_since_another_took_long_is_in_force_for_a_moment() -> N
 
 
 def test_what_comes_in_time_is_healed_in_time() -> None:
-    steps = (Step(2.0, "power-loss", parse("n2"), 3.0), Step(3.0, "slow-network", parse("n3"), 0.5, {"seconds": 0.1}))
-    play = Play(Schedule(1, steps))
+    steps = (
+        FaultStep(2.0, "power-loss", parse_target("n2"), 3.0),
+        FaultStep(3.0, "slow-network", parse_target("n3"), 0.5, {"seconds": 0.1}),
+    )
+    play = Play(FaultSchedule(1, steps))
     play.play()
     assert play.at(2, FaultPhase.HEALED) == pytest.approx(3.5)

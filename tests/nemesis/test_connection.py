@@ -3,8 +3,8 @@
 import pytest
 
 from assay.nemesis.engine.fault_row import FaultPhase
-from assay.nemesis.schedule.schedule import Schedule, Step
-from assay.nemesis.schedule.target import parse
+from assay.nemesis.schedule.schedule import FaultSchedule, FaultStep
+from assay.nemesis.schedule.target import parse_target
 
 from helpers.nemesis_fakes import FakeCluster, Play
 
@@ -13,8 +13,8 @@ SERVERS = ("n1", "n2", "n3")
 
 def play(target: str, silent: set[tuple[str, str]], duration: float = 5.0) -> Play:
     """``silent``: which server gets nothing from whom. n1 leads orders-0."""
-    step = Step(2.0, "connection-fetch", parse(target), duration, {"way": "answers", "key": "orders-0"})
-    made = Play(Schedule(1, (step,)), FakeCluster(3))
+    step = FaultStep(2.0, "connection-fetch", parse_target(target), duration, {"way": "answers", "key": "orders-0"})
+    made = Play(FaultSchedule(1, (step,)), FakeCluster(3))
     for name in SERVERS:
         made.cluster.node(name).silent = {peer for node, peer in silent if node == name}
     made.play()

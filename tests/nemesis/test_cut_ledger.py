@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.cluster.node import NodeError
-from assay.nemesis.engine.cut_ledger import Cuts, Drop, both_ways
+from assay.nemesis.engine.cut_ledger import CutLedger, Drop, cut_both_ways
 
 from helpers.nemesis_fakes import FakeCluster, run
 
@@ -24,7 +24,7 @@ def rules(cluster: FakeCluster) -> set[Drop]:
 def test_what_is_dropped_is_what_any_fault_wants_dropped(commands: list[tuple[int, list[Drop] | None]]) -> None:
     async def main() -> None:
         cluster = FakeCluster()
-        cuts, wanted = Cuts(cluster), dict[int, list[Drop]]()
+        cuts, wanted = CutLedger(cluster), dict[int, list[Drop]]()
         for holder, drops in commands:
             if drops is None:
                 wanted.pop(holder, None)
@@ -45,7 +45,7 @@ def test_counts_never_go_back(commands: list[tuple[int, list[Drop] | None]]) -> 
     every = [(a, b) for a in NAMES for b in NAMES if a != b]
 
     async def main() -> None:
-        cuts = Cuts(FakeCluster())
+        cuts = CutLedger(FakeCluster())
         before = await cuts.counts(every)
         for holder, drops in commands:
             await (cuts.remove(holder) if drops is None else cuts.add(holder, drops))
@@ -61,8 +61,8 @@ def test_counts_never_go_back(commands: list[tuple[int, list[Drop] | None]]) -> 
 def test_a_node_that_refuses_does_not_keep_the_others_from_it_and_is_retried() -> None:
     async def main() -> None:
         cluster = FakeCluster()
-        cuts = Cuts(cluster)
-        await cuts.add(1, both_ways(["n1"], ["n2", "n3"]))
+        cuts = CutLedger(cluster)
+        await cuts.add(1, cut_both_ways(["n1"], ["n2", "n3"]))
         cluster.node("n1").refuse["accept_all"] = 1
         with pytest.raises(NodeError, match="n1: accept_all refused"):
             await cuts.remove(1)
@@ -76,10 +76,10 @@ def test_a_node_that_refuses_does_not_keep_the_others_from_it_and_is_retried() -
 def test_rules_of_a_node_that_failed_midway_are_removed_all_the_same() -> None:
     async def main() -> None:
         cluster = FakeCluster()
-        cuts = Cuts(cluster)
+        cuts = CutLedger(cluster)
         cluster.node("n1").refuse["drop_from"] = 1
         with pytest.raises(NodeError, match="n1: drop_from refused"):
-            await cuts.add(1, both_ways(["n1"], ["n2"]))
+            await cuts.add(1, cut_both_ways(["n1"], ["n2"]))
         assert rules(cluster) == {("n2", "n1")}
         await cuts.remove(1)
         assert cluster.untouched
@@ -91,8 +91,8 @@ def test_rules_of_a_node_that_failed_midway_are_removed_all_the_same() -> None:
 def test_counters_that_cannot_be_read_do_not_stop_the_heal() -> None:
     async def main() -> None:
         cluster = FakeCluster()
-        cuts = Cuts(cluster)
-        await cuts.add(1, both_ways(["n1"], ["n2"]))
+        cuts = CutLedger(cluster)
+        await cuts.add(1, cut_both_ways(["n1"], ["n2"]))
         cluster.node("n1").refuse["dropped"] = 1
         await cuts.remove(1)
         assert cluster.untouched

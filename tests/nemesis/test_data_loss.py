@@ -9,10 +9,10 @@ import random
 import pytest
 
 from assay.cluster.node import ProcessState
-from assay.nemesis.engine.fault_row import FaultPhase, Stage
+from assay.nemesis.engine.fault_row import FailureStage, FaultPhase
 from assay.nemesis.faults.fault import Census
-from assay.nemesis.schedule.schedule import Schedule, ScheduleError, Step
-from assay.nemesis.schedule.target import Kind, Target, parse
+from assay.nemesis.schedule.schedule import FaultSchedule, FaultStep, ScheduleError
+from assay.nemesis.schedule.target import Target, TargetKind, parse_target
 from assay.nemesis.schedule.trigger import AfterOperations
 
 from helpers.nemesis_fakes import FAULTS, FakeCluster, Play, run
@@ -22,13 +22,16 @@ NAMES = ["wipe", "rollback"]
 
 
 def play(name: str, *whom: str, copied: str = "running") -> Play:
-    steps = [Step(2.0 + 8 * at, name, parse(target), 5.0, {"copied": copied}, at) for at, target in enumerate(whom)]
-    return Play(Schedule(1, tuple(steps)), FakeCluster(3))
+    steps = [
+        FaultStep(2.0 + 8 * at, name, parse_target(target), 5.0, {"copied": copied}, at)
+        for at, target in enumerate(whom)
+    ]
+    return Play(FaultSchedule(1, tuple(steps)), FakeCluster(3))
 
 
 def wiping(end: str) -> Play:
-    step = Step(2.0, "wipe", parse("n2"), 5.0, {"end": end}, 0)
-    return Play(Schedule(1, (step,)), FakeCluster(3))
+    step = FaultStep(2.0, "wipe", parse_target("n2"), 5.0, {"end": end}, 0)
+    return Play(FaultSchedule(1, (step,)), FakeCluster(3))
 
 
 @pytest.mark.parametrize("end", ["killed", "stopped"])
@@ -121,14 +124,14 @@ def test_an_injection_that_turned_to_another_node_and_failed_is_recorded_with_th
 
     run(main())
     failed = one.row(2, FaultPhase.FAILED)
-    assert (failed.targets, failed.stage) == (("n2",), Stage.INJECT)
+    assert (failed.targets, failed.stage) == (("n2",), FailureStage.INJECT)
 
 
 def test_another_by_name_is_rejected() -> None:
     one = play("wipe", "n2", "n3")
     one.play()
     failed = one.row(2, FaultPhase.FAILED)
-    assert failed.detail["stage"] == Stage.INJECT
+    assert failed.detail["stage"] == FailureStage.INJECT
     assert "n2 has lost its data in this run" in failed.detail["reason"]
     assert "kill" not in one.cluster.node("n3").calls
 
@@ -159,8 +162,11 @@ def test_what_a_server_has_alone_is_left_to_it(name: str) -> None:
 )
 def test_who_is_held_by_another_fault_is_not_counted_on(name: str, fault: str, holds: bool) -> None:
     """Its session may be over, and it out of the in-sync set, before that of the server which lost its data is."""
-    steps = (Step(2.0, fault, parse("n3"), 6.0, {}, 1), Step(3.0, name, parse("n2"), 3.0, {}, 2))
-    one = Play(Schedule(1, steps), FakeCluster(3))
+    steps = (
+        FaultStep(2.0, fault, parse_target("n3"), 6.0, {}, 1),
+        FaultStep(3.0, name, parse_target("n2"), 3.0, {}, 2),
+    )
+    one = Play(FaultSchedule(1, steps), FakeCluster(3))
     one.system.in_sync_with["n2"] = {"n3"}
     one.play()
     if holds:
@@ -177,10 +183,10 @@ def test_who_is_cut_from_zookeeper_beside_a_target_is_not_counted_on_either(name
     """The leader and one other server are, whichever that is."""
     pair = {"shape": "leader-and-follower", "order": order}
     steps = (
-        Step(2.0, "partition-leader-and-follower", parse("n1"), 6.0, pair, 1),
-        Step(3.0, name, parse("n2"), 3.0, {}, 2),
+        FaultStep(2.0, "partition-leader-and-follower", parse_target("n1"), 6.0, pair, 1),
+        FaultStep(3.0, name, parse_target("n2"), 3.0, {}, 2),
     )
-    one = Play(Schedule(1, steps), FakeCluster(3))
+    one = Play(FaultSchedule(1, steps), FakeCluster(3))
     one.system.in_sync_with["n2"] = {"n3"}
     one.play()
     third = "n3|zk1" in one.row(1, FaultPhase.INJECTED).detail["evidence"]["cut"]
@@ -195,8 +201,11 @@ def test_the_last_that_others_count_on_is_taken_away_when_the_emptied_one_serves
     name: str, fault: str, waits: bool, others: set[str]
 ) -> None:
     """It may be in sync in its former life until then, and would be left as the last that is."""
-    steps = (Step(2.0, name, parse("n2"), 2.0, {}, 1), Step(4.5, fault, parse("n3"), 2.0, {"seconds": 0.2}, 2))
-    one = Play(Schedule(1, steps), FakeCluster(3))
+    steps = (
+        FaultStep(2.0, name, parse_target("n2"), 2.0, {}, 1),
+        FaultStep(4.5, fault, parse_target("n3"), 2.0, {"seconds": 0.2}, 2),
+    )
+    one = Play(FaultSchedule(1, steps), FakeCluster(3))
     one.system.in_sync_with["n2"] = others
     one.system.slow = 3.0
     one.play()
@@ -210,9 +219,9 @@ def test_the_last_that_others_count_on_is_taken_away_when_the_emptied_one_serves
 
 
 def test_a_fault_that_an_event_has_triggered_waits_as_well() -> None:
-    wiped = Step(2.0, "wipe", parse("n2"), 2.0, {}, 1)
-    struck = Step(4.5, "kill", parse("n3"), 1.0, {}, 2, trigger=AfterOperations(1))
-    one = Play(Schedule(1, (wiped, struck)), FakeCluster(3))
+    wiped = FaultStep(2.0, "wipe", parse_target("n2"), 2.0, {}, 1)
+    struck = FaultStep(4.5, "kill", parse_target("n3"), 1.0, {}, 2, trigger=AfterOperations(1))
+    one = Play(FaultSchedule(1, (wiped, struck)), FakeCluster(3))
     one.system.in_sync_with["n2"] = {"n3"}
     one.system.slow = 3.0
 
@@ -235,8 +244,11 @@ def test_one_that_was_asked_to_end_is_counted_on_no_longer_than_one_that_is_kill
     fault: str, waits: bool
 ) -> None:
     """Its session was over before its data were gone."""
-    steps = (Step(2.0, "wipe", parse("n2"), 2.0, {"end": "stopped"}, 1), Step(4.5, fault, parse("n3"), 2.0, {}, 2))
-    one = Play(Schedule(1, steps), FakeCluster(3))
+    steps = (
+        FaultStep(2.0, "wipe", parse_target("n2"), 2.0, {"end": "stopped"}, 1),
+        FaultStep(4.5, fault, parse_target("n3"), 2.0, {}, 2),
+    )
+    one = Play(FaultSchedule(1, steps), FakeCluster(3))
     one.system.in_sync_with["n2"] = {"n3"}
     one.system.slow = 3.0
     one.play()
@@ -244,8 +256,11 @@ def test_one_that_was_asked_to_end_is_counted_on_no_longer_than_one_that_is_kill
 
 
 def test_the_emptied_one_itself_may_be_struck_again_before_it_serves() -> None:
-    steps = (Step(2.0, "wipe", parse("n2"), 2.0, {}, 1), Step(4.5, "kill", parse("n2"), 1.0, {}, 2))
-    one = Play(Schedule(1, steps), FakeCluster(3))
+    steps = (
+        FaultStep(2.0, "wipe", parse_target("n2"), 2.0, {}, 1),
+        FaultStep(4.5, "kill", parse_target("n2"), 1.0, {}, 2),
+    )
+    one = Play(FaultSchedule(1, steps), FakeCluster(3))
     one.system.in_sync_with["n2"] = {"n3"}
     one.system.slow = 3.0
     one.play()
@@ -253,13 +268,16 @@ def test_the_emptied_one_itself_may_be_struck_again_before_it_serves() -> None:
 
 
 def test_a_fault_that_has_waited_for_long_has_failed() -> None:
-    steps = (Step(2.0, "wipe", parse("n2"), 2.0, {}, 1), Step(4.5, "kill", parse("n3"), 1.0, {}, 2))
-    one = Play(Schedule(1, steps), FakeCluster(3), recovery_seconds=30.0)
+    steps = (
+        FaultStep(2.0, "wipe", parse_target("n2"), 2.0, {}, 1),
+        FaultStep(4.5, "kill", parse_target("n3"), 1.0, {}, 2),
+    )
+    one = Play(FaultSchedule(1, steps), FakeCluster(3), recovery_seconds=30.0)
     one.system.in_sync_with["n2"] = {"n3"}
     one.system.never_ready.add("n2")
     one.play()
     failed = one.row(2, FaultPhase.FAILED)
-    assert failed.stage is Stage.TARGET
+    assert failed.stage is FailureStage.TARGET
     assert failed.detail["reason"] == (
         "n2 has lost its data and does not serve again yet; no server but it and n3 is known to have all of orders-1"
     )
@@ -271,8 +289,11 @@ def test_a_fault_that_has_waited_for_long_has_failed() -> None:
 @pytest.mark.parametrize("others", [{"n3"}, {"n1", "n3"}])
 def test_one_that_was_away_counts_when_it_serves_again(name: str, others: set[str]) -> None:
     """Until then it may be in sync in its former life, which ends before that of the server that loses its data."""
-    steps = (Step(2.0, "kill", parse("n3"), 1.0, {}, 1), Step(3.5, name, parse("n2"), 2.0, {}, 2))
-    one = Play(Schedule(1, steps), FakeCluster(3))
+    steps = (
+        FaultStep(2.0, "kill", parse_target("n3"), 1.0, {}, 1),
+        FaultStep(3.5, name, parse_target("n2"), 2.0, {}, 2),
+    )
+    one = Play(FaultSchedule(1, steps), FakeCluster(3))
     one.system.in_sync_with["n2"] = others
     one.system.slow = 4.0
     one.play()
@@ -284,8 +305,11 @@ def test_one_that_was_away_counts_when_it_serves_again(name: str, others: set[st
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_fault_that_is_over_holds_no_one(name: str) -> None:
-    steps = (Step(2.0, "stop", parse("n3"), 2.0, {}, 1), Step(6.0, name, parse("n2"), 3.0, {}, 2))
-    one = Play(Schedule(1, steps), FakeCluster(3))
+    steps = (
+        FaultStep(2.0, "stop", parse_target("n3"), 2.0, {}, 1),
+        FaultStep(6.0, name, parse_target("n2"), 3.0, {}, 2),
+    )
+    one = Play(FaultSchedule(1, steps), FakeCluster(3))
     one.system.in_sync_with["n2"] = {"n3"}
     one.play()
     assert one.row(2, FaultPhase.HEALED).took_effect is True
@@ -295,7 +319,7 @@ def test_a_copy_that_fails_midway_leaves_a_process_and_no_copy() -> None:
     one = play("rollback", "n2", copied="stopped")
     one.cluster.node("n2").refuse["save"] = 1
     one.play()
-    assert one.row(1, FaultPhase.FAILED).detail["stage"] == Stage.INJECT
+    assert one.row(1, FaultPhase.FAILED).detail["stage"] == FailureStage.INJECT
     assert one.cluster.node("n2").state is ProcessState.RUNNING
     assert one.cluster.untouched
 
@@ -303,11 +327,11 @@ def test_a_copy_that_fails_midway_leaves_a_process_and_no_copy() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_it_takes_one_server_of_several(name: str) -> None:
     rng = random.Random(1)
-    for kind in (Kind.MINORITY, Kind.MAJORITY, Kind.ALL):
+    for kind in (TargetKind.MINORITY, TargetKind.MAJORITY, TargetKind.ALL):
         with pytest.raises(ScheduleError, match="of one server"):
             FAULTS[name].draw(rng, Census(5), Target(kind))
     with pytest.raises(ScheduleError, match="of one server"):
-        FAULTS[name].draw(rng, Census(5), parse("n1+n2"))
+        FAULTS[name].draw(rng, Census(5), parse_target("n1+n2"))
     with pytest.raises(ScheduleError, match="second server"):
         FAULTS[name].draw(rng, Census(1), None)
 

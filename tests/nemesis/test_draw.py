@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from assay.nemesis.faults.fault import Census
 from assay.nemesis.faults.partition import MIXED
 from assay.nemesis.schedule.draw import injection_times
-from assay.nemesis.schedule.schedule import FIRST_AT, Schedule, ScheduleError, Step
-from assay.nemesis.schedule.target import Kind, Target, parse
+from assay.nemesis.schedule.schedule import FIRST_AT, FaultSchedule, FaultStep, ScheduleError
+from assay.nemesis.schedule.target import Target, TargetKind, parse_target
 from assay.nemesis.schedule.trigger import AfterOperations
 
 from helpers.nemesis_fakes import FAULTS, draw
@@ -82,7 +82,7 @@ def test_two_faults_that_would_leave_no_majority_do_not_overlap() -> None:
     five = [draw(seed, ["kill", "stop"], census=Census(5, 1)).steps for seed in range(60)]
     companions = [step for steps in five for step in steps if step.keep_majority]
     assert companions, "of five servers two may suffer"
-    asked = draw(1, ["kill", "partition"], census=CENSUS, time_limit=12, target=Target(Kind.ONE)).steps
+    asked = draw(1, ["kill", "partition"], census=CENSUS, time_limit=12, target=Target(TargetKind.ONE)).steps
     assert not any(step.keep_majority for step in asked)
 
 
@@ -99,18 +99,18 @@ def test_the_partition_mix_draws_every_shape_that_spares_a_majority() -> None:
 
 def test_kill_by_default_leaves_a_majority() -> None:
     kinds = {step.target.kind for seed in range(60) for step in draw(seed, ["kill"], census=CENSUS).steps}
-    assert kinds == {Kind.ONE, Kind.MINORITY, Kind.LEADER, Kind.FOLLOWER, Kind.CONTROLLER}
+    assert kinds == {TargetKind.ONE, TargetKind.MINORITY, TargetKind.LEADER, TargetKind.FOLLOWER, TargetKind.CONTROLLER}
 
 
 @given(st.integers())
 def test_a_target_that_is_asked_for_is_kept(seed: int) -> None:
-    for step in draw(seed, ["kill", "partition", "stop"], census=CENSUS, target=parse("n2")).steps:
-        assert step.target == parse("n2")
+    for step in draw(seed, ["kill", "partition", "stop"], census=CENSUS, target=parse_target("n2")).steps:
+        assert step.target == parse_target("n2")
         assert step.parameters.get("shape") in (None, "one", "from-zookeeper")
 
 
 def test_an_open_key_is_drawn_with_the_schedule() -> None:
-    schedules = [draw(seed, ["stop"], census=CENSUS, target=parse("leader")) for seed in range(20)]
+    schedules = [draw(seed, ["stop"], census=CENSUS, target=parse_target("leader")) for seed in range(20)]
     assert {step.target.key for schedule in schedules for step in schedule.steps} == {"orders-0", "orders-1"}
 
 
@@ -124,33 +124,33 @@ def test_none_is_an_empty_schedule() -> None:
         (["kill"], {"time_limit": 7.0}, "not healed before 7 s"),
         (["kill"], {"interval": 0.0}, "above 0"),
         (["kil"], {}, "no fault kil; there are clock, connection, "),
-        (["partition-halves"], {"target": Target(Kind.LEADER)}, "takes no target leader"),
-        (["partition"], {"target": Target(Kind.ALL), "census": Census(3, 0, ())}, "no rest"),
+        (["partition-halves"], {"target": Target(TargetKind.LEADER)}, "takes no target leader"),
+        (["partition"], {"target": Target(TargetKind.ALL), "census": Census(3, 0, ())}, "no rest"),
         (["partition-from-zookeeper"], {"census": Census(3, 0)}, "needs a ZooKeeper node"),
         (["partition-isolate-leader"], {"census": Census(3, 1, ())}, "needs a system with keys"),
         (["partition-one"], {"census": Census(1, 0)}, "needs two servers"),
         (["partition-one-way"], {"census": Census(1, 0)}, "needs two servers"),
         (["partition-bridge"], {"census": Census(2, 1)}, "needs three servers"),
         (["partition-majorities-ring"], {}, "needs four servers"),
-        (["zookeeper-pause"], {"target": parse("n1+n2"), "census": Census(3, 0)}, "has no ZooKeeper node"),
-        (["zookeeper-kill"], {"target": parse("leader")}, "takes no target leader"),
-        (["corrupt"], {"target": parse("majority")}, "leaves a majority undamaged"),
+        (["zookeeper-pause"], {"target": parse_target("n1+n2"), "census": Census(3, 0)}, "has no ZooKeeper node"),
+        (["zookeeper-kill"], {"target": parse_target("leader")}, "takes no target leader"),
+        (["corrupt"], {"target": parse_target("majority")}, "leaves a majority undamaged"),
         (["corrupt"], {"census": Census(2, 1)}, "needs three servers"),
-        (["kill"], {"target": parse("leader:nope")}, "no such key"),
-        (["kill"], {"target": parse("zookeeper"), "census": Census(3, 0)}, "no ZooKeeper node"),
-        (["kill"], {"target": parse("consumer"), "census": Census(3, 1)}, "no client lives on a node here"),
-        (["kill"], {"target": parse("coordinator"), "census": Census(3, 1)}, "names no groups"),
-        (["kill"], {"target": parse("coordinator:nope")}, "no such group; there are members"),
+        (["kill"], {"target": parse_target("leader:nope")}, "no such key"),
+        (["kill"], {"target": parse_target("zookeeper"), "census": Census(3, 0)}, "no ZooKeeper node"),
+        (["kill"], {"target": parse_target("consumer"), "census": Census(3, 1)}, "no client lives on a node here"),
+        (["kill"], {"target": parse_target("coordinator"), "census": Census(3, 1)}, "names no groups"),
+        (["kill"], {"target": parse_target("coordinator:nope")}, "no such group; there are members"),
         (["stop-consumer"], {"census": Census(3, 1)}, "no client lives on a node here"),
-        (["stop"], {"target": parse("consumers")}, "that is the fault stop-consumer"),
-        (["stop-consumer"], {"target": parse("leader")}, "takes no target leader"),
+        (["stop"], {"target": parse_target("consumers")}, "that is the fault stop-consumer"),
+        (["stop-consumer"], {"target": parse_target("leader")}, "takes no target leader"),
         # a contract goes by a fault's name
-        (["stop-consumer"], {"target": parse("n1+client1")}, "takes no target n1"),
-        (["zookeeper-pause"], {"target": parse("n1")}, "takes no target n1"),
-        (["stop"], {"target": parse("n1+client1")}, "that is the fault stop-consumer"),
+        (["stop-consumer"], {"target": parse_target("n1+client1")}, "takes no target n1"),
+        (["zookeeper-pause"], {"target": parse_target("n1")}, "takes no target n1"),
+        (["stop"], {"target": parse_target("n1+client1")}, "that is the fault stop-consumer"),
         (["consumer-from-coordinator"], {"census": Census(3, 1, (), 2)}, "names no groups"),
-        (["zookeeper-expire"], {"target": parse("zookeeper")}, "takes no target zookeeper"),
-        (["partition-halves"], {"target": parse("consumer")}, "takes no target consumer"),
+        (["zookeeper-expire"], {"target": parse_target("zookeeper")}, "takes no target zookeeper"),
+        (["partition-halves"], {"target": parse_target("consumer")}, "takes no target consumer"),
     ],
 )
 def test_what_cannot_be_drawn_is_refused_with_the_reason(names: list[str], options: dict, message: str) -> None:  # type: ignore[type-arg]
@@ -190,8 +190,8 @@ def test_with_a_trigger_each_fault_is_drawn_once_and_the_last_can_be_healed_in_t
     assert all(step.until < limit for step in schedule.steps)
 
 
-@pytest.mark.parametrize(("keys", "kind"), [(("orders-0",), Kind.FOLLOWER), ((), Kind.ONE)])
-def test_a_bridge_has_the_leader_on_one_side(keys: tuple[str, ...], kind: Kind) -> None:
+@pytest.mark.parametrize(("keys", "kind"), [(("orders-0",), TargetKind.FOLLOWER), ((), TargetKind.ONE)])
+def test_a_bridge_has_the_leader_on_one_side(keys: tuple[str, ...], kind: TargetKind) -> None:
     """With the leader as the bridge its followers, on either side, might have nothing to say to each other."""
     schedule = draw(5, ["partition-bridge"], census=Census(3, 1, keys), time_limit=60)
     assert {step.target.kind for step in schedule.steps} == {kind}
@@ -199,11 +199,11 @@ def test_a_bridge_has_the_leader_on_one_side(keys: tuple[str, ...], kind: Kind) 
 
 def test_one_process_is_for_faults_of_processes_alone() -> None:
     census = Census(3, keys=("orders-0",))
-    (step, *_) = draw(1, ["kill"], census=census, target=parse("leader@agent")).steps
-    assert step.target == parse("leader:orders-0@agent")
+    (step, *_) = draw(1, ["kill"], census=census, target=parse_target("leader@agent")).steps
+    assert step.target == parse_target("leader:orders-0@agent")
     assert all(step.target.process is None for step in draw(1, ["kill", "stop"], census=census).steps), "all of them"
     for fault in ("freeze", "partition-one", "kill-consumer", "memory"):
         with pytest.raises(ScheduleError, match=rf"{fault} takes no target @agent: kill, stop, restart can be"):
-            draw(1, ["kill", fault], census=census, target=parse("one@agent"))
+            draw(1, ["kill", fault], census=census, target=parse_target("one@agent"))
         with pytest.raises(ScheduleError, match=rf"{fault} takes no target @agent"):
-            FAULTS.check(Schedule(1, (Step(2.0, fault, parse("one@agent"), 5.0),)))
+            FAULTS.check(FaultSchedule(1, (FaultStep(2.0, fault, parse_target("one@agent"), 5.0),)))

@@ -10,34 +10,34 @@ import pytest
 
 from assay.cluster.node import DiskChange, NodeError, ProcessState, Traffic
 from assay.nemesis.engine.conductor import Conductor
-from assay.nemesis.engine.cut_ledger import Cuts
-from assay.nemesis.engine.fault_row import FaultPhase, FaultRow, Stage
+from assay.nemesis.engine.cut_ledger import CutLedger
+from assay.nemesis.engine.fault_row import FailureStage, FaultPhase, FaultRow
 from assay.nemesis.faults.fault import FaultContext, Injection
-from assay.nemesis.schedule.schedule import Parameter, Schedule, Step
-from assay.nemesis.schedule.shape import Shape
-from assay.nemesis.schedule.target import Kind, Target, parse
+from assay.nemesis.schedule.schedule import FaultSchedule, FaultStep, Parameter
+from assay.nemesis.schedule.shape import PartitionShape
+from assay.nemesis.schedule.target import Target, TargetKind, parse_target
 
 from helpers.nemesis_fakes import FAULTS, HOLD_FILE, FakeAgent, FakeCluster, FakeNode, FakeSystem, Play, now, run
 
 MIXES = {"partition", "connection", "membership", "packets"}
 """Faults of which only the draw says what they do."""
-SHAPES = [str(shape) for shape in Shape]
+SHAPES = [str(shape) for shape in PartitionShape]
 CONSUMERS = (
     "consumer-from-coordinator", "consumer-from-zookeeper", "consumer-zookeeper-resets", "cut-consumer",
     "kill-consumer", "stop-consumer",
 )  # fmt: skip
 TARGETS = {
-    "halves": Target(Kind.HALF),
-    "membership-add": Target(Kind.SPARE),
-    "random-halves": Target(Kind.HALF),
-    "isolate-leader": parse("leader:orders-1"),
-    "majorities-ring": Target(Kind.ALL),
-    **dict.fromkeys(CONSUMERS, parse("client1")),
-    "zookeeper-kill": parse("zookeeper"),
-    "zookeeper-pause": parse("zookeepers"),
-    "restart-rolling": Target(Kind.ALL),
-    "outage": Target(Kind.ALL),
-    "outage-power-loss": Target(Kind.ALL),
+    "halves": Target(TargetKind.HALF),
+    "membership-add": Target(TargetKind.SPARE),
+    "random-halves": Target(TargetKind.HALF),
+    "isolate-leader": parse_target("leader:orders-1"),
+    "majorities-ring": Target(TargetKind.ALL),
+    **dict.fromkeys(CONSUMERS, parse_target("client1")),
+    "zookeeper-kill": parse_target("zookeeper"),
+    "zookeeper-pause": parse_target("zookeepers"),
+    "restart-rolling": Target(TargetKind.ALL),
+    "outage": Target(TargetKind.ALL),
+    "outage-power-loss": Target(TargetKind.ALL),
 }
 PARAMETERS: dict[str, dict[str, Parameter]] = {
     "membership-add": {"change": "add"},
@@ -64,7 +64,9 @@ PARAMETERS: dict[str, dict[str, Parameter]] = {
 def one_step(fault: str, target: str = "n2", parameters: dict[str, Parameter] | None = None) -> Play:
     shape = fault.removeprefix("partition-")
     given = PARAMETERS.get(fault, {}) if parameters is None else parameters
-    return Play(Schedule(1, (Step(2.0, fault, TARGETS.get(shape, parse(target)), 5.0, given),)), FakeCluster(5))
+    return Play(
+        FaultSchedule(1, (FaultStep(2.0, fault, TARGETS.get(shape, parse_target(target)), 5.0, given),)), FakeCluster(5)
+    )
 
 
 def healed(play: Play) -> FaultRow:
@@ -90,9 +92,9 @@ def test_each_fault_takes_effect_and_leaves_nothing_behind(name: str) -> None:
 @pytest.mark.parametrize("other", ["membership-remove", "membership-replace"])
 def test_one_server_at_a_time_leaves_or_joins(other: str) -> None:
     """Of two at once each would be given the other's replicas, and keys be left with fewer than they had."""
-    one = Step(2.0, "membership-remove", parse("n2"), 5.0, PARAMETERS["membership-remove"])
-    two = Step(3.0, other, parse("n3"), 2.0, PARAMETERS[other])
-    play = Play(Schedule(1, (one, two)), FakeCluster(5))
+    one = FaultStep(2.0, "membership-remove", parse_target("n2"), 5.0, PARAMETERS["membership-remove"])
+    two = FaultStep(3.0, other, parse_target("n3"), 2.0, PARAMETERS[other])
+    play = Play(FaultSchedule(1, (one, two)), FakeCluster(5))
     play.play()
     assert play.at(1, FaultPhase.HEALED) <= play.at(2, FaultPhase.INJECTED)
     assert play.row(2, FaultPhase.HEALED).took_effect is True
@@ -163,7 +165,7 @@ def test_a_fault_that_did_nothing_is_a_failed_fault(name: str, deaf: str, reason
     assert row.took_effect is False
     assert reason in row.detail["reason"]
     failed = play.row(1, FaultPhase.FAILED)
-    assert failed.detail["stage"] == Stage.EFFECT
+    assert failed.detail["stage"] == FailureStage.EFFECT
     assert reason in failed.detail["reason"]
 
 
@@ -218,7 +220,7 @@ def test_one_counter_at_either_end_is_enough() -> None:
 
 
 def test_every_isolated_node_must_have_suffered() -> None:
-    play = Play(Schedule(1, (Step(2.0, "partition-one", parse("n1+n2"), 5.0),)), FakeCluster(5))
+    play = Play(FaultSchedule(1, (FaultStep(2.0, "partition-one", parse_target("n1+n2"), 5.0),)), FakeCluster(5))
     for node in play.cluster.nodes:
         node.quiet = node.name != "n1"
     row = healed(play)
@@ -238,7 +240,7 @@ def test_a_process_that_was_dead_before_was_not_killed() -> None:
 @pytest.mark.parametrize(("name", "state"), [("kill", "dead"), ("stop", "stopped"), ("restart", "dead")])
 @pytest.mark.parametrize("process", ["agent", "main"])
 def test_one_process_of_a_node_is_hit_and_the_others_are_not(name: str, state: str, process: str) -> None:
-    play = Play(Schedule(1, (Step(2.0, name, parse(f"n2@{process}"), 6.0),)), FakeCluster(3))
+    play = Play(FaultSchedule(1, (FaultStep(2.0, name, parse_target(f"n2@{process}"), 6.0),)), FakeCluster(3))
     node = play.cluster.node("n2")
     agent = FakeAgent(node)
     row = healed(play)
@@ -262,9 +264,9 @@ def test_what_was_stopped_beside_a_process_that_ended_meanwhile_goes_on_at_the_h
     name: str, main: ProcessState
 ) -> None:
     cluster = FakeCluster(3)
-    node, step = cluster.node("n2"), Step(2.0, name, parse("n2"), 6.0)
+    node, step = cluster.node("n2"), FaultStep(2.0, name, parse_target("n2"), 6.0)
     agent = FakeAgent(node)
-    injection = Injection(1, step, (node,), FaultContext(cluster, FakeSystem(cluster), Cuts(cluster)))
+    injection = Injection(1, step, (node,), FaultContext(cluster, FakeSystem(cluster), CutLedger(cluster)))
     node.state, agent.state = main, ProcessState.STOPPED
     run(FAULTS[name].heal(injection))
     assert agent.state is ProcessState.RUNNING
@@ -274,7 +276,7 @@ def test_what_was_stopped_beside_a_process_that_ended_meanwhile_goes_on_at_the_h
 
 
 def test_a_process_that_there_is_not_is_a_fault_that_failed() -> None:
-    play = Play(Schedule(1, (Step(2.0, "kill", parse("n2@agent"), 6.0),)), FakeCluster(3))
+    play = Play(FaultSchedule(1, (FaultStep(2.0, "kill", parse_target("n2@agent"), 6.0),)), FakeCluster(3))
     play.play()
     row = play.row(1, FaultPhase.FAILED)
     assert "n2 has only one process and none named agent: leave out @agent" in str(row.detail)
@@ -316,8 +318,8 @@ def test_where_there_is_no_zookeeper_nothing_is_said_of_it() -> None:
 def test_halves_are_halves_and_zookeeper_is_reached_by_both() -> None:
     sides = set()
     for seed in range(20):
-        step = Step(2.0, "partition", Target(Kind.HALF), 5.0, {"shape": "halves"}, seed)
-        play = Play(Schedule(1, (step,)), FakeCluster(4, 1))
+        step = FaultStep(2.0, "partition", Target(TargetKind.HALF), 5.0, {"shape": "halves"}, seed)
+        play = Play(FaultSchedule(1, (step,)), FakeCluster(4, 1))
         row = healed(play)
         cut = {frozenset(link.split("|")) for link in row.detail["evidence"]["cut"]}
         assert len(row.targets) == 2
@@ -354,9 +356,9 @@ def test_a_cut_is_made_at_both_ends() -> None:
 def test_a_partition_that_makes_no_sense_fails_and_touches_nothing(
     fault: str, target: str, parameters: dict[str, Parameter]
 ) -> None:
-    play = Play(Schedule(1, (Step(2.0, fault, parse(target), 5.0, parameters),)))
+    play = Play(FaultSchedule(1, (FaultStep(2.0, fault, parse_target(target), 5.0, parameters),)))
     play.play()
-    assert play.row(1, FaultPhase.FAILED).detail["stage"] == Stage.INJECT
+    assert play.row(1, FaultPhase.FAILED).detail["stage"] == FailureStage.INJECT
     assert play.row(1, FaultPhase.HEALED).took_effect is False
     assert not any("drop_from" in node.calls for node in play.cluster.nodes)
 
@@ -482,9 +484,12 @@ def test_a_process_that_ends_of_an_error_of_its_disk_is_started_again() -> None:
     assert node.state is ProcessState.RUNNING
 
 
-def ending_late(fault: str, *more: Step) -> Play:
+def ending_late(fault: str, *more: FaultStep) -> Play:
     """The process of n2 ends 0.1 s after the first fault was healed, at 7 s."""
-    play = Play(Schedule(1, (Step(2.0, fault, parse("n2"), 5.0, PARAMETERS.get(fault, {})), *more)), FakeCluster(5))
+    play = Play(
+        FaultSchedule(1, (FaultStep(2.0, fault, parse_target("n2"), 5.0, PARAMETERS.get(fault, {})), *more)),
+        FakeCluster(5),
+    )
     node, conductor = play.cluster.node("n2"), play.conductor
 
     def made() -> Conductor:
@@ -507,26 +512,26 @@ def test_one_that_ends_by_itself_after_another_fault_is_not() -> None:
     play = ending_late("partition-one")
     assert healed(play).took_effect
     assert play.cluster.node("n2").state is ProcessState.DEAD
-    assert play.row(1, FaultPhase.FAILED).stage is Stage.RECOVER
+    assert play.row(1, FaultPhase.FAILED).stage is FailureStage.RECOVER
 
 
 @pytest.mark.parametrize("other", ["partition-from-zookeeper", "zookeeper-kill"])
 def test_one_that_gives_up_as_others_are_in_its_way_is_started_again(other: str) -> None:
-    target = TARGETS.get(other, parse("n2"))
-    play = ending_late("kill", Step(6.5, other, target, 3.0, PARAMETERS.get(other, {})))
+    target = TARGETS.get(other, parse_target("n2"))
+    play = ending_late("kill", FaultStep(6.5, other, target, 3.0, PARAMETERS.get(other, {})))
     assert healed(play).took_effect
     assert play.cluster.node("n2").state is ProcessState.RUNNING
 
 
 @pytest.mark.parametrize("other", ["clock", "disk-full"])
 def test_nor_is_one_where_nothing_is_in_its_way(other: str) -> None:
-    play = ending_late("kill", Step(6.5, other, parse("n1"), 3.0, PARAMETERS.get(other, {})))
+    play = ending_late("kill", FaultStep(6.5, other, parse_target("n1"), 3.0, PARAMETERS.get(other, {})))
     assert healed(play).took_effect
     assert play.cluster.node("n2").state is ProcessState.DEAD
 
 
 def test_nor_is_one_that_another_fault_has_ended_before_that_is_healed() -> None:
-    play = ending_late("disk-error", Step(7.05, "kill", parse("n2"), 3.0))
+    play = ending_late("disk-error", FaultStep(7.05, "kill", parse_target("n2"), 3.0))
     assert healed(play).took_effect
     assert play.row(2, FaultPhase.HEALED).took_effect
     assert play.at(1, FaultPhase.RECOVERED) > play.at(2, FaultPhase.HEALED) == 10.05
@@ -634,13 +639,13 @@ def zookeeper(monkeypatch: pytest.MonkeyPatch) -> dict[int, tuple[str, float]]:
     async def sessions(nodes: object) -> set[int]:
         return {session for session, (client, timeout) in held.items() if client != "198.18.0.2" or now() < 2 + timeout}
 
-    monkeypatch.setattr("assay.cluster.zookeeper.connected", connected)
-    monkeypatch.setattr("assay.cluster.zookeeper.sessions", sessions)
+    monkeypatch.setattr("assay.cluster.zookeeper.read_connected_sessions", connected)
+    monkeypatch.setattr("assay.cluster.zookeeper.read_sessions", sessions)
     return held
 
 
 def test_a_session_is_cut_off_until_zookeeper_has_ended_it(zookeeper: object) -> None:
-    play = Play(Schedule(1, (Step(2.0, "zookeeper-expire", parse("n2"), 1.0),)))
+    play = Play(FaultSchedule(1, (FaultStep(2.0, "zookeeper-expire", parse_target("n2"), 1.0),)))
     row = healed(play)
     assert row.took_effect is True
     assert row.detail["evidence"]["sessions"] == {"n2": {"0x2": 3.0, "0x7": 4.0}}
@@ -650,15 +655,15 @@ def test_a_session_is_cut_off_until_zookeeper_has_ended_it(zookeeper: object) ->
 
 def test_no_other_heal_waits_for_a_sessions_end(zookeeper: object) -> None:
     """One of them may be what keeps ZooKeeper from answering, or the session from ending."""
-    steps = Step(2.0, "zookeeper-expire", parse("n2"), 1.0), Step(2.5, "kill", parse("n1"), 1.0)
-    play = Play(Schedule(1, steps))
+    steps = FaultStep(2.0, "zookeeper-expire", parse_target("n2"), 1.0), FaultStep(2.5, "kill", parse_target("n1"), 1.0)
+    play = Play(FaultSchedule(1, steps))
     assert healed(play).took_effect is True
     assert play.at(1, FaultPhase.HEALED) == 6.0
     assert play.at(2, FaultPhase.HEALED) == 3.5
 
 
 def test_a_session_is_cut_off_until_its_end_in_a_run_that_ends_before(zookeeper: object) -> None:
-    play = Play(Schedule(1, (Step(2.0, "zookeeper-expire", parse("n2"), 1.0),)))
+    play = Play(FaultSchedule(1, (FaultStep(2.0, "zookeeper-expire", parse_target("n2"), 1.0),)))
 
     async def main() -> None:
         conductor = play.conductor()
@@ -675,7 +680,7 @@ def test_a_session_is_cut_off_until_its_end_in_a_run_that_ends_before(zookeeper:
 
 def test_a_session_that_lives_on_has_not_expired(zookeeper: dict[int, tuple[str, float]]) -> None:
     zookeeper[7] = ("198.18.0.2", 60.0)
-    play = Play(Schedule(1, (Step(2.0, "zookeeper-expire", parse("n2"), 1.0),)))
+    play = Play(FaultSchedule(1, (FaultStep(2.0, "zookeeper-expire", parse_target("n2"), 1.0),)))
     row = healed(play)
     assert row.took_effect is False
     assert row.detail["reason"] == "ZooKeeper still had 0x7 at the heal"
@@ -691,9 +696,9 @@ def test_who_is_about_to_hold_a_session_is_waited_for(monkeypatch: pytest.Monkey
     async def sessions(nodes: object) -> set[int]:
         return {8} if now() < 4.0 else set()
 
-    monkeypatch.setattr("assay.cluster.zookeeper.connected", connected)
-    monkeypatch.setattr("assay.cluster.zookeeper.sessions", sessions)
-    play = Play(Schedule(1, (Step(2.0, "zookeeper-expire", parse("n2"), 1.0),)))
+    monkeypatch.setattr("assay.cluster.zookeeper.read_connected_sessions", connected)
+    monkeypatch.setattr("assay.cluster.zookeeper.read_sessions", sessions)
+    play = Play(FaultSchedule(1, (FaultStep(2.0, "zookeeper-expire", parse_target("n2"), 1.0),)))
     row = healed(play)
     assert row.took_effect is True
     assert row.detail["evidence"]["sessions"] == {"n2": {"0x8": 1.0}}
@@ -701,7 +706,7 @@ def test_who_is_about_to_hold_a_session_is_waited_for(monkeypatch: pytest.Monkey
 
 
 def test_who_holds_no_session_cannot_lose_one(zookeeper: object) -> None:
-    play = Play(Schedule(1, (Step(2.0, "zookeeper-expire", parse("n3"), 1.0),)))
+    play = Play(FaultSchedule(1, (FaultStep(2.0, "zookeeper-expire", parse_target("n3"), 1.0),)))
     assert healed(play).took_effect is False
     assert "n3 holds no session" in play.row(1, FaultPhase.FAILED).detail["reason"]
     assert not any("drop_from" in node.calls for node in play.cluster.nodes)
@@ -709,8 +714,8 @@ def test_who_holds_no_session_cannot_lose_one(zookeeper: object) -> None:
 
 def test_a_hold_at_an_event_that_was_seen_stops_there_or_else_at_a_start() -> None:
     def played(says: bool) -> FaultRow:
-        step = Step(2.0, "hold", parse("n2"), 6.0, {"seen": True})
-        play = Play(Schedule(1, (step,)), FakeCluster(3))
+        step = FaultStep(2.0, "hold", parse_target("n2"), 6.0, {"seen": True})
+        play = Play(FaultSchedule(1, (step,)), FakeCluster(3))
 
         async def speak(node: FakeNode) -> None:
             for _ in range(4):
@@ -836,7 +841,9 @@ def test_after_an_outage_now_and_then_one_stands_still_as_soon_as_it_is_register
     """It goes on by itself, and no order is left that would stop it at its next start."""
     falters = 0
     for seed in range(12):
-        play = Play(Schedule(1, (Step(2.0, "outage", Target(Kind.ALL), 3.0, {}, seed),)), FakeCluster(3))
+        play = Play(
+            FaultSchedule(1, (FaultStep(2.0, "outage", Target(TargetKind.ALL), 3.0, {}, seed),)), FakeCluster(3)
+        )
         assert healed(play).took_effect is True
         servers = [node for node in play.cluster.nodes if node.role == "broker"]
         assert all(node.state is ProcessState.RUNNING and not node.files.get(HOLD_FILE) for node in servers)
@@ -849,7 +856,9 @@ def test_after_an_outage_now_and_then_one_stands_still_as_soon_as_it_is_register
 def test_a_server_of_a_quorum_which_serves_no_one_alone_keeps_the_others_waiting_for_seconds_only() -> None:
     lasted = []
     for seed in range(12):
-        play = Play(Schedule(1, (Step(2.0, "outage", Target(Kind.ALL), 3.0, {}, seed),)), FakeCluster(3))
+        play = Play(
+            FaultSchedule(1, (FaultStep(2.0, "outage", Target(TargetKind.ALL), 3.0, {}, seed),)), FakeCluster(3)
+        )
         play.system.never_ready |= {"n1", "n2", "n3"}
         play.play()
         lasted.append(play.at(1, FaultPhase.HEALED) - play.at(1, FaultPhase.INJECTED))
@@ -862,7 +871,9 @@ def test_a_server_that_an_outage_asks_in_vain_to_end_does_not_end_after_its_heal
     """The run would take that for an end of its own."""
     slow = 0
     for seed in range(8):
-        play = Play(Schedule(1, (Step(2.0, "outage", Target(Kind.ALL), 3.0, {}, seed),)), FakeCluster(3))
+        play = Play(
+            FaultSchedule(1, (FaultStep(2.0, "outage", Target(TargetKind.ALL), 3.0, {}, seed),)), FakeCluster(3)
+        )
         servers = [node for node in play.cluster.nodes if node.role == "broker"]
         late: list[FakeNode] = []
 

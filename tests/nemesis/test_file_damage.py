@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay.cluster.node import NodeError, ProcessState
-from assay.nemesis.engine.fault_row import FaultPhase, Stage
+from assay.nemesis.engine.fault_row import FailureStage, FaultPhase
 from assay.nemesis.faults.restart import READY_WITHIN
-from assay.nemesis.schedule.schedule import Schedule, Step
-from assay.nemesis.schedule.target import Kind, Target, parse
+from assay.nemesis.schedule.schedule import FaultSchedule, FaultStep
+from assay.nemesis.schedule.target import Target, TargetKind, parse_target
 
 from helpers.examples import some_of
 from helpers.nemesis_fakes import DURABLE, FakeCluster, Play, now, run
@@ -24,8 +24,8 @@ WAYS = ["truncate-tail", "corrupt", "garbage-tail"]
 
 
 def damaged(way: str, whom: str, seed: int, region: str = "unflushed") -> Play:
-    step = Step(2.0, way, parse(whom), 5.0, {"region": region}, seed)
-    play = Play(Schedule(1, (step,)), FakeCluster(5))
+    step = FaultStep(2.0, way, parse_target(whom), 5.0, {"region": region}, seed)
+    play = Play(FaultSchedule(1, (step,)), FakeCluster(5))
     for node in play.cluster.servers:
         node.files = {path: bytes(range(200)) for path in PATHS}
     play.play()
@@ -63,17 +63,17 @@ def test_the_same_seed_does_the_same_damage() -> None:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_more_than_a_minority_is_refused_before_anything_is_killed(way: str) -> None:
-    play = Play(Schedule(1, (Step(2.0, way, parse("n1+n2"), 5.0),)), FakeCluster(3))
+    play = Play(FaultSchedule(1, (FaultStep(2.0, way, parse_target("n1+n2"), 5.0),)), FakeCluster(3))
     play.play()
     failed = play.row(1, FaultPhase.FAILED)
-    assert failed.detail["stage"] == Stage.INJECT
+    assert failed.detail["stage"] == FailureStage.INJECT
     assert "no survivor" in failed.detail["reason"]
     assert not any("kill" in node.calls for node in play.cluster.nodes)
 
 
 @pytest.mark.parametrize("way", ["truncate-tail", "corrupt"])
 def test_where_nothing_lies_in_the_region_nothing_took_effect(way: str) -> None:
-    play = Play(Schedule(1, (Step(2.0, way, parse("n2"), 5.0),)))
+    play = Play(FaultSchedule(1, (FaultStep(2.0, way, parse_target("n2"), 5.0),)))
     play.cluster.node("n2").files = {PATHS[0]: bytes(DURABLE)}
     play.play()
     row = play.row(1, FaultPhase.HEALED)
@@ -100,7 +100,7 @@ def held(play: Play, *happenings: tuple[float, Callable[[], None]]) -> Play:
 
 
 def test_a_process_that_has_just_flushed_everything_is_killed_when_there_is_more() -> None:
-    play = Play(Schedule(1, (Step(2.0, "corrupt", parse("n2"), 5.0),)))
+    play = Play(FaultSchedule(1, (FaultStep(2.0, "corrupt", parse_target("n2"), 5.0),)))
     node = play.cluster.node("n2")
     node.files = {PATHS[0]: bytes(DURABLE)}
     row = held(play, (3.0, lambda: node.files.update({PATHS[0]: bytes(DURABLE + 50)}))).row(1, FaultPhase.HEALED)
@@ -110,7 +110,7 @@ def test_a_process_that_has_just_flushed_everything_is_killed_when_there_is_more
 
 
 def hold(whom: Target, **parameters: Any) -> Play:
-    return Play(Schedule(1, (Step(2.0, "hold", whom, 5.0, parameters),)))
+    return Play(FaultSchedule(1, (FaultStep(2.0, "hold", whom, 5.0, parameters),)))
 
 
 def says(play: Play, name: str, event: str, key: str | None = None) -> Callable[[], None]:
@@ -118,7 +118,7 @@ def says(play: Play, name: str, event: str, key: str | None = None) -> Callable[
 
 
 def test_hold_stops_at_the_event_and_key_and_is_withdrawn() -> None:
-    play = hold(parse("n1"), event="isr-change", key="orders-1")
+    play = hold(parse_target("n1"), event="isr-change", key="orders-1")
     first, second = says(play, "n1", "isr-change", "orders-0"), says(play, "n1", "isr-change", "orders-1")
     row = held(play, (3.0, first), (4.0, second)).row(1, FaultPhase.HEALED)
     assert row.took_effect is True
@@ -128,21 +128,21 @@ def test_hold_stops_at_the_event_and_key_and_is_withdrawn() -> None:
 
 
 def test_hold_at_an_event_that_does_not_come_took_no_effect() -> None:
-    play = hold(parse("n1"), event="isr-change")
+    play = hold(parse_target("n1"), event="isr-change")
     row = held(play, (3.0, says(play, "n1", "became-leader"))).row(1, FaultPhase.HEALED)
     assert row.took_effect is False
     assert "never reached isr-change" in row.detail["reason"]
 
 
 def test_of_several_one_that_stopped_is_enough() -> None:
-    play = hold(Target(Kind.ALL), event="became-controller")
+    play = hold(Target(TargetKind.ALL), event="became-controller")
     held(play, (3.0, says(play, "n2", "became-controller")))
     assert play.row(1, FaultPhase.HEALED).took_effect is True
     assert play.cluster.untouched
 
 
 def test_a_process_stopped_by_something_else_was_not_held() -> None:
-    play = hold(parse("n1"), event="isr-change")
+    play = hold(parse_target("n1"), event="isr-change")
 
     def stop() -> None:
         play.cluster.node("n1").state = ProcessState.STOPPED
@@ -153,7 +153,7 @@ def test_a_process_stopped_by_something_else_was_not_held() -> None:
 
 @pytest.mark.parametrize("event", ["registered", "recovered"])
 def test_held_in_the_middle_of_a_start(event: str) -> None:
-    play = held(hold(parse("n3"), event=event, restart=True))
+    play = held(hold(parse_target("n3"), event=event, restart=True))
     assert play.row(1, FaultPhase.HEALED).took_effect is True
     assert play.row(1, FaultPhase.HEALED).detail["evidence"]["n3"]["last_event"]["event"] == event
 
@@ -162,7 +162,7 @@ def test_held_in_the_middle_of_a_start(event: str) -> None:
 
 
 def test_a_rolling_restart_has_at_most_one_server_down() -> None:
-    play = Play(Schedule(1, (Step(2.0, "restart-rolling", Target(Kind.ALL), 5.0),)))
+    play = Play(FaultSchedule(1, (FaultStep(2.0, "restart-rolling", Target(TargetKind.ALL), 5.0),)))
     down: list[int] = []
     for node in play.cluster.servers:
 
@@ -180,7 +180,7 @@ def test_a_rolling_restart_has_at_most_one_server_down() -> None:
 
 @pytest.mark.parametrize("never", [False, True])
 def test_a_server_that_starts_may_have_ready_raise_anything(never: bool) -> None:
-    play = Play(Schedule(1, (Step(2.0, "restart-rolling", Target(Kind.ALL), 5.0),)))
+    play = Play(FaultSchedule(1, (FaultStep(2.0, "restart-rolling", Target(TargetKind.ALL), 5.0),)))
     plain, asked = play.system.ready, 0
 
     async def ready(node: Any) -> bool:
@@ -202,17 +202,17 @@ def test_a_server_that_starts_may_have_ready_raise_anything(never: bool) -> None
 
 
 def test_a_process_that_does_not_end_is_killed_at_the_heal_and_reported() -> None:
-    play = Play(Schedule(1, (Step(2.0, "restart", parse("n2"), 5.0),)))
+    play = Play(FaultSchedule(1, (FaultStep(2.0, "restart", parse_target("n2"), 5.0),)))
     play.cluster.node("n2").refuse["terminate"] = 1
     play.play()
-    assert play.row(1, FaultPhase.FAILED).detail["stage"] == Stage.INJECT
+    assert play.row(1, FaultPhase.FAILED).detail["stage"] == FailureStage.INJECT
     assert "kill" in play.cluster.node("n2").calls
     assert play.cluster.untouched
 
 
 def test_a_rolling_restart_that_could_not_be_healed_at_first_is_healed_later() -> None:
     """What it had under way was ended by the first attempt, and the next ones do not wait for that."""
-    play = Play(Schedule(1, (Step(2.0, "restart-rolling", parse("all"), 2.0),)))
+    play = Play(FaultSchedule(1, (FaultStep(2.0, "restart-rolling", parse_target("all"), 2.0),)))
     node = play.cluster.node("n1")
     start, starts = node.start, []
 
@@ -239,8 +239,8 @@ def test_a_rolling_restart_that_could_not_be_healed_at_first_is_healed_later() -
 
 
 def test_a_frozen_machine_is_left_alone_by_every_other_fault() -> None:
-    steps = (Step(2.0, "freeze", parse("n2"), 8.0), Step(3.0, "kill", parse("n2"), 2.0))
-    play = Play(Schedule(1, (*steps, Step(4.0, "partition-one", parse("n2"), 2.0))))
+    steps = (FaultStep(2.0, "freeze", parse_target("n2"), 8.0), FaultStep(3.0, "kill", parse_target("n2"), 2.0))
+    play = Play(FaultSchedule(1, (*steps, FaultStep(4.0, "partition-one", parse_target("n2"), 2.0))))
     play.play()
     assert play.row(1, FaultPhase.HEALED).took_effect is True
     for number in (2, 3):

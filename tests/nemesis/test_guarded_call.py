@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from assay.cluster.node import NodeError
-from assay.nemesis.engine.guarded_call import attempt
+from assay.nemesis.engine.guarded_call import run_guarded
 
 from helpers.nemesis_fakes import run
 
@@ -16,7 +16,7 @@ def outcome(error: BaseException | None, seconds: float = 0.0) -> str | None:
         if error is not None:
             raise error
 
-    return run(attempt(5.0, action()))
+    return run(run_guarded(5.0, action()))
 
 
 def test_success_is_none() -> None:

@@ -11,15 +11,15 @@ import pytest
 from assay.cluster.deploy import start_system
 from assay.cluster.node import Node, ProcessState
 from assay.cluster.sim.cluster import SimCluster
-from assay.cluster.sim.host import Fate, Host
+from assay.cluster.sim.host import PacketFate, SimHost
 from assay.cluster.sim.loop import SimLoop
 from assay.cluster.sim.network import Network
 from assay.cluster.system import ZOOKEEPER_PORT
 from assay.nemesis.engine.conductor import Conductor
 from assay.nemesis.engine.fault_row import FaultPhase, FaultRow
-from assay.nemesis.faults.fault import Census, census
-from assay.nemesis.schedule.schedule import Parameter, Record, Schedule, Step
-from assay.nemesis.schedule.target import parse
+from assay.nemesis.faults.fault import Census, take_census
+from assay.nemesis.schedule.schedule import FaultSchedule, FaultStep, Parameter, ScheduleRecord
+from assay.nemesis.schedule.target import parse_target
 
 from helpers.nemesis_fakes import FAULTS, draw
 from helpers.nightly import by_night, some_by_day
@@ -30,12 +30,12 @@ COUNTS = {"zookeeper": 1, "broker": 3, "client": 2}
 
 
 def play(
-    schedule: Schedule | list[str], seed: int = 1, counts: dict[str, int] = COUNTS
-) -> tuple[list[FaultRow], Record]:
+    schedule: FaultSchedule | list[str], seed: int = 1, counts: dict[str, int] = COUNTS
+) -> tuple[list[FaultRow], ScheduleRecord]:
     """The rows and the record; a list of names is drawn as the random nemesis does."""
     rows: list[FaultRow] = []
 
-    async def main() -> Record:
+    async def main() -> ScheduleRecord:
         system = PingPong()
         cluster = system.cluster = SimCluster(system, counts, seed, spares=1)
         try:
@@ -45,7 +45,7 @@ def play(
                     assert await fault.probe(cluster, system) is None
             meant = schedule
             if isinstance(meant, list):
-                meant = draw(seed, meant, census=census(cluster, system))
+                meant = draw(seed, meant, census=take_census(cluster, system))
             stamps = itertools.count(1)
             conductor = Conductor(
                 cluster, system, meant, random.Random(seed), rows.append, stamps.__next__, catalogue=FAULTS
@@ -94,7 +94,7 @@ def test_combined_faults_bite(seed: int) -> None:
 @pytest.mark.parametrize("seed", some_by_day(range(4), (0,)))
 def test_faults_of_consumers_and_of_servers_take_effect_together(seed: int) -> None:
     faults = ["cut-consumer", "kill", "stop-consumer", "zookeeper-expire"]
-    rows, record = play(Schedule(seed, draw(seed, faults, census=CENSUS, time_limit=60).steps), seed)
+    rows, record = play(FaultSchedule(seed, draw(seed, faults, census=CENSUS, time_limit=60).steps), seed)
     assert [row.detail for row in rows if row.phase is FaultPhase.FAILED] == []
     assert all(row.took_effect for row in rows if row.phase is FaultPhase.HEALED)
     assert {step.fault for step in record.schedule.steps} == set(faults)
@@ -106,13 +106,13 @@ WHOM = ["zookeeper", "all", "majority", "leader", "controller", "coordinator", "
 @pytest.mark.parametrize("target", WHOM)
 @pytest.mark.parametrize("name", ["kill", by_night("stop")])
 def test_process_faults_on_every_sort_of_target(name: str, target: str) -> None:
-    rows, _ = play(Schedule(1, (Step(2.0, name, parse(target), 5.0),)))
+    rows, _ = play(FaultSchedule(1, (FaultStep(2.0, name, parse_target(target), 5.0),)))
     assert [str(row.phase) for row in rows] == ["intended", "injected", "healed", "recovered"]
     assert rows[2].took_effect is True
 
 
 def test_a_partition_from_zookeeper_drops_the_packets_of_the_session() -> None:
-    rows, _ = play(Schedule(1, (Step(2.0, "partition-from-zookeeper", parse("n2"), 5.0),)))
+    rows, _ = play(FaultSchedule(1, (FaultStep(2.0, "partition-from-zookeeper", parse_target("n2"), 5.0),)))
     evidence = rows[2].detail["evidence"]
     assert evidence["cut"] == ["n2|zk1"]
     assert sum(evidence["dropped"].values()) > 0
@@ -141,10 +141,10 @@ def test_one_connection_is_hit_in_one_direction_and_no_other(
     resets = name == "consumer-zookeeper-resets"
     if resets and (way, lost) != ("answers", True):
         return
-    seen: list[tuple[str, str, tuple[int, int], Fate]] = []
+    seen: list[tuple[str, str, tuple[int, int], PacketFate]] = []
     fate = Network.fate
 
-    def watched(network: Network, source: Host, target: Host, ports: tuple[int, int]) -> Fate:
+    def watched(network: Network, source: SimHost, target: SimHost, ports: tuple[int, int]) -> PacketFate:
         found = fate(network, source, target, ports)
         seen.append((source.name, target.name, ports, found))
         return found
@@ -152,21 +152,21 @@ def test_one_connection_is_hit_in_one_direction_and_no_other(
     monkeypatch.setattr(Network, "fate", watched)
     opener, ends, port = CONNECTIONS[name]
     parameters: dict[str, Parameter] = {"way": way, "lost": lost, "every": every, "key": "orders-0"}
-    step = Step(2.0, name, parse(opener), 6.0, {"every": every} if resets else parameters)
-    rows, _ = play(Schedule(1, (step,)), counts=COUNTS | {"zookeeper": 3})
+    step = FaultStep(2.0, name, parse_target(opener), 6.0, {"every": every} if resets else parameters)
+    rows, _ = play(FaultSchedule(1, (step,)), counts=COUNTS | {"zookeeper": 3})
     assert rows[2].took_effect is True
 
     def of_it(source: str, target: str, ports: tuple[int, int]) -> bool:
         near, far, at = (target, source, ports[0]) if way == "answers" else (source, target, ports[1])
         return near == opener and far in ends and at == port
 
-    hit = [one for one in seen if of_it(*one[:3]) and one[3] is not Fate.PASSES]
+    hit = [one for one in seen if of_it(*one[:3]) and one[3] is not PacketFate.PASSES]
     others = {(source, target) for source, target, ports, _ in seen if not of_it(source, target, ports)}
-    assert {found for *_, found in hit} == {Fate.REJECTED if lost else Fate.LOST}
+    assert {found for *_, found in hit} == {PacketFate.REJECTED if lost else PacketFate.LOST}
     assert port == ZOOKEEPER_PORT or len({frozenset((source, target)) for source, target, *_ in hit}) == 1
     meanwhile = seen[seen.index(hit[0]) : len(seen) - seen[::-1].index(hit[-1])]
-    assert (every > 1) is any((*one[:3], hit[0][3]) in hit and one[3] is Fate.PASSES for one in meanwhile)
-    assert not [one for one in seen if one[3] is not Fate.PASSES and not of_it(*one[:3])]
+    assert (every > 1) is any((*one[:3], hit[0][3]) in hit and one[3] is PacketFate.PASSES for one in meanwhile)
+    assert not [one for one in seen if one[3] is not PacketFate.PASSES and not of_it(*one[:3])]
     assert {(opener, other) for other in ("n1", "n2", "n3") if other != opener} <= others
     if port == PORT:
         assert {(end, opener) for end in ends} <= others, "the other's own connections to it"
@@ -174,7 +174,7 @@ def test_one_connection_is_hit_in_one_direction_and_no_other(
 
 def test_a_session_expires_and_not_before_it_has_lasted_its_time() -> None:
     for who in ("n2", "client1"):
-        rows, _ = play(Schedule(1, (Step(2.0, "zookeeper-expire", parse(who), 0.5),)))
+        rows, _ = play(FaultSchedule(1, (FaultStep(2.0, "zookeeper-expire", parse_target(who), 0.5),)))
         evidence = rows[2].detail["evidence"]
         assert rows[2].took_effect is True
         assert evidence["cut"] == [f"{who}|zk1" if who < "zk1" else f"zk1|{who}"]
@@ -184,7 +184,15 @@ def test_a_session_expires_and_not_before_it_has_lasted_its_time() -> None:
 
 
 def test_a_process_killed_behind_a_partition_comes_up_behind_it() -> None:
-    rows, _ = play(Schedule(1, (Step(2.0, "partition-one", parse("n1"), 10.0), Step(4.0, "kill", parse("n1"), 4.0))))
+    rows, _ = play(
+        FaultSchedule(
+            1,
+            (
+                FaultStep(2.0, "partition-one", parse_target("n1"), 10.0),
+                FaultStep(4.0, "kill", parse_target("n1"), 4.0),
+            ),
+        )
+    )
     assert [row.took_effect for row in rows if row.phase is FaultPhase.HEALED] == [True, True]
 
 

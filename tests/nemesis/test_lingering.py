@@ -7,14 +7,14 @@ import asyncio
 import pytest
 
 from assay.nemesis.engine.conductor import LOOK_EVERY
-from assay.nemesis.engine.fault_row import FaultPhase, Stage
+from assay.nemesis.engine.fault_row import FailureStage, FaultPhase
 from assay.nemesis.faults.fault import LINGER_SECONDS
-from assay.nemesis.schedule.schedule import Schedule, Step
-from assay.nemesis.schedule.target import parse
+from assay.nemesis.schedule.schedule import FaultSchedule, FaultStep
+from assay.nemesis.schedule.target import parse_target
 
 from helpers.nemesis_fakes import Play, run
 
-CUT = Step(2.0, "partition-one", parse("n2"), 5.0)
+CUT = FaultStep(2.0, "partition-one", parse_target("n2"), 5.0)
 UNTIL = 7.0
 
 
@@ -42,17 +42,17 @@ def played(play: Play, *, silent_until: float | None) -> None:
     [(3.0, True), (UNTIL + LINGER_SECONDS - 0.5, True), (UNTIL + LINGER_SECONDS + 0.5, False), (None, False)],
 )
 def test_it_is_in_force_until_it_has_struck_within_a_bound(silent_until: float | None, struck: bool) -> None:
-    play = Play(Schedule(1, (CUT,)))
+    play = Play(FaultSchedule(1, (CUT,)))
     played(play, silent_until=silent_until)
     healed = play.row(1, FaultPhase.HEALED)
     assert healed.took_effect is struck
-    assert any(row.stage is Stage.EFFECT for row in play.rows) is not struck
+    assert any(row.stage is FailureStage.EFFECT for row in play.rows) is not struck
     last = UNTIL + LINGER_SECONDS if not struck else max(UNTIL, silent_until or 0.0)
     assert last - 0.01 <= play.at(1, FaultPhase.HEALED) <= last + LOOK_EVERY
 
 
 def test_what_can_be_seen_to_have_done_nothing_at_once_is_healed_in_time() -> None:
-    play = Play(Schedule(1, (Step(2.0, "kill", parse("n2"), 5.0),)))
+    play = Play(FaultSchedule(1, (FaultStep(2.0, "kill", parse_target("n2"), 5.0),)))
     play.cluster.node("n2").kill_by_itself()
     played(play, silent_until=None)
     assert play.row(1, FaultPhase.HEALED).took_effect is False
@@ -60,15 +60,15 @@ def test_what_can_be_seen_to_have_done_nothing_at_once_is_healed_in_time() -> No
 
 
 def test_other_faults_do_not_wait_for_it() -> None:
-    kill = Step(UNTIL + 0.5, "kill", parse("n1"), 1.0)
-    play = Play(Schedule(1, (CUT, kill)))
+    kill = FaultStep(UNTIL + 0.5, "kill", parse_target("n1"), 1.0)
+    play = Play(FaultSchedule(1, (CUT, kill)))
     played(play, silent_until=None)
     assert play.at(2, FaultPhase.INJECTED) == pytest.approx(UNTIL + 0.5)
     assert play.at(2, FaultPhase.HEALED) == pytest.approx(UNTIL + 1.5)
 
 
 def test_it_ends_with_the_run() -> None:
-    play = Play(Schedule(1, (CUT,)))
+    play = Play(FaultSchedule(1, (CUT,)))
 
     async def main() -> None:
         for node in play.cluster.nodes:

@@ -13,16 +13,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.nemesis.engine.cut_ledger import Drop, both_ways
+from assay.nemesis.engine.cut_ledger import Drop, cut_both_ways
 from assay.nemesis.engine.fault_row import FaultPhase
-from assay.nemesis.faults.cut_shape_names import likeness
+from assay.nemesis.faults.cut_shape_names import find_shape_name
 from assay.nemesis.faults.fault import Census
-from assay.nemesis.faults.link_set import LIKENESS, LINKS, drawn_links, read_links, spared
+from assay.nemesis.faults.link_set import LIKENESS, LINKS, draw_links, read_links, spare_majority
 from assay.nemesis.faults.one_way import OneWay
-from assay.nemesis.faults.partition import Partition
-from assay.nemesis.schedule.schedule import Schedule, Step
-from assay.nemesis.schedule.shape import Shape
-from assay.nemesis.schedule.target import Kind, Target, named
+from assay.nemesis.faults.partition import PartitionFault
+from assay.nemesis.schedule.schedule import FaultSchedule, FaultStep
+from assay.nemesis.schedule.shape import PartitionShape
+from assay.nemesis.schedule.target import Target, TargetKind, named_target
 
 from helpers.nemesis_fakes import FAULTS, FakeCluster, Play, draw
 from helpers.nemesis_fakes import links as cut_by
@@ -65,16 +65,16 @@ def lively(word: str, census: Census) -> bool:
 
 @given(SEEDS, COUNTS)
 def test_something_is_said_on_one_link_at_least_all_the_time(seed: int, census: Census) -> None:
-    words = str(drawn_links(random.Random(seed), census)[1][LINKS]).split()
+    words = str(draw_links(random.Random(seed), census)[1][LINKS]).split()
     assert any(lively(word, census) for word in words)
 
 
 @given(SEEDS, COUNTS)
 def test_each_link_that_is_cut_is_one_of_the_graph_and_is_cut_once(seed: int, census: Census) -> None:
-    target, parameters = drawn_links(random.Random(seed), census)
+    target, parameters = draw_links(random.Random(seed), census)
     words = str(parameters[LINKS]).split()
     assert parameters["shape"] == LINKS
-    assert (target, parameters) == drawn_links(random.Random(seed), census)
+    assert (target, parameters) == draw_links(random.Random(seed), census)
     assert Counter(map(ends, words)).most_common(1)[0][1] == 1
     assert set(map(ends, words)) <= graph(census)
     assert len(read_links(str(parameters[LINKS]))) == sum(2 if "|" in word else 1 for word in words)
@@ -82,14 +82,14 @@ def test_each_link_that_is_cut_is_one_of_the_graph_and_is_cut_once(seed: int, ce
 
 @given(SEEDS, COUNTS)
 def test_the_targets_are_the_servers_with_a_link_cut_of_which_there_are_some(seed: int, census: Census) -> None:
-    target, parameters = drawn_links(random.Random(seed), census)
+    target, parameters = draw_links(random.Random(seed), census)
     touched = {name for word in str(parameters[LINKS]).split() for name in ends(word)}
-    assert target == named(*sorted(touched.intersection(names("n", census.servers))))
+    assert target == named_target(*sorted(touched.intersection(names("n", census.servers))))
 
 
 @pytest.mark.parametrize("census", [Census(3, 3, None, 2, (), True), Census(3, 3, None, 2)], ids=["old", "new"])
 def test_every_link_is_drawn_now_and_then_most_of_them_both_ways(census: Census) -> None:
-    drawn = [drawn_links(random.Random(seed), census)[1] for seed in range(400)]
+    drawn = [draw_links(random.Random(seed), census)[1] for seed in range(400)]
     words = Counter(word for parameters in drawn for word in str(parameters[LINKS]).split())
     found = Counter({ends(word): 0 for word in words})
     for word, count in words.items():
@@ -108,8 +108,8 @@ def pairs(link: frozenset[str]) -> Sequence[tuple[str, ...]]:
 @given(SEEDS, COUNTS)
 def test_the_mix_leaves_a_majority_its_links_with_each_other_zookeeper_and_clients(seed: int, census: Census) -> None:
     rng = random.Random(seed)
-    meant = str(drawn_links(rng, census)[1][LINKS])
-    target, parameters = spared(rng, census, meant)
+    meant = str(draw_links(rng, census)[1][LINKS])
+    target, parameters = spare_majority(rng, census, meant)
     words = str(parameters[LINKS]).split()
     assert words
     suffering = set(target.names)
@@ -124,8 +124,8 @@ def test_the_mix_leaves_a_majority_its_links_with_each_other_zookeeper_and_clien
 @given(SEEDS)
 def test_what_the_mix_leaves_is_all_that_was_drawn_for_a_minority(seed: int) -> None:
     census = Census(5, 1)
-    meant = str(drawn_links(random.Random(seed), census)[1][LINKS])
-    target, parameters = spared(random.Random(seed), census, meant)
+    meant = str(draw_links(random.Random(seed), census)[1][LINKS])
+    target, parameters = spare_majority(random.Random(seed), census, meant)
     left = {word for word in meant.split() if ends(word) & set(target.names)}
     assert left <= set(str(parameters[LINKS]).split())
 
@@ -139,7 +139,7 @@ def name_of(text: str | Sequence[Drop], leads: Sequence[str] = (), **counts: int
     drops = read_links(text) if isinstance(text, str) else text
     given = NODES | counts
     servers, keepers = names("n", given["servers"]), names("zk", given["keepers"])
-    return likeness(drops, servers, keepers, names("client", given["clients"]), leads)
+    return find_shape_name(drops, servers, keepers, names("client", given["clients"]), leads)
 
 
 def crossed(left: str, right: str) -> str:
@@ -213,7 +213,7 @@ def test_a_ring_is_cut_both_ways() -> None:
 
 
 def test_every_shape_that_cuts_links_of_servers_is_known() -> None:
-    shapes = {f"partition-{shape}" for shape in Shape} - {"partition-links"}
+    shapes = {f"partition-{shape}" for shape in PartitionShape} - {"partition-links"}
     # These are the shape ``one`` of a node that was chosen for what it does.
     assert {name for name, *_ in NAMED if name.startswith("partition-")} - {"partition-one-way"} == shapes - {
         "partition-isolate-leader",
@@ -221,21 +221,36 @@ def test_every_shape_that_cuts_links_of_servers_is_known() -> None:
     }
 
 
-@given(st.sampled_from([*Shape]), st.integers(4, 7), st.integers(1, 3), st.integers(0, 2**16 - 1), st.booleans())
-def test_what_a_fault_cuts_has_a_name(shape: Shape, servers: int, keepers: int, order: int, zookeeper: bool) -> None:
+@given(
+    st.sampled_from([*PartitionShape]), st.integers(4, 7), st.integers(1, 3), st.integers(0, 2**16 - 1), st.booleans()
+)
+def test_what_a_fault_cuts_has_a_name(
+    shape: PartitionShape, servers: int, keepers: int, order: int, zookeeper: bool
+) -> None:
     everyone = names("n", servers)
-    few = {Shape.MAJORITY_MINORITY: (servers - 1) // 2, Shape.HALVES: servers // 2, Shape.RANDOM_HALVES: servers // 2}
-    if shape in (Shape.LINKS, Shape.FOLLOWER_FROM_LEADER):
+    few = {
+        PartitionShape.MAJORITY_MINORITY: (servers - 1) // 2,
+        PartitionShape.HALVES: servers // 2,
+        PartitionShape.RANDOM_HALVES: servers // 2,
+    }
+    if shape in (PartitionShape.LINKS, PartitionShape.FOLLOWER_FROM_LEADER):
         return
-    targets = everyone if shape is Shape.MAJORITIES_RING else everyone[: few.get(shape, 1)]
-    drops = cut_by(Partition(shape), servers, targets, keepers, order=order, zookeeper=zookeeper and shape is Shape.ONE)
-    leads = targets if shape is Shape.LEADER_AND_FOLLOWER else ()
+    targets = everyone if shape is PartitionShape.MAJORITIES_RING else everyone[: few.get(shape, 1)]
+    drops = cut_by(
+        PartitionFault(shape),
+        servers,
+        targets,
+        keepers,
+        order=order,
+        zookeeper=zookeeper and shape is PartitionShape.ONE,
+    )
+    leads = targets if shape is PartitionShape.LEADER_AND_FOLLOWER else ()
     found = name_of(sorted(drops), leads=leads, servers=servers, keepers=keepers)
     same = {
-        Shape.ISOLATE_LEADER: "partition-one",
-        Shape.ISOLATE_CONTROLLER: "partition-one",
-        Shape.MAJORITY_MINORITY: "partition-one" if servers == 4 else "partition-majority-minority",
-        Shape.HALVES: "partition-halves" if servers % 2 == 0 else "partition-majority-minority",
+        PartitionShape.ISOLATE_LEADER: "partition-one",
+        PartitionShape.ISOLATE_CONTROLLER: "partition-one",
+        PartitionShape.MAJORITY_MINORITY: "partition-one" if servers == 4 else "partition-majority-minority",
+        PartitionShape.HALVES: "partition-halves" if servers % 2 == 0 else "partition-majority-minority",
     }
     assert found == same.get(shape, f"partition-{shape}")
 
@@ -248,7 +263,7 @@ def test_what_is_cut_one_way_has_a_name(direction: str, servers: int, zookeeper:
 
 @given(SEEDS, st.integers(3, 5))
 def test_a_name_does_not_hang_on_the_nodes_numbers(seed: int, servers: int) -> None:
-    cut = str(drawn_links(random.Random(seed), Census(servers, 1))[1][LINKS])
+    cut = str(draw_links(random.Random(seed), Census(servers, 1))[1][LINKS])
     order = names("n", servers)
     other = dict(zip(order, random.Random(seed).sample(order, servers), strict=True))
     renamed = [(other.get(near, near), other.get(far, far)) for near, far in read_links(cut)]
@@ -256,8 +271,8 @@ def test_a_name_does_not_hang_on_the_nodes_numbers(seed: int, servers: int) -> N
 
 
 def play(links: str) -> Play:
-    step = Step(2.0, "partition-links", named("n1", "n2"), 5.0, {"shape": LINKS, LINKS: links})
-    made = Play(Schedule(1, (step,)), FakeCluster(3))
+    step = FaultStep(2.0, "partition-links", named_target("n1", "n2"), 5.0, {"shape": LINKS, LINKS: links})
+    made = Play(FaultSchedule(1, (step,)), FakeCluster(3))
     made.play()
     return made
 
@@ -291,7 +306,7 @@ def test_client_nodes_are_targets_where_their_links_are_cut(cut: str, targets: t
         assert made.row(1, phase).targets == targets
         assert made.row(1, phase).on_clients is (len(targets) > 2)
     assert made.row(1, FaultPhase.HEALED).took_effect is True
-    assert made.record.as_resolved().steps[0].target == named(*targets)
+    assert made.record.as_resolved().steps[0].target == named_target(*targets)
 
 
 @pytest.mark.parametrize(("other", "together"), [("cut-consumer", False), ("stop-consumer", True)])
@@ -309,7 +324,7 @@ def test_who_leads_is_asked_only_where_the_name_hangs_on_it() -> None:
 
 
 def test_a_step_of_another_shape_is_not_named_again() -> None:
-    made = Play(Schedule(1, (Step(2.0, "partition-one", Target(Kind.ONE), 5.0),)))
+    made = Play(FaultSchedule(1, (FaultStep(2.0, "partition-one", Target(TargetKind.ONE), 5.0),)))
     made.play()
     row = made.row(1, FaultPhase.INJECTED)
     assert LIKENESS not in row.detail["evidence"]
@@ -317,4 +332,4 @@ def test_a_step_of_another_shape_is_not_named_again() -> None:
 
 
 def test_both_ways_is_two_drops() -> None:
-    assert read_links("n1|n2") == both_ways(["n1"], ["n2"])
+    assert read_links("n1|n2") == cut_both_ways(["n1"], ["n2"])

@@ -8,48 +8,50 @@ from typing import Any
 
 import pytest
 
-from assay.nemesis.engine.fault_row import FaultPhase, Stage
+from assay.nemesis.engine.fault_row import FailureStage, FaultPhase
 from assay.nemesis.faults.fault import Census
-from assay.nemesis.faults.membership import Change, Membership
-from assay.nemesis.schedule.schedule import Schedule, ScheduleError, Step
-from assay.nemesis.schedule.target import parse
-from assay.system_under_test.broker_rpc import Standing
+from assay.nemesis.faults.membership import MembershipChange, MembershipFault
+from assay.nemesis.schedule.schedule import FaultSchedule, FaultStep, ScheduleError
+from assay.nemesis.schedule.target import parse_target
+from assay.system_under_test.broker_rpc import ReplicaPlacement
 
 from helpers.nemesis_fakes import FakeCluster, FakeSystem, Play, now, run
 
 
 def made(change: str, target: str = "n2", servers: int = 5, exact: bool = False) -> Play:
-    step = Step(2.0, f"membership-{change}", parse(target), 5.0, {"change": change}, seed=7, exact=exact)
-    return Play(Schedule(1, (step,)), FakeCluster(servers))
+    step = FaultStep(2.0, f"membership-{change}", parse_target(target), 5.0, {"change": change}, seed=7, exact=exact)
+    return Play(FaultSchedule(1, (step,)), FakeCluster(servers))
 
 
 @pytest.mark.parametrize("text", ["minority", "all", "n1+n2", "zookeepers"])
 def test_it_takes_one_server(text: str) -> None:
     with pytest.raises(ScheduleError):
-        Membership().draw(random.Random(1), Census(5, 1, ("orders-0",)), parse(text))
+        MembershipFault().draw(random.Random(1), Census(5, 1, ("orders-0",)), parse_target(text))
 
 
 def test_it_needs_three_servers_and_a_key_and_draws_every_change() -> None:
     def drawn(spares: int, target: str | None = None) -> set[str]:
-        census, whom = Census(3, 1, ("a",), spares=spares), None if target is None else parse(target)
-        return {str(Membership().draw(random.Random(n), census, whom)[1]["change"]) for n in range(40)}
+        census, whom = Census(3, 1, ("a",), spares=spares), None if target is None else parse_target(target)
+        return {str(MembershipFault().draw(random.Random(n), census, whom)[1]["change"]) for n in range(40)}
 
     assert drawn(1) == {"remove", "replace", "add"}
     assert drawn(0) == drawn(1, "leader") == {"remove", "replace"}
     assert drawn(1, "spare") == {"add"}
-    whom, _ = Membership(Change.ADD).draw(random.Random(1), Census(1, 1, ("a",), spares=1), None)
+    whom, _ = MembershipFault(MembershipChange.ADD).draw(random.Random(1), Census(1, 1, ("a",), spares=1), None)
     assert str(whom) == "spare"
     for census in (Census(3, 1, (), spares=1), Census(2, 1, ("a",))):
         with pytest.raises(ScheduleError):
-            Membership().draw(random.Random(1), census, None)
+            MembershipFault().draw(random.Random(1), census, None)
     with pytest.raises(ScheduleError, match="a node that waits to join"):
-        Membership(Change.ADD).draw(random.Random(1), Census(3, 1, ("a",)), None)
+        MembershipFault(MembershipChange.ADD).draw(random.Random(1), Census(3, 1, ("a",)), None)
 
 
 def test_without_a_node_that_waits_none_can_be_added() -> None:
     cluster = FakeCluster(3, spares=0)
-    assert "no node waits to join" in str(run(Membership(Change.ADD).probe(cluster, FakeSystem(cluster))))
-    assert run(Membership(Change.REMOVE).probe(cluster, FakeSystem(cluster))) is None
+    assert "no node waits to join" in str(
+        run(MembershipFault(MembershipChange.ADD).probe(cluster, FakeSystem(cluster)))
+    )
+    assert run(MembershipFault(MembershipChange.REMOVE).probe(cluster, FakeSystem(cluster))) is None
 
 
 @pytest.mark.parametrize("exact", [False, True])
@@ -111,7 +113,7 @@ def test_a_server_without_replicas_has_none_to_move_away() -> None:
     play = made("remove", target="n5")
     play.play()
     failed = play.row(1, FaultPhase.FAILED)
-    assert failed.stage is Stage.INJECT
+    assert failed.stage is FailureStage.INJECT
     assert "n5 has no replica" in failed.detail["reason"]
     assert play.cluster.untouched
 
@@ -127,11 +129,13 @@ def test_what_it_was_given_before_it_had_ended_is_moved_away_as_well() -> None:
         ended.append(now())
         await terminate()
 
-    async def standing(cluster: Any) -> Standing:
-        found: Standing = await asked(cluster)
+    async def standing(cluster: Any) -> ReplicaPlacement:
+        found: ReplicaPlacement = await asked(cluster)
         if not ended:
             return found
-        return Standing(found.members, {**found.replicas, "new-0": [int(n[1:]) for n in more["new-0"]]}, found.moving)
+        return ReplicaPlacement(
+            found.members, {**found.replicas, "new-0": [int(n[1:]) for n in more["new-0"]]}, found.moving
+        )
 
     async def moved(cluster: Any, key: str, nodes: Any) -> str | None:
         if key != "new-0":
@@ -239,7 +243,7 @@ def test_a_server_that_is_a_member_cannot_be_added() -> None:
     play = made("add", target="n2")
     play.play()
     failed = play.row(1, FaultPhase.FAILED)
-    assert failed.stage is Stage.INJECT
+    assert failed.stage is FailureStage.INJECT
     assert "n2 is a member already" in failed.detail["reason"]
     assert play.cluster.node("n2").incarnation == 1
 
@@ -256,12 +260,12 @@ def test_what_a_client_has_moved_on_is_not_fetched_back_and_nothing_is_left_ther
             return None
         return await order(cluster, key, nodes)
 
-    async def standing(cluster: Any) -> Standing:
-        found: Standing = await asked(cluster)
+    async def standing(cluster: Any) -> ReplicaPlacement:
+        found: ReplicaPlacement = await asked(cluster)
         if 6 in (index for indexes in found.replicas.values() for index in indexes):
             moved.setdefault("new-0", ["n6", "n1"])
         more = {key: [int(name[1:]) for name in names] for key, names in moved.items()}
-        return Standing(found.members, {**found.replicas, **more}, found.moving)
+        return ReplicaPlacement(found.members, {**found.replicas, **more}, found.moving)
 
     play.system.move, play.system.standing = ordered, standing  # type: ignore[method-assign]
     play.play()

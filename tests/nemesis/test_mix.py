@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from assay.nemesis.faults.fault import Census, Scope
 from assay.nemesis.schedule.catalogue import FaultNameError
-from assay.nemesis.schedule.draw import draw
+from assay.nemesis.schedule.draw import draw_schedule
 from assay.nemesis.schedule.mix import (
     ABSENT,
     CHANGED,
@@ -21,10 +21,10 @@ from assay.nemesis.schedule.mix import (
     PAIR,
     WEIGHTS,
     draw_mix,
-    mixable,
+    list_mixable,
 )
-from assay.nemesis.schedule.schedule import Schedule, ScheduleError, Step
-from assay.nemesis.schedule.target import Kind
+from assay.nemesis.schedule.schedule import FaultSchedule, FaultStep, ScheduleError
+from assay.nemesis.schedule.target import TargetKind
 
 from helpers.nemesis_fakes import FAULTS
 
@@ -34,8 +34,10 @@ CENSUS = Census(3, 1, ("orders-0", "orders-1"), 2, ("members",), spares=1)
 SEEDS = st.integers(0, 2**32)
 
 
-def mix(seed: int, time_limit: float = 60.0, census: Census = CENSUS, interval: float = 10.0) -> Schedule:
-    return draw_mix(seed, mixable(FAULTS), catalogue=FAULTS, census=census, interval=interval, time_limit=time_limit)
+def mix(seed: int, time_limit: float = 60.0, census: Census = CENSUS, interval: float = 10.0) -> FaultSchedule:
+    return draw_mix(
+        seed, list_mixable(FAULTS), catalogue=FAULTS, census=census, interval=interval, time_limit=time_limit
+    )
 
 
 @given(SEEDS, st.sampled_from([9.0, 20.0, 60.0]), st.integers(1, 5), st.sampled_from([0, 1, 3]))
@@ -53,7 +55,7 @@ def test_every_fault_is_known_and_healed_before_the_time_limit(
 def test_what_loses_data_hits_one_and_the_same_server(seed: int) -> None:
     lossy = [step.target for step in mix(seed, 200.0).steps if FAULTS[step.fault].impact.loses_data]
     assert len(set(lossy)) <= 1
-    assert all(target.kind is Kind.NAMED and len(target.names) == 1 for target in lossy)
+    assert all(target.kind is TargetKind.NAMED and len(target.names) == 1 for target in lossy)
 
 
 @given(SEEDS)
@@ -67,7 +69,7 @@ def test_a_change_of_members_has_time_for_itself(seed: int) -> None:
 @given(SEEDS)
 def test_moves_alone_yield_to_others_and_not_where_they_were_asked_for(seed: int) -> None:
     assert all(step.yields is (step.fault == MOVE) for step in mix(seed, 200.0).steps)
-    asked = draw(seed, [MOVE, "kill"], catalogue=FAULTS, census=CENSUS, interval=10.0, time_limit=60.0)
+    asked = draw_schedule(seed, [MOVE, "kill"], catalogue=FAULTS, census=CENSUS, interval=10.0, time_limit=60.0)
     assert not any(step.yields for step in asked.steps)
 
 
@@ -86,13 +88,13 @@ CUT = {"partition", "partition-one-way", "partition-fast-fail", "partition-follo
 
 
 @cache
-def mixes() -> tuple[Schedule, ...]:
+def mixes() -> tuple[FaultSchedule, ...]:
     """Of the first seeds; drawn once, since several tests look at all of them."""
     return tuple(mix(seed) for seed in range(900))
 
 
 @cache
-def overlapping() -> list[tuple[Step, Step]]:
+def overlapping() -> list[tuple[FaultStep, FaultStep]]:
     pairs = (pair for drawn in mixes() for pair in itertools.combinations(drawn.steps, 2))
     return [(first, later) for first, later in pairs if later.at < first.until]
 
@@ -118,7 +120,9 @@ def test_two_servers_that_are_cut_from_all_others_and_zookeeper_are_enough() -> 
 def test_a_process_and_a_disk_are_not_taken_from_two_servers_at_once() -> None:
     """No server can have both, so the later one would fall on another, and no majority would be left in peace."""
     disks = {"disk-error", "disk-full", "slow-disk"}
-    processes = {name for name in mixable(FAULTS) if FAULTS[name].scope is Scope.PROCESS and not FAULTS[name].roles}
+    processes = {
+        name for name in list_mixable(FAULTS) if FAULTS[name].scope is Scope.PROCESS and not FAULTS[name].roles
+    }
     pairs = [{first.fault, later.fault} for first, later in overlapping()]
     assert not [pair for pair in pairs if pair & disks and pair & processes]
     # What is slow takes no server away, and ZooKeeper's nodes have a disk of their own.
@@ -169,14 +173,16 @@ def test_what_does_not_fit_is_refused() -> None:
 def test_where_the_contract_expects_it_all_lose_their_power_at_once_and_nothing_else_meets_that(seed: int) -> None:
     drawn = draw_mix(
         seed,
-        mixable(FAULTS),
+        list_mixable(FAULTS),
         catalogue=FAULTS,
         census=CENSUS,
         interval=10,
         time_limit=200,
         everywhere=("power-loss", "kill", "corrupt"),
     )
-    of_all = [step for step in drawn.steps if step.target.kind is Kind.ALL and FAULTS[step.fault].impact.ends_process]
+    of_all = [
+        step for step in drawn.steps if step.target.kind is TargetKind.ALL and FAULTS[step.fault].impact.ends_process
+    ]
     assert {step.fault for step in of_all} <= {"power-loss"}
     for step in of_all:
         assert not any(step.at < other.until and other.at < step.until for other in drawn.steps if other is not step)
@@ -186,13 +192,13 @@ def test_it_does_so_now_and_then() -> None:
     def struck(seed: int) -> bool:
         drawn = draw_mix(
             seed,
-            mixable(FAULTS),
+            list_mixable(FAULTS),
             catalogue=FAULTS,
             census=CENSUS,
             interval=10,
             time_limit=60,
             everywhere=("power-loss",),
         )
-        return any(step.target.kind is Kind.ALL and step.fault == "power-loss" for step in drawn.steps)
+        return any(step.target.kind is TargetKind.ALL and step.fault == "power-loss" for step in drawn.steps)
 
     assert 20 < sum(struck(seed) for seed in range(100)) < 95

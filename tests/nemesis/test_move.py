@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.cluster.node import ProcessState
-from assay.nemesis.engine.fault_row import FaultPhase, FaultRow, Stage
+from assay.nemesis.engine.fault_row import FailureStage, FaultPhase, FaultRow
 from assay.nemesis.faults.fault import Census
-from assay.nemesis.faults.move import MOVE_SECONDS, MoveReplicas, elsewhere
-from assay.nemesis.schedule.schedule import Schedule, ScheduleError, Step
-from assay.nemesis.schedule.target import Kind, Target, TargetError, parse
+from assay.nemesis.faults.move import MOVE_SECONDS, MoveReplicas, choose_placement
+from assay.nemesis.schedule.schedule import FaultSchedule, FaultStep, ScheduleError
+from assay.nemesis.schedule.target import Target, TargetError, TargetKind, parse_target
 
 from helpers.nemesis_fakes import FakeCluster, Play, run
 
@@ -30,7 +30,7 @@ def test_the_target_has_a_replica_where_it_had_none_and_none_where_it_had_one(
     everybody = order[:servers]
     before = everybody[: min(replicas, servers)]
     target = data.draw(st.sampled_from(everybody))
-    after = elsewhere(before, target, everybody, random.Random(seed))
+    after = choose_placement(before, target, everybody, random.Random(seed))
     assert (target in after) is (target not in before)
     assert len(set(after)) == len(after) == len(before) - (len(before) == len(everybody))
     assert set(after) <= set(everybody)
@@ -39,25 +39,25 @@ def test_the_target_has_a_replica_where_it_had_none_and_none_where_it_had_one(
 
 def test_the_only_replica_on_the_only_server_stays() -> None:
     with pytest.raises(TargetError):
-        elsewhere(["n1"], "n1", ["n1"], random.Random(1))
+        choose_placement(["n1"], "n1", ["n1"], random.Random(1))
 
 
 @pytest.mark.parametrize("text", ["minority", "majority", "all", "half", "n1+n2", "zookeepers"])
 def test_it_takes_one_server(text: str) -> None:
     with pytest.raises(ScheduleError):
-        MoveReplicas().draw(random.Random(1), Census(5, 1, ("orders-0",)), parse(text))
+        MoveReplicas().draw(random.Random(1), Census(5, 1, ("orders-0",)), parse_target(text))
 
 
 def test_it_draws_leaders_and_followers_of_known_keys() -> None:
     drawn = {MoveReplicas().draw(random.Random(n), Census(3, 1, ("a", "b")), None)[0] for n in range(60)}
-    assert drawn == {Target(kind, key=key) for kind in (Kind.LEADER, Kind.FOLLOWER) for key in "ab"}
+    assert drawn == {Target(kind, key=key) for kind in (TargetKind.LEADER, TargetKind.FOLLOWER) for key in "ab"}
     for census in (Census(3, 1, ()), Census(1, 1, ("a",))):
         with pytest.raises(ScheduleError):
             MoveReplicas().draw(random.Random(1), census, None)
 
 
 def play(servers: int, target: str = "n2", moving: float = 1.0, refusals: int = 0) -> Play:
-    made = Play(Schedule(1, (Step(2.0, "move-replicas", parse(target), 5.0),)), FakeCluster(servers))
+    made = Play(FaultSchedule(1, (FaultStep(2.0, "move-replicas", parse_target(target), 5.0),)), FakeCluster(servers))
     made.system.slow = moving
     made.system.refusals = ["not now"] * refusals
     made.play()
@@ -77,7 +77,7 @@ def test_the_heal_waits_for_the_end_and_the_evidence_says_where_from_and_where_t
 
 def undone(key: str | None, *replicas: int) -> Play:
     """A client undoes the move as soon as it has ended; a log says that these nodes had the replicas meanwhile."""
-    made = Play(Schedule(1, (Step(2.0, "move-replicas", parse("n2"), 5.0),)), FakeCluster(5))
+    made = Play(FaultSchedule(1, (FaultStep(2.0, "move-replicas", parse_target("n2"), 5.0),)), FakeCluster(5))
     made.system.slow, placed = 0.3, list(made.system.placed)
     move = made.system.move
 
@@ -114,13 +114,13 @@ def test_without_another_server_the_replica_goes_and_comes_back() -> None:
 
 def test_a_move_that_does_not_end_is_a_heal_that_failed_and_is_tried_again_at_the_end() -> None:
     done = play(5, moving=5.0 + MOVE_SECONDS + 13.0)
-    assert [row.detail["stage"] for row in done.rows if row.phase is FaultPhase.FAILED] == [Stage.HEAL]
+    assert [row.detail["stage"] for row in done.rows if row.phase is FaultPhase.FAILED] == [FailureStage.HEAL]
     assert done.row(1, FaultPhase.HEALED).took_effect is True
 
 
 def test_other_faults_do_not_wait_for_its_end() -> None:
-    kill = Step(8.0, "kill", parse("n3"), 2.0)
-    made = Play(Schedule(1, (Step(2.0, "move-replicas", parse("n2"), 5.0), kill)), FakeCluster(5))
+    kill = FaultStep(8.0, "kill", parse_target("n3"), 2.0)
+    made = Play(FaultSchedule(1, (FaultStep(2.0, "move-replicas", parse_target("n2"), 5.0), kill)), FakeCluster(5))
     made.system.slow = 20.0
     made.play()
     assert made.at(2, FaultPhase.INJECTED) == pytest.approx(8.0)
@@ -132,8 +132,8 @@ def test_other_faults_do_not_wait_for_its_end() -> None:
 
 def test_one_that_another_fault_keeps_from_ending_is_healed_after_that_when_the_run_ends() -> None:
     """A system that cannot move anything while one of its servers stands still."""
-    stop = Step(2.5, "stop", parse("n1"), 40.0)
-    made = Play(Schedule(1, (Step(2.0, "move-replicas", parse("n2"), 1.0), stop)), FakeCluster(5))
+    stop = FaultStep(2.5, "stop", parse_target("n1"), 40.0)
+    made = Play(FaultSchedule(1, (FaultStep(2.0, "move-replicas", parse_target("n2"), 1.0), stop)), FakeCluster(5))
     asked = made.system.replicas_of
 
     async def replicas_of(cluster: Any, key: str) -> Any:
@@ -159,31 +159,35 @@ def test_one_that_another_fault_keeps_from_ending_is_healed_after_that_when_the_
 def test_an_order_that_no_one_takes_is_a_failed_fault() -> None:
     done = play(5, refusals=1000)
     failed = done.row(1, FaultPhase.FAILED)
-    assert failed.detail["stage"] == Stage.INJECT
+    assert failed.detail["stage"] == FailureStage.INJECT
     assert "not now" in failed.detail["reason"]
 
 
-SLOW = Step(1.0, "slow-network", parse("n1"), 9.0, {"seconds": 0.2})
-LATER = Step(6.0, "kill", parse("n3"), 2.0)
+SLOW = FaultStep(1.0, "slow-network", parse_target("n1"), 9.0, {"seconds": 0.2})
+LATER = FaultStep(6.0, "kill", parse_target("n3"), 2.0)
 
 
-def hindered(other: Step | None, *, yields: bool = True) -> Play:
+def hindered(other: FaultStep | None, *, yields: bool = True) -> Play:
     """No one takes the order of the second step, which comes while this other one is in force; a third comes later."""
-    move = Step(2.0, "move-replicas", parse("n2"), 2.0, yields=yields)
-    made = Play(Schedule(1, tuple(step for step in (other, move, LATER) if step is not None)), FakeCluster(5))
+    move = FaultStep(2.0, "move-replicas", parse_target("n2"), 2.0, yields=yields)
+    made = Play(FaultSchedule(1, tuple(step for step in (other, move, LATER) if step is not None)), FakeCluster(5))
     made.system.refusals = ["not now"] * 1000
     made.play()
     return made
 
 
 def missed(play: Play) -> FaultRow:
-    (row,) = [row for row in play.rows if row.fault == "move-replicas" and row.stage in (Stage.INJECT, Stage.HINDERED)]
+    (row,) = [
+        row
+        for row in play.rows
+        if row.fault == "move-replicas" and row.stage in (FailureStage.INJECT, FailureStage.HINDERED)
+    ]
     return row
 
 
 def test_an_order_that_no_one_takes_while_another_fault_is_in_force_is_recorded_as_hindered_by_that() -> None:
     row = missed(hindered(SLOW))
-    assert row.stage is Stage.HINDERED
+    assert row.stage is FailureStage.HINDERED
     assert "not now" in row.detail["reason"]
     assert "fault 1 (slow-network)" in row.detail["reason"]
 
@@ -193,15 +197,15 @@ def test_an_order_that_no_one_takes_while_another_fault_is_in_force_is_recorded_
     [(SLOW, False), (None, True), (msgspec.structs.replace(SLOW, duration=0.9), True)],
     ids=["asked for", "nothing else in force", "no longer in force"],
 )
-def test_no_other_order_is_hindered(other: Step | None, yields: bool) -> None:
+def test_no_other_order_is_hindered(other: FaultStep | None, yields: bool) -> None:
     row = missed(hindered(other, yields=yields))
-    assert row.stage is Stage.INJECT
+    assert row.stage is FailureStage.INJECT
     assert "in force" not in row.detail["reason"]
 
 
 @pytest.mark.parametrize("what", ["replicas_of", "move"])
 def test_a_controller_that_does_not_answer_delays_other_faults_no_longer_than_the_move_was_to_last(what: str) -> None:
-    made = Play(Schedule(1, (Step(2.0, "move-replicas", parse("n2"), 2.0), LATER)), FakeCluster(5))
+    made = Play(FaultSchedule(1, (FaultStep(2.0, "move-replicas", parse_target("n2"), 2.0), LATER)), FakeCluster(5))
     answer = getattr(made.system, what)
 
     async def slowly(*arguments: Any) -> Any:
@@ -211,14 +215,14 @@ def test_a_controller_that_does_not_answer_delays_other_faults_no_longer_than_th
     setattr(made.system, what, slowly)
     made.play()
     assert made.phases(1)[:2] == ["intended", "failed"]
-    failed = next(row for row in made.rows if row.stage is Stage.INJECT)
+    failed = next(row for row in made.rows if row.stage is FailureStage.INJECT)
     assert made.at(2, FaultPhase.INJECTED) == pytest.approx(LATER.at, abs=3.1 if what == "move" else 0.1)
-    assert failed.detail["stage"] == Stage.INJECT
+    assert failed.detail["stage"] == FailureStage.INJECT
 
 
 def test_an_order_without_an_answer_that_is_carried_out_does_not_keep_the_fault_in_its_way_from_being_healed() -> None:
-    move = Step(2.0, "move-replicas", parse("n2"), 2.0, yields=True)
-    made = Play(Schedule(1, (msgspec.structs.replace(SLOW, duration=4.0), move, LATER)), FakeCluster(5))
+    move = FaultStep(2.0, "move-replicas", parse_target("n2"), 2.0, yields=True)
+    made = Play(FaultSchedule(1, (msgspec.structs.replace(SLOW, duration=4.0), move, LATER)), FakeCluster(5))
     made.system.slow = 6.0
     taken = made.system.move
 
@@ -228,7 +232,7 @@ def test_an_order_without_an_answer_that_is_carried_out_does_not_keep_the_fault_
 
     made.system.move = unanswered  # type: ignore[method-assign]
     made.play()
-    assert missed(made).stage is Stage.HINDERED
+    assert missed(made).stage is FailureStage.HINDERED
     assert made.at(1, FaultPhase.HEALED) == pytest.approx(SLOW.at + 4.0, abs=0.3)
     assert made.at(3, FaultPhase.INJECTED) == pytest.approx(LATER.at, abs=0.1)
     assert made.row(2, FaultPhase.HEALED).took_effect is True

@@ -6,8 +6,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.nemesis.faults.fault import Census
-from assay.nemesis.schedule.schedule import Branch, Record, Resolved, Schedule, ScheduleError, Step, decode, encode
-from assay.nemesis.schedule.target import Kind, Target, named, parse
+from assay.nemesis.schedule.schedule import (
+    Branch,
+    FaultSchedule,
+    FaultStep,
+    ResolvedStep,
+    ScheduleError,
+    ScheduleRecord,
+    decode_schedule,
+    encode_schedule,
+)
+from assay.nemesis.schedule.target import Target, TargetKind, named_target, parse_target
 
 from helpers.nemesis_fakes import FAULTS, draw
 
@@ -20,31 +29,32 @@ SCHEDULES = st.builds(
 
 
 @given(SCHEDULES)
-def test_a_schedule_survives_json(schedule: Schedule) -> None:
-    assert decode(encode(schedule)) == schedule
+def test_a_schedule_survives_json(schedule: FaultSchedule) -> None:
+    assert decode_schedule(encode_schedule(schedule)) == schedule
 
 
 @given(SCHEDULES, st.data())
-def test_a_record_survives_json_and_plays_back_both_ways(schedule: Schedule, data: st.DataObject) -> None:
+def test_a_record_survives_json_and_plays_back_both_ways(schedule: FaultSchedule, data: st.DataObject) -> None:
     targets = st.sampled_from([(), ("n1",), ("n1", "n3")])
     resolved = tuple(
-        Resolved(step, data.draw(targets), step.at + 0.04, step.until + 0.1, {"note": "x"}) for step in schedule.steps
+        ResolvedStep(step, data.draw(targets), step.at + 0.04, step.until + 0.1, {"note": "x"})
+        for step in schedule.steps
     )
-    record = Record(schedule, resolved)
-    assert decode(encode(record)) == record
+    record = ScheduleRecord(schedule, resolved)
+    assert decode_schedule(encode_schedule(record)) == record
     assert record.as_meant() == schedule
     again = record.as_resolved()
-    assert decode(encode(again)) == again
-    assert [step.target for step in again.steps] == [named(*done.targets) for done in resolved if done.targets]
+    assert decode_schedule(encode_schedule(again)) == again
+    assert [step.target for step in again.steps] == [named_target(*done.targets) for done in resolved if done.targets]
     for step, done in zip(again.steps, [done for done in resolved if done.targets], strict=True):
         assert (step.at, step.parameters, step.fault) == (done.at, done.step.parameters, done.step.fault)
         assert step.until == pytest.approx(done.healed_at)
 
 
 def test_what_was_never_healed_is_replayed_for_as_long_as_was_meant() -> None:
-    step = Step(2.0, "kill", parse("leader"), 5.0)
-    record = Record(Schedule(1, (step,)), (Resolved(step, ("n2",), 2.5, None, {}),))
-    assert record.as_resolved().steps[0] == msgspec.structs.replace(step, at=2.5, target=named("n2"))
+    step = FaultStep(2.0, "kill", parse_target("leader"), 5.0)
+    record = ScheduleRecord(FaultSchedule(1, (step,)), (ResolvedStep(step, ("n2",), 2.5, None, {}),))
+    assert record.as_resolved().steps[0] == msgspec.structs.replace(step, at=2.5, target=named_target("n2"))
 
 
 GOOD = '{"type":"schedule","seed":1,"steps":[{"at":2,"fault":"kill","target":{"kind":"one"},"duration":5}]}'
@@ -65,50 +75,55 @@ GOOD = '{"type":"schedule","seed":1,"steps":[{"at":2,"fault":"kill","target":{"k
     ],
 )
 def test_a_bad_file_is_refused_with_the_place(old: str, new: str, message: str) -> None:
-    assert isinstance(decode(GOOD.encode()), Schedule)
+    assert isinstance(decode_schedule(GOOD.encode()), FaultSchedule)
     assert old in GOOD
     with pytest.raises(ScheduleError, match=message):
-        decode(GOOD.replace(old, new).encode(), "x.json")
+        decode_schedule(GOOD.replace(old, new).encode(), "x.json")
 
 
 @pytest.mark.parametrize(
     ("step", "said"),
     [
-        (Step(2, "kill", parse("leader:orders-0"), 5), "kill leader of orders-0"),
-        (Step(2, "stop", parse("leader"), 5), "stop leader of any key"),
-        (Step(2, "partition", Target(Kind.HALF), 5, {"shape": "halves"}), "partition halves"),
-        (Step(2, "partition-halves", Target(Kind.HALF), 5, {"shape": "halves"}), "partition-halves"),
-        (Step(2, "partition", parse("leader:o-1"), 5, {"shape": "isolate-leader"}), "partition isolate-leader of o-1"),
-        (Step(2, "partition", parse("n2"), 5, {"shape": "from-zookeeper"}), "partition from-zookeeper n2"),
-        (Step(2, "partition", parse("one"), 5, {"shape": "one"}), "partition one"),
-        (Step(2, "partition-one", parse("controller"), 5, {"shape": "one"}), "partition-one controller"),
+        (FaultStep(2, "kill", parse_target("leader:orders-0"), 5), "kill leader of orders-0"),
+        (FaultStep(2, "stop", parse_target("leader"), 5), "stop leader of any key"),
+        (FaultStep(2, "partition", Target(TargetKind.HALF), 5, {"shape": "halves"}), "partition halves"),
+        (FaultStep(2, "partition-halves", Target(TargetKind.HALF), 5, {"shape": "halves"}), "partition-halves"),
+        (
+            FaultStep(2, "partition", parse_target("leader:o-1"), 5, {"shape": "isolate-leader"}),
+            "partition isolate-leader of o-1",
+        ),
+        (FaultStep(2, "partition", parse_target("n2"), 5, {"shape": "from-zookeeper"}), "partition from-zookeeper n2"),
+        (FaultStep(2, "partition", parse_target("one"), 5, {"shape": "one"}), "partition one"),
+        (FaultStep(2, "partition-one", parse_target("controller"), 5, {"shape": "one"}), "partition-one controller"),
     ],
 )
-def test_a_step_is_said_in_words(step: Step, said: str) -> None:
+def test_a_step_is_said_in_words(step: FaultStep, said: str) -> None:
     assert str(step) == said
 
 
 def test_what_came_of_a_step_is_said_in_words() -> None:
-    step = Step(14, "kill", parse("leader:orders-0"), 5)
-    assert str(Resolved(step, ("n2",), 14.203, 19.31, {})) == "kill leader of orders-0: n2 at 14.203 s to 19.310 s"
+    step = FaultStep(14, "kill", parse_target("leader:orders-0"), 5)
+    assert str(ResolvedStep(step, ("n2",), 14.203, 19.31, {})) == "kill leader of orders-0: n2 at 14.203 s to 19.310 s"
 
 
 def test_branches_survive_json_and_number_their_steps_after_all_others() -> None:
-    kill, stop = (Step(at, name, parse("n1"), 1.0) for at, name in ((2.0, "kill"), (5.0, "stop")))
-    schedule = Schedule(7, (stop,), branches=(Branch(1.0, 3, (kill,)), Branch(4.0, 4)))
-    assert decode(encode(schedule)) == schedule
+    kill, stop = (FaultStep(at, name, parse_target("n1"), 1.0) for at, name in ((2.0, "kill"), (5.0, "stop")))
+    schedule = FaultSchedule(7, (stop,), branches=(Branch(1.0, 3, (kill,)), Branch(4.0, 4)))
+    assert decode_schedule(encode_schedule(schedule)) == schedule
     assert schedule.all_steps == (stop, kill)
-    assert b"branches" not in encode(Schedule(7, (kill, stop))), "a schedule without any reads as it always did"
+    assert b"branches" not in encode_schedule(FaultSchedule(7, (kill, stop))), (
+        "a schedule without any reads as it always did"
+    )
 
 
 @pytest.mark.parametrize(
     ("branches", "message"),
     [
         ([{"at": 3.0, "seed": 1}, {"at": 2.0, "seed": 1}], "in the order of their times"),
-        ([{"at": 3.0, "seed": 1, "steps": [Step(2.9, "kill", parse("n1"), 1.0)]}], "before it"),
+        ([{"at": 3.0, "seed": 1, "steps": [FaultStep(2.9, "kill", parse_target("n1"), 1.0)]}], "before it"),
         ([{"at": 3.0}], "seed"),
     ],
 )
 def test_a_branch_that_cannot_be_is_refused(branches: list[object], message: str) -> None:
     with pytest.raises(ScheduleError, match=message):
-        decode(msgspec.json.encode({"type": "schedule", "seed": 7, "branches": branches}), "mine.json")
+        decode_schedule(msgspec.json.encode({"type": "schedule", "seed": 7, "branches": branches}), "mine.json")

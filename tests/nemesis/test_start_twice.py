@@ -9,15 +9,15 @@ import pytest
 
 from assay.cluster.node import ProcessState
 from assay.nemesis.engine.fault_row import FaultPhase, FaultRow
-from assay.nemesis.schedule.schedule import Parameter, Schedule, Step
-from assay.nemesis.schedule.target import parse
+from assay.nemesis.schedule.schedule import FaultSchedule, FaultStep, Parameter
+from assay.nemesis.schedule.target import parse_target
 
 from helpers.nemesis_fakes import FAULTS, LOCK_FILE, FakeCluster, FakeNode, Play
 
 
 def played(fault: str, change: Callable[[FakeNode], None] = lambda node: None, duration: float = 4.0) -> Play:
     given: dict[str, Parameter] = {"change": "remove"} if fault.startswith("membership") else {}
-    play = Play(Schedule(1, (Step(1.0, fault, parse("n2"), duration, given),)), FakeCluster(5))
+    play = Play(FaultSchedule(1, (FaultStep(1.0, fault, parse_target("n2"), duration, given),)), FakeCluster(5))
     change(play.cluster.node("n2"))
     play.play()
     return play
@@ -92,7 +92,7 @@ def test_no_copy_is_started_of_a_process_that_does_not_run(state: ProcessState) 
 
 
 def test_where_a_copy_cannot_be_had_the_reason_is_given() -> None:
-    play = Play(Schedule(1))
+    play = Play(FaultSchedule(1))
     play.cluster.node("n2").no_second = "its event log is not in the command"
     reason = asyncio.run(FAULTS["start-twice"].probe(play.cluster, play.system))
     assert reason == "n2 cannot run a second copy of its process: its event log is not in the command"

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from assay.cluster.node import ProcessState
-from assay.nemesis.engine.fault_row import FaultPhase, Stage
+from assay.nemesis.engine.fault_row import FailureStage, FaultPhase
 from assay.nemesis.faults.fault import Census, Scope
-from assay.nemesis.faults.partition import Partition
-from assay.nemesis.schedule.catalogue import Catalogue
-from assay.nemesis.schedule.schedule import Schedule, ScheduleError, Step, decode
-from assay.nemesis.schedule.shape import Shape
-from assay.nemesis.schedule.target import parse as target
-from assay.nemesis.schedule.trigger import OnEvent, TriggerError, parse
+from assay.nemesis.faults.partition import PartitionFault
+from assay.nemesis.schedule.catalogue import FaultCatalogue
+from assay.nemesis.schedule.schedule import FaultSchedule, FaultStep, ScheduleError, decode_schedule
+from assay.nemesis.schedule.shape import PartitionShape
+from assay.nemesis.schedule.target import parse_target as target
+from assay.nemesis.schedule.trigger import OnEvent, TriggerError, parse_trigger
 
 from helpers.nemesis_fakes import HOLD_FILE, FakeAgent, FakeCluster, Play, draw, run
 
@@ -24,7 +24,9 @@ EXACT = OnEvent("isr-change", "orders-1", hold=True, within=6)
 
 
 def waiting(fault: str = "kill", whom: str = "origin", trigger: OnEvent = EXACT, **parameters: Any) -> Play:
-    return Play(Schedule(1, (Step(2.0, fault, target(whom), 5.0, parameters, trigger=trigger),)), FakeCluster(3))
+    return Play(
+        FaultSchedule(1, (FaultStep(2.0, fault, target(whom), 5.0, parameters, trigger=trigger),)), FakeCluster(3)
+    )
 
 
 def held(play: Play, *happenings: tuple[float, Callable[[], None]]) -> Play:
@@ -60,19 +62,19 @@ def test_the_process_is_killed_where_it_stands() -> None:
     assert play.row(1, FaultPhase.HEALED).took_effect is True
 
 
-class CutWhole(Partition):
+class CutWhole(PartitionFault):
     """Holds whole nodes, as the expiry of a session does, and leaves their processes alone."""
 
     scope = Scope.NODE
 
     def __init__(self) -> None:
-        super().__init__(Shape.ONE)
+        super().__init__(PartitionShape.ONE)
         self.name = "cut-whole"
 
 
 def test_a_process_goes_on_when_the_fault_that_strikes_it_does_not_stop_it() -> None:
-    step = Step(2.0, "cut-whole", target("origin"), 5.0, trigger=EXACT)
-    play = Play(Schedule(1, (step,)), FakeCluster(3), catalogue=Catalogue.standard(CutWhole()))
+    step = FaultStep(2.0, "cut-whole", target("origin"), 5.0, trigger=EXACT)
+    play = Play(FaultSchedule(1, (step,)), FakeCluster(3), catalogue=FaultCatalogue.standard(CutWhole()))
     states: list[ProcessState] = []
     node = play.cluster.node("n2")
     held(play, (4.0, says(play, "n2")), (5.0, lambda: states.append(node.state)))
@@ -108,7 +110,7 @@ def test_one_that_stands_and_whose_line_never_comes_is_given_up() -> None:
         node.say("isr-change", "orders-1")
 
     held(play, (7.5, silently))
-    assert play.row(1, FaultPhase.FAILED).detail["stage"] == Stage.TRIGGER
+    assert play.row(1, FaultPhase.FAILED).detail["stage"] == FailureStage.TRIGGER
 
 
 def test_a_line_from_before_the_order_does_not_count() -> None:
@@ -141,7 +143,7 @@ def test_one_that_stops_while_another_is_looked_at_is_found() -> None:
 
 def test_in_vain_the_order_is_withdrawn() -> None:
     play = held(waiting(), (4.0, lambda: None))
-    assert play.row(1, FaultPhase.FAILED).detail["stage"] == Stage.TRIGGER
+    assert play.row(1, FaultPhase.FAILED).detail["stage"] == FailureStage.TRIGGER
     assert play.at(1, FaultPhase.FAILED) == pytest.approx(8.0)
 
 
@@ -170,8 +172,8 @@ def test_one_that_the_fault_neither_pauses_nor_ends_at_once_goes_on(whom: str) -
 @pytest.mark.parametrize("whom", ["n2", "n1"])
 def test_a_frozen_machine_keeps_no_one_standing_and_its_own_process_goes_on_after_the_heal(whom: str) -> None:
     """The order on it is withdrawn once it can be reached; that another fault is still to come changes nothing."""
-    later = Step(2.0, "kill", target("n3"), 18.0, trigger=OnEvent("became-leader", within=20))
-    play = Play(Schedule(1, (Step(2.0, "freeze", target(whom), 5.0, trigger=EXACT), later)), FakeCluster(3))
+    later = FaultStep(2.0, "kill", target("n3"), 18.0, trigger=OnEvent("became-leader", within=20))
+    play = Play(FaultSchedule(1, (FaultStep(2.0, "freeze", target(whom), 5.0, trigger=EXACT), later)), FakeCluster(3))
     nodes = [play.cluster.node(name) for name in ("n1", "n2")]
     seen: list[tuple[ProcessState, ...]] = []
 
@@ -185,8 +187,8 @@ def test_a_frozen_machine_keeps_no_one_standing_and_its_own_process_goes_on_afte
 
 def test_one_that_another_fault_has_paused_was_not_caught() -> None:
     """Its last line is the event, and it stands; but not there."""
-    steps = (Step(1.0, "stop", target("n1"), 9.0), Step(2.0, "kill", target("origin"), 5.0, trigger=EXACT))
-    play = Play(Schedule(1, steps), FakeCluster(3))
+    steps = (FaultStep(1.0, "stop", target("n1"), 9.0), FaultStep(2.0, "kill", target("origin"), 5.0, trigger=EXACT))
+    play = Play(FaultSchedule(1, steps), FakeCluster(3))
     held(play, (0.5, says(play, "n1")), (4.0, says(play, "n2")))
     assert play.row(2, FaultPhase.INJECTED).targets == ("n2",)
     assert play.row(2, FaultPhase.INJECTED).detail["trigger"]["origin"] == "n2"
@@ -205,15 +207,15 @@ def test_a_second_who_comes_past_the_event_goes_on() -> None:
 
 def test_one_step_at_a_time_and_not_beside_the_fault_hold() -> None:
     steps = (
-        Step(2.0, "kill", target("origin"), 3.0, trigger=EXACT),
-        Step(2.5, "kill", target("origin"), 3.0, trigger=OnEvent("became-leader", hold=True)),
+        FaultStep(2.0, "kill", target("origin"), 3.0, trigger=EXACT),
+        FaultStep(2.5, "kill", target("origin"), 3.0, trigger=OnEvent("became-leader", hold=True)),
     )
-    play = Play(Schedule(1, steps), FakeCluster(3))
+    play = Play(FaultSchedule(1, steps), FakeCluster(3))
     held(play, (4.0, says(play, "n2")))
     assert "one at a time" in play.row(2, FaultPhase.FAILED).detail["reason"]
     assert play.row(1, FaultPhase.HEALED).took_effect is True
-    order = Step(1.0, "hold", target("n1"), 3.0, {"event": "isr-change"})
-    play = Play(Schedule(1, (order, steps[0])), FakeCluster(3))
+    order = FaultStep(1.0, "hold", target("n1"), 3.0, {"event": "isr-change"})
+    play = Play(FaultSchedule(1, (order, steps[0])), FakeCluster(3))
     held(play, (2.5, says(play, "n1")))
     assert "orders of its own" in play.row(2, FaultPhase.FAILED).detail["reason"]
     assert play.row(1, FaultPhase.HEALED).took_effect is True
@@ -222,10 +224,10 @@ def test_one_step_at_a_time_and_not_beside_the_fault_hold() -> None:
 def test_what_stands_in_an_ambush_goes_on_at_once_when_another_fault_holds_it() -> None:
     """The other one may wait for it."""
     steps = (
-        Step(1.0, "cut-whole", target("n2"), 9.0),
-        Step(2.0, "kill", target("origin"), 3.0, trigger=EXACT),
+        FaultStep(1.0, "cut-whole", target("n2"), 9.0),
+        FaultStep(2.0, "kill", target("origin"), 3.0, trigger=EXACT),
     )
-    play = Play(Schedule(1, steps), FakeCluster(3), catalogue=Catalogue.standard(CutWhole()))
+    play = Play(FaultSchedule(1, steps), FakeCluster(3), catalogue=FaultCatalogue.standard(CutWhole()))
     states: list[ProcessState] = []
     node = play.cluster.node("n2")
     held(play, (4.0, says(play, "n2")), (4.5, lambda: states.append(node.state)))
@@ -235,14 +237,14 @@ def test_what_stands_in_an_ambush_goes_on_at_once_when_another_fault_holds_it() 
 
 def test_a_hold_gives_no_orders_while_an_ambush_is_laid() -> None:
     steps = (
-        Step(2.0, "kill", target("origin"), 3.0, trigger=EXACT),
-        Step(3.0, "hold", target("n1"), 4.0, {"event": "isr-change"}),
-        Step(9.0, "hold", target("n1"), 4.0, {"event": "isr-change"}),
+        FaultStep(2.0, "kill", target("origin"), 3.0, trigger=EXACT),
+        FaultStep(3.0, "hold", target("n1"), 4.0, {"event": "isr-change"}),
+        FaultStep(9.0, "hold", target("n1"), 4.0, {"event": "isr-change"}),
     )
-    play = Play(Schedule(1, steps), FakeCluster(3))
+    play = Play(FaultSchedule(1, steps), FakeCluster(3))
     held(play, (4.0, says(play, "n1")), (10.0, says(play, "n1")))
     assert play.row(1, FaultPhase.HEALED).took_effect is True
-    assert play.row(2, FaultPhase.FAILED).stage is Stage.TARGET
+    assert play.row(2, FaultPhase.FAILED).stage is FailureStage.TARGET
     assert "orders of its own" in play.row(2, FaultPhase.FAILED).detail["reason"]
     assert play.row(3, FaultPhase.HEALED).took_effect is True
 
@@ -251,7 +253,7 @@ def test_a_node_that_takes_no_order_fails_the_step_and_the_others_go_on() -> Non
     play = waiting()
     play.cluster.node("n3").refuse["write_file"] = 1
     held(play, (4.0, says(play, "n1")))
-    assert play.row(1, FaultPhase.FAILED).detail["stage"] == Stage.TRIGGER
+    assert play.row(1, FaultPhase.FAILED).detail["stage"] == FailureStage.TRIGGER
     assert "write_file refused" in play.row(1, FaultPhase.FAILED).detail["reason"]
 
 
@@ -260,14 +262,14 @@ def test_what_cannot_be_held_at_is_refused() -> None:
         with pytest.raises(TriggerError):
             OnEvent("isr-change", hold=True, **wrong)  # type: ignore[arg-type]
     with pytest.raises(ScheduleError, match="no fields, nth or delay"):
-        decode(
+        decode_schedule(
             b'{"type": "schedule", "seed": 1, "steps": [{"at": 1, "fault": "kill", "target": {"kind": "origin"}, '
             b'"duration": 1, "trigger": {"type": "event", "event": "x", "nth": 2, "hold": true}}]}'
         )
-    assert parse("hold:isr-change:orders-1") == OnEvent("isr-change", "orders-1", hold=True)
+    assert parse_trigger("hold:isr-change:orders-1") == OnEvent("isr-change", "orders-1", hold=True)
     servers = Census(3, 1, ("orders-0",))
     with pytest.raises(ScheduleError, match="for one fault"):
-        draw(1, ["kill", "stop"], census=servers, trigger=parse("hold:isr-change"))
-    (step,) = draw(1, ["kill"], census=servers, trigger=parse("hold:isr-change"), target=target("origin")).steps
+        draw(1, ["kill", "stop"], census=servers, trigger=parse_trigger("hold:isr-change"))
+    (step,) = draw(1, ["kill"], census=servers, trigger=parse_trigger("hold:isr-change"), target=target("origin")).steps
     assert isinstance(step.trigger, OnEvent)
     assert step.trigger.hold

@@ -11,11 +11,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.nemesis.engine.conductor import Conductor
-from assay.nemesis.engine.fault_row import FaultPhase, Stage
-from assay.nemesis.schedule.schedule import Schedule, Step, decode, encode
-from assay.nemesis.schedule.target import named
-from assay.nemesis.schedule.target import parse as target
-from assay.nemesis.schedule.trigger import AfterOperations, Armed, OnEvent, Trigger, TriggerError, numbered, parse
+from assay.nemesis.engine.fault_row import FailureStage, FaultPhase
+from assay.nemesis.schedule.schedule import FaultSchedule, FaultStep, decode_schedule, encode_schedule
+from assay.nemesis.schedule.target import named_target
+from assay.nemesis.schedule.target import parse_target as target
+from assay.nemesis.schedule.trigger import (
+    AfterOperations,
+    ArmedTrigger,
+    OnEvent,
+    Trigger,
+    TriggerError,
+    parse_trigger,
+    repeat_trigger,
+)
 
 from helpers.nemesis_fakes import FakeCluster, Play, now, run
 
@@ -30,7 +38,7 @@ TRIGGERS: st.SearchStrategy[Trigger] = st.builds(AfterOperations, st.integers(1,
 
 
 def waiting(trigger: Trigger, *, at: float = 2.0, fault: str = "kill", whom: str = "n2", duration: float = 5.0) -> Play:
-    return Play(Schedule(1, (Step(at, fault, target(whom), duration, trigger=trigger),)), FakeCluster(5))
+    return Play(FaultSchedule(1, (FaultStep(at, fault, target(whom), duration, trigger=trigger),)), FakeCluster(5))
 
 
 def play(play: Play, *happenings: tuple[float, Callable[[Conductor], None]]) -> Play:
@@ -56,8 +64,8 @@ def line(event: str, key: str | None = None, **fields: object) -> str:
 
 @given(TRIGGERS)
 def test_a_step_with_a_trigger_survives_json_and_names_it(trigger: Trigger) -> None:
-    schedule = Schedule(1, (Step(2.0, "kill", target("n2"), 5.0, trigger=trigger),))
-    assert decode(encode(schedule)) == schedule
+    schedule = FaultSchedule(1, (FaultStep(2.0, "kill", target("n2"), 5.0, trigger=trigger),))
+    assert decode_schedule(encode_schedule(schedule)) == schedule
     assert str(trigger) in str(schedule.steps[0])
 
 
@@ -96,9 +104,9 @@ def test_on_an_event_with_its_key_and_fields_the_nth_time() -> None:
 @pytest.mark.parametrize(("about", "leader"), [("orders-0", "n1"), ("orders-1", "n2")])
 @pytest.mark.parametrize("seed", range(4))
 def test_a_leader_without_a_key_is_that_of_what_the_event_was_about(about: str, leader: str, seed: int) -> None:
-    step = Step(2.0, "kill", target("leader"), 5.0, trigger=OnEvent("truncated"), seed=seed)
+    step = FaultStep(2.0, "kill", target("leader"), 5.0, trigger=OnEvent("truncated"), seed=seed)
     done = play(
-        Play(Schedule(1, (step,)), FakeCluster(5)),
+        Play(FaultSchedule(1, (step,)), FakeCluster(5)),
         (3.0, lambda conductor: conductor.event("n4", line("truncated", about))),
     )
     assert done.row(1, FaultPhase.INJECTED).targets == (leader,)
@@ -124,13 +132,13 @@ def test_the_delay_is_kept_and_recorded() -> None:
 
 @pytest.mark.parametrize("trigger", [AfterOperations(10, within=6), OnEvent("isr-change", within=6)])
 def test_one_that_waits_in_vain_is_reported_and_the_others_are_played(trigger: Trigger) -> None:
-    schedule = Schedule(
-        1, (Step(2.0, "kill", target("n2"), 5.0, trigger=trigger), Step(12.0, "stop", target("n1"), 3.0))
+    schedule = FaultSchedule(
+        1, (FaultStep(2.0, "kill", target("n2"), 5.0, trigger=trigger), FaultStep(12.0, "stop", target("n1"), 3.0))
     )
     done = play(Play(schedule), (3.0, lambda conductor: conductor.acknowledged(3)))
     failed = done.row(1, FaultPhase.FAILED)
     assert done.at(1, FaultPhase.FAILED) == pytest.approx(8.0)
-    assert failed.detail["stage"] == Stage.TRIGGER
+    assert failed.detail["stage"] == FailureStage.TRIGGER
     assert f"saw {3 if isinstance(trigger, AfterOperations) else 0} " in failed.detail["reason"]
     assert done.phases(1) == ["intended", "failed"]
     assert done.row(2, FaultPhase.HEALED).took_effect is True
@@ -139,8 +147,8 @@ def test_one_that_waits_in_vain_is_reported_and_the_others_are_played(trigger: T
 
 def test_an_optional_one_that_waits_in_vain_is_left_out_and_one_that_acts_is_a_fault_like_any_other() -> None:
     trigger = OnEvent("isr-change", within=6, optional=True)
-    schedule = Schedule(
-        1, (Step(2.0, "kill", target("n2"), 5.0, trigger=trigger), Step(12.0, "stop", target("n1"), 3.0))
+    schedule = FaultSchedule(
+        1, (FaultStep(2.0, "kill", target("n2"), 5.0, trigger=trigger), FaultStep(12.0, "stop", target("n1"), 3.0))
     )
     vain = play(Play(schedule))
     assert vain.phases(1) == []
@@ -170,12 +178,12 @@ def test_one_that_still_waits_when_the_run_ends_is_reported_too() -> None:
 
 def test_two_triggers_and_a_plain_step_go_on_beside_each_other() -> None:
     steps = (
-        Step(2.0, "kill", target("n1"), 3.0, trigger=AfterOperations(5)),
-        Step(2.0, "stop", target("n2"), 3.0, trigger=OnEvent("isr-change")),
-        Step(4.0, "partition-one", target("n3"), 10.0),
+        FaultStep(2.0, "kill", target("n1"), 3.0, trigger=AfterOperations(5)),
+        FaultStep(2.0, "stop", target("n2"), 3.0, trigger=OnEvent("isr-change")),
+        FaultStep(4.0, "partition-one", target("n3"), 10.0),
     )
     done = play(
-        Play(Schedule(1, steps), FakeCluster(5)),
+        Play(FaultSchedule(1, steps), FakeCluster(5)),
         (5.0, lambda conductor: conductor.event("n5", line("isr-change"))),
         (9.0, lambda conductor: conductor.acknowledged(5)),
     )
@@ -187,13 +195,13 @@ def test_two_triggers_and_a_plain_step_go_on_beside_each_other() -> None:
 def test_as_resolved_it_is_a_step_at_a_time() -> None:
     done = play(waiting(AfterOperations(1)), (7.0, lambda conductor: conductor.acknowledged()))
     (step,) = done.record.as_resolved().steps
-    assert (step.trigger, step.target) == (None, named("n2"))
+    assert (step.trigger, step.target) == (None, named_target("n2"))
     assert (step.at, step.until) == pytest.approx((7.0, 12.0))
 
 
 @given(TRIGGERS, st.lists(st.integers(0, 400), max_size=8))
 def test_an_armed_trigger_counts_only_what_it_waits_for(trigger: Trigger, growth: list[int]) -> None:
-    armed, total = Armed(trigger, 10.0, 7), 7
+    armed, total = ArmedTrigger(trigger, 10.0, 7), 7
     for more in growth:
         total += more
         assert armed.acknowledged(total) == (isinstance(trigger, AfterOperations) and total - 7 >= trigger.operations)
@@ -201,12 +209,12 @@ def test_an_armed_trigger_counts_only_what_it_waits_for(trigger: Trigger, growth
 
 
 def test_what_is_written_on_the_command_line() -> None:
-    assert parse("every") is None
-    assert parse("after:500") == AfterOperations(500)
-    assert parse("event:became-controller") == OnEvent("became-controller")
-    assert parse("event:became-leader:orders-0") == OnEvent("became-leader", "orders-0")
-    assert numbered(AfterOperations(500), 3, 9.0) == AfterOperations(1500, within=9.0)
-    assert numbered(OnEvent("isr-change"), 2, 9.0) == OnEvent("isr-change", nth=2, within=9.0)
+    assert parse_trigger("every") is None
+    assert parse_trigger("after:500") == AfterOperations(500)
+    assert parse_trigger("event:became-controller") == OnEvent("became-controller")
+    assert parse_trigger("event:became-leader:orders-0") == OnEvent("became-leader", "orders-0")
+    assert repeat_trigger(AfterOperations(500), 3, 9.0) == AfterOperations(1500, within=9.0)
+    assert repeat_trigger(OnEvent("isr-change"), 2, 9.0) == OnEvent("isr-change", nth=2, within=9.0)
     for text in ("", "after", "after:", "after:0", "after:x", "event:", "never"):
         with pytest.raises(TriggerError, match="none of every, after:N"):
-            parse(text)
+            parse_trigger(text)

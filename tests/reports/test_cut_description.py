@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assay.reports.cut_description import MOST_GROUPS, what_it_cut
+from assay.reports.cut_description import MOST_GROUPS, describe_cut
 
 
 @pytest.mark.parametrize(
@@ -20,22 +20,22 @@ from assay.reports.cut_description import MOST_GROUPS, what_it_cut
 )
 def test_links_are_grouped_by_their_ends(cut: list[str], zookeeper: bool | None, words: str) -> None:
     evidence = {"cut": cut} | ({} if zookeeper is None else {"zookeeper": zookeeper})
-    assert what_it_cut({"evidence": evidence}) == words
+    assert describe_cut({"evidence": evidence}) == words
 
 
 def test_links_that_have_a_name_are_given_it() -> None:
     evidence = {"cut": ["n1|n2", "n1|n3"], "zookeeper": False, "likeness": "partition-one"}
-    assert what_it_cut({"evidence": evidence}) == "cut n1 from n2 and n3, not ZooKeeper, as partition-one does"
+    assert describe_cut({"evidence": evidence}) == "cut n1 from n2 and n3, not ZooKeeper, as partition-one does"
 
 
 def test_what_cuts_no_link_says_nothing_of_links() -> None:
-    assert what_it_cut({}) is None
-    assert what_it_cut({"evidence": {"cut": []}}) is None
-    assert what_it_cut({"evidence": "none"}) is None
+    assert describe_cut({}) is None
+    assert describe_cut({"evidence": {"cut": []}}) is None
+    assert describe_cut({"evidence": "none"}) is None
 
 
 def test_a_long_list_ends_in_how_many_there_are_more() -> None:
-    words = what_it_cut({"evidence": {"cut": [f"a{number}<-b" for number in range(MOST_GROUPS + 2)]}})
+    words = describe_cut({"evidence": {"cut": [f"a{number}<-b" for number in range(MOST_GROUPS + 2)]}})
     assert words is not None
     assert words.count("gets from") == MOST_GROUPS
     assert words.endswith(" and 2 more groups of links")

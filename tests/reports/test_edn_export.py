@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.harness.core.history import HistoryReader
-from assay.harness.foreign.edn import Keyword, Map, Reader
+from assay.harness.foreign.edn import EdnReader, Keyword, Map
 from assay.reports import edn_export
-from assay.reports.history_db import Recording
+from assay.reports.history_db import HistoryDatabase
 
 from helpers.run_folders import ordinary, write_run
 
@@ -38,19 +38,19 @@ def plain(value: Any) -> Any:
 
 
 def read(text: str) -> list[Any]:
-    return [plain(one) for _, one in Reader(Path("history.edn"), [text]).values()]
+    return [plain(one) for _, one in EdnReader(Path("history.edn"), [text]).values()]
 
 
 @given(PLAIN)
 def test_every_value_is_read_as_it_was(value: Any) -> None:
-    (found,) = read("{:value " + edn_export.value(json.dumps(value)) + "}")
+    (found,) = read("{:value " + edn_export.convert_json(json.dumps(value)) + "}")
     assert found == {"value": value}
 
 
 def test_a_history_is_invocations_and_completions_in_the_order_of_time(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", None, ordinary())
-    with Recording(HistoryReader(run / "history")) as recording:
-        packed = edn_export.packed(recording)
+    with HistoryDatabase(HistoryReader(run / "history")) as recording:
+        packed = edn_export.compress_history(recording)
         rows = recording.rows("select index, call, ret, outcome from ops order by index")
     assert packed is not None
     lines = read(gzip.decompress(packed).decode())
@@ -65,9 +65,9 @@ def test_a_history_is_invocations_and_completions_in_the_order_of_time(tmp_path:
 
 def test_what_no_page_can_hold_is_left_out(tmp_path: Path, monkeypatch: Any) -> None:
     run = write_run(tmp_path / "run", None, ordinary())
-    with Recording(HistoryReader(run / "history")) as recording:
+    with HistoryDatabase(HistoryReader(run / "history")) as recording:
         monkeypatch.setattr(edn_export, "MOST_OPERATIONS", 59)
-        assert edn_export.packed(recording) is None
+        assert edn_export.compress_history(recording) is None
         monkeypatch.setattr(edn_export, "MOST_OPERATIONS", 60)
         monkeypatch.setattr(edn_export, "MOST_BYTES", 100)
-        assert edn_export.packed(recording) is None
+        assert edn_export.compress_history(recording) is None

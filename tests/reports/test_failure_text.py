@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.checkers.judging.verdict import LONGEST_LIST, MOST_OPERATIONS, Finding, Judgement, Verdict
-from assay.reports.failure_text import LINES, WIDTH, Ending, EvidenceLines, describe
+from assay.reports.failure_text import LINES, WIDTH, EvidenceLines, FailureFooter, describe
 
-ENDING = Ending(seed=7, command="pytest t --seed=7", report="store/latest/report.html", digest="ab" * 32)
+ENDING = FailureFooter(seed=7, command="pytest t --seed=7", report="store/latest/report.html", digest="ab" * 32)
 
 
 def judgement(verdict: Verdict, *findings: Finding, unknown: tuple[str, ...] = (), tolerated: int = 0) -> Judgement:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.reports.folding import fold, keys_of
+from assay.reports.folding import fold, join_keys
 
 TEXTS = st.lists(st.sampled_from(["a 1", "a 2", "a 10 at 3.5 s", "a 7 at 12.25 s", "b 1", "b", "a 1 b"]), max_size=12)
 
@@ -33,6 +33,6 @@ def test_nothing_is_lost_or_comes_twice(texts: list[str]) -> None:
 
 
 def test_some_keys_are_named() -> None:
-    assert keys_of(["o-1", None, "o-1", "o-2"]) == "o-1, o-2"
-    assert keys_of([f"o-{number}" for number in range(9)]) == "o-0, o-1, o-2 and 6 more"
-    assert keys_of([None]) == ""
+    assert join_keys(["o-1", None, "o-1", "o-2"]) == "o-1, o-2"
+    assert join_keys([f"o-{number}" for number in range(9)]) == "o-0, o-1, o-2 and 6 more"
+    assert join_keys([None]) == ""

@@ -9,8 +9,8 @@ import pytest
 
 from assay.checkers.judging.verdict import Verdict
 from assay.reports.files import read_files
-from assay.reports.last_pass import compared
-from assay.reports.model import read
+from assay.reports.last_pass import compare_with_last_pass
+from assay.reports.model import read_report
 
 from helpers.run_folders import finding, judgement, ordinary, write_run
 
@@ -19,7 +19,7 @@ GREEN, RED = judgement(Verdict.PASS), judgement(Verdict.FAIL, finding(20, 45))
 
 def test_rates_and_faults_stand_side_by_side(tmp_path: Path) -> None:
     write_run(tmp_path / "1", GREEN, ordinary(), started="2026-01-01T00:00:00+00:00")
-    report = read(write_run(tmp_path / "2", RED, ordinary(40), faults=False))
+    report = read_report(write_run(tmp_path / "2", RED, ordinary(40), faults=False))
     assert report.earlier is not None
     assert (report.earlier.name, report.earlier.started) == ("1", "2026-01-01T00:00:00+00:00")
     paces = {f: (here, there) for f, here, there in report.earlier.paces}
@@ -48,7 +48,7 @@ def test_rates_and_faults_stand_side_by_side(tmp_path: Path) -> None:
 def test_only_a_run_of_the_same_cell_that_passed_is_taken(tmp_path: Path, verdict: Any, info: dict[str, Any]) -> None:
     write_run(tmp_path / "1", GREEN, ordinary(5))
     write_run(tmp_path / "2", verdict, ordinary(10), **info)
-    report = read(write_run(tmp_path / "3", RED, ordinary()))
+    report = read_report(write_run(tmp_path / "3", RED, ordinary()))
     assert report.earlier is not None
     assert report.earlier.name == "1"
 
@@ -60,16 +60,16 @@ def test_a_later_run_and_one_that_cannot_be_read_are_passed_over(tmp_path: Path)
     write_run(tmp_path / "3", GREEN, None)
     write_run(tmp_path / "5", GREEN, ordinary(5))
     (tmp_path / "latest").symlink_to("5")
-    report = read(write_run(tmp_path / "4", RED, ordinary()))
+    report = read_report(write_run(tmp_path / "4", RED, ordinary()))
     assert report.earlier is not None
     assert report.earlier.name == "1"
 
 
 def test_a_run_that_passed_is_compared_with_none_nor_the_first_of_its_cell(tmp_path: Path) -> None:
-    first = read(write_run(tmp_path / "1", RED, ordinary(5)))
+    first = read_report(write_run(tmp_path / "1", RED, ordinary(5)))
     assert first.earlier is None
     write_run(tmp_path / "2", GREEN, ordinary(5))
-    third = read(write_run(tmp_path / "3", GREEN, ordinary(5)))
+    third = read_report(write_run(tmp_path / "3", GREEN, ordinary(5)))
     assert third.earlier is None
     assert third.recorded is not None
-    assert compared(tmp_path / "3", read_files(tmp_path / "3"), third.recorded.summary) is not None
+    assert compare_with_last_pass(tmp_path / "3", read_files(tmp_path / "3"), third.recorded.summary) is not None

@@ -12,9 +12,18 @@ from hypothesis import strategies as st
 
 from assay.harness.core.history import HistoryReader, HistoryWriter
 from assay.harness.core.operation import Effect
-from assay.reports.faults import fault_bands
-from assay.reports.history_db import Recording
-from assay.reports.leadership import ABOUT, CONTROLLER, Reign, alike, deaths, leadership, natural, reigns_of
+from assay.reports.faults import read_fault_bands
+from assay.reports.history_db import HistoryDatabase
+from assay.reports.leadership import (
+    ABOUT,
+    CONTROLLER,
+    LeadershipTerm,
+    compute_terms,
+    find_deaths,
+    group_alike,
+    natural_sort_key,
+    read_leadership,
+)
 
 from helpers.fault_rows import impact
 from helpers.run_folders import completed
@@ -28,7 +37,7 @@ def event(time: int, node: str, name: str, *, key: str | None = "k", epoch: int 
 
 
 def test_a_leader_that_does_not_know_believes_until_it_says_that_it_follows() -> None:
-    old, new = reigns_of(
+    old, new = compute_terms(
         [
             event(0, "n1", "became-leader"),
             event(40, "n2", "became-leader", epoch=1),
@@ -42,13 +51,13 @@ def test_a_leader_that_does_not_know_believes_until_it_says_that_it_follows() ->
 
 
 def test_a_killed_leader_leads_no_longer_and_leaves_a_gap() -> None:
-    old, _ = reigns_of([event(0, "n1", "became-leader"), event(40, "n2", "became-leader")], [(30, "n1")], END)
+    old, _ = compute_terms([event(0, "n1", "became-leader"), event(40, "n2", "became-leader")], [(30, "n1")], END)
     assert (old.stop, old.believed) == (30, 30)
 
 
 def test_a_new_life_ends_what_the_former_believed() -> None:
     rows = [event(0, "n1", "became-leader"), event(50, "n1", "registered", key=None, incarnation=2)]
-    (reign,) = reigns_of(rows, [], END)
+    (reign,) = compute_terms(rows, [], END)
     assert reign.believed == 50
 
 
@@ -58,7 +67,7 @@ def test_controllers_have_a_lane_of_their_own() -> None:
         event(20, "n1", "became-follower", key="k"),
         event(70, "n1", "resigned-controller", key=None),
     ]
-    (reign,) = reigns_of(rows, [], END)
+    (reign,) = compute_terms(rows, [], END)
     assert (reign.lane, reign.epoch, reign.stop) == (CONTROLLER, 4, 70)
 
 
@@ -76,14 +85,19 @@ def test_reigns_never_end_before_they_begin_nor_overlap_but_in_belief(
     changes: list[tuple[int, str, str, int]],
 ) -> None:
     rows = [event(time, node, name, incarnation=life) for time, node, name, life in changes]
-    reigns = reigns_of(rows, [], END)
+    reigns = compute_terms(rows, [], END)
     assert len(reigns) == sum(1 for change in changes if change[2] == "became-leader")
     assert all(reign.start <= reign.stop <= reign.believed <= END for reign in reigns)
     assert all(one.stop <= other.start for one, other in itertools.pairwise(reigns))
 
 
 def test_keys_are_ordered_as_people_count() -> None:
-    assert sorted(["orders-10", "orders-2", "orders", "a1b"], key=natural) == ["a1b", "orders", "orders-2", "orders-10"]
+    assert sorted(["orders-10", "orders-2", "orders", "a1b"], key=natural_sort_key) == [
+        "a1b",
+        "orders",
+        "orders-2",
+        "orders-10",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -98,15 +112,15 @@ def test_who_ends_with_a_fault_leads_no_longer(tmp_path: Path, fault: str, ended
     with HistoryWriter(tmp_path / "history") as writer:
         for time, phase in ((1, "intended"), (30, "injected"), (60, "healed")):
             writer.fault(id=1, fault=fault, targets=["n1"], phase=phase, time=time, detail=detail, **impact(fault))
-    with Recording(HistoryReader(tmp_path / "history")) as recording:
-        bands, _ = fault_bands(recording)
-    assert deaths(bands) == ([(30, "n1")] if ended else [])
-    (reign,) = reigns_of([event(0, "n1", "became-leader")], deaths(bands), END)
+    with HistoryDatabase(HistoryReader(tmp_path / "history")) as recording:
+        bands, _ = read_fault_bands(recording)
+    assert find_deaths(bands) == ([(30, "n1")] if ended else [])
+    (reign,) = compute_terms([event(0, "n1", "became-leader")], find_deaths(bands), END)
     assert reign.believed == (30 if ended else END)
 
 
-def reign(lane: str, node: str, start: int, stop: int) -> Reign:
-    return Reign(lane, node, 0, start, stop, stop)
+def reign(lane: str, node: str, start: int, stop: int) -> LeadershipTerm:
+    return LeadershipTerm(lane, node, 0, start, stop, stop)
 
 
 def test_partitions_of_one_topic_that_are_led_alike_are_one() -> None:
@@ -123,10 +137,10 @@ def test_partitions_of_one_topic_that_are_led_alike_are_one() -> None:
         reign("o-5", "n2", 0, ABOUT * 5),
     ]
     keys = ["o-0", "o-1", "o-2", "o-3", "o-4", "o-5", "p-1"]
-    assert alike(keys, [], reigns) == {
+    assert group_alike(keys, [], reigns) == {
         "o-0": ("o-3",), "o-1": ("o-2",), "o-4": (), "o-5": (), "p-1": (),
     }  # fmt: skip
-    assert alike(keys, ["o-2", "o-0"], reigns) == {key: () for key in keys}
+    assert group_alike(keys, ["o-2", "o-0"], reigns) == {key: () for key in keys}
 
 
 def test_what_clients_know_of_is_never_folded_and_stands_above_the_rest(tmp_path: Path) -> None:
@@ -137,8 +151,8 @@ def test_what_clients_know_of_is_never_folded_and_stands_above_the_rest(tmp_path
             writer.event(time=at, node=f"n{1 + number % 3}", incarnation=1, seq=2 * number + (key[0] == "o"), epoch=0,
                          event="became-leader", key=key)  # fmt: skip
     writer.close()
-    with Recording(HistoryReader(tmp_path / "history")) as recording:
-        led = leadership(recording, (), ["__offsets-7"], 10**9)
+    with HistoryDatabase(HistoryReader(tmp_path / "history")) as recording:
+        led = read_leadership(recording, (), ["__offsets-7"], 10**9)
     assert led.lanes == ("__offsets-7", "orders-0", "__offsets-0", "__offsets-1", "__offsets-2", "orders-1")
     assert {lane: len(others) for lane, others in led.folded.items()} == {
         "__offsets-0": 16, "__offsets-1": 15, "__offsets-2": 15,
@@ -154,8 +168,8 @@ def test_what_a_system_answered_is_drawn_and_called_that(tmp_path: Path) -> None
             [(1, "n1", "seen-leading"), (3, "n1", "seen-gone"), (3, "n2", "seen-leading"), (5, "n2", "seen-gone")]
         ):
             writer.event(time=time, node=node, incarnation=0, seq=seq, event=name, key="main")
-    with Recording(HistoryReader(tmp_path / "history")) as recording:
-        led = leadership(recording, [], [], 9)
+    with HistoryDatabase(HistoryReader(tmp_path / "history")) as recording:
+        led = read_leadership(recording, [], [], 9)
     assert led.asked
     assert led.lanes == ("main",)
     assert [(one.node, one.start, one.stop, one.believed) for one in led.reigns] == [("n1", 1, 3, 3), ("n2", 3, 5, 5)]

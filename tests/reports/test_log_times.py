@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.reports.log_times import written
+from assay.reports.log_times import parse_line
 
 ABOUT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC).timestamp()
 SERVES = "INFO serves"
@@ -46,7 +46,7 @@ EARLIEST, LATEST = (datetime(year, 1, 1, tzinfo=UTC).replace(tzinfo=None) for ye
     ],
 )
 def test_a_line_is_placed_by_the_time_that_it_says(line: str, after: float, words: str) -> None:
-    time, text = written(line, ABOUT)
+    time, text = parse_line(line, ABOUT)
     assert time == pytest.approx(ABOUT + after, abs=1e-6)
     assert text == words
 
@@ -71,22 +71,22 @@ def test_a_line_is_placed_by_the_time_that_it_says(line: str, after: float, word
     ],
 )
 def test_what_says_no_time_of_its_own_is_left_as_it_is(line: str) -> None:
-    assert written(line, ABOUT) == (None, line)
+    assert parse_line(line, ABOUT) == (None, line)
 
 
 def test_the_year_that_is_not_said_is_the_one_nearest_to_the_run() -> None:
     new_year = datetime(2026, 1, 1, 0, 0, 1, tzinfo=UTC).timestamp()
-    assert written("Dec 31 23:59:59 n1 x", new_year)[0] == new_year - 2
-    assert written("Jan  1 00:00:02 n1 x", new_year - 3)[0] == new_year + 1
+    assert parse_line("Dec 31 23:59:59 n1 x", new_year)[0] == new_year - 2
+    assert parse_line("Jan  1 00:00:02 n1 x", new_year - 3)[0] == new_year + 1
 
 
 @given(st.datetimes(EARLIEST, LATEST), st.text(alphabet=st.characters(exclude_characters="\n")))
 def test_whatever_comes_after_a_time_it_is_found(moment: datetime, words: str) -> None:
     moment = moment.replace(tzinfo=UTC)
     for line in (f"{moment:%Y-%m-%d %H:%M:%S.%f} {words}", f"9:S {moment:%d %b %Y %H:%M:%S.%f} {words}"):
-        assert written(line, ABOUT)[0] == pytest.approx(moment.timestamp(), abs=1e-6)
+        assert parse_line(line, ABOUT)[0] == pytest.approx(moment.timestamp(), abs=1e-6)
 
 
 @given(st.text())
 def test_nothing_that_a_system_says_is_an_error(line: str) -> None:
-    assert written(line, ABOUT)[1] or not line
+    assert parse_line(line, ABOUT)[1] or not line

@@ -11,8 +11,8 @@ from assay.checkers.judging.history_views import open_history
 from assay.harness.core.history import HistoryWriter
 from assay.harness.core.timestamps import Origin
 from assay.reports import node_logs as module
-from assay.reports.history_db import Recording
-from assay.reports.node_logs import GROWTH, LogLine, Placed, node_logs, read_log
+from assay.reports.history_db import HistoryDatabase
+from assay.reports.node_logs import GROWTH, LogLine, TimeSource, read_log, read_node_logs
 
 SECOND = 1_000_000_000
 ORIGIN = Origin(loop=100.0, wall=1_767_323_045.0)  # 2026-01-02T03:04:05Z
@@ -44,9 +44,9 @@ def test_a_traceback_belongs_to_the_line_before_it_and_what_comes_first_to_the_l
     )
     reported = [(word.time, word.text, word.placed) for word in read_log(path, "n1", ORIGIN)]
     assert reported == [
-        (SECOND, "booting", Placed.NEIGHBOUR),
-        (SECOND, "ERROR it broke\nTraceback:\n  File x\n2026-99-99 03:04:06,250 x", Placed.OWN),
-        (2 * SECOND, "INFO on", Placed.OWN),
+        (SECOND, "booting", TimeSource.NEIGHBOUR),
+        (SECOND, "ERROR it broke\nTraceback:\n  File x\n2026-99-99 03:04:06,250 x", TimeSource.OWN),
+        (2 * SECOND, "INFO on", TimeSource.OWN),
     ]
 
 
@@ -68,10 +68,10 @@ def test_lines_without_a_time_have_that_by_which_they_had_arrived(log: Path) -> 
     looked_at(log, (0.5, 5), (1.0, 13), (1.5, 15), (2.5, 20))
     reported = [(word.time / SECOND, word.text, word.placed) for word in read_log(log, "n1", ORIGIN)]
     assert reported == [
-        (0.5, "zwei", Placed.ARRIVAL),
-        (1.0, "eins", Placed.ARRIVAL),
-        (1.5, "half", Placed.ARRIVAL),  # of which the look before had seen three letters
-        (2.5, "late", Placed.ARRIVAL),
+        (0.5, "zwei", TimeSource.ARRIVAL),
+        (1.0, "eins", TimeSource.ARRIVAL),
+        (1.5, "half", TimeSource.ARRIVAL),  # of which the look before had seen three letters
+        (2.5, "late", TimeSource.ARRIVAL),
     ]
 
 
@@ -80,8 +80,8 @@ def test_lines_that_arrived_together_keep_their_order_and_are_lines_of_their_own
     looked_at(log, (1.0, 16))
     writer = HistoryWriter(tmp_path / "history")
     writer.close()
-    with Recording(open_history(tmp_path / "history")) as recording:
-        found = node_logs(recording, tmp_path / "logs", ORIGIN, [])
+    with HistoryDatabase(open_history(tmp_path / "history")) as recording:
+        found = read_node_logs(recording, tmp_path / "logs", ORIGIN, [])
     assert [(word.time, word.text) for word in found.lines] == [(SECOND, word) for word in ("zwei", "eins", "drei")]
     assert found.timeless == ()
 
@@ -91,7 +91,7 @@ def test_a_line_without_a_time_that_came_later_is_no_part_of_the_one_before_it(l
     log.write_text(f"{timed}  at once\nmuch later\n")
     looked_at(log, (1.2, len(timed) + 10), (9.0, len(timed) + 21))
     reported = [(word.time / SECOND, word.text, word.placed) for word in read_log(log, "n1", ORIGIN)]
-    assert reported == [(1.0, "INFO on\n  at once", Placed.OWN), (9.0, "much later", Placed.ARRIVAL)]
+    assert reported == [(1.0, "INFO on\n  at once", TimeSource.OWN), (9.0, "much later", TimeSource.ARRIVAL)]
 
 
 @pytest.mark.parametrize(
@@ -111,8 +111,8 @@ def test_of_a_file_about_which_nothing_is_known_the_name_is_given(tmp_path: Path
     (tmp_path / "logs" / "n1" / "empty.log").write_text("\n")
     writer = HistoryWriter(tmp_path / "history")
     writer.close()
-    with Recording(open_history(tmp_path / "history")) as recording:
-        found = node_logs(recording, tmp_path / "logs", ORIGIN, [])
+    with HistoryDatabase(open_history(tmp_path / "history")) as recording:
+        found = read_node_logs(recording, tmp_path / "logs", ORIGIN, [])
     assert (found.lines, found.timeless) == ((), ("n1/process.log",))
 
 
@@ -131,7 +131,7 @@ def test_a_missing_or_a_binary_log_says_nothing(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def recording(tmp_path: Path) -> Recording:
+def recording(tmp_path: Path) -> HistoryDatabase:
     writer = HistoryWriter(tmp_path / "history")
     for number in range(20):
         writer.event(time=number * SECOND, node="n2", incarnation=1, seq=number, event="isr-change", key="orders-0",
@@ -139,13 +139,13 @@ def recording(tmp_path: Path) -> Recording:
     writer.close()
     (tmp_path / "logs" / "n1").mkdir(parents=True)
     (tmp_path / "logs" / "n1" / "process.log").write_text(" 105.500000 INFO hello\n")
-    return Recording(open_history(tmp_path / "history"))
+    return HistoryDatabase(open_history(tmp_path / "history"))
 
 
-def test_events_and_logs_are_one_sequence(tmp_path: Path, recording: Recording) -> None:
+def test_events_and_logs_are_one_sequence(tmp_path: Path, recording: HistoryDatabase) -> None:
     with recording:
-        found = node_logs(recording, tmp_path / "logs", ORIGIN, [])
-        without = node_logs(recording, tmp_path / "logs", None, [])
+        found = read_node_logs(recording, tmp_path / "logs", ORIGIN, [])
+        without = read_node_logs(recording, tmp_path / "logs", None, [])
     assert len(found.lines) == 21
     assert found.lines[5].text == 'isr-change orders-0 epoch 3 zxid 45 in sync 1,2 out of sync 3 {"why":"x"}'
     assert found.lines[6] == LogLine(5 * SECOND + SECOND // 2, "n1", False, "INFO hello")
@@ -153,10 +153,10 @@ def test_events_and_logs_are_one_sequence(tmp_path: Path, recording: Recording) 
 
 
 def test_of_too_many_lines_those_near_a_moment_are_kept(
-    tmp_path: Path, recording: Recording, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, recording: HistoryDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "MOST_LINES", 5)
     with recording:
-        found = node_logs(recording, tmp_path / "logs", ORIGIN, [2 * SECOND, 17 * SECOND])
+        found = read_node_logs(recording, tmp_path / "logs", ORIGIN, [2 * SECOND, 17 * SECOND])
     assert [word.time // SECOND for word in found.lines] == [1, 2, 3, 16, 17]
     assert found.omitted == 16

@@ -15,15 +15,23 @@ from hypothesis import strategies as st
 from assay.checkers.judging.history_views import open_history
 from assay.harness.core.history import SCHEMAS
 from assay.harness.core.operation import Outcome
-from assay.reports.history_db import Recording
-from assay.reports.operations import MOST_AROUND, MOST_LANES, MOST_SAMPLED, TEXT, find, lanes, merged
+from assay.reports.history_db import HistoryDatabase
+from assay.reports.operations import (
+    MOST_AROUND,
+    MOST_LANES,
+    MOST_SAMPLED,
+    TEXT,
+    choose_lanes,
+    find_operations,
+    merge_spans,
+)
 
 from helpers.run_folders import SECOND, completed, ordinary, write_history
 
 
 @given(st.lists(st.tuples(st.integers(-50, 50), st.integers(0, 20)).map(lambda one: (one[0], one[0] + one[1]))))
 def test_merged_intervals_are_disjoint_and_cover_the_same_moments(spans: list[tuple[int, int]]) -> None:
-    joined = merged(spans)
+    joined = merge_spans(spans)
     assert all(first[1] < second[0] for first, second in itertools.pairwise(joined))
 
     def covered(intervals: list[tuple[int, int]]) -> set[int]:
@@ -34,8 +42,8 @@ def test_merged_intervals_are_disjoint_and_cover_the_same_moments(spans: list[tu
 
 def test_a_small_run_is_drawn_whole_and_an_unknown_end_lasts_to_the_workers_next_call(tmp_path: Path) -> None:
     write_history(tmp_path / "h", ordinary(60))
-    with Recording(open_history(tmp_path / "h")) as recording:
-        reported = lanes(recording, list(find(recording, [4, 5]).values()), recording.end())
+    with HistoryDatabase(open_history(tmp_path / "h")) as recording:
+        reported = choose_lanes(recording, list(find_operations(recording, [4, 5]).values()), recording.end())
     assert reported.complete
     assert reported.workers == ("w0", "w1", "w2")
     by_index = {bar.row.index: bar for bar in reported.bars}
@@ -49,9 +57,9 @@ def test_a_small_run_is_drawn_whole_and_an_unknown_end_lasts_to_the_workers_next
 def test_a_long_run_is_sampled_but_keeps_what_findings_name_and_their_neighbours(tmp_path: Path) -> None:
     count, workers, lone = 200_000, 60, 123_457
     synthetic(tmp_path / "h", count, workers)
-    with Recording(open_history(tmp_path / "h")) as recording:
-        named = list(find(recording, [lone]).values())
-        reported = lanes(recording, named, recording.end())
+    with HistoryDatabase(open_history(tmp_path / "h")) as recording:
+        named = list(find_operations(recording, [lone]).values())
+        reported = choose_lanes(recording, named, recording.end())
     assert len(reported.bars) <= MOST_AROUND + MOST_SAMPLED + 3
     assert len(reported.workers) == MOST_LANES
     assert (reported.operations, reported.all_workers) == (count, workers)
@@ -65,17 +73,17 @@ def test_a_long_run_is_sampled_but_keeps_what_findings_name_and_their_neighbours
 
 def test_long_texts_are_cut_before_they_reach_python(tmp_path: Path) -> None:
     write_history(tmp_path / "h", [completed(0, 1, argument="x" * 100_000)])
-    with Recording(open_history(tmp_path / "h")) as recording:
-        row = find(recording, [0, 99])[0]
+    with HistoryDatabase(open_history(tmp_path / "h")) as recording:
+        row = find_operations(recording, [0, 99])[0]
     assert len(row.argument) == TEXT
     assert row.argument.endswith("…")
 
 
 def test_operations_that_the_history_lacks_are_not_found(tmp_path: Path) -> None:
     write_history(tmp_path / "h", [completed(0, 1, outcome=Outcome.OK)])
-    with Recording(open_history(tmp_path / "h")) as recording:
-        assert find(recording, [7]) == {}
-        assert find(recording, []) == {}
+    with HistoryDatabase(open_history(tmp_path / "h")) as recording:
+        assert find_operations(recording, [7]) == {}
+        assert find_operations(recording, []) == {}
 
 
 def synthetic(folder: Path, count: int, workers: int) -> None:
@@ -100,6 +108,6 @@ def synthetic(folder: Path, count: int, workers: int) -> None:
 @pytest.mark.parametrize("count", [1, 7_000, 7_001])
 def test_the_number_of_bars_is_bounded_at_the_limit_too(tmp_path: Path, count: int) -> None:
     synthetic(tmp_path / "h", count, 3)
-    with Recording(open_history(tmp_path / "h")) as recording:
-        reported = lanes(recording, [], recording.end())
+    with HistoryDatabase(open_history(tmp_path / "h")) as recording:
+        reported = choose_lanes(recording, [], recording.end())
     assert len(reported.bars) == count if count <= 7_000 else len(reported.bars) <= MOST_SAMPLED + 1

@@ -18,9 +18,9 @@ from assay.checkers.judging.verdict import LONGEST_LIST, Verdict
 from assay.harness.core.operation import Outcome
 from assay.reports import page as page_module
 from assay.reports.files import SHRINKING, Shrinking
-from assay.reports.html import middle
+from assay.reports.html import shorten_middle
 from assay.reports.page import render
-from assay.reports.panel import plain
+from assay.reports.panel import to_label
 
 from helpers.run_folders import (
     CLAIM,
@@ -264,9 +264,13 @@ def test_a_long_name_is_shortened_in_its_middle_and_whole_on_hover(tmp_path: Pat
     rows = [completed(0, 0, key=key)]
     run = write_run(tmp_path / "run", judgement(Verdict.FAIL, finding(0, key=key)), rows, faults=False)
     page = render(run).read_text()
-    assert f'title="{key}">{middle(key)}<' in page
-    assert (middle(key)[:9], middle(key)[-11:], len(middle(key))) == ("payments.", ".retries-17", 26)
-    assert middle("orders-12") == "orders-12"
+    assert f'title="{key}">{shorten_middle(key)}<' in page
+    assert (shorten_middle(key)[:9], shorten_middle(key)[-11:], len(shorten_middle(key))) == (
+        "payments.",
+        ".retries-17",
+        26,
+    )
+    assert shorten_middle("orders-12") == "orders-12"
 
 
 @WORDS
@@ -309,7 +313,7 @@ def test_the_page_is_replaced_in_one_step(tmp_path: Path) -> None:
 
 
 def test_labels_hold_no_mathematics_and_are_short() -> None:
-    assert "$$" not in plain("$$x$$")
-    assert "\\(" not in plain(r"\(x\)")
-    assert plain("a\nb " + "c" * 30 + "-17") == "a b ccc…cccc-17"
-    assert plain("orders-12") == "orders-12"
+    assert "$$" not in to_label("$$x$$")
+    assert "\\(" not in to_label(r"\(x\)")
+    assert to_label("a\nb " + "c" * 30 + "-17") == "a b ccc…cccc-17"
+    assert to_label("orders-12") == "orders-12"

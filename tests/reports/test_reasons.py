@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from assay.reports.reasons import joined
+from assay.reports.reasons import join_reasons
 
 NO_DATA = "is forbidden, but its check had no data"
 NOTHING = "is forbidden, but the history has nothing to which it applies"
 
 
 def test_of_one_anomaly_the_words_are_those_of_the_judge() -> None:
-    assert joined([f"stale {NO_DATA}", f"lost {NOTHING}"]) == [f"stale {NO_DATA}", f"lost {NOTHING}"]
+    assert join_reasons([f"stale {NO_DATA}", f"lost {NOTHING}"]) == [f"stale {NO_DATA}", f"lost {NOTHING}"]
 
 
 def test_of_several_they_are_plural_and_stand_where_the_first_stood() -> None:
@@ -21,7 +21,7 @@ def test_of_several_they_are_plural_and_stand_where_the_first_stood() -> None:
         f"d {NOTHING}",
         f"e {NO_DATA}",
     ]
-    assert joined(reasons) == [
+    assert join_reasons(reasons) == [
         "a, c and e are forbidden, but their checks had no data",
         "the run was interrupted",
         "b and d are forbidden, but the history has nothing to which they apply",
@@ -30,4 +30,4 @@ def test_of_several_they_are_plural_and_stand_where_the_first_stood() -> None:
 
 def test_a_traceback_that_has_the_words_is_left_as_it_is() -> None:
     traceback = f"1 unexpected exception\nValueError: x {NO_DATA}"
-    assert joined([traceback, f"x {NO_DATA}"]) == [traceback, f"x {NO_DATA}"]
+    assert join_reasons([traceback, f"x {NO_DATA}"]) == [traceback, f"x {NO_DATA}"]

@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from assay.checkers.judging.verdict import Verdict
-from assay.reports.model import read
-from assay.reports.page import page
-from assay.reports.palette import DARK, LIGHT, ROLE_TONES, role_tone
-from assay.reports.roles import Roles, roles_of
+from assay.reports.model import read_report
+from assay.reports.page import render_html
+from assay.reports.palette import DARK, LIGHT, ROLE_TONES, get_role_tone
+from assay.reports.roles import Roles, read_roles
 
 from helpers.run_folders import finding, judgement, ordinary, write_run
 
@@ -44,7 +44,7 @@ def contrast(one: list[float], other: list[float]) -> float:
 @pytest.mark.parametrize("palette", [LIGHT, DARK], ids=["light", "dark"])
 @pytest.mark.parametrize("number", range(ROLE_TONES))
 def test_every_tone_is_readable_wherever_a_node_is_named(palette: dict[str, str], number: int) -> None:
-    tone = channels(palette[role_tone(number)])
+    tone = channels(palette[get_role_tone(number)])
     chip = mixed(palette["fault"], palette["card"], 0.55)
     for ground in (channels(palette["card"]), channels(palette["code"]), channels(palette["page"]), chip):
         assert contrast(tone, ground) >= READABLE
@@ -52,13 +52,13 @@ def test_every_tone_is_readable_wherever_a_node_is_named(palette: dict[str, str]
 
 @pytest.mark.parametrize("palette", [LIGHT, DARK], ids=["light", "dark"])
 def test_tones_differ(palette: dict[str, str]) -> None:
-    tones = [channels(palette[role_tone(number)]) for number in range(ROLE_TONES)]
+    tones = [channels(palette[get_role_tone(number)]) for number in range(ROLE_TONES)]
     for one, other in combinations(tones, 2):
         assert max(abs(a - b) for a, b in zip(one, other, strict=True)) > 0.1
 
 
 def test_roles_are_told_apart_in_the_order_of_their_nodes() -> None:
-    roles = roles_of({"nodes": NODES})
+    roles = read_roles({"nodes": NODES})
     assert roles.several
     assert roles.names == ("server", "sentinel")
     assert roles.nodes("server") == ("n1", "n2", "n3")
@@ -69,8 +69,8 @@ def test_roles_are_told_apart_in_the_order_of_their_nodes() -> None:
 
 @pytest.mark.parametrize("settings", [{}, {"nodes": None}, {"nodes": ["n1"]}, {"nodes": {"n1": 7}}])
 def test_what_is_not_known_has_no_colour(settings: dict[str, object]) -> None:
-    assert roles_of(settings) == Roles()
-    assert not roles_of(settings).several
+    assert read_roles(settings) == Roles()
+    assert not read_roles(settings).several
 
 
 def drawn(folder: Path, nodes: dict[str, str]) -> str:
@@ -79,7 +79,7 @@ def drawn(folder: Path, nodes: dict[str, str]) -> str:
     (run / "settings.json").write_bytes(msgspec.json.encode({**settings, "nodes": nodes}))
     (run / "logs" / "sentinel1").mkdir()
     (run / "logs" / "sentinel1" / "process.log").write_text("   1.000000 INFO hello\n")
-    return page(read(run))
+    return render_html(read_report(run))
 
 
 def test_the_page_has_a_legend_and_names_nodes_in_their_colours(tmp_path: Path) -> None:

@@ -13,8 +13,17 @@ from hypothesis import strategies as st
 from assay.checkers.judging.history_views import open_history
 from assay.harness.core.history import HistoryWriter
 from assay.harness.core.operation import Effect, Outcome
-from assay.reports.history_db import Recording
-from assay.reports.series import LEAST_WIDTH, MOST_POINTS, Sharing, complaints, interval, series, sharings, verbs
+from assay.reports.history_db import HistoryDatabase
+from assay.reports.series import (
+    LEAST_WIDTH,
+    MOST_POINTS,
+    GroupOwnership,
+    choose_interval,
+    compute_series,
+    count_errors,
+    count_operations,
+    count_ownership,
+)
 
 from helpers.examples import some_of
 from helpers.run_folders import SECOND, completed, ordinary, write_history
@@ -22,7 +31,7 @@ from helpers.run_folders import SECOND, completed, ordinary, write_history
 
 @given(st.integers(0, 10**18), st.integers(1, 1000))
 def test_an_interval_is_the_least_round_width_that_gives_few_enough_points(span: int, most: int) -> None:
-    width = interval(span, most)
+    width = choose_interval(span, most)
     assert str(width).rstrip("0") in ("1", "2", "5")
     assert span <= width * most
     smaller = width // 2 if str(width)[0] in "12" else width * 2 // 5
@@ -42,8 +51,8 @@ def test_every_operation_counts_once_in_at_most_240_intervals(rows: list[tuple[i
         with HistoryWriter(history) as writer:
             for index, (call, outcome, took) in enumerate(rows):
                 writer.completed(completed(index, call, outcome=outcome, took=took))
-        with Recording(open_history(history)) as recording:
-            found = series(recording, recording.end())
+        with HistoryDatabase(open_history(history)) as recording:
+            found = compute_series(recording, recording.end())
     assert len(found.time) <= MOST_POINTS + 1
     for name in Outcome:
         total = sum(1 for _, outcome, _ in rows if outcome is name)
@@ -62,17 +71,17 @@ def test_every_operation_counts_once_in_at_most_240_intervals(rows: list[tuple[i
 def test_a_latency_counts_from_when_the_operation_was_due(tmp_path: Path) -> None:
     with HistoryWriter(tmp_path / "h") as writer:
         writer.completed(completed(0, 3 * SECOND, scheduled=SECOND, took=SECOND))
-    with Recording(open_history(tmp_path / "h")) as recording:
-        found = series(recording, recording.end())
+    with HistoryDatabase(open_history(tmp_path / "h")) as recording:
+        found = compute_series(recording, recording.end())
     assert np.nanmax(found.longest) == pytest.approx(3000.0)
     assert found.time[int(np.nanargmax(found.longest))] == pytest.approx(1.0, abs=found.width)
 
 
 def test_verbs_and_errors_are_counted(tmp_path: Path) -> None:
     write_history(tmp_path / "h", ordinary())
-    with Recording(open_history(tmp_path / "h")) as recording:
-        by_name = {verb.f: verb for verb in verbs(recording)}
-        errors = complaints(recording)
+    with HistoryDatabase(open_history(tmp_path / "h")) as recording:
+        by_name = {verb.f: verb for verb in count_operations(recording)}
+        errors = count_errors(recording)
     assert (by_name["send"].total, by_name["send"].ok) == (30, 30)
     assert (by_name["poll"].total, by_name["poll"].fail, by_name["poll"].info) == (30, 3, 3)
     assert by_name["send"].longest == pytest.approx(4.0)
@@ -111,10 +120,10 @@ def test_a_group_has_its_generations_and_its_holds_counted_and_who_left(tmp_path
             ),
             [claim("t-0", 9)],
         )
-    with Recording(open_history(tmp_path / "h")) as recording:
-        assert sharings(recording) == (
-            Sharing("new", partings=1, generations=2, acquired=3, released=1, lost=1),
-            Sharing(
+    with HistoryDatabase(open_history(tmp_path / "h")) as recording:
+        assert count_ownership(recording) == (
+            GroupOwnership("new", partings=1, generations=2, acquired=3, released=1, lost=1),
+            GroupOwnership(
                 "old",
                 partings=0,
                 generations=0,
@@ -134,5 +143,5 @@ def test_what_a_workload_of_ones_own_calls_an_effort_is_none_and_costs_no_report
         about = {"argument": {"group": "g"}, "result": {"effort": {"watches": "many"}}}
         hold = Effect("acquire", "t-0", group="g", generation=1)
         writer.completed(completed(0, SECOND, f="poll", **about), [hold])
-    with Recording(open_history(tmp_path / "h")) as recording:
-        assert [one.watches for one in sharings(recording)] == [0]
+    with HistoryDatabase(open_history(tmp_path / "h")) as recording:
+        assert [one.watches for one in count_ownership(recording)] == [0]

@@ -12,14 +12,23 @@ from typing import Any
 from assay.system_under_test.network.connection import Connection
 from assay.system_under_test.protocol.api import APIS, ApiVersionsRequest
 from assay.system_under_test.protocol.errors import ErrorCode
-from assay.system_under_test.protocol.schema import Array, Blob, Fixed, RecordsType, Text, WireType, is_message, table
+from assay.system_under_test.protocol.schema import (
+    Array,
+    Blob,
+    Fixed,
+    RecordsType,
+    Text,
+    WireType,
+    is_message,
+    read_table,
+)
 
 from helpers.sim_brokers import brokers, simulate
 
 
 def smallest(cls: type[Any], count: int) -> Any:
     """A valid message of zeros and short names, with ``count`` elements in each list of messages."""
-    return cls(**{row.name: value(row.type, row.name, count) for row in table(cls)})
+    return cls(**{row.name: value(row.type, row.name, count) for row in read_table(cls)})
 
 
 def value(type_: WireType, name: str, count: int) -> Any:

@@ -21,8 +21,8 @@ from assay.cluster.node import DiskChange
 from assay.cluster.sim.cluster import SimCluster
 from assay.cluster.sim.disk import SimFile
 from assay.cluster.sim.loop import SimLoop
-from assay.system_under_test.broker import entry
-from assay.system_under_test.controller.changes import Changes
+from assay.system_under_test.broker import run_broker
+from assay.system_under_test.controller.changes import ChangeHandlers
 from assay.system_under_test.deployment import CONFIG_FILE, Broker
 from assay.system_under_test.disk_inspection import DATA
 from assay.system_under_test.log.directory import CLEAN_MARKER, LOCK
@@ -76,7 +76,7 @@ def test_a_wrong_configuration_is_one_clear_line(
 ) -> None:
     file = tmp_path / "broker.json"
     file.write_text(config)
-    assert asyncio.run(entry(ProcessRuntime(None), ["broker", "--config", str(file)])) == 1
+    assert asyncio.run(run_broker(ProcessRuntime(None), ["broker", "--config", str(file)])) == 1
     lines = capsys.readouterr().err.strip().splitlines()
     assert len(lines) == 1
     assert said in lines[0]
@@ -176,7 +176,7 @@ def test_a_broker_that_ends_by_itself_says_why_in_its_log(
             async def broken(*_: object) -> None:
                 raise KeyError("brief")
 
-            monkeypatch.setattr(Changes, "handle", broken)
+            monkeypatch.setattr(ChangeHandlers, "handle", broken)
             await next(one for one in cluster.nodes if one is not node).kill()
             await until(lambda: node.exit_code is not None, "it has stopped", 10)
             assert node.exit_code == 1

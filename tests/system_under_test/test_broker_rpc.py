@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from assay.cluster.sim.loop import SimLoop
-from assay.system_under_test.broker_rpc import VOTE_SECONDS, most
+from assay.system_under_test.broker_rpc import VOTE_SECONDS, find_majority
 
 
 def asked(*said: tuple[int, float]) -> tuple[int | None, float]:
@@ -18,7 +18,7 @@ def asked(*said: tuple[int, float]) -> tuple[int | None, float]:
     async def main() -> tuple[int | None, float]:
         loop = asyncio.get_running_loop()
         began = loop.time()
-        found = await most([say(answer, after) for answer, after in said])
+        found = await find_majority([say(answer, after) for answer, after in said])
         assert asyncio.all_tasks() == {asyncio.current_task()}, "a question is left behind"
         return found, loop.time() - began
 

@@ -40,14 +40,14 @@ def test_a_session_that_ends_during_recovery_does_not_end_the_start(
         async with brokers() as cluster:
             node = cluster.nodes[0]
             await node.kill()
-            real, failures = registrar.register, [error(), error(), error()]
+            real, failures = registrar.register_broker, [error(), error(), error()]
 
             async def register(*arguments: Any, **more: Any) -> int:
                 if failures:
                     raise failures.pop()
                 return await real(*arguments, **more)
 
-            monkeypatch.setattr(registrar, "register", register)
+            monkeypatch.setattr(registrar, "register_broker", register)
             before = len(cluster.events(node, "registered"))
             await node.start()
             await until(lambda: len(cluster.events(node, "registered")) == before + 1, "registered in the end")
@@ -161,7 +161,7 @@ def test_a_broker_is_stopped_in_order_while_it_cannot_register_what_it_has_lost(
                 tries += 1
                 raise ConnectionLoss
 
-            monkeypatch.setattr(registrar, "register", register)
+            monkeypatch.setattr(registrar, "register_broker", register)
             monkeypatch.setattr(Replicas, "take_lost", lambda _: True)
             await node.drop_from(cluster.zookeepers)
             await asyncio.sleep(10)
@@ -182,7 +182,7 @@ def test_a_registration_never_lowers_the_controller_epoch_that_is_known(monkeypa
         async with brokers() as cluster:
             node = cluster.nodes[0]
             managers: dict[int, ReplicaManager] = {}
-            real = registrar.known_epoch
+            real = registrar.read_epoch
 
             async def known_epoch(zookeeper: Any) -> int:
                 known = await real(zookeeper)
@@ -198,7 +198,7 @@ def test_a_registration_never_lowers_the_controller_epoch_that_is_known(monkeypa
 
             monkeypatch.setattr(ReplicaManager, "__init__", init)
             await node.kill()
-            monkeypatch.setattr(registrar, "known_epoch", known_epoch)
+            monkeypatch.setattr(registrar, "read_epoch", known_epoch)
             await node.start()
             await until(lambda: len(cluster.events(node, "registered")) == 2, "it is registered", 30)
             obeyed = [event["controller_epoch"] for event in cluster.events(node, "request-obeyed")]

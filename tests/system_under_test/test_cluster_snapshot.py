@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from assay.system_under_test import cluster_snapshot
-from assay.system_under_test.cluster_snapshot import NotSeen, Seen, unsettled
+from assay.system_under_test.cluster_snapshot import SnapshotFailed, SnapshotRow, count_unsettled
 from assay.system_under_test.deployment import Broker
 from assay.system_under_test.disk_inspection import DATA
 from assay.system_under_test.log.log import Log
@@ -25,8 +25,8 @@ SMALL = (
 WALL_MS = 1_700_000_000_000
 
 
-async def look(cluster: Brokers, runtime: Any) -> list[Seen]:
-    return [Seen(**row) for row in await SMALL.look(cluster.cluster, runtime)]
+async def look(cluster: Brokers, runtime: Any) -> list[SnapshotRow]:
+    return [SnapshotRow(**row) for row in await SMALL.look(cluster.cluster, runtime)]
 
 
 def test_a_look_sees_what_is_in_zookeeper_on_disks_and_what_brokers_say() -> None:
@@ -61,12 +61,12 @@ def test_a_look_sees_what_is_in_zookeeper_on_disks_and_what_brokers_say() -> Non
             assert sum(one.flushed < one.log_end and one.unsynced > 0 for one in by["flushed"]) == 2, (
                 "flush.ms is not over"
             )
-            assert unsettled(seen, int(runtime.wall_clock() * 1000)) == 2
+            assert count_unsettled(seen, int(runtime.wall_clock() * 1000)) == 2
             await asyncio.sleep(1.1)
             seen = await look(cluster, runtime)
             assert {(one.flushed, one.unsynced) for one in seen if one.what == "flushed"} == {(30, 0)}
-            assert unsettled(seen, int(runtime.wall_clock() * 1000)) == 0
-            assert unsettled(seen, int(runtime.wall_clock() * 1000) + 60_000) == 2, "both logs are due by then"
+            assert count_unsettled(seen, int(runtime.wall_clock() * 1000)) == 0
+            assert count_unsettled(seen, int(runtime.wall_clock() * 1000) + 60_000) == 2, "both logs are due by then"
 
     simulate(test)
 
@@ -79,14 +79,14 @@ def test_an_empty_file_before_the_end_of_a_segment_is_none_so_that_what_is_writt
             for value in range(13):
                 await cluster.producer.send("orders", 0, [(None, str(value).encode())])
             node, folder = await cluster.leader(), f"{DATA}/orders-0"
-            before = await cluster_snapshot._segments(node, folder, "orders-0")
+            before = await cluster_snapshot._read_segment_rows(node, folder, "orders-0")
             active = before[-1].base_offset or 0
             assert 1 < active < 12
             for base in (1, active + 1):
                 node.disk.write(f"{folder}/{base:020d}.log", b"")
-            assert await cluster_snapshot._segments(node, folder, "orders-0") == before
+            assert await cluster_snapshot._read_segment_rows(node, folder, "orders-0") == before
             node.disk.write(f"{folder}/{13:020d}.log", b"")
-            (*_, sealed, rolled) = await cluster_snapshot._segments(node, folder, "orders-0")
+            (*_, sealed, rolled) = await cluster_snapshot._read_segment_rows(node, folder, "orders-0")
             assert (sealed.end_offset, rolled.base_offset) == (13, 13), "a segment that has just begun is one"
 
     simulate(test)
@@ -127,44 +127,46 @@ def test_without_zookeeper_nothing_is_seen() -> None:
     async def test() -> None:
         async with brokers(SMALL) as cluster:
             await cluster.zookeepers[0].kill()
-            with pytest.raises(NotSeen, match="no snapshot of the cluster"):
+            with pytest.raises(SnapshotFailed, match="no snapshot of the cluster"):
                 await SMALL.look(cluster.cluster, cluster.cluster.harness_runtime())
 
     simulate(test)
 
 
 HEALTHY = [
-    Seen("broker", node="n1", broker=1, zxid=11),
-    Seen("broker", node="n2", broker=2, zxid=12),
-    Seen("topic", key="orders", zxid=50, retention_ms=-1, retention_bytes=-1, retention_check_ms=500),
-    Seen("partition", key="orders-0", zxid=50, epoch=4, leader=1, replicas="1,2", members="2,1"),
-    *(Seen("role", key="orders-0", node=node, epoch=4, high_watermark=9) for node in ("n1", "n2")),
-    *(Seen("folder", key="orders-0", node=node, zxid=50) for node in ("n1", "n2")),
-    *(Seen("known", key="orders", node=node) for node in ("n1", "n2")),
+    SnapshotRow("broker", node="n1", broker=1, zxid=11),
+    SnapshotRow("broker", node="n2", broker=2, zxid=12),
+    SnapshotRow("topic", key="orders", zxid=50, retention_ms=-1, retention_bytes=-1, retention_check_ms=500),
+    SnapshotRow("partition", key="orders-0", zxid=50, epoch=4, leader=1, replicas="1,2", members="2,1"),
+    *(SnapshotRow("role", key="orders-0", node=node, epoch=4, high_watermark=9) for node in ("n1", "n2")),
+    *(SnapshotRow("folder", key="orders-0", node=node, zxid=50) for node in ("n1", "n2")),
+    *(SnapshotRow("known", key="orders", node=node) for node in ("n1", "n2")),
 ]
 
 
 @pytest.mark.parametrize(
     "more",
     [
-        Seen("answer", node="n3"),
-        Seen("move", key="orders-0", replicas="1,2", removing=""),
-        Seen("deletion", key="gone"),
-        Seen("known", key="gone", node="n1"),
-        Seen("folder", key="gone-0", node="n1", zxid=7),
-        Seen("flushed", key="orders-0", node="n1", flushed=8, log_end=9, flush_ms=1_000),
-        Seen("flushed", key="orders-0", node="n1", flushed=9, log_end=9, flush_ms=1_000, unsynced=4),
-        Seen("folder", key="orders-1", node="n1", zxid=50),
-        Seen("partition", key="orders-1", zxid=50, epoch=0, leader=1, replicas="1", members="1"),
+        SnapshotRow("answer", node="n3"),
+        SnapshotRow("move", key="orders-0", replicas="1,2", removing=""),
+        SnapshotRow("deletion", key="gone"),
+        SnapshotRow("known", key="gone", node="n1"),
+        SnapshotRow("folder", key="gone-0", node="n1", zxid=7),
+        SnapshotRow("flushed", key="orders-0", node="n1", flushed=8, log_end=9, flush_ms=1_000),
+        SnapshotRow("flushed", key="orders-0", node="n1", flushed=9, log_end=9, flush_ms=1_000, unsynced=4),
+        SnapshotRow("folder", key="orders-1", node="n1", zxid=50),
+        SnapshotRow("partition", key="orders-1", zxid=50, epoch=0, leader=1, replicas="1", members="1"),
     ],
 )
-def test_each_thing_that_has_not_ended_counts(more: Seen) -> None:
-    assert unsettled(HEALTHY, WALL_MS) == 0
-    assert unsettled([*HEALTHY, more], WALL_MS) == 1
+def test_each_thing_that_has_not_ended_counts(more: SnapshotRow) -> None:
+    assert count_unsettled(HEALTHY, WALL_MS) == 0
+    assert count_unsettled([*HEALTHY, more], WALL_MS) == 1
 
 
 def test_retention_that_is_longer_than_a_run_has_no_segments_read() -> None:
-    assert not cluster_snapshot._is_short(Seen("topic", retention_ms=cluster_snapshot.LONG_MS, retention_bytes=-1))
-    assert not cluster_snapshot._is_short(Seen("topic", retention_ms=-1, retention_bytes=-1))
-    assert cluster_snapshot._is_short(Seen("topic", retention_ms=-1, retention_bytes=100))
-    assert cluster_snapshot._is_short(Seen("topic", retention_ms=0, retention_bytes=-1))
+    assert not cluster_snapshot._is_short(
+        SnapshotRow("topic", retention_ms=cluster_snapshot.LONG_MS, retention_bytes=-1)
+    )
+    assert not cluster_snapshot._is_short(SnapshotRow("topic", retention_ms=-1, retention_bytes=-1))
+    assert cluster_snapshot._is_short(SnapshotRow("topic", retention_ms=-1, retention_bytes=100))
+    assert cluster_snapshot._is_short(SnapshotRow("topic", retention_ms=0, retention_bytes=-1))

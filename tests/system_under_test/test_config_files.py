@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.system_under_test.broker import BrokerError, BrokerProcess, entry
+from assay.system_under_test.broker import BrokerError, BrokerProcess, run_broker
 from assay.system_under_test.config import BrokerConfig
 from assay.system_under_test.process import ProcessRuntime
 
@@ -24,7 +24,7 @@ def test_a_configuration_that_is_no_regular_file_is_refused_at_once(
         path.mkdir()
     elif kind == "device":
         path = Path("/dev/zero")
-    assert asyncio.run(entry(ProcessRuntime(None), ["broker", f"--config={path}"])) == 1
+    assert asyncio.run(run_broker(ProcessRuntime(None), ["broker", f"--config={path}"])) == 1
     said = capsys.readouterr().err
     assert said.startswith(f"broker: configuration {path}: ")
     assert len(said.splitlines()) == 1

@@ -6,19 +6,19 @@ from collections.abc import Callable, Collection, Mapping
 
 import pytest
 
-from assay.system_under_test.client.traits import client_traits
-from assay.system_under_test.controller.traits import controller_traits
+from assay.system_under_test.client.traits import select_client_traits
+from assay.system_under_test.controller.traits import select_controller_traits
 from assay.system_under_test.defects import DEFECTS
-from assay.system_under_test.groups.traits import group_traits
-from assay.system_under_test.log.traits import log_traits
-from assay.system_under_test.replication.traits import replication_traits
+from assay.system_under_test.groups.traits import select_group_traits
+from assay.system_under_test.log.traits import select_log_traits
+from assay.system_under_test.replication.traits import select_replication_traits
 
 LAYERS: Mapping[str, Callable[[Collection[str]], object]] = {
-    "log": log_traits,
-    "replication": replication_traits,
-    "controller": controller_traits,
-    "groups": group_traits,
-    "client": client_traits,
+    "log": select_log_traits,
+    "replication": select_replication_traits,
+    "controller": select_controller_traits,
+    "groups": select_group_traits,
+    "client": select_client_traits,
 }
 
 

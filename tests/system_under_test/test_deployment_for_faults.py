@@ -8,7 +8,7 @@ import pytest
 
 from assay.cluster.system import SupportsDataFiles, SupportsHold
 from assay.system_under_test.deployment import DATA, Broker
-from assay.system_under_test.groups.terms import partition_of
+from assay.system_under_test.groups.terms import find_partition
 from assay.system_under_test.log.checkpoints import RECOVERY_POINTS
 
 from helpers.sim_brokers import brokers, simulate, until
@@ -50,7 +50,7 @@ def test_the_broker_can_be_damaged_and_held() -> None:
     topic = [f"{DATA}/orders-0/*.log", f"{DATA}/orders-1/*.log"]
     assert broker.data_files(None) == topic  # type: ignore[arg-type]
     offsets = Broker(partitions=2, groups=("workers", "workers")).data_files(None)  # type: ignore[arg-type]
-    assert offsets == [*topic, f"{DATA}/__consumer_offsets-{partition_of('workers', 8)}/*.log"]
+    assert offsets == [*topic, f"{DATA}/__consumer_offsets-{find_partition('workers', 8)}/*.log"]
 
 
 def test_a_spare_is_none_of_the_brokers_until_it_joins_and_then_it_may_have_any_part() -> None:

@@ -60,14 +60,16 @@ def test_a_replica_that_is_out_counts_up_to_its_own_mark_and_a_damaged_one_up_to
             await asyncio.sleep(2)  # the checkpoint is written each second
             leader = await cluster.leader()
             node = next(node for node in cluster.nodes if node is not leader)
-            out = await disk_inspection.replica(node, "orders-0", disk_inspection.Led([]), 10)
+            out = await disk_inspection.read_replica(node, "orders-0", disk_inspection.LedPartition([]), 10)
             assert [one.position for one in out if one.below_hw] == list(range(10))
             assert not any(one.in_isr for one in out)
             await node.kill()
             path = f"{disk_inspection.DATA}/orders-0/{0:020d}.log"
             size = len(await node.read_file(path))
             await node.truncate_file(path, size - 3)
-            *own, last = await disk_inspection.replica(node, "orders-0", disk_inspection.Led([], [node.index], 10), 10)
+            *own, last = await disk_inspection.read_replica(
+                node, "orders-0", disk_inspection.LedPartition([], [node.index], 10), 10
+            )
             assert [one.position for one in own] == list(range(9))
             assert (last.position, last.log_start, last.high_watermark) == (9, 0, 10)
 
@@ -84,7 +86,9 @@ def test_an_empty_file_in_the_middle_of_another_is_no_end_of_the_log() -> None:
                 await cluster.producer.send("orders", 0, [(None, b"%d" % value)])
             node = await cluster.leader()
             node.disk.write(f"{DATA}/orders-0/{1:020d}.log", b"")
-            *own, last = await disk_inspection.replica(node, "orders-0", disk_inspection.Led([], [node.index], 10), 10)
+            *own, last = await disk_inspection.read_replica(
+                node, "orders-0", disk_inspection.LedPartition([], [node.index], 10), 10
+            )
             assert [one.value for one in own] == list(range(10))
             assert last.position == 10
 
@@ -111,8 +115,10 @@ def test_what_is_preallocated_counts_for_nothing_and_a_broker_that_is_killed_goe
             assert {one["size"] for one in looks if one["what"] == "segment"} == {used}
             await asyncio.sleep(2)  # the checkpoint is written each second
             await node.kill()
-            assert await disk_inspection.durable_size(node, path) == used
-            *own, last = await disk_inspection.replica(node, "orders-0", disk_inspection.Led([], [node.index], 10), 10)
+            assert await disk_inspection.compute_durable_size(node, path) == used
+            *own, last = await disk_inspection.read_replica(
+                node, "orders-0", disk_inspection.LedPartition([], [node.index], 10), 10
+            )
             assert [one.value for one in own] == list(range(10))
             assert last.position == 10
             await node.start()
@@ -138,7 +144,7 @@ def test_it_waits_for_replicas_that_come_back() -> None:
             loop.call_later(3.0, lambda: asyncio.ensure_future(node.start()))
 
             async def out() -> bool:
-                return len((await disk_inspection.led([leader], 9092))["orders-0"].in_sync) == 2
+                return len((await disk_inspection.read_led_partitions([leader], 9092))["orders-0"].in_sync) == 2
 
             await until(out, "the replica is out")
             connection = await Connection.open(leader.address, 9092, 1.0)

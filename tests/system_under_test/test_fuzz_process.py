@@ -22,7 +22,7 @@ from pathlib import Path
 import pytest
 
 from assay.system_under_test.network.connection import Connection
-from assay.system_under_test.protocol.schema import records_bytes
+from assay.system_under_test.protocol.schema import read_records
 from assay.system_under_test.records import message_set
 
 from helpers.broker_process import MB, Process, fetch, produce, running_broker, until
@@ -97,12 +97,12 @@ async def work(port: int, stop: asyncio.Event) -> list[bytes]:
         sent.append(value)
         fetched = (await consumer.call(fetch(answer.base_offset), 3, HANGS)).topics[0].partitions[0]
         assert fetched.error_code == 0
-        assert [m.value for m in message_set.decode(records_bytes(fetched.records))] == [value]
+        assert [m.value for m in message_set.decode(read_records(fetched.records))] == [value]
         await asyncio.sleep(0.01)
     offset, read = 1, list[bytes | None]()  # the topic's first message was there before
     while offset <= len(sent):
         fetched = (await consumer.call(fetch(offset), 3, HANGS)).topics[0].partitions[0]
-        messages = message_set.decode(records_bytes(fetched.records))
+        messages = message_set.decode(read_records(fetched.records))
         read += [message.value for message in messages]
         offset = messages[-1].offset + 1
     assert read == sent, "all of it, in order, and nothing of strangers"

@@ -30,7 +30,7 @@ from assay.system_under_test.protocol.internal import (
 from assay.system_under_test.protocol.metadata import MetadataRequest
 from assay.system_under_test.protocol.offsets import LATEST, ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from assay.system_under_test.protocol.produce import ProducePartition, ProduceRequest, ProduceTopic
-from assay.system_under_test.protocol.schema import Request, records_bytes
+from assay.system_under_test.protocol.schema import Request, read_records
 from assay.system_under_test.protocol.topics import ConfigEntry, CreatableTopic, CreateTopicsRequest, ReplicaAssignment
 from assay.system_under_test.records import message_set
 from assay.system_under_test.replication.purgatory import MAX_WAIT, WaitingProducers, expire
@@ -212,7 +212,7 @@ def test_what_is_named_thousands_of_times_is_answered_once() -> None:
             for version in (0, 1, 2, 3):
                 fetched = await connection.call(fetch(*[0] * 4_000), version, 5.0)
                 assert len(fetched.topics[0].partitions) == 1
-                assert len(records_bytes(fetched.topics[0].partitions[0].records)) > 100_000
+                assert len(read_records(fetched.topics[0].partitions[0].records)) > 100_000
             for version in (0, 1, 2):
                 metadata = await connection.call(MetadataRequest(topics=["orders"] * 8_000), version, 5.0)
                 assert len(metadata.topics) == 1
@@ -234,7 +234,7 @@ def test_an_answer_has_a_size_whatever_is_asked_for() -> None:
             sizes = []
             for version in (0, 1, 2, 3):
                 fetched = await connection.call(fetch(0), version, 5.0)
-                sizes.append(len(records_bytes(fetched.topics[0].partitions[0].records)))
+                sizes.append(len(read_records(fetched.topics[0].partitions[0].records)))
             assert [
                 900_000 < size < limit for size, limit in zip(sizes, (1 << 20, 1 << 20, 8 << 20, 8 << 20), strict=True)
             ]

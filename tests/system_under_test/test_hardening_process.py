@@ -19,7 +19,7 @@ from assay.system_under_test.network.connection import Connection
 from assay.system_under_test.network.limits import Limits
 from assay.system_under_test.protocol.header import encode_request
 from assay.system_under_test.protocol.metadata import MetadataRequest
-from assay.system_under_test.protocol.schema import records_bytes
+from assay.system_under_test.protocol.schema import read_records
 
 from helpers.broker_process import MB, Process, fetch, produce, running_broker, until
 
@@ -179,7 +179,7 @@ def test_a_client_that_asks_and_reads_nothing_is_closed_before_the_memory_is_gon
                         await loop.sock_sendall(stranger, asked)
                 most = max(most, running.memory())
                 fetched = await filling.call(fetch(end), 3, 5.0)
-                assert len(records_bytes(fetched.topics[0].partitions[0].records)) > 900_000
+                assert len(read_records(fetched.topics[0].partitions[0].records)) > 900_000
             await asyncio.sleep(0.5)
             most = max(most, running.memory())
             assert most - before < 2 * LIMITS.max_unsent_bytes, "buffers are larger than what is in them"

@@ -18,7 +18,7 @@ from assay.cluster.sim.disk import SimDisk
 from assay.cluster.sim.node import SimNode
 from assay.system_under_test.config import BrokerConfig
 from assay.system_under_test.deployment import CONFIG_FILE, Broker
-from assay.system_under_test.identity import BrokerError, with_id
+from assay.system_under_test.identity import BrokerError, fill_in_id
 from assay.system_under_test.log.directory import read_meta_properties
 
 from helpers.sim_brokers import DATA, simulate, until
@@ -139,7 +139,7 @@ def test_an_id_whose_answer_was_lost_is_given_to_no_one(lost: list[Exception]) -
     runtime: Any = SimpleNamespace(storage=SimDisk(Random(1)).storage(), zookeeper=lambda *_: zookeeper)
 
     async def check() -> None:
-        config = await with_id(BrokerConfig("zk:2181", "h"), runtime)
+        config = await fill_in_id(BrokerConfig("zk:2181", "h"), runtime)
         assert config.broker_id == 1001 + len(lost)
         assert zookeeper.closed
 
@@ -153,7 +153,7 @@ def test_any_other_answer_of_zookeeper_ends_the_start() -> None:
 
     async def check() -> None:
         with pytest.raises(BrokerError, match=r"zk:2181.*not for you"):
-            await with_id(BrokerConfig("zk:2181", "h"), runtime)
+            await fill_in_id(BrokerConfig("zk:2181", "h"), runtime)
 
     simulate(check)
 

@@ -12,8 +12,8 @@ import pytest
 
 from assay.system_under_test.client.errors import SendUnknown
 from assay.system_under_test.deployment import Broker
-from assay.system_under_test.inspection import Inspection
-from assay.system_under_test.log.segment_list import SegmentRow
+from assay.system_under_test.inspection import AcknowledgementInspection
+from assay.system_under_test.log.segment_list import SegmentList
 from assay.system_under_test.replication.partition import Partition
 from assay.system_under_test.zookeeper import paths
 
@@ -23,7 +23,7 @@ from helpers.sim_brokers import DATA, Brokers, brokers, simulate, until, zookeep
 FLUSHED = Broker(partitions=1).with_setting("flush.messages", "1")
 
 
-def inspection(cluster: Brokers) -> Inspection:
+def inspection(cluster: Brokers) -> AcknowledgementInspection:
     made = cluster.system.inspector(cluster.cluster)
     assert made is not None
     return made
@@ -74,7 +74,7 @@ def test_a_record_of_which_only_the_first_of_its_set_is_waited_for_is_lacking(mo
 def test_a_record_that_counts_before_its_fsync_is_undurable_where_each_is_flushed(
     monkeypatch: pytest.MonkeyPatch, system: Broker
 ) -> None:
-    async def pretend(self: SegmentRow) -> None:
+    async def pretend(self: SegmentList) -> None:
         await asyncio.sleep(0)
         self.flushed = self.end
 
@@ -83,7 +83,7 @@ def test_a_record_that_counts_before_its_fsync_is_undurable_where_each_is_flushe
             look = inspection(cluster)
             assert look.acknowledged("orders-0", await sent(cluster)) == []
             with monkeypatch.context() as patched:
-                patched.setattr(SegmentRow, "flush", pretend)
+                patched.setattr(SegmentList, "flush", pretend)
                 found = look.acknowledged("orders-0", await sent(cluster))
             expected = ["undurable"] * 3 if system is FLUSHED else []
             assert whats(found) == expected
@@ -112,14 +112,14 @@ def test_what_retention_has_taken_was_durable() -> None:
 def test_once_settings_were_changed_nothing_is_said_of_flushes(monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker that has not yet learned of the change takes records as before."""
 
-    async def pretend(self: SegmentRow) -> None:
+    async def pretend(self: SegmentList) -> None:
         await asyncio.sleep(0)
         self.flushed = self.end
 
     async def check() -> None:
         async with brokers(FLUSHED) as cluster:
             look, zookeeper = inspection(cluster), await zookeeper_of(cluster)
-            monkeypatch.setattr(SegmentRow, "flush", pretend)
+            monkeypatch.setattr(SegmentList, "flush", pretend)
             last = await sent(cluster)
             assert whats(look.acknowledged("orders-0", last)) == ["undurable"] * 3
             settings, _ = await zookeeper.get(paths.topic_config("orders"))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.system_under_test.config import parse
+from assay.system_under_test.config import parse_config
 from assay.system_under_test.zookeeper import paths
 
 CONFIG = Path(__file__).parents[2] / "system_under_test" / "config.py"
@@ -48,4 +48,4 @@ def test_every_znode_is_described() -> None:
 
 def test_the_example_is_a_configuration() -> None:
     example = section("An example").partition("broker.json <<END\n")[2].partition("END\n")[0]
-    assert parse(example.encode(), "the example").broker_id == 1
+    assert parse_config(example.encode(), "the example").broker_id == 1

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from assay.cluster.sim.node import SimNode
-from assay.nemesis.faults.restart import serves
+from assay.nemesis.faults.restart import wait_until_serving
 from assay.system_under_test.client.metadata import BACK_OFF
 from assay.system_under_test.deployment import Broker
-from assay.system_under_test.log.segment_list import SegmentRow
+from assay.system_under_test.log.segment_list import SegmentList
 from assay.system_under_test.network.server import Server
 
 from helpers.sim_brokers import Brokers, brokers, simulate, until, zookeeper_of
@@ -82,20 +82,20 @@ def test_leads_move_then_logs_are_flushed_then_sockets_close_then_the_session_en
             for partition in range(len(KEYS)):
                 await cluster.producer.send("orders", partition, [(None, b"x")])
             order: list[str] = []
-            closed, flushed = Server.close, SegmentRow.flush
+            closed, flushed = Server.close, SegmentList.flush
 
             async def close(server: Server) -> None:
                 order.append("sockets")
                 await asyncio.sleep(1)
                 await closed(server)
 
-            async def flush(row: SegmentRow) -> None:
+            async def flush(row: SegmentList) -> None:
                 await flushed(row)
                 order.append("flush")
 
             zookeeper = await zookeeper_of(cluster)
             monkeypatch.setattr(Server, "close", close)
-            monkeypatch.setattr(SegmentRow, "flush", flush)
+            monkeypatch.setattr(SegmentList, "flush", flush)
             stopping = asyncio.ensure_future(leaving.terminate())
             await until(lambda: "sockets" in order, "sockets close")
             assert order.index("flush") < order.index("sockets")
@@ -223,7 +223,7 @@ def test_it_waits_for_one_that_was_restarted_before_to_be_in_sync_again() -> Non
             first, second, _ = cluster.nodes
             await first.terminate()
             await first.start()
-            await serves(system(), first)  # one that is not there yet is not waited for
+            await wait_until_serving(system(), first)  # one that is not there yet is not waited for
             await second.terminate()
             assert all(sorted(state["isr"]) == [1, 3] and state["elr"] == [] for state in await states(cluster))
 

@@ -46,7 +46,7 @@ def effects(outcome: Outcome, result: Any) -> list[tuple[Any, ...]]:
 
 def test_each_set_has_an_outcome_of_its_own() -> None:
     known = [SendResult(9, 2), SendFailed("refused"), SendUnknown("no answer")]
-    assert effects(Outcome.OK, {"sets": [burst_client._known(one) for one in known]}) == [
+    assert effects(Outcome.OK, {"sets": [burst_client._to_outcome(one) for one in known]}) == [
         ("append", 5, 9, "n2", Outcome.OK),
         ("append", 6, None, None, Outcome.FAIL),
         ("append", 7, None, None, Outcome.INFO),

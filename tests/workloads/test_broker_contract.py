@@ -14,12 +14,12 @@ from assay import workloads
 from assay.checkers.families import FAMILIES
 from assay.checkers.judging.contract import Contract
 from assay.harness.core.history.kinds import KINDS
-from assay.harness.run.experiment import Experiment, experiment_of, mixed
+from assay.harness.run.experiment import Experiment, apply_mixes, find_experiment
 from assay.harness.run.settings import Settings
-from assay.harness.run.systems import with_limits
+from assay.harness.run.systems import complete_contract
 from assay.system_under_test.client.metadata import BACK_OFF
 from assay.system_under_test.deployment import SESSION_TIMEOUT, ZOOKEEPER_TICK_MS, Broker
-from assay.workloads.broker.broker_contract import NOT_OFFERED, PATIENCE, PROMISES, RUNNING, promised
+from assay.workloads.broker.broker_contract import NOT_OFFERED, PATIENCE, PROMISES, RUNNING, build_contract
 from assay.workloads.broker.group_client import CALL_SECONDS
 from assay.workloads.broker.log_client import READ_SECONDS
 
@@ -41,7 +41,7 @@ def test_its_patience_is_that_of_a_call_and_of_looking_who_leads_then() -> None:
 def test_a_failover_is_the_session_that_the_run_has_and_the_patience_of_clients() -> None:
     for milliseconds in (1_000, 1_277, 3_000):
         system = Broker().with_setting(SESSION_TIMEOUT, str(milliseconds))
-        seconds = with_limits(promised(), system).failing_over / 1e9
+        seconds = complete_contract(build_contract(), system).failing_over / 1e9
         assert round(seconds - PATIENCE, 3) == (milliseconds + ZOOKEEPER_TICK_MS) / 1000
 
 
@@ -50,7 +50,7 @@ def experiments() -> dict[str, Experiment]:
     modules = [
         importlib.import_module(f"{workloads.__name__}.{one.name}") for one in pkgutil.iter_modules(workloads.__path__)
     ]
-    found = [experiment_of(each) for module in modules for each in vars(module).values()]
+    found = [find_experiment(each) for module in modules for each in vars(module).values()]
     return {one.name: one for one in found if one is not None and isinstance(one.system, Broker)}
 
 
@@ -59,7 +59,7 @@ def contracts() -> Iterator[tuple[str, str, Contract]]:
     for name, experiment in experiments().items():
         yield name, "", experiment.contract
         for mix in experiment.mixes:
-            yield name, mix.name, mixed(experiment, Settings(seed=1, workload_mix=(mix.name,))).contract
+            yield name, mix.name, apply_mixes(experiment, Settings(seed=1, workload_mix=(mix.name,))).contract
 
 
 OTHERS = {

@@ -14,15 +14,15 @@ from assay.harness.core.generator import limit, simulate
 from assay.harness.core.history import HistoryReader
 from assay.harness.core.operation import Completed, Completion, Operation, Outcome
 from assay.harness.run.attempt import Attempt
-from assay.harness.run.experiment import Experiment, experiment_of
+from assay.harness.run.experiment import Experiment, find_experiment
 from assay.harness.run.settings import Settings
 from assay.harness.run.store import read_run
 from assay.system_under_test.client.admin import TopicOutcome
 from assay.system_under_test.client.errors import Certainty
 from assay.system_under_test.protocol.errors import ErrorCode
-from assay.workloads.broker.controller_churn import churn, moves, name, partitions
+from assay.workloads.broker.controller_churn import churn, count_partitions, format_name, moves
 from assay.workloads.broker.controller_client import TOUCH, ControllerClient
-from assay.workloads.broker.topic_admin import CREATE, DELETE, DESCRIBE, ELECT, MOVE, changed
+from assay.workloads.broker.topic_admin import CREATE, DELETE, DESCRIBE, ELECT, MOVE, to_completion
 
 from helpers.attempts import played
 
@@ -37,7 +37,7 @@ def workload(test: str = "test_controller") -> Experiment:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    found = experiment_of(getattr(module, test))
+    found = find_experiment(getattr(module, test))
     assert found is not None
     return found
 
@@ -123,8 +123,8 @@ def test_no_name_is_used_twice_and_only_what_was_made_is_named(seed: int) -> Non
         assert operation.key in made
         if operation.f == TOUCH:
             values.append(operation.argument["value"])
-            topic = next(number for number in range(200) if name(number) == operation.key)
-            assert operation.argument["partition"] < partitions(topic)
+            topic = next(number for number in range(200) if format_name(number) == operation.key)
+            assert operation.argument["partition"] < count_partitions(topic)
     assert len(values) == len(set(values))
 
 
@@ -143,7 +143,7 @@ def test_topics_go_as_they_come() -> None:
     ],
 )
 def test_a_change_is_known_as_well_as_the_broker_said(known: TopicOutcome, outcome: Outcome, error: str | None) -> None:
-    assert changed(known) == Completion(outcome, error=error)
+    assert to_completion(known) == Completion(outcome, error=error)
 
 
 def test_what_goes_to_topics_that_come_and_go_is_no_business_of_the_log_checks() -> None:

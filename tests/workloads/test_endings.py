@@ -19,7 +19,7 @@ from assay.harness.core.operation import Operation
 from assay.harness.run.experiment import Experiment
 from assay.harness.run.settings import Settings
 from assay.system_under_test.assignors import ASSIGNORS, Partition, assign_range
-from assay.system_under_test.controller.deletion import Deletions
+from assay.system_under_test.controller.deletion import TopicDeletions
 from assay.system_under_test.controller.metadata import MetadataCache
 from assay.system_under_test.controller.reassignment import Reassignments
 from assay.system_under_test.deployment import Broker
@@ -88,7 +88,7 @@ def promises_moves_alone(patch: pytest.MonkeyPatch) -> None:
 
 
 def promises_deletions_alone(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Deletions, "request", nothing)
+    patch.setattr(TopicDeletions, "request", nothing)
 
 
 def lets_no_one_in_again(patch: pytest.MonkeyPatch) -> None:
@@ -103,7 +103,7 @@ def keeps_the_files(patch: pytest.MonkeyPatch) -> None:
 
 
 def forgets_to_delete(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Deletions, "look", nothing)
+    patch.setattr(TopicDeletions, "look", nothing)
 
 
 def knows_topics_for_ever(patch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from assay.workloads.systems.etcd_gateway import TROUBLE, ask, text
+from assay.workloads.systems.etcd_gateway import TROUBLE, ask, encode_text
 
 
 class Gateway(BaseHTTPRequestHandler):
@@ -40,7 +40,7 @@ def address() -> Iterator[str]:
 
 
 def test_a_request_is_json_and_so_is_its_answer(address: str) -> None:
-    key = text("r0")
+    key = encode_text("r0")
     assert ask(address, "kv/range", key=key) == {"path": "/v3/kv/range", "asked": {"key": "cjA="}}
 
 

@@ -11,8 +11,8 @@ import pytest
 from assay.harness.core.operation import Completion, Operation, Outcome
 from assay.workloads.generic import locks, sets
 from assay.workloads.systems import etcd_lock_client
-from assay.workloads.systems.etcd_gateway import text
-from assay.workloads.systems.etcd_lock_client import FENCED, LockedSet
+from assay.workloads.systems.etcd_gateway import encode_text
+from assay.workloads.systems.etcd_lock_client import FENCED, EtcdLockedSet
 
 ADD = Operation(sets.ADD, sets.KEY, 7)
 READ = Operation(sets.READ, sets.KEY)
@@ -46,28 +46,28 @@ class Gateway:
         return {"result": {"ID": ID, "TTL": "2"} if ID in self.leases else {"ID": ID}}
 
     def lock_lock(self, name: str, lease: str) -> Any:
-        assert name == text("lock")
+        assert name == encode_text("lock")
         if self.waits > 1:
             self.leases.discard(lease)
-        return {"key": text(f"lock/{lease}")}
+        return {"key": encode_text(f"lock/{lease}")}
 
     def kv_range(self, key: str) -> Any:
-        assert key == text(sets.KEY)
-        return {"kvs": [{"value": text(self.stored)}]} if self.stored else {}
+        assert key == encode_text(sets.KEY)
+        return {"kvs": [{"value": encode_text(self.stored)}]} if self.stored else {}
 
     def kv_txn(self, compare: list[Any], success: list[Any]) -> Any:
-        there = {text(f"lock/{lease}") for lease in self.leases}
+        there = {encode_text(f"lock/{lease}") for lease in self.leases}
         if any(one["key"] not in there for one in compare):
             return {}
         self.stored = b64decode(success[0]["requestPut"]["value"]).decode()
         return {"succeeded": True}
 
 
-def client(monkeypatch: pytest.MonkeyPatch, gateway: Gateway, asleep: Any = None, *options: str) -> LockedSet:
+def client(monkeypatch: pytest.MonkeyPatch, gateway: Gateway, asleep: Any = None, *options: str) -> EtcdLockedSet:
     """``asleep`` happens while it thinks."""
     monkeypatch.setattr(etcd_lock_client, "ask", gateway.ask)
     monkeypatch.setattr(locks.time, "sleep", lambda _: asleep() if asleep else None)
-    made = LockedSet()
+    made = EtcdLockedSet()
     made.open(SimpleNamespace(address="n1:2379", options=options), None)  # type: ignore[arg-type]
     return made
 

@@ -27,7 +27,7 @@ from assay.harness.core.operation import Operation, Phase
 from assay.harness.run.attempt import Attempt
 from assay.harness.run.experiment import experiment
 from assay.harness.run.settings import Settings
-from assay.nemesis.schedule.schedule import Schedule, decode
+from assay.nemesis.schedule.schedule import FaultSchedule, decode_schedule
 from assay.nemesis.schedule.trigger import OnEvent
 from assay.system_under_test.groups.kill_points import DRAFT_FAILOVER_POINTS, FAILOVER_POINTS
 from assay.workloads import test_draft_group, test_offsets
@@ -147,8 +147,8 @@ def test_the_group_is_correct_whenever_its_coordinator_dies(
 @pytest.mark.parametrize("point", POINTS, ids=lambda point: point.schedule)
 def test_each_point_has_a_schedule_that_kills_exactly_there(point: Point) -> None:
     path = SCHEDULES / f"{point.schedule}.json"
-    schedule = decode(path.read_bytes(), str(path))
-    assert isinstance(schedule, Schedule)
+    schedule = decode_schedule(path.read_bytes(), str(path))
+    assert isinstance(schedule, FaultSchedule)
     (step,) = schedule.steps
     assert (step.fault, str(step.target)) == ("kill", "origin")
     assert isinstance(step.trigger, OnEvent)

@@ -11,7 +11,7 @@ import pytest
 from assay.harness.core.operation import Completion, Operation, Outcome
 from assay.workloads.generic import sets
 from assay.workloads.systems.galera import BEGIN, SETTINGS, Galera
-from assay.workloads.test_galera import Elements
+from assay.workloads.test_galera import GaleraElements
 
 
 class Session:
@@ -67,7 +67,7 @@ AWAY = pymysql.OperationalError(1047, "WSREP has not yet prepared node")
 
 
 def asked(session: Session, f: str, argument: int | None = None) -> Completion:
-    client: Any = Elements()
+    client: Any = GaleraElements()
     client.session = session
     completion: Completion = client.invoke(Operation(f, sets.KEY, argument))
     return completion

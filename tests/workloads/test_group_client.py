@@ -12,14 +12,14 @@ import pytest
 from assay.harness.core.client import Endpoint
 from assay.harness.core.operation import Completed, Completion, Operation, Outcome
 from assay.system_under_test.client.errors import Certainty
-from assay.system_under_test.client.group_consumer import Received
+from assay.system_under_test.client.group_consumer import ConsumerRecord
 from assay.system_under_test.client.membership import CommitFailed, Generation, JoinFailed, Position
-from assay.system_under_test.client.traits import CORRECT, ClientTraits, client_traits
+from assay.system_under_test.client.traits import CORRECT, ClientTraits, select_client_traits
 from assay.workloads.broker import group_client
 from assay.workloads.broker.group_client import GroupClient
 
 ZERO, ONE = ("orders", 0), ("orders", 1)
-Step = Callable[["ScriptedConsumer"], Sequence[Received]]
+Step = Callable[["ScriptedConsumer"], Sequence[ConsumerRecord]]
 
 
 class ScriptedConsumer:
@@ -50,7 +50,7 @@ class ScriptedConsumer:
     def position(self, partition: Any) -> int:
         return self.positions[partition]
 
-    async def poll(self, timeout: float) -> Sequence[Received]:
+    async def poll(self, timeout: float) -> Sequence[ConsumerRecord]:
         return self.steps.pop(0)(self)
 
     async def commit(self, metadata: str) -> None:
@@ -63,18 +63,18 @@ class ScriptedConsumer:
             self.on_revoked(self.generation.partitions)
 
 
-def owning(number: int, positions: dict[Any, int], *then: Received) -> Step:
-    def step(consumer: ScriptedConsumer) -> Sequence[Received]:
+def owning(number: int, positions: dict[Any, int], *then: ConsumerRecord) -> Step:
+    def step(consumer: ScriptedConsumer) -> Sequence[ConsumerRecord]:
         consumer.own(number, positions)
         return reading(*then)(consumer)
 
     return step
 
 
-def reading(*records: Received, **moved: int) -> Step:
+def reading(*records: ConsumerRecord, **moved: int) -> Step:
     """``moved``: positions without records, by ``zero`` and ``one``."""
 
-    def step(consumer: ScriptedConsumer) -> Sequence[Received]:
+    def step(consumer: ScriptedConsumer) -> Sequence[ConsumerRecord]:
         for record in records:
             consumer.positions[record.topic, record.partition] = record.offset + 1
         for name, offset in moved.items():
@@ -84,10 +84,10 @@ def reading(*records: Received, **moved: int) -> Step:
     return step
 
 
-def set_back(partition: tuple[str, int], offset: int, *then: Received) -> Step:
+def set_back(partition: tuple[str, int], offset: int, *then: ConsumerRecord) -> Step:
     """Its place was gone."""
 
-    def step(consumer: ScriptedConsumer) -> Sequence[Received]:
+    def step(consumer: ScriptedConsumer) -> Sequence[ConsumerRecord]:
         consumer.positions[partition] = offset
         consumer.on_reset(partition, offset)
         return reading(*then)(consumer)
@@ -95,13 +95,13 @@ def set_back(partition: tuple[str, int], offset: int, *then: Received) -> Step:
     return step
 
 
-def failing(consumer: ScriptedConsumer) -> Sequence[Received]:
+def failing(consumer: ScriptedConsumer) -> Sequence[ConsumerRecord]:
     consumer.own(9, {})
     raise JoinFailed("too late")
 
 
-def record(partition: tuple[str, int], offset: int, value: int) -> Received:
-    return Received(*partition, offset, None, str(value).encode(), None)
+def record(partition: tuple[str, int], offset: int, value: int) -> ConsumerRecord:
+    return ConsumerRecord(*partition, offset, None, str(value).encode(), None)
 
 
 def recorded(
@@ -184,7 +184,7 @@ def test_who_began_again_elsewhere_did_not_read_between_but_who_went_on_did(monk
 
 def test_what_is_switched_on_reaches_the_consumer(monkeypatch: pytest.MonkeyPatch) -> None:
     recorded(monkeypatch, [owning(3, {})])
-    assert ScriptedConsumer.traits == client_traits(("silent-consumer",)) != CORRECT
+    assert ScriptedConsumer.traits == select_client_traits(("silent-consumer",)) != CORRECT
 
 
 def test_a_failed_poll_tells_of_ownership(monkeypatch: pytest.MonkeyPatch) -> None:

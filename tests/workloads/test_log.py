@@ -11,7 +11,7 @@ import pytest
 from assay.checkers.judging.verdict import Verdict
 from assay.harness.core.history import HistoryReader
 from assay.harness.run.attempt import Attempt
-from assay.harness.run.experiment import Experiment, experiment_of
+from assay.harness.run.experiment import Experiment, find_experiment
 from assay.harness.run.settings import Settings
 from assay.harness.run.store import read_run
 
@@ -28,7 +28,7 @@ def workload() -> Experiment:
     assert spec.loader is not None
     module: ModuleType = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    found = experiment_of(module.test_log)
+    found = find_experiment(module.test_log)
     assert found is not None
     return found
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from assay.harness.core.generator import Context, Invoke, OperationEvent
 from assay.harness.core.operation import Completed, Completion, Operation, Outcome
-from assay.workloads.broker.migration import MEMBERS, Migration, Rolled, migration
+from assay.workloads.broker.migration import MEMBERS, MemberState, Migration, migration
 
 KEYS = tuple(f"orders-{index}" for index in range(MEMBERS))
 OPERATIONS = 1_500
@@ -90,7 +90,7 @@ def test_members_are_in_one_mode_or_in_two_that_follow_each_other() -> None:
 def test_a_step_waits_for_partitions_that_were_added_and_held_since() -> None:
     """A member of the step before may have committed there to the store that the step after does not read."""
     every = (1 << MEMBERS) - 1
-    members = {worker: Rolled(worker, 1) for worker in range(MEMBERS)}
+    members = {worker: MemberState(worker, 1) for worker in range(MEMBERS)}
     held = {key: {(worker, worker): 1} for worker, key in enumerate(KEYS)}
 
     def following(holds: dict[tuple[int, int], int]) -> set[int]:

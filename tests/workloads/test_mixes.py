@@ -39,14 +39,14 @@ from assay.workloads.broker.group_client import REBALANCE_SECONDS
 from assay.workloads.broker.group_mixes import (
     LATECOMERS,
     STAYING,
-    coordinated_by,
+    find_coordinator_partition,
 )
 from assay.workloads.broker.group_operations import SESSION_SECONDS, WORKERS
 from assay.workloads.broker.log_client import GLANCE_BYTES
 from assay.workloads.broker.mixed_traffic import BULKY, HASTY, LOADED, SLOW, STAMPED, TOGETHER, TOMBSTONES
 from assay.workloads.broker.mixes import BROKEN_EACH
 from assay.workloads.broker.multi_partition_requests import WHOLE
-from assay.workloads.broker.producer_profiles import HABITS, SEND_SECONDS, SINGLE, config
+from assay.workloads.broker.producer_profiles import HABITS, SEND_SECONDS, SINGLE, build_config
 from assay.workloads.broker.topic_mixes import LATE_PARTITIONS, SHARED
 
 from helpers.attempts import played
@@ -429,11 +429,11 @@ def test_members_that_cling_hold_on_as_other_processes(tmp_path: Path, test: obj
 
 
 def test_what_a_producer_has_given_up_is_known_before_its_operation_ends() -> None:
-    assert config(SINGLE).timeout == SEND_SECONDS
+    assert build_config(SINGLE).timeout == SEND_SECONDS
     for habit in sorted(HABITS.keys() - {SINGLE}):
-        settings = config(habit)
+        settings = build_config(habit)
         waiting = LONGEST * (settings.enqueue_timeout or 0.0)
-        assert waiting + settings.timeout < float(command_line.defaults(["mix"]).operation_timeout)
+        assert waiting + settings.timeout < float(command_line.select_defaults(["mix"]).operation_timeout)
 
 
 @pytest.mark.long
@@ -458,7 +458,7 @@ def test_members_stay_while_their_coordinator_changes_and_one_dies(tmp_path: Pat
     assert any(row["f"] == "die" and STAYING in row["argument"] and row["outcome"] == "ok" for row in ops)
     assert {row["key"] for row in rows if row["group"] == STAYING and row["kind"] == "acquire"} > {"orders-0"}
     led = [row for row in table(attempt, "events") if row["event"] == "groups-loaded"]
-    assert len({row["node"] for row in led if row["key"] == coordinated_by(STAYING)}) > 1
+    assert len({row["node"] for row in led if row["key"] == find_coordinator_partition(STAYING)}) > 1
     gone = {row["process"] for row in ops if "for_good" in row["argument"]}
     assert len(gone) == 4
     last = max(row["ret"] for row in ops if "for_good" in row["argument"])
@@ -486,7 +486,7 @@ def test_sessions_that_do_not_begin_at_the_next_coordinator_are_found(
 def test_coordinators_change_from_broker_to_broker(tmp_path: Path) -> None:
     attempt = play(tmp_path, "coordinators", test_offsets.test_offsets, time_limit=9.0)
     loaded = {(row["key"], row["node"]) for row in table(attempt, "events") if row["event"] == "groups-loaded"}
-    assert len([node for key, node in loaded if key == coordinated_by(test_offsets.MEMBERS)]) > 1
+    assert len([node for key, node in loaded if key == find_coordinator_partition(test_offsets.MEMBERS)]) > 1
 
 
 def both_kinds(attempt: Attempt) -> set[tuple[str, str]]:

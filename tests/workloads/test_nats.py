@@ -15,7 +15,7 @@ from nats.js.errors import NotFoundError, ServiceUnavailableError
 from assay.checkers.judging.verdict import Verdict
 from assay.checkers.objects.sets import SETS
 from assay.harness.core.operation import Completion, Operation, Outcome
-from assay.harness.run.experiment import experiment_of
+from assay.harness.run.experiment import find_experiment
 from assay.workloads import test_nats as jetstream
 from assay.workloads.generic import sets
 from assay.workloads.systems import nats
@@ -57,7 +57,7 @@ class Stream:
 
 
 def asked(stream: Stream, f: str, argument: int | None = None) -> Completion:
-    client: Any = jetstream.Elements()
+    client: Any = jetstream.NatsElements()
     client.stream = stream
     completion: Completion = asyncio.run(client.invoke(Operation(f, sets.KEY, argument)))
     assert stream.subscribed == 0
@@ -111,7 +111,7 @@ def test_each_server_knows_all_others() -> None:
 def test_readers_that_lag_behind_each_other_are_reported_and_what_none_of_them_shows_is_lost(
     tmp_path: Path, reads: tuple[list[int], ...], found: str | None
 ) -> None:
-    made = experiment_of(jetstream.test_nats)
+    made = find_experiment(jetstream.test_nats)
     assert made is not None
     rows = [effect(op, 0, "set-add", sets.KEY, 10 * op, 10 * op + 5, value=value) for op, value in enumerate((7, 8))]
     for op, elements in enumerate(reads, start=2):

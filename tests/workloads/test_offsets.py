@@ -11,7 +11,7 @@ import pytest
 from assay.checkers.judging.verdict import Verdict
 from assay.cluster.doctor import engine_available
 from assay.harness.core.history import HistoryReader
-from assay.harness.run.attempt import Attempt, Reports
+from assay.harness.run.attempt import Attempt, ReportPolicy
 from assay.harness.run.settings import DOCKER, Settings
 from assay.system_under_test.defects import DEFECTS
 from assay.workloads import test_offsets
@@ -21,7 +21,7 @@ from helpers.attempts import played
 pytestmark = pytest.mark.slow
 
 
-def run(settings: Settings, reports: Reports = Reports.NEVER) -> Attempt:
+def run(settings: Settings, reports: ReportPolicy = ReportPolicy.NEVER) -> Attempt:
     return played(test_offsets.test_offsets, settings, reports=reports)
 
 
@@ -55,7 +55,7 @@ def test_the_correct_build_is_green_and_all_was_tried(tmp_path: Path) -> None:
 def test_consumers_suffer_and_no_promise_is_broken(nemesis: str, tmp_path: Path) -> None:
     drawn = nemesis == "cut-consumer"
     settings = Settings(1, nemesis=(nemesis,), time_limit=20.0, rate=60.0, store=tmp_path)
-    attempt = run(settings, Reports.ALL if drawn else Reports.NEVER)
+    attempt = run(settings, ReportPolicy.ALL if drawn else ReportPolicy.NEVER)
     assert attempt.judgement is not None
     assert attempt.judgement.verdict is Verdict.PASS, attempt.judgement
     assert attempt.problem is None

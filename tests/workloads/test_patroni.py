@@ -13,7 +13,7 @@ import pytest
 from assay.harness.core.operation import Completion, Operation, Outcome
 from assay.workloads.generic import sets
 from assay.workloads.systems.patroni import CONFIG, Patroni
-from assay.workloads.test_patroni import Elements
+from assay.workloads.test_patroni import PatroniElements
 
 
 class Session:
@@ -34,7 +34,7 @@ class Session:
 
 
 def asked(session: Session, f: str, argument: int | None = None) -> Completion:
-    client: Any = Elements()
+    client: Any = PatroniElements()
     client.session = session
     completion: Completion = client.invoke(Operation(f, sets.KEY, argument))
     return completion

@@ -103,7 +103,7 @@ def followers_write_other_times(patch: pytest.MonkeyPatch, partitions: str) -> N
 
     def altered(self: Log, data: bytes) -> int:
         if posixpath.basename(self.directory).startswith(partitions):
-            data = b"".join(encode(one._replace(timestamp=7)) for one in message_set.messages(data))
+            data = b"".join(encode(one._replace(timestamp=7)) for one in message_set.iterate_messages(data))
         return append(self, data)
 
     patch.setattr(Log, "append_replicated", altered)

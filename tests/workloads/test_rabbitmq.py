@@ -44,7 +44,7 @@ class Channel:
 
 
 def asked(channel: Channel, f: str, argument: int | None = None) -> Completion:
-    client: Any = rabbitmq_test.Elements()
+    client: Any = rabbitmq_test.RabbitElements()
     client.channel = channel
     completion: Completion = asyncio.run(client.invoke(Operation(f, rabbitmq_test.QUORUM, argument)))
     return completion

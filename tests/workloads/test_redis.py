@@ -21,7 +21,7 @@ ELSEWHERE = b"*2\r\n$8\r\n10.0.0.9\r\n$4\r\n6379\r\n"
 """What a sentinel answers."""
 
 
-async def against(*answers: bytes) -> tuple[list[bytes], redis.Elements]:
+async def against(*answers: bytes) -> tuple[list[bytes], redis.RedisElements]:
     """A client of one server that gives these answers, one per connection; and what that has received."""
     left, received = list(answers), []
 
@@ -31,13 +31,13 @@ async def against(*answers: bytes) -> tuple[list[bytes], redis.Elements]:
         writer.close()
 
     await asyncio.start_server(serve, "127.0.0.1", 6379)
-    client = redis.Elements()
+    client = redis.RedisElements()
     client.primary, client.sentinels = "127.0.0.1:6379", ("127.0.0.1:6379",)
     return received, client
 
 
-def run(*answers: bytes, operation: Operation = ADD) -> tuple[Completion, list[bytes], redis.Elements]:
-    async def main() -> tuple[Completion, list[bytes], redis.Elements]:
+def run(*answers: bytes, operation: Operation = ADD) -> tuple[Completion, list[bytes], redis.RedisElements]:
+    async def main() -> tuple[Completion, list[bytes], redis.RedisElements]:
         received, client = await against(*answers)
         return await client.invoke(operation), received, client
 
@@ -54,10 +54,10 @@ def test_an_add_is_one_command_and_its_answer_is_the_result() -> None:
 def test_a_read_returns_all_elements_and_each_is_an_effect() -> None:
     completion, *_ = run(b"*2\r\n$2\r\n10\r\n$1\r\n9\r\n" + PRIMARY, operation=READ)
     assert completion.result == [9, 10]
-    seen = redis.Elements.effects(Completed(0, 0, "w0", READ, completion, 0, 1))
+    seen = redis.RedisElements.effects(Completed(0, 0, "w0", READ, completion, 0, 1))
     assert [(effect.kind, effect.value) for effect in seen] == [("set-read", 9), ("set-read", 10)]
     empty, *_ = run(b"*0\r\n" + PRIMARY, operation=READ)
-    assert [effect.value for effect in redis.Elements.effects(Completed(0, 0, "w0", READ, empty, 0, 1))] == [None]
+    assert [effect.value for effect in redis.RedisElements.effects(Completed(0, 0, "w0", READ, empty, 0, 1))] == [None]
 
 
 @pytest.mark.parametrize("refusal", [b"-NOREPLICAS Not enough good replicas to write.\r\n", b"-LOADING Redis is\r\n"])
@@ -109,9 +109,9 @@ def test_replicas_follow_the_first_server_and_a_majority_of_sentinels_has_to_agr
 
 
 def test_it_is_for_real_nodes_alone_and_reads_in_the_end() -> None:
-    from assay.harness.run.experiment import experiment_of
+    from assay.harness.run.experiment import find_experiment
 
-    found = experiment_of(redis.test_redis)
+    found = find_experiment(redis.test_redis)
     assert found is not None
     assert found.real_alone == "redis has no `entry`, so there is nothing to simulate"
     assert isinstance(found.contract, Contract)

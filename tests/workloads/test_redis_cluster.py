@@ -53,7 +53,7 @@ def played(
         for address, answers in ((FIRST, ["+PONG\r\n", *first]), (SECOND, second)):
             host, port = address.split(":")
             await asyncio.start_server(node(address, answers), host, int(port))
-        client, options = redis.Elements(), {"wait": True} if waits else {}
+        client, options = redis.RedisClusterElements(), {"wait": True} if waits else {}
         await client.open(SimpleNamespace(address=FIRST, options=options), None)  # type: ignore[arg-type]
         return [await client.invoke(operation) for operation in operations]
 
@@ -131,7 +131,7 @@ def test_a_read_shows_the_elements_of_its_key() -> None:
     read = Operation(sets.READ, KEY)
     (completion,), asked = played(["*2\r\n$2\r\n10\r\n$1\r\n9\r\n"], [], [read], waits=True)
     assert (completion.result, asked) == ([9, 10], [(FIRST, f"SMEMBERS {KEY}")])
-    seen = redis.Elements.effects(Completed(0, 0, "w0", read, completion, 0, 1))
+    seen = redis.RedisClusterElements.effects(Completed(0, 0, "w0", read, completion, 0, 1))
     assert [(effect.kind, effect.key, effect.value) for effect in seen] == [
         ("set-read", KEY, 9),
         ("set-read", KEY, 10),
@@ -270,9 +270,9 @@ def test_the_leader_of_a_key_is_whom_most_nodes_name(
 
 
 def test_it_is_for_real_nodes_alone_and_reads_each_set_in_the_end() -> None:
-    from assay.harness.run.experiment import experiment_of
+    from assay.harness.run.experiment import find_experiment
 
-    found = experiment_of(redis.test_redis_cluster)
+    found = find_experiment(redis.test_redis_cluster)
     assert found is not None
     assert found.real_alone == "redis-cluster has no `entry`, so there is nothing to simulate"
     assert isinstance(found.contract, Contract)

@@ -18,7 +18,7 @@ from assay.checkers.linearizability import MODELS, Limits
 from assay.harness.core.generator import simulate, split_phases
 from assay.harness.core.history import HistoryWriter
 from assay.harness.core.operation import Completed, Completion, Operation, Outcome
-from assay.harness.stored.by_model import rejudge, stored_operations
+from assay.harness.stored.by_model import judge_by_model, open_stored_operations
 from assay.workloads.generic import locks, registers, sets
 
 from helpers.in_memory import judged, played
@@ -75,9 +75,9 @@ def test_registers_by_value_are_judged_by_a_model(tmp_path: Path, store: Values,
     with HistoryWriter(tmp_path / "history") as writer:
         for completed in played(registers.few_values(KEYS), store.invoke):
             writer.completed(completed)
-    ops = stored_operations(tmp_path / "history")
+    ops = open_stored_operations(tmp_path / "history")
     with Engines("duckdb") as engines:
-        judgement = rejudge(ops, MODELS["cas-register"], engines, lambda *_: None, Limits())
+        judgement = judge_by_model(ops, MODELS["cas-register"], engines, lambda *_: None, Limits())
     assert judgement.verdict is verdict
 
 

@@ -93,7 +93,7 @@ class Queue:
 
 
 def judged_as(folder: Path, **slips: int) -> tuple[Verdict, dict[str, int]]:
-    judgement = judged(folder, queues.traffic("q"), queues.effects, Queue(**slips), queues.at_least_once())
+    judgement = judged(folder, queues.traffic("q"), queues.effects, Queue(**slips), queues.build_contract())
     assert judgement.unknown == ()
     return judgement.verdict, dict(judgement.anomalies)
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from assay.harness.core.operation import Completed, Completion, Operation, Outcome
-from assay.harness.run.experiment import experiment_of
-from assay.harness.run.systems import configured, with_limits
+from assay.harness.run.experiment import find_experiment
+from assay.harness.run.systems import apply_settings, complete_contract
 from assay.workloads import test_galera, test_mariadb
 from assay.workloads.generic import bank, list_append
 from assay.workloads.systems.mariadb import LOST_UPDATES
@@ -159,7 +159,7 @@ def test_a_setting_of_mariadb_is_one_that_it_has() -> None:
 @pytest.mark.parametrize("test", [test_mariadb.test_lists_repeatable_read, test_mariadb.test_bank_repeatable_read,
                                   test_galera.test_lists, test_galera.test_bank])  # fmt: skip
 def test_lost_updates_are_forbidden_of_mariadb_with_snapshot_isolation_alone(test: object) -> None:
-    found = experiment_of(test)
+    found = find_experiment(test)
     assert found is not None
     lost = set(found.contract.tolerated) & set(LOST_UPDATES)
     assert lost
@@ -169,6 +169,6 @@ def test_lost_updates_are_forbidden_of_mariadb_with_snapshot_isolation_alone(tes
         (["innodb_snapshot_isolation=ON"], True),
         (["innodb_snapshot_isolation=ON", "innodb_snapshot_isolation=OFF"], False),
     ]:
-        contract = with_limits(found.contract, configured(found.system, settings))
+        contract = complete_contract(found.contract, apply_settings(found.system, settings))
         assert {contract.forbids(name) for name in lost} == {forbidden}
         assert contract.tolerates("G2-item") is found.contract.tolerates("G2-item")

@@ -12,7 +12,7 @@ from assay.checkers.log.family import LOG_ANOMALIES
 from assay.checkers.log.unflushed import UNFLUSHED_LOSS
 from assay.harness.core.history import HistoryReader
 from assay.harness.run.attempt import Attempt
-from assay.harness.run.experiment import Experiment, experiment_of
+from assay.harness.run.experiment import Experiment, find_experiment
 from assay.harness.run.settings import Settings
 from assay.system_under_test.records import message_set
 from assay.workloads import test_storage
@@ -23,7 +23,7 @@ from helpers.judging import judge
 
 
 def workload(name: str) -> Experiment:
-    found = experiment_of(getattr(test_storage, name))
+    found = find_experiment(getattr(test_storage, name))
     assert found is not None
     return found
 

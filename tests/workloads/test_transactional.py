@@ -55,16 +55,18 @@ class Store:
 
 @pytest.mark.parametrize("level", bank.LEVELS)
 def test_a_right_bank_passes(tmp_path: Path, level: str) -> None:
-    judgement = judged(tmp_path, bank.traffic(), bank.effects, Store(), bank.promised(level))
+    judgement = judged(tmp_path, bank.traffic(), bank.effects, Store(), bank.build_contract(level))
     assert (judgement.verdict, judgement.anomalies, judgement.unknown) == (Verdict.PASS, {}, ())
 
 
 def test_a_bank_that_loses_updates_fails_and_read_committed_says_why_it_may(tmp_path: Path) -> None:
     for level in ("serializable", "snapshot isolation"):
-        judgement = judged(tmp_path / level, bank.traffic(), bank.effects, Store(1), bank.promised(level))
+        judgement = judged(tmp_path / level, bank.traffic(), bank.effects, Store(1), bank.build_contract(level))
         assert judgement.verdict is Verdict.FAIL
         assert {"bank-total", "bank-unaccounted"} <= judgement.anomalies.keys()
-    judgement = judged(tmp_path / "loose", bank.traffic(), bank.effects, Store(1), bank.promised("read committed"))
+    judgement = judged(
+        tmp_path / "loose", bank.traffic(), bank.effects, Store(1), bank.build_contract("read committed")
+    )
     assert judgement.verdict is Verdict.PASS
     assert "lose one of their updates" in judgement.reasons["bank-total"]
 
@@ -72,21 +74,21 @@ def test_a_bank_that_loses_updates_fails_and_read_committed_says_why_it_may(tmp_
 @pytest.mark.parametrize("workload", [bank, long_fork])
 def test_a_level_that_no_one_knows_excuses_nothing(workload: Any) -> None:
     with pytest.raises(ValueError, match=r"serialisable; use one of serializable, snapshot isolation,"):
-        workload.promised("serialisable")
+        workload.build_contract("serialisable")
 
 
 @pytest.mark.parametrize("level", list_append.ALLOWED)
 def test_right_lists_pass(tmp_path: Path, level: str) -> None:
-    promised = list_append.promised(level)
-    judgement = judged(tmp_path, list_append.traffic(), transactions.effects, Store(), promised)
+    promised = list_append.build_contract(level)
+    judgement = judged(tmp_path, list_append.traffic(), transactions.derive_effects, Store(), promised)
     assert (judgement.verdict, judgement.anomalies, judgement.unknown) == (Verdict.PASS, {}, ())
 
 
 def test_lists_that_are_read_as_they_were_fail_where_they_must_not(tmp_path: Path) -> None:
     found = {}
     for level in list_append.ALLOWED:
-        promised = list_append.promised(level)
-        judgement = judged(tmp_path / level, list_append.traffic(), transactions.effects, Store(3), promised)
+        promised = list_append.build_contract(level)
+        judgement = judged(tmp_path / level, list_append.traffic(), transactions.derive_effects, Store(3), promised)
         found[level] = judgement.verdict, set(judgement.anomalies)
     assert found["serializable"][0] is Verdict.FAIL
     assert found["serializable"][1] & {"G-single", "G2-item"}
@@ -121,14 +123,14 @@ class Counters:
 
 @pytest.mark.parametrize("real_time", [False, True])
 def test_counters_that_grow_pass(tmp_path: Path, real_time: bool) -> None:
-    promised = monotonic.promised(real_time=real_time)
+    promised = monotonic.build_contract(real_time=real_time)
     judgement = judged(tmp_path, monotonic.traffic(), monotonic.effects, Counters(), promised)
     assert (judgement.verdict, judgement.anomalies, judgement.unknown) == (Verdict.PASS, {}, ())
 
 
 def test_counters_that_are_read_as_they_were_are_named(tmp_path: Path) -> None:
     """A process sees less than it has added itself."""
-    judgement = judged(tmp_path, monotonic.traffic(), monotonic.effects, Counters(9), monotonic.promised())
+    judgement = judged(tmp_path, monotonic.traffic(), monotonic.effects, Counters(9), monotonic.build_contract())
     assert judgement.verdict is Verdict.FAIL
     assert judgement.anomalies["nonmonotonic-read"] > 5
 
@@ -156,8 +158,9 @@ def test_one_site_has_no_long_forks_and_two_have_some_where_they_may(tmp_path: P
     verdicts = {}
     for late in (0, 9):
         for level in levels:
-            judgement = judged(tmp_path / f"{late}-{level}", long_fork.traffic(), transactions.effects, Sites(late),
-                               long_fork.promised(level))  # fmt: skip
+            judgement = judged(tmp_path / f"{late}-{level}", long_fork.traffic(), transactions.derive_effects,
+            Sites(late),
+                               long_fork.build_contract(level))  # fmt: skip
             verdicts[late, level] = judgement.verdict
             assert set(judgement.anomalies) == ({"G-nonadjacent"} if late else set())
     assert [verdicts[0, level] for level in levels] == [Verdict.PASS] * 3

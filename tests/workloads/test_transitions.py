@@ -16,7 +16,7 @@ from assay.harness.core.operation import Operation
 from assay.harness.run.experiment import Experiment
 from assay.harness.run.settings import Settings
 from assay.system_under_test.controller import leaders
-from assay.system_under_test.controller.state_machines import StateMachines, StateOfPartition, StateOfReplica
+from assay.system_under_test.controller.state_machines import PartitionStateName, ReplicaStateName, StateMachines
 from assay.system_under_test.deployment import Broker
 from assay.system_under_test.zookeeper.znodes import PartitionState
 from assay.workloads.broker.controller_client import ControllerClient
@@ -50,7 +50,7 @@ def judged(folder: Path, nemesis: tuple[str, ...] = (), replication: int = 1) ->
 def deletes_what_is_online(patch: pytest.MonkeyPatch) -> None:
     def begins(self: StateMachines, partition: tuple[str, int], replicas: Iterable[int]) -> None:
         for replica in replicas:
-            self._move_replica(partition, replica, StateOfReplica.DELETION_STARTED)
+            self._move_replica(partition, replica, ReplicaStateName.DELETION_STARTED)
 
     patch.setattr(StateMachines, "deletion_begins", begins)
 
@@ -60,7 +60,7 @@ def is_never_offline(patch: pytest.MonkeyPatch) -> None:
 
     def online(self: StateMachines, partition: tuple[str, int], state: PartitionState, **given: Any) -> None:
         was = self._partitions.get(partition)
-        if was is not StateOfPartition.ONLINE or leaders.led(state, self._cluster.brokers):
+        if was is not PartitionStateName.ONLINE or leaders.has_live_leader(state, self._cluster.brokers):
             settled(self, partition, state, **given)
 
     patch.setattr(StateMachines, "settled", online)
@@ -69,8 +69,8 @@ def is_never_offline(patch: pytest.MonkeyPatch) -> None:
 def says_nothing_of_what_is_offline(patch: pytest.MonkeyPatch) -> None:
     move = StateMachines._move_replica
 
-    def silent(self: StateMachines, partition: tuple[str, int], replica: int, now: StateOfReplica) -> None:
-        if now is StateOfReplica.OFFLINE:
+    def silent(self: StateMachines, partition: tuple[str, int], replica: int, now: ReplicaStateName) -> None:
+        if now is ReplicaStateName.OFFLINE:
             self._replicas[partition][replica] = now
         else:
             move(self, partition, replica, now)

@@ -20,7 +20,7 @@ from assay.cluster.doctor import engine_available
 from assay.harness.core.history import HistoryWriter
 from assay.harness.core.operation import Completed, Completion, Operation, Outcome, Phase
 from assay.harness.run.attempt import Attempt
-from assay.harness.run.experiment import experiment_of
+from assay.harness.run.experiment import find_experiment
 from assay.harness.run.settings import DOCKER, Settings
 
 from helpers.attempts import played
@@ -43,7 +43,7 @@ def attempt(workload: ModuleType, root: Path, client: Any, **chosen: Any) -> Att
     """Runs an experiment in containers to its end."""
     if not engine_available():
         pytest.skip("no Docker engine answers, or no node image can be made; `assay doctor` says what is missing")
-    found = experiment_of(workload.test_zookeeper)
+    found = find_experiment(workload.test_zookeeper)
     assert found is not None
     settings = Settings(**({"seed": 3, "cluster": DOCKER, "time_limit": 3.0, "store": root} | chosen))
     return played(replace(found, client=client), settings)
@@ -127,7 +127,7 @@ def test_a_run_without_one_acknowledged_compare_and_set_is_judged(
     workload: ModuleType, tmp_path: Path, ways: list[str]
 ) -> None:
     assert history(workload, tmp_path, ways).count("register-cas") == 3
-    judgement = judge(tmp_path, experiment_of(workload.test_zookeeper).contract)  # type: ignore[union-attr]
+    judgement = judge(tmp_path, find_experiment(workload.test_zookeeper).contract)  # type: ignore[union-attr]
     assert judgement.verdict is Verdict.PASS, judgement.unknown
     (examined,) = [one for one in judgement.examined if one.check == "lost-update"]
     assert examined.rows == (("lost" in ways and ways.count("lost")) or 3)
@@ -141,7 +141,7 @@ def test_two_compare_and_sets_without_answers_that_both_replaced_a_value_are_fou
     read = workload.RegisterClient.read
     monkeypatch.setattr(workload.RegisterClient, "read", lambda self, key: next(reads) or read(self, key))
     history(workload, tmp_path, ["lost", "lost", "lost"])
-    judgement = judge(tmp_path, experiment_of(workload.test_zookeeper).contract)  # type: ignore[union-attr]
+    judgement = judge(tmp_path, find_experiment(workload.test_zookeeper).contract)  # type: ignore[union-attr]
     assert judgement.verdict is Verdict.FAIL
     assert "lost-update" in judgement.anomalies
 

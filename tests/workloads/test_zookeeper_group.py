@@ -15,25 +15,25 @@ from assay.checkers.judging.verdict import Verdict
 from assay.harness.core.client import Endpoint
 from assay.harness.core.history import HistoryReader
 from assay.harness.core.operation import Completed, Completion, Operation, Outcome
-from assay.harness.run.attempt import Attempt, Reports
+from assay.harness.run.attempt import Attempt, ReportPolicy
 from assay.harness.run.settings import Settings
-from assay.nemesis.schedule.schedule import Schedule, Step, encode
-from assay.nemesis.schedule.target import named
-from assay.reports.failure_text import Ending, EvidenceLines, describe
+from assay.nemesis.schedule.schedule import FaultSchedule, FaultStep, encode_schedule
+from assay.nemesis.schedule.target import named_target
+from assay.reports.failure_text import EvidenceLines, FailureFooter, describe
 from assay.system_under_test.client.zookeeper_groups import view
-from assay.system_under_test.client.zookeeper_groups.connector import ChangeKind, Effort, OwnershipChange
+from assay.system_under_test.client.zookeeper_groups.connector import ChangeKind, OwnershipChange, RebalanceCounters
 from assay.system_under_test.client.zookeeper_groups.view import allot
 from assay.system_under_test.defects import DEFECTS
 from assay.workloads import test_zookeeper_group
 from assay.workloads.broker import connector_client
-from assay.workloads.broker.connector_client import ZOOKEEPER, ConnectorClient, Member
+from assay.workloads.broker.connector_client import ZOOKEEPER, ConnectorClient, ConnectorMember
 
 from helpers.attempts import played
 
 HELD = {"key": "orders-1", "generation": None, "owner": "g_c", "assignment": 4}
 
 
-def run(root: Path, reports: Reports = Reports.NEVER, **chosen: Any) -> Attempt:
+def run(root: Path, reports: ReportPolicy = ReportPolicy.NEVER, **chosen: Any) -> Attempt:
     settings = Settings(**({"seed": 1, "time_limit": 12.0, "rate": 100.0, "store": root} | chosen))
     return played(test_zookeeper_group.test_zookeeper_group, settings, reports=reports)
 
@@ -94,7 +94,7 @@ class Letting:
 
     def __init__(self) -> None:
         self.consumer_id = "g_c"
-        self.effort = Effort()
+        self.effort = RebalanceCounters()
         self.owned, self.positions = {("orders", 1): "t"}, {("orders", 1): 7}
         self.committed = asyncio.Event()
 
@@ -113,7 +113,7 @@ def test_what_is_let_go_after_the_operation_is_not_reported_as_of_the_next_one(
 
     async def check() -> None:
         runtime = MagicMock(random=random.Random(1), wall_clock=lambda: 0.0)
-        member = Member(Endpoint("n1", "a:1", ("a:1",)), "g", ZOOKEEPER, runtime, itertools.count(1))
+        member = ConnectorMember(Endpoint("n1", "a:1", ("a:1",)), "g", ZOOKEEPER, runtime, itertools.count(1))
         connector = Letting()
         member.connector = connector  # type: ignore[assignment]
         async with member.operation():
@@ -150,7 +150,7 @@ def test_what_is_let_go_after_the_operation_is_not_reported_as_of_the_next_one(
 def test_the_next_process_of_one_that_goes_on_reports_what_it_holds_but_nothing_to_begin_at() -> None:
     async def check() -> dict[str, Any]:
         runtime = MagicMock(random=random.Random(1), wall_clock=lambda: 0.0)
-        member = Member(Endpoint("n1", "a:1", ("a:1",)), "g", ZOOKEEPER, runtime, itertools.count(1))
+        member = ConnectorMember(Endpoint("n1", "a:1", ("a:1",)), "g", ZOOKEEPER, runtime, itertools.count(1))
         member.connector = Letting()  # type: ignore[assignment]
         member._changed(OwnershipChange(ChangeKind.ACQUIRED, "orders", 1, "t", 1, 5))
         member.go_on()
@@ -213,9 +213,9 @@ def test_one_that_is_cut_off_and_gives_up_in_time_is_not(tmp_path: Path) -> None
 
 
 ZOMBIE = (
-    Step(at=4.0, fault="stop-consumer", target=named("client1"), duration=3.0),
-    Step(at=5.0, fault="consumer-from-zookeeper", target=named("client1"), duration=8.0),
-    Step(at=11.0, fault="kill-consumer", target=named("client1"), duration=1.0),
+    FaultStep(at=4.0, fault="stop-consumer", target=named_target("client1"), duration=3.0),
+    FaultStep(at=5.0, fault="consumer-from-zookeeper", target=named_target("client1"), duration=8.0),
+    FaultStep(at=11.0, fault="kill-consumer", target=named_target("client1"), duration=1.0),
 )
 """When the consumer wakes, its session is over, others have its partitions, and it cannot learn of that.
 
@@ -237,16 +237,16 @@ def test_what_the_design_cannot_help_is_reported_with_the_reason(
     """
     monkeypatch.setattr(test_zookeeper_group, "LEAVE_SECONDS", 1e6)
     schedule = tmp_path / "zombie.json"
-    schedule.write_bytes(encode(Schedule(seed=0, steps=ZOMBIE)))
+    schedule.write_bytes(encode_schedule(FaultSchedule(seed=0, steps=ZOMBIE)))
     chosen: Any = {"replay": schedule, "concurrency": 3, "rate": 30.0, "time_limit": 15.0, "seed": seed}
-    attempt = run(tmp_path, reports=Reports.ALL, defect="zk-owner-overlap", **chosen)
+    attempt = run(tmp_path, reports=ReportPolicy.ALL, defect="zk-owner-overlap", **chosen)
     judgement = attempt.judgement
     assert judgement is not None
     assert judgement.verdict is Verdict.PASS, judgement
     assert judgement.anomalies.keys() == {"double-ownership"}
     why = judgement.reasons["double-ownership"]
     assert why.startswith("tolerated in a run with stop-consumer, because the old design has no fence")
-    text = describe(judgement, EvidenceLines(), Ending())
+    text = describe(judgement, EvidenceLines(), FailureFooter())
     assert "tolerated: double-ownership" in text
     assert "because the old design has no fence" in text
     assert "because the old design has no fence" in attempt.folder.report.read_text()
@@ -256,14 +256,14 @@ def test_what_the_design_cannot_help_is_reported_with_the_reason(
 @pytest.mark.slow
 def test_members_as_they_were_have_split_brains_which_are_reported_with_the_reason(tmp_path: Path) -> None:
     """In most seeds: two changes must be so close that a member claims by the first, after others by the second."""
-    runs = [run(tmp_path, reports=Reports.ALL, workload_mix=("classic",), seed=seed) for seed in (1, 2, 3)]
+    runs = [run(tmp_path, reports=ReportPolicy.ALL, workload_mix=("classic",), seed=seed) for seed in (1, 2, 3)]
     judgements = [attempt.judgement for attempt in runs if attempt.judgement is not None]
     assert [judgement.verdict for judgement in judgements] == [Verdict.PASS] * 3
     assert {name for judgement in judgements for name in judgement.anomalies} == {"split-brain"}
     attempt, judgement = next(pair for pair in zip(runs, judgements, strict=True) if pair[1].anomalies)
     why = judgement.reasons["split-brain"]
     assert why.startswith("tolerated because members of the old design agree on nothing")
-    text = describe(judgement, EvidenceLines(), Ending())
+    text = describe(judgement, EvidenceLines(), FailureFooter())
     assert "tolerated: split-brain" in text
     assert why in text
     assert "members of the old design agree on nothing" in attempt.folder.report.read_text()

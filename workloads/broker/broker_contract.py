@@ -48,7 +48,9 @@ PATIENCE: Final = 2.2
 """Seconds: a client call (``READ_SECONDS``, ``CALL_SECONDS``), a back-off and a metadata request."""
 
 
-def promised(*needed: str, may_stall: Sequence[str] = OUTAGES, rebalance_deadline: float | None = None) -> Contract:
+def build_contract(
+    *needed: str, may_stall: Sequence[str] = OUTAGES, rebalance_deadline: float | None = None
+) -> Contract:
     """Forbids everything. ``needed``: checks for which a run of this workload must have data, beyond ``RUNNING``."""
     contract = forbid(
         *needed, *RUNNING, rebalance_deadline=rebalance_deadline, may_stall=may_stall, patience=PATIENCE

@@ -35,12 +35,12 @@ from assay.system_under_test.client.callbacks import Callbacks, Envelope
 from assay.system_under_test.client.config import ProducerConfig
 from assay.system_under_test.client.delivery import SendResult
 from assay.system_under_test.client.errors import ClientError, SendFailed
-from assay.system_under_test.client.message_ledger import Account
+from assay.system_under_test.client.message_ledger import OutcomeSummary
 from assay.system_under_test.client.producer import Producer
-from assay.system_under_test.client.traits import client_traits
-from assay.workloads.broker.log_messages import records, size, values
-from assay.workloads.broker.log_names import described, node_name, split
-from assay.workloads.broker.producer_profiles import SINGLE, config, most_tries, waits_for_all
+from assay.system_under_test.client.traits import select_client_traits
+from assay.workloads.broker.log_messages import get_values, make_records, measure_record
+from assay.workloads.broker.log_names import describe_error, format_node, split_key
+from assay.workloads.broker.producer_profiles import SINGLE, build_config, count_tries, waits_for_all
 
 BURST: Final = "burst"
 SHORTEST: Final = 4
@@ -70,7 +70,7 @@ def bursts(keys: Sequence[str]) -> Generator:
     return unfold(step, 0)
 
 
-class Stages(Callbacks):
+class CallbackRecorder(Callbacks):
     """Collects the producer's notifications about each message's outcome."""
 
     def __init__(self) -> None:
@@ -83,21 +83,21 @@ class Stages(Callbacks):
         self.note("stages", envelope, error)
 
     def note(self, source: str, envelope: Envelope, known: SendResult | ClientError) -> None:
-        one = _known(known)
+        one = _to_outcome(known)
         self.reports.append([int(envelope.value), source, one["outcome"], one["offset"]])
 
-    def account(self, account: Account) -> None:
+    def account(self, account: OutcomeSummary) -> None:
         for outcome, envelopes in ((Outcome.FAIL, account.failed), (Outcome.INFO, account.unknown)):
             self.reports += [[int(envelope.value), "account", outcome, None] for envelope in envelopes]
 
 
-class Bursts:
+class BurstProducers:
     """The asynchronous producers of one client: one for each habit, created on first use."""
 
     def __init__(self, endpoint: Endpoint, runtime: Any) -> None:
         self._endpoint = endpoint
         self._runtime = runtime
-        self._producers: dict[str, tuple[Producer, Stages]] = {}
+        self._producers: dict[str, tuple[Producer, CallbackRecorder]] = {}
         self._plain: dict[str, Producer] = {}
 
     async def close(self) -> None:
@@ -106,61 +106,63 @@ class Bursts:
         for plain in self._plain.values():
             await plain.close()
 
-    def _made(self, chosen: ProducerConfig, callbacks: Stages | None = None) -> Producer:
-        traits = client_traits(self._endpoint.defects)
+    def _made(self, chosen: ProducerConfig, callbacks: CallbackRecorder | None = None) -> Producer:
+        traits = select_client_traits(self._endpoint.defects)
         return Producer(list(self._endpoint.all), chosen, runtime=self._runtime, callbacks=callbacks, traits=traits)
 
     async def invoke(self, key: str, argument: Any) -> Completion:
-        habit = _habit(argument)
+        habit = _get_habit(argument)
         if isinstance(argument, Mapping) and "each" in argument:
             if habit not in self._plain:
-                self._plain[habit] = self._made(config(habit).without_queue())
-            return _completion(await _sets(self._plain[habit], key, argument))
+                self._plain[habit] = self._made(build_config(habit).without_queue())
+            return _to_completion(await _send_sets(self._plain[habit], key, argument))
         if habit not in self._producers:
-            stages = Stages()
-            self._producers[habit] = self._made(config(habit), stages), stages
+            stages = CallbackRecorder()
+            self._producers[habit] = self._made(build_config(habit), stages), stages
         producer, stages = self._producers[habit]
         reports: list[Report] = []
         stages.reports = reports
-        futures = await _sent(producer, stages, key, argument)
+        futures = await _send_messages(producer, stages, key, argument)
         then = argument.get("then") if isinstance(argument, Mapping) else None
         if then == "flush":
             stages.account(await producer.flush())
         elif then == "close":
             del self._producers[habit]
             stages.account(await producer.close(CLOSING_SECONDS))
-        sets = [_known(found) for found in await asyncio.gather(*futures, return_exceptions=True)]
-        return _completion(sets, **({"reports": reports} if isinstance(argument, Mapping) else {}))
+        sets = [_to_outcome(found) for found in await asyncio.gather(*futures, return_exceptions=True)]
+        return _to_completion(sets, **({"reports": reports} if isinstance(argument, Mapping) else {}))
 
 
-def _completion(sets: Sequence[Mapping[str, Any]], **more: Any) -> Completion:
+def _to_completion(sets: Sequence[Mapping[str, Any]], **more: Any) -> Completion:
     outcomes = {one["outcome"] for one in sets}
     whole = next(one for one in (Outcome.OK, Outcome.INFO, Outcome.FAIL) if one in outcomes)
     error = next((one["error"] for one in sets if one["error"]), None)
     return Completion(whole, {"sets": sets, **more}, error=None if whole is Outcome.OK else error)
 
 
-async def _sets(producer: Producer, key: str, argument: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+async def _send_sets(producer: Producer, key: str, argument: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     """Sends the values in atomic calls and returns each message's outcome; messages of one call share theirs."""
-    topic, partition = split(key)
-    sent, each = records(argument), argument["each"]
+    topic, partition = split_key(key)
+    sent, each = make_records(argument), argument["each"]
     calls = [producer.send_set(topic, partition, sent[first : first + each]) for first in range(0, len(sent), each)]
-    known = [_known(found) for found in await asyncio.gather(*calls, return_exceptions=True)]
-    return [_shifted(known[rank // each], rank % each) for rank in range(len(sent))]
+    known = [_to_outcome(found) for found in await asyncio.gather(*calls, return_exceptions=True)]
+    return [_shift_offset(known[rank // each], rank % each) for rank in range(len(sent))]
 
 
-def _shifted(one: Mapping[str, Any], rank: int) -> Mapping[str, Any]:
+def _shift_offset(one: Mapping[str, Any], rank: int) -> Mapping[str, Any]:
     return {**one, "offset": None if one["offset"] is None or one["offset"] < 0 else one["offset"] + rank}
 
 
-async def _sent(producer: Producer, stages: Stages, key: str, argument: Any) -> Sequence[asyncio.Future[SendResult]]:
+async def _send_messages(
+    producer: Producer, stages: CallbackRecorder, key: str, argument: Any
+) -> Sequence[asyncio.Future[SendResult]]:
     """Sends the messages and returns their futures; messages rejected by a full queue have failed futures."""
-    topic, index = split(key)
+    topic, index = split_key(key)
     message_key = argument.get("message_key") if isinstance(argument, Mapping) else None
     # The partitioner chooses the partition of a message with a key.
     named, place = (None, index) if message_key is None else (message_key.encode(), None)
     futures: list[asyncio.Future[SendResult]] = []
-    for _, value in records(argument):
+    for _, value in make_records(argument):
         if futures:
             await asyncio.sleep(PACE)
         try:
@@ -177,19 +179,19 @@ def effects(completed: Completed) -> Sequence[Effect]:
     """Returns a row for each message, even if all outcomes are unknown, and one for each retry that may have appended
     it again. The rows of ``reports`` follow.
     """
-    return [*_appends(completed), *_reports(completed)]
+    return [*_iterate_appends(completed), *_iterate_reports(completed)]
 
 
-def _appends(completed: Completed) -> Iterator[Effect]:
+def _iterate_appends(completed: Completed) -> Iterator[Effect]:
     operation = completed.operation
     assert operation.key is not None, "a burst to no partition"
-    argument, habit = operation.argument, _habit(operation.argument)
-    settings, result = config(habit), completed.completion.result
+    argument, habit = operation.argument, _get_habit(operation.argument)
+    settings, result = build_config(habit), completed.completion.result
     packed = settings.codec, settings.message_format
-    sets = [_UNKNOWN] * len(values(argument)) if result is None else result["sets"]
+    sets = [_UNKNOWN] * len(get_values(argument)) if result is None else result["sets"]
     named = argument if isinstance(argument, Mapping) else {}
     each = named.get("each")
-    for rank, (value, record, one) in enumerate(zip(values(argument), records(argument), sets, strict=True)):
+    for rank, (value, record, one) in enumerate(zip(get_values(argument), make_records(argument), sets, strict=True)):
         outcome = Outcome(one["outcome"])
         stays = outcome is not Outcome.OK or waits_for_all(habit)
         row = Effect(
@@ -197,29 +199,29 @@ def _appends(completed: Completed) -> Iterator[Effect]:
             operation.key,
             position=one["offset"] if stays else None,
             value=value,
-            request=None if each is None else _request(completed.index, rank // each),
+            request=None if each is None else _number_request(completed.index, rank // each),
             message_key=named.get("message_key"),
-            size=size(record, packed) + len(named.get("message_key", "")),
+            size=measure_record(record, packed) + len(named.get("message_key", "")),
             node=one["node"],
             outcome=outcome if stays else Outcome.INFO,
             error=one["error"],
         )
         yield row
         if outcome is not Outcome.FAIL:
-            for _ in range(most_tries(habit) - 1):
+            for _ in range(count_tries(habit) - 1):
                 yield msgspec.structs.replace(row, position=None, request=None, node=None, outcome=Outcome.INFO)
 
 
-def _reports(completed: Completed) -> Iterator[Effect]:
+def _iterate_reports(completed: Completed) -> Iterator[Effect]:
     key, argument = completed.operation.key, completed.operation.argument
     assert key is not None
     reports = (completed.completion.result or {}).get("reports")
     if reports is None:
         return
-    owed = {(value, source): None for value in values(argument) for source in OWED}
+    owed = {(value, source): None for value in get_values(argument) for source in OWED}
     for value, source, outcome, offset in reports:
         owed.pop((value, source), None)
-        unsure = outcome == Outcome.OK and not waits_for_all(_habit(argument))
+        unsure = outcome == Outcome.OK and not waits_for_all(_get_habit(argument))
         yield Effect(
             "reported",
             key,
@@ -232,7 +234,7 @@ def _reports(completed: Completed) -> Iterator[Effect]:
         yield Effect("unreported", key, value=value, source=source)
 
 
-def _request(index: int, call: int) -> int:
+def _number_request(index: int, call: int) -> int:
     """Returns a negative request number for each set of a burst; other requests use operation numbers."""
     return -1 - (index * MOST_CALLS + call)
 
@@ -240,15 +242,15 @@ def _request(index: int, call: int) -> int:
 _UNKNOWN: Final = {"outcome": Outcome.INFO, "offset": None, "node": None, "error": "timeout"}
 
 
-def _habit(argument: Any) -> str:
+def _get_habit(argument: Any) -> str:
     habit: str = argument.get("habit", SINGLE) if isinstance(argument, Mapping) else SINGLE
     return habit
 
 
-def _known(found: SendResult | BaseException) -> dict[str, Any]:
+def _to_outcome(found: SendResult | BaseException) -> dict[str, Any]:
     if isinstance(found, SendResult):
-        return {"outcome": Outcome.OK, "offset": found.base_offset, "node": node_name(found.node), "error": None}
+        return {"outcome": Outcome.OK, "offset": found.base_offset, "node": format_node(found.node), "error": None}
     if not isinstance(found, ClientError):
         raise found
     outcome = Outcome.FAIL if isinstance(found, SendFailed) else Outcome.INFO
-    return {"outcome": outcome, "offset": None, "node": None, "error": described(found)}
+    return {"outcome": outcome, "offset": None, "node": None, "error": describe_error(found)}

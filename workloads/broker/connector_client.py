@@ -34,7 +34,7 @@ from assay.harness.core.operation import Completed, Completion, Effect, Operatio
 from assay.system_under_test.client.config import DEFAULT_FETCH_BYTES
 from assay.system_under_test.client.errors import Certainty, ReadFailed
 from assay.system_under_test.client.membership import CommitFailed
-from assay.system_under_test.client.traits import client_traits
+from assay.system_under_test.client.traits import select_client_traits
 from assay.system_under_test.client.zookeeper_groups.config import ConnectorConfig
 from assay.system_under_test.client.zookeeper_groups.connector import (
     ChangeKind,
@@ -43,14 +43,14 @@ from assay.system_under_test.client.zookeeper_groups.connector import (
     OwnershipChange,
 )
 from assay.system_under_test.client.zookeeper_groups.streams import MessageStream
-from assay.system_under_test.client.zookeeper_groups.subscription import Filter
+from assay.system_under_test.client.zookeeper_groups.subscription import TopicFilter
 from assay.workloads.broker import group_operations
 from assay.workloads.broker.group_operations import COMMIT, DRAIN, LEAVE, SESSION_SECONDS, SILENCE
 from assay.workloads.broker.log_client import FETCH_BYTES, LogClient
-from assay.workloads.broker.log_messages import seen
-from assay.workloads.broker.log_names import described, not_done
+from assay.workloads.broker.log_messages import to_result
+from assay.workloads.broker.log_names import describe_error, to_outcome
 from assay.workloads.broker.log_operations import END, POLL, SEND
-from assay.workloads.broker.members import KeepingMembers, topics_of
+from assay.workloads.broker.members import GroupMembersClient, get_topics
 from assay.workloads.broker.multi_fetch_operations import LARGEST
 
 CALL_SECONDS: Final = 1.5
@@ -73,13 +73,13 @@ MODES: Final = {
 """``offsets.storage`` and ``dual.commit.enabled``, in the order in which a group migrates there and back."""
 
 
-class Member:
+class ConnectorMember:
     """A member of one group, and its unreported events. ``numbers`` gives each hold a number of its own."""
 
     def __init__(self, endpoint: Endpoint, group: str, mode: str, runtime: Any, numbers: Iterator[int]) -> None:
         storage, dual = MODES[mode]
         self.mode = mode
-        self._topics = topics_of(endpoint)
+        self._topics = get_topics(endpoint)
         self._commits_when_leaving = group != DRAIN
         self._numbers = numbers
         self._assignments: dict[int, int] = {}  # by hold
@@ -116,7 +116,7 @@ class Member:
             on_change=self._changed,
             on_claim=self._claimed,
             before_release=self._before_release,
-            traits=client_traits(endpoint.defects),
+            traits=select_client_traits(endpoint.defects),
         )
 
     def go_on(self) -> None:
@@ -162,7 +162,7 @@ class Member:
             {
                 "key": f"{chunk.topic}-{chunk.partition}",
                 "begin": chunk.begin,
-                "records": [seen(message) for message in chunk.messages],
+                "records": [to_result(message) for message in chunk.messages],
                 "end": min(chunk.end, LARGEST),
                 "assignment": self._assignments[chunk.hold],
             }
@@ -172,7 +172,7 @@ class Member:
     async def _created(self) -> MessageStream:
         """Creates one stream for all topics. Several topics need a filter; other streams have one topic each."""
         if len(self._topics) > 1:
-            (stream,) = await self.connector.create_streams_by_filter(Filter("|".join(self._topics), 1))
+            (stream,) = await self.connector.create_streams_by_filter(TopicFilter("|".join(self._topics), 1))
             return stream
         (topic,) = self._topics
         return (await self.connector.create_streams({topic: 1}))[topic][0]
@@ -185,7 +185,7 @@ class Member:
             in_time = began_in is not None and began_in == self._operation_in_hand
             self._note_commit("ok" if in_time else "info", positions)
         except CommitFailed as error:
-            known = not_done(error.outcome).value
+            known = to_outcome(error.outcome).value
             for positions in (before, self.connector.positions):
                 self._note_commit(known, positions)
             raise
@@ -240,7 +240,7 @@ class Member:
         }
 
 
-class ConnectorClient(KeepingMembers):
+class ConnectorClient(GroupMembersClient):
     """Client of members as above; sends and log ends are those of ``assay.workloads.broker.log_client``."""
 
     holds_sessions = True
@@ -249,7 +249,7 @@ class ConnectorClient(KeepingMembers):
     def __init__(self) -> None:
         self._numbers = itertools.count(1)
         self._log = LogClient(self._numbers)
-        self._members: dict[str, Member] = {}
+        self._members: dict[str, ConnectorMember] = {}
 
     async def close(self) -> None:
         """Shuts the members down. Their partitions are free then, or after the session timeout."""
@@ -277,14 +277,14 @@ class ConnectorClient(KeepingMembers):
                 return Completion(Outcome.OK, parting)
             member = None
         if member is None:
-            member = Member(self._endpoint, group, mode, self._runtime, self._numbers)
+            member = ConnectorMember(self._endpoint, group, mode, self._runtime, self._numbers)
             self._members[group] = member
         async with member.operation():
             completion = await self._ask(operation.f, group, member)
         result = (completion.result or {}) | {name: parting[name] + more for name, more in member.report().items()}
         return Completion(completion.outcome, result, completion.error)
 
-    async def _ask(self, f: str, group: str, member: Member) -> Completion:
+    async def _ask(self, f: str, group: str, member: ConnectorMember) -> Completion:
         try:
             if f == COMMIT:
                 await member.commit()
@@ -292,18 +292,18 @@ class ConnectorClient(KeepingMembers):
             return Completion(Outcome.OK, {"reads": await member.poll()})
         except ReadFailed as error:
             await asyncio.sleep(POLL_SECONDS)  # an immediate retry would fail again, thousands of times
-            return Completion(Outcome.FAIL, error=described(error))
+            return Completion(Outcome.FAIL, error=describe_error(error))
         except ConnectionError as error:
             del self._members[group]  # it never reached ZooKeeper
             await member.connector.shutdown()
             return Completion(Outcome.FAIL, error=f"no-zookeeper: {error}")
         except CommitFailed as error:
             if error.outcome is Certainty.NOT_DONE:
-                return Completion(Outcome.FAIL, error=described(error))
+                return Completion(Outcome.FAIL, error=describe_error(error))
             # It was tried, and its rows are indeterminate; the member goes on, as any consumer would.
-            return Completion(Outcome.OK, {"unknown": described(error)})
+            return Completion(Outcome.OK, {"unknown": describe_error(error)})
 
-    async def _part(self, group: str, member: Member) -> dict[str, Any]:
+    async def _part(self, group: str, member: ConnectorMember) -> dict[str, Any]:
         async with member.operation():
             if group != DRAIN:
                 with contextlib.suppress(CommitFailed):
@@ -327,7 +327,7 @@ class ConnectorClient(KeepingMembers):
             if row.kind != "fetched"
         ]
         if completed.operation.f == COMMIT:
-            rows += _owned(result, group)
+            rows += _find_ownership(result, group)
         for note in result.get("ownership", ()):
             if note["kind"] == "acquire" and note["offset"] is not None and group != DRAIN:
                 register = f"{group}/{note['key']}"
@@ -338,10 +338,10 @@ class ConnectorClient(KeepingMembers):
                 rows.append(Effect("advance", f"{group}/{key}", position=offset, group=group, outcome=outcome))
         if not rows and "ownership" in result:
             rows.append(Effect("idle", group, group=group, outcome=Outcome.OK))
-        return [*rows, *_claimed(result, group)]
+        return [*rows, *_find_claims(result, group)]
 
 
-def _claimed(result: dict[str, Any], group: str) -> list[Effect]:
+def _find_claims(result: dict[str, Any], group: str) -> list[Effect]:
     return [
         Effect("claim" if member == claim["owner"] else "share", key, owner=member, version=claim["seen"],
                value=claim["made"], group=group, outcome=Outcome.OK)
@@ -349,7 +349,7 @@ def _claimed(result: dict[str, Any], group: str) -> list[Effect]:
     ]  # fmt: skip
 
 
-def _owned(result: dict[str, Any], group: str) -> list[Effect]:
+def _find_ownership(result: dict[str, Any], group: str) -> list[Effect]:
     """Rows of partitions that a member acquired or lost during a commit."""
     return [
         Effect(note["kind"], note["key"], position=note.get("end"), owner=note["owner"], group=group,

@@ -27,15 +27,18 @@ def churn() -> Generator:
         made, value = state
         f = context.choose(WEIGHTS, salt=1)
         if f == CREATE or made == 0 or (f == DELETE and made <= RECENT):
-            return Operation(CREATE, name(made), SHAPE | {"partitions": partitions(made)}), (made + 1, value)
+            return Operation(CREATE, format_name(made), SHAPE | {"partitions": count_partitions(made)}), (
+                made + 1,
+                value,
+            )
         if f == DELETE:
             older = min(made - RECENT, RECENT)
-            return Operation(DELETE, name(made - RECENT - 1 - context.below(older, salt=2))), state
+            return Operation(DELETE, format_name(made - RECENT - 1 - context.below(older, salt=2))), state
         topic = made - 1 - context.below(min(made, RECENT), salt=3)
         if f == DESCRIBE:
-            return Operation(DESCRIBE, name(topic)), state
-        argument = {"partition": context.below(partitions(topic), salt=4), "value": value}
-        return Operation(TOUCH, name(topic), argument), (made, value + 1)
+            return Operation(DESCRIBE, format_name(topic)), state
+        argument = {"partition": context.below(count_partitions(topic), salt=4), "value": value}
+        return Operation(TOUCH, format_name(topic), argument), (made, value + 1)
 
     return unfold(step, (0, 0))
 
@@ -59,11 +62,11 @@ def moves(keys: Sequence[str], brokers: int, replication: int) -> Generator:
     return unfold(step, 0)
 
 
-def name(number: int) -> str:
+def format_name(number: int) -> str:
     """Returns a name such as ``churn-7``."""
     return f"churn-{number}"
 
 
-def partitions(number: int) -> int:
+def count_partitions(number: int) -> int:
     """Returns the number of partitions of topic ``number``, from 1 to ``MOST_PARTITIONS``."""
     return 1 + number % MOST_PARTITIONS

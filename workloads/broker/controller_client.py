@@ -22,7 +22,7 @@ from assay.system_under_test.client.config import ProducerConfig
 from assay.system_under_test.client.errors import SendFailed, SendUnknown
 from assay.system_under_test.client.producer import Producer
 from assay.workloads.broker.log_client import LogClient
-from assay.workloads.broker.log_names import described, node_name
+from assay.workloads.broker.log_names import describe_error, format_node
 
 TOUCH: Final = "touch"
 TOUCH_SECONDS: Final = 2.0
@@ -49,10 +49,10 @@ class ControllerClient(LogClient):
         try:
             result = await self._toucher.send_set(operation.key, argument["partition"], message)
         except SendFailed as error:
-            return Completion(Outcome.FAIL, error=described(error))
+            return Completion(Outcome.FAIL, error=describe_error(error))
         except SendUnknown as error:
-            return Completion(Outcome.INFO, error=described(error))
-        return Completion(Outcome.OK, {"offset": result.base_offset, "node": node_name(result.node)})
+            return Completion(Outcome.INFO, error=describe_error(error))
+        return Completion(Outcome.OK, {"offset": result.base_offset, "node": format_node(result.node)})
 
     @classmethod
     def effects(cls, completed: Completed) -> Sequence[Effect]:

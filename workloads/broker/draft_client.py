@@ -9,15 +9,15 @@ from assay.system_under_test.client.config import DEFAULT_FETCH_BYTES, DraftConf
 from assay.system_under_test.client.draft_consumer import DraftConsumer
 from assay.system_under_test.client.group_consumer import GroupListener
 from assay.system_under_test.client.membership import Position
-from assay.workloads.broker.group_client import ASSIGNOR, CALL_SECONDS, GroupClient, Member
+from assay.workloads.broker.group_client import ASSIGNOR, CALL_SECONDS, GroupClient, GroupMember
 from assay.workloads.broker.log_client import FETCH_BYTES
-from assay.workloads.broker.members import topics_of
+from assay.workloads.broker.members import get_topics
 
 SESSION_SECONDS: Final = 1.2
 """Seconds; a join waits for lost members, and must be answered within a call."""
 
 
-class NumberedDraft(DraftConsumer):
+class NumberedDraftConsumer(DraftConsumer):
     """Skips automatic commits before a rejoin, because they have no number; commits only on request."""
 
     async def commit(self, metadata: str = "", *, offsets: Mapping[Partition, int | Position] | None = None) -> None:
@@ -25,7 +25,7 @@ class NumberedDraft(DraftConsumer):
             await super().commit(metadata, offsets=offsets)
 
 
-class DraftMember(Member):
+class DraftMember(GroupMember):
     """A member whose coordinator assigns the partitions."""
 
     @staticmethod
@@ -37,7 +37,9 @@ class DraftMember(Member):
             timeout=CALL_SECONDS,
             fetch_bytes=endpoint.options.get(FETCH_BYTES, DEFAULT_FETCH_BYTES),
         )
-        return NumberedDraft(endpoint.all, group, topics_of(endpoint), config, runtime=runtime, listener=listener)
+        return NumberedDraftConsumer(
+            endpoint.all, group, get_topics(endpoint), config, runtime=runtime, listener=listener
+        )
 
 
 class DraftClient(GroupClient):

@@ -41,7 +41,7 @@ from assay.harness.core.generator import (
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome, Phase
 from assay.system_under_test.client.config import MemberConfig
 from assay.system_under_test.client.membership import CommitFailed, Generation, Membership, Position
-from assay.workloads.broker.log_names import described, not_done, split
+from assay.workloads.broker.log_names import describe_error, split_key, to_outcome
 
 KEEP: Final = "keep"
 LOOK: Final = "look"
@@ -69,7 +69,7 @@ LOOKING_SECONDS: Final = 14.0
 """At the end: longer than the contract's deadline, so that the last commit may expire."""
 
 
-class BriefGroups:
+class ExpiringGroupsClient:
     """A client's share in these groups. Raises the client library's errors."""
 
     def __init__(self, endpoint: Endpoint, runtime: Any) -> None:
@@ -118,17 +118,17 @@ class BriefGroups:
             "owner": None if under is None else under.member_id,
         }
         positions = {
-            split(key): Position(offset, str(argument["number"])) for key, offset in argument["offsets"].items()
+            split_key(key): Position(offset, str(argument["number"])) for key, offset in argument["offsets"].items()
         }
         try:
             await membership.commit(positions, under)
         except CommitFailed as error:
-            return Completion(not_done(error.outcome), said, error=described(error))
+            return Completion(to_outcome(error.outcome), said, error=describe_error(error))
         return Completion(Outcome.OK, said)
 
     async def _renew(self, argument: dict[str, Any]) -> Completion:
         outcomes: list[Outcome] = []
-        for number, kept in _both(argument):
+        for number, kept in _list_commits(argument):
             if outcomes:
                 await asyncio.sleep(argument["kept"] / 1000 + JITTER * self._runtime.random.random())
             commit = argument | {"number": number}
@@ -139,7 +139,7 @@ class BriefGroups:
         return Completion(outcomes[-1], {"outcomes": outcomes})
 
     async def _look(self, argument: dict[str, Any]) -> Completion:
-        wanted = {split(key): key for key in argument["keys"]}
+        wanted = {split_key(key): key for key in argument["keys"]}
         found = await self._outsider(argument["group"], None).committed(list(wanted))
         numbers = {wanted[one]: None if at.offset < 0 else int(at.metadata) for one, at in found.items()}
         return Completion(Outcome.OK, {"found": numbers})
@@ -172,7 +172,7 @@ def effects(completed: Completed) -> list[Effect]:
             Effect(
                 "keep", f"{group}/{key}", position=offset, value=number, group=group, retention_ms=kept, outcome=outcome
             )
-            for (number, kept), outcome in zip(_both(argument), outcomes, strict=False)
+            for (number, kept), outcome in zip(_list_commits(argument), outcomes, strict=False)
             for key, offset in argument["offsets"].items()
         ]
     if operation.f == LOOK:
@@ -193,7 +193,7 @@ def effects(completed: Completed) -> list[Effect]:
     ]
 
 
-def _both(argument: Mapping[str, Any]) -> list[tuple[int, int]]:
+def _list_commits(argument: Mapping[str, Any]) -> list[tuple[int, int]]:
     """Number and retention in milliseconds of both commits of a renewal."""
     return [(argument["number"], argument["kept"]), (argument["number"] + 1, LONG)]
 
@@ -223,7 +223,7 @@ def traffic(keys: Sequence[str], kept: int) -> Generator:
     return unfold(step, 1)
 
 
-class Renewals(Generator, frozen=True):
+class RenewalGenerator(Generator, frozen=True):
     """Renews offsets and looks at each twice, for ever. ``turns``: when each key is due, and its next step."""
 
     keys: tuple[str, ...]
@@ -240,7 +240,7 @@ class Renewals(Generator, frozen=True):
         following = context.time + later * MILLISECOND, (step + 1) % len(STEPS)
         turns = (*self.turns[:rank], following, *self.turns[rank + 1 :])
         operation = self._operation(f, self.keys[rank], context)
-        return Invoke(operation, context.pick()), Renewals(self.keys, turns, self.number + 2)
+        return Invoke(operation, context.pick()), RenewalGenerator(self.keys, turns, self.number + 2)
 
     def _operation(self, f: str, key: str, context: Context) -> Operation:
         if f == LOOK:
@@ -252,7 +252,7 @@ class Renewals(Generator, frozen=True):
 
 def renewals(keys: Sequence[str]) -> Generator:
     """See :class:`Renewals`; all keys are due at once."""
-    return Renewals(tuple(keys), ((0, 0),) * len(keys))
+    return RenewalGenerator(tuple(keys), ((0, 0),) * len(keys))
 
 
 def farewell(keys: Sequence[str]) -> Generator:

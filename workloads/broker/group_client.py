@@ -16,16 +16,16 @@ from assay.harness.core.operation import Completed, Completion, Effect, Operatio
 from assay.system_under_test.client.assignors import Partition
 from assay.system_under_test.client.config import DEFAULT_FETCH_BYTES, ConsumerConfig
 from assay.system_under_test.client.errors import ReadFailed
-from assay.system_under_test.client.group_consumer import GroupConsumer, GroupListener, Received
+from assay.system_under_test.client.group_consumer import ConsumerRecord, GroupConsumer, GroupListener
 from assay.system_under_test.client.membership import CommitFailed, Generation, JoinFailed
-from assay.system_under_test.client.traits import client_traits
+from assay.system_under_test.client.traits import select_client_traits
 from assay.workloads.broker import group_operations
 from assay.workloads.broker.group_operations import COMMIT, DIE, LEAVE, REWIND, SESSION_SECONDS, SILENCE
 from assay.workloads.broker.log_client import FETCH_BYTES, LogClient
-from assay.workloads.broker.log_messages import number, text
-from assay.workloads.broker.log_names import described, not_done
+from assay.workloads.broker.log_messages import decode_key, parse_number
+from assay.workloads.broker.log_names import describe_error, to_outcome
 from assay.workloads.broker.log_operations import POLL
-from assay.workloads.broker.members import KeepingMembers, topics_of
+from assay.workloads.broker.members import GroupMembersClient, get_topics
 from assay.workloads.broker.multi_fetch_operations import LARGEST
 
 REBALANCE_SECONDS: Final = 1.5
@@ -45,7 +45,7 @@ a failure; an immediate retry would fail again, thousands of times.
 
 
 @dataclass
-class Hold:
+class PartitionHold:
     """Ownership of a partition, from when the member learned of it.
 
     ``position``: the offset to read next. ``chain``: the assignment number of its reads, which changes after a reset.
@@ -58,12 +58,12 @@ class Hold:
     chain: int
 
 
-class Member:
+class GroupMember:
     """A member of one group, and its unreported events. ``numbers`` gives each hold a number of its own."""
 
     def __init__(self, endpoint: Endpoint, group: str, runtime: Any, numbers: Iterator[int]) -> None:
         self._numbers = numbers
-        self._holds: dict[Partition, Hold] = {}
+        self._holds: dict[Partition, PartitionHold] = {}
         self._resets: dict[Partition, int] = {}
         """Unreported positions at which reading resumes after an offset was out of range."""
         self._notes: list[dict[str, Any]] = []
@@ -77,7 +77,7 @@ class Member:
         return GroupConsumer(
             endpoint.all,
             group,
-            topics_of(endpoint),
+            get_topics(endpoint),
             ConsumerConfig(
                 assignors=(endpoint.options.get(ASSIGNOR, "range"),),
                 session_timeout=SESSION_SECONDS,
@@ -87,7 +87,7 @@ class Member:
             ),
             runtime=runtime,
             listener=listener,
-            traits=client_traits(endpoint.defects),
+            traits=select_client_traits(endpoint.defects),
         )
 
     def go_on(self) -> None:
@@ -95,7 +95,7 @@ class Member:
         for partition, hold in self._holds.items():
             if hold.assignment not in {note["assignment"] for note in self._notes}:
                 hold.assignment = hold.chain = next(self._numbers)
-                self._notes.append(_note("acquire", partition, hold) | {"begin": hold.position, "offset": None})
+                self._notes.append(_make_note("acquire", partition, hold) | {"begin": hold.position, "offset": None})
 
     def ownership(self) -> list[dict[str, Any]]:
         """Returns and clears everything that happened since the last call."""
@@ -110,14 +110,17 @@ class Member:
             found = [record for record in received if (record.topic, record.partition) == partition]
             begin, hold.position = hold.position, min(self._consumer.position(partition), LARGEST)
             if (start := self._resets.pop(partition, None)) is not None:
-                reads.append({"key": _key(partition), "reset": start, "from": begin, "assignment": next(self._numbers)})
+                reads.append(
+                    {"key": _format_key(partition), "reset": start, "from": begin, "assignment": next(self._numbers)}
+                )
                 hold.chain, begin = reads[-1]["assignment"], start
             reads.append(
                 {
-                    "key": _key(partition),
+                    "key": _format_key(partition),
                     "begin": begin,
                     "records": [
-                        [record.offset, number(record.value), _created(record), text(record.key)] for record in found
+                        [record.offset, parse_number(record.value), _get_create_time(record), decode_key(record.key)]
+                        for record in found
                     ],
                     "end": hold.position,
                     "assignment": hold.chain,
@@ -130,7 +133,7 @@ class Member:
         if not self._holds:
             return None
         first = next(iter(self._holds.values()))
-        positions = [[_key(one), self._behind(hold, behind), hold.chain] for one, hold in self._holds.items()]
+        positions = [[_format_key(one), self._behind(hold, behind), hold.chain] for one, hold in self._holds.items()]
         return {"generation": first.generation, "owner": first.owner, "positions": positions}
 
     async def commit(self, number: int, behind: int) -> None:
@@ -147,11 +150,11 @@ class Member:
         for partition, hold in self._holds.items():
             hold.position, hold.chain = max(0, hold.position - back), next(self._numbers)
             self._consumer.seek(partition, hold.position)
-            sought.append([_key(partition), hold.position, hold.chain])
+            sought.append([_format_key(partition), hold.position, hold.chain])
         return sought
 
     @staticmethod
-    def _behind(hold: Hold, records: int) -> int:
+    def _behind(hold: PartitionHold, records: int) -> int:
         return max(0, hold.position - records)
 
     async def silence(self, seconds: float) -> None:
@@ -173,33 +176,33 @@ class Member:
         for partition in partitions:
             committed, position = self._consumer.found(partition), self._consumer.position(partition)
             hold = self._holds[partition] = self._hold(generation, position)
-            about = {"begin": position, "offset": committed.offset, "number": number(committed.metadata.encode())}
-            self._notes.append(_note("acquire", partition, hold) | about)
+            about = {"begin": position, "offset": committed.offset, "number": parse_number(committed.metadata.encode())}
+            self._notes.append(_make_note("acquire", partition, hold) | about)
         if not partitions:
-            self._notes.append(_note("acquire", None, self._hold(generation, -1)))
+            self._notes.append(_make_note("acquire", None, self._hold(generation, -1)))
 
-    def _hold(self, generation: Generation, position: int) -> Hold:
+    def _hold(self, generation: Generation, position: int) -> PartitionHold:
         assignment = next(self._numbers)
-        return Hold(generation.number, generation.member_id, assignment, position, assignment)
+        return PartitionHold(generation.number, generation.member_id, assignment, position, assignment)
 
     def _revoked(self, partitions: Sequence[Partition]) -> None:
         self._drop()
 
     def _drop(self) -> None:
-        self._notes += [_note(self._parting, partition, hold) for partition, hold in self._holds.items()]
+        self._notes += [_make_note(self._parting, partition, hold) for partition, hold in self._holds.items()]
         self._holds.clear()
         self._resets.clear()
 
 
-class GroupClient(KeepingMembers):
+class GroupClient(GroupMembersClient):
     """Client of members; operations as in ``assay.workloads.broker.group_operations``."""
 
-    member: type[Member] = Member
+    member: type[GroupMember] = GroupMember
 
     def __init__(self) -> None:
         self._numbers = itertools.count(1)
         self._log = LogClient(self._numbers)
-        self._members: dict[str, Member] = {}
+        self._members: dict[str, GroupMember] = {}
         self._dead: set[str] = set()
         """Groups in which this process has died for good."""
 
@@ -237,7 +240,7 @@ class GroupClient(KeepingMembers):
             reads = await member.poll()
         except (JoinFailed, ReadFailed) as error:
             await asyncio.sleep(POLL_SECONDS)
-            return Completion(Outcome.FAIL, {"ownership": member.ownership()}, error=described(error))
+            return Completion(Outcome.FAIL, {"ownership": member.ownership()}, error=describe_error(error))
         return Completion(Outcome.OK, {"ownership": member.ownership(), "reads": reads})
 
     async def _commit(self, group: str, number: int, behind: int, keys: Sequence[str]) -> Completion:
@@ -248,7 +251,7 @@ class GroupClient(KeepingMembers):
         try:
             await member.commit(number, behind)
         except CommitFailed as error:
-            return Completion(not_done(error.outcome), standing, error=described(error))
+            return Completion(to_outcome(error.outcome), standing, error=describe_error(error))
         return Completion(Outcome.OK, standing)
 
     def _rewind(self, group: str, back: int) -> Completion:
@@ -279,18 +282,18 @@ class GroupClient(KeepingMembers):
         return LogClient.effects(completed) if of_log else group_operations.effects(completed)
 
 
-def _created(record: Received) -> int | None:
+def _get_create_time(record: ConsumerRecord) -> int | None:
     return None if record.is_append_time else record.timestamp
 
 
-def _key(partition: Partition) -> str:
+def _format_key(partition: Partition) -> str:
     return f"{partition[0]}-{partition[1]}"
 
 
-def _note(kind: str, partition: Partition | None, hold: Hold) -> dict[str, Any]:
+def _make_note(kind: str, partition: Partition | None, hold: PartitionHold) -> dict[str, Any]:
     return {
         "kind": kind,
-        "key": None if partition is None else _key(partition),
+        "key": None if partition is None else _format_key(partition),
         "generation": hold.generation,
         "owner": hold.owner,
         "assignment": hold.assignment,

@@ -55,7 +55,7 @@ MOST_ATTEMPTS: Final = 1_000_000
 """More than a drain makes, so that the sentinels of different drains have different values."""
 
 
-class Partition(msgspec.Struct, frozen=True):
+class GroupPartitionDrain(msgspec.Struct, frozen=True):
     """Drain state of one partition. ``sentinel``: its offset once it is there."""
 
     key: str
@@ -69,7 +69,7 @@ class Partition(msgspec.Struct, frozen=True):
 class GroupDrain(Generator, frozen=True):
     """See :func:`drain`. The first ``op`` sets ``until``: the deadline counts from the drain's beginning."""
 
-    partitions: tuple[Partition, ...]
+    partitions: tuple[GroupPartitionDrain, ...]
     group: str
     seconds: float
     until: int | None = None
@@ -118,19 +118,19 @@ class GroupDrain(Generator, frozen=True):
         )
         return self._with(partitions, self.until)
 
-    def _changed(self, changed: Partition, until: int | None) -> GroupDrain:
+    def _changed(self, changed: GroupPartitionDrain, until: int | None) -> GroupDrain:
         return self._with(tuple(changed if changed.key == one.key else one for one in self.partitions), until)
 
-    def _with(self, partitions: tuple[Partition, ...], until: int | None) -> GroupDrain:
+    def _with(self, partitions: tuple[GroupPartitionDrain, ...], until: int | None) -> GroupDrain:
         return GroupDrain(partitions, self.group, self.seconds, until)
 
 
 def drain(keys: Sequence[str], *, seconds: float) -> Generator:
     """Sends sentinels and reads every partition by the members of a fresh group, within ``seconds``."""
-    return GroupDrain(tuple(Partition(key) for key in keys), DRAIN, seconds)
+    return GroupDrain(tuple(GroupPartitionDrain(key) for key in keys), DRAIN, seconds)
 
 
-def bereaved(keys: Sequence[str], *, seconds: float, group: str, dying: int, meanwhile: Source) -> Generator:
+def drain_after_deaths(keys: Sequence[str], *, seconds: float, group: str, dying: int, meanwhile: Source) -> Generator:
     """``dying`` of the members die for good at once, while ``meanwhile`` happens. No one joins or leaves, so only the
     end of their sessions gives their partitions to the others, who must reach sentinels within ``seconds``.
     """
@@ -139,30 +139,32 @@ def bereaved(keys: Sequence[str], *, seconds: float, group: str, dying: int, mea
     return phases(
         time_limit(SETTLING_SECONDS, in_phase(Phase.DRAIN, poll(group))),
         sequence(deaths, in_phase(Phase.DRAIN, meanwhile)),
-        _sentinels(keys, 2, group, seconds),
+        _drain_to_sentinels(keys, 2, group, seconds),
     )
 
 
-def grown(keys: Sequence[str], late: Sequence[str], *, seconds: float, group: str, growth: Source) -> Generator:
+def drain_after_growth(
+    keys: Sequence[str], late: Sequence[str], *, seconds: float, group: str, growth: Source
+) -> Generator:
     """``growth`` adds the partitions ``late`` after ``group`` has read all others and settled. No one joins or leaves
     afterwards, so members get them only by a look at the topic. They must reach sentinels there within ``seconds``.
     """
     return phases(
-        _sentinels(keys, 3, group, seconds),
+        _drain_to_sentinels(keys, 3, group, seconds),
         time_limit(SETTLING_SECONDS, in_phase(Phase.DRAIN, poll(group))),
         growth,
-        _sentinels(late, 3, group, seconds),
+        _drain_to_sentinels(late, 3, group, seconds),
     )
 
 
-def reached(keys: Sequence[str], *, seconds: float, group: str) -> Generator:
+def drain_backlog(keys: Sequence[str], *, seconds: float, group: str) -> Generator:
     """Sentinels that the members of ``group`` must reach within ``seconds``, however far behind they are."""
-    return _sentinels(keys, 4, group, seconds)
+    return _drain_to_sentinels(keys, 4, group, seconds)
 
 
-def _sentinels(keys: Sequence[str], time: int, group: str, seconds: float) -> Generator:
+def _drain_to_sentinels(keys: Sequence[str], time: int, group: str, seconds: float) -> Generator:
     """The sentinels of the ``time``-th drain of these partitions in a run; all values are unique."""
-    return GroupDrain(tuple(Partition(key, attempts=time * MOST_ATTEMPTS) for key in keys), group, seconds)
+    return GroupDrain(tuple(GroupPartitionDrain(key, attempts=time * MOST_ATTEMPTS) for key in keys), group, seconds)
 
 
 def catch_up(keys: Sequence[str], *, seconds: float, group: str = WORKERS) -> Generator:
@@ -171,9 +173,9 @@ def catch_up(keys: Sequence[str], *, seconds: float, group: str = WORKERS) -> Ge
     """
     leave = Operation(LEAVE, argument={"group": group}, phase=Phase.DRAIN)
     settling = time_limit(SETTLING_SECONDS, in_phase(Phase.DRAIN, poll(group)))
-    return phases(leave, settling, _sentinels(keys, 1, group, seconds))
+    return phases(leave, settling, _drain_to_sentinels(keys, 1, group, seconds))
 
 
-def steady(group: str = WORKERS) -> Generator:
+def stay_in_group(group: str = WORKERS) -> Generator:
     """All members of ``group`` stay and poll occasionally: it must keep its generation (``restless-group``)."""
     return time_limit(STEADY_SECONDS, in_phase(Phase.DRAIN, stagger(STEADY_EVERY, poll(group))))

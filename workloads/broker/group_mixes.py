@@ -21,7 +21,7 @@ from assay.workloads.broker import expiring_groups, mixed_traffic, topic_changes
 from assay.workloads.broker.connector_client import CLASSIC
 from assay.workloads.broker.expiring_groups import BRIEF
 from assay.workloads.broker.group_client import ASSIGNOR
-from assay.workloads.broker.group_drain import bereaved, reached
+from assay.workloads.broker.group_drain import drain_after_deaths, drain_backlog
 from assay.workloads.broker.group_operations import (
     COMMIT,
     DIE,
@@ -30,15 +30,22 @@ from assay.workloads.broker.group_operations import (
     REWIND,
     SILENCE,
     WORKERS,
-    by_owners,
     commit,
     poll,
+    restrict_to_owners,
 )
 from assay.workloads.broker.log_client import KEEPS
 from assay.workloads.broker.mixed_traffic import FOREIGN, REWOUND
-from assay.workloads.broker.mixes import BACKLOGS, LOADING, PURSUIT_SECONDS, loaded, progressing, small_segments
+from assay.workloads.broker.mixes import (
+    BACKLOGS,
+    LOADING,
+    PURSUIT_SECONDS,
+    add_small_segments,
+    build_backlog,
+    require_progress,
+)
 from assay.workloads.broker.offsets_client import GUISES, MEMBERS, RETENTION, STRANGER, TOOLS, TOOLS_RETENTION
-from assay.workloads.broker.topic_mixes import CROWDED, GROWTH, SHARED_CROWD, growing_for, owned, subscribed
+from assay.workloads.broker.topic_mixes import CROWDED, GROWTH, SHARED_CROWD, adapt_growth, list_owned, list_subscribed
 
 member_experiment = partial(experiment, client_nodes=True, operation_timeout=OPERATION_SECONDS)
 """An experiment whose clients live on nodes of their own, with an operation timeout that suits joins and leaves."""
@@ -61,7 +68,7 @@ EXPIRY_SECONDS: Final = 8.0
 """Deadline for the expiry of an offset: several times the brokers' longest check interval."""
 
 
-def coordinated_by(group: str) -> str:
+def find_coordinator_partition(group: str) -> str:
     """Returns the partition whose leader coordinates the group, by Java's ``String.hashCode``."""
     code = 0
     for letter in group:
@@ -69,53 +76,59 @@ def coordinated_by(group: str) -> str:
     return f"{OFFSETS_TOPIC}-{(code & 0x7FFFFFFF) % OFFSETS_PARTITIONS}"
 
 
-def _staying(system: System, settings: Settings) -> Shares:
-    shifts = topic_changes.handovers([coordinated_by(STAYING)], settings.nodes)
+def _add_staying_group(system: System, settings: Settings) -> Shares:
+    shifts = topic_changes.hand_over([find_coordinator_partition(STAYING)], settings.nodes)
     return [
         (40, poll(STAYING)),
-        (20, by_owners(STAYING, commit(STAYING, owned(system, settings)))),
+        (20, restrict_to_owners(STAYING, commit(STAYING, list_owned(system, settings)))),
         (EAGER, stagger(0.6, shifts)),
         (EAGER, stagger(2.0, lambda context: Operation(DIE, argument={"group": STAYING}))),
     ]
 
 
-def _bereaved(system: System, settings: Settings) -> Source:
+def _close_with_deaths(system: System, settings: Settings) -> Source:
     """Most members die, because only some of them own a partition."""
-    return bereaved(
-        subscribed(system, settings),
+    return drain_after_deaths(
+        list_subscribed(system, settings),
         seconds=DRAIN_SECONDS,
         group=STAYING,
         dying=settings.concurrency - settings.concurrency // 3,
-        meanwhile=topic_changes.changeover([coordinated_by(STAYING)], settings.nodes, back=True),
+        meanwhile=topic_changes.change_leaders([find_coordinator_partition(STAYING)], settings.nodes, back=True),
     )
 
 
-def _far_behind(system: System, settings: Settings) -> Shares:
+def _add_latecomers(system: System, settings: Settings) -> Shares:
     """The group's members join when there is a backlog."""
-    work = mix(poll(LATECOMERS), by_owners(LATECOMERS, commit(LATECOMERS, owned(system, settings))), weights=(2, 1))
-    return [*small_segments(system, settings), (LOADING, sequence(loaded(system, settings), work))]
+    work = mix(
+        poll(LATECOMERS),
+        restrict_to_owners(LATECOMERS, commit(LATECOMERS, list_owned(system, settings))),
+        weights=(2, 1),
+    )
+    return [*add_small_segments(system, settings), (LOADING, sequence(build_backlog(system, settings), work))]
 
 
 FAR_BEHIND: Final = replace(
     BACKLOGS,
-    adds=_far_behind,
-    closes=lambda system, settings: reached(subscribed(system, settings), seconds=DRAIN_SECONDS, group=LATECOMERS),
+    adds=_add_latecomers,
+    closes=lambda system, settings: drain_backlog(
+        list_subscribed(system, settings), seconds=DRAIN_SECONDS, group=LATECOMERS
+    ),
 )
 """``BACKLOGS`` for workloads with groups: one more group, which starts far behind and must reach the end."""
 
 
-def with_members(mixes: Sequence[WorkloadMix], group: str | None = None) -> tuple[WorkloadMix, ...]:
+def adapt_to_groups(mixes: Sequence[WorkloadMix], group: str | None = None) -> tuple[WorkloadMix, ...]:
     """Returns the mixes in their variants for groups. ``group``: a group whose members poll all the time."""
     others = {BACKLOGS.name: FAR_BEHIND, CROWDED.name: SHARED_CROWD}
-    others |= {} if group is None else {GROWTH.name: growing_for(group)}
+    others |= {} if group is None else {GROWTH.name: adapt_growth(group)}
     return tuple(others.get(one.name, one) for one in mixes)
 
 
 NEIGHBOURS: Final = WorkloadMix(
     "neighbours",
     "a second group, whose members stay until they die, while its coordinator changes from broker to broker",
-    adds=_staying,
-    closes=_bereaved,
+    adds=_add_staying_group,
+    closes=_close_with_deaths,
 )
 
 
@@ -132,24 +145,29 @@ def rewinds(group: str, keys: Sequence[str]) -> Generator:
     return unfold(step, REWOUND)
 
 
-def _again(system: System, settings: Settings) -> Shares:
-    return [(20, mixed_traffic.sets(system.keys())), (25, rewinds(WORKERS, owned(system, settings)))]
+def _add_rewinds(system: System, settings: Settings) -> Shares:
+    return [
+        (20, mixed_traffic.send_compressed_sets(system.keys())),
+        (25, rewinds(WORKERS, list_owned(system, settings))),
+    ]
 
 
 REWINDS: Final = WorkloadMix(
     "rewinds",
     "members that read again, and commit what they have got done: places in the middle of compressed sets",
-    adds=_again,
+    adds=_add_rewinds,
 )
 
 
-def _coordinators(system: System, settings: Settings) -> Shares:
-    groups = tuple(dict.fromkeys(coordinated_by(group) for group in (MEMBERS, TOOLS)))
-    return [(EAGER, stagger(0.7, topic_changes.handovers(groups, settings.nodes)))]
+def _add_coordinator_changes(system: System, settings: Settings) -> Shares:
+    groups = tuple(dict.fromkeys(find_coordinator_partition(group) for group in (MEMBERS, TOOLS)))
+    return [(EAGER, stagger(0.7, topic_changes.hand_over(groups, settings.nodes)))]
 
 
 COORDINATORS: Final = WorkloadMix(
-    "coordinators", "the groups' coordinators change from broker to broker, and back within seconds", adds=_coordinators
+    "coordinators",
+    "the groups' coordinators change from broker to broker, and back within seconds",
+    adds=_add_coordinator_changes,
 )
 
 
@@ -180,12 +198,14 @@ def committers(partitions: Sequence[str], *, closing: bool = False) -> Generator
     def ask(number: int, key: str, client: str) -> Operation:
         return Operation(COMMIT, key, {"number": number, "offset": number % OFFSETS, "client": client})
 
-    return mixed_traffic.loyal([f"{TOOLS}/{partition}" for partition in partitions], ask, closing=closing)
+    return mixed_traffic.try_as_regular_and_newcomer(
+        [f"{TOOLS}/{partition}" for partition in partitions], ask, closing=closing
+    )
 
 
-def _pursuit(system: System, settings: Settings) -> Source:
+def _close_with_coordinator_change(system: System, settings: Settings) -> Source:
     """The coordinator changes once more, no client dies, and all have to find the new one."""
-    shifts = topic_changes.changeover([coordinated_by(TOOLS)], settings.nodes)
+    shifts = topic_changes.change_leaders([find_coordinator_partition(TOOLS)], settings.nodes)
     return time_limit(PURSUIT_SECONDS, mix(shifts, stagger(0.05, committers(system.keys(), closing=True))))
 
 
@@ -193,21 +213,21 @@ COMMITTERS: Final = WorkloadMix(
     "committers",
     "clients that commit without being members, and go on with their connections, next to newcomers",
     adds=lambda system, settings: [(40, committers(system.keys()))],
-    closes=_pursuit,
+    closes=_close_with_coordinator_change,
     client={KEEPS: (0.5, 1.0)},
-    contract=progressing,
+    contract=require_progress,
 )
 
 
-def _brief(system: System, settings: Settings) -> Shares:
+def _add_expiring_groups(system: System, settings: Settings) -> Shares:
     assert isinstance(system, Broker), f"a mix of the broker's workloads, on {system.name}"
     kept = expiring_groups.traffic(list(system.keys())[:2], system.offsets_retention_ms)
-    shifts = topic_changes.handovers([coordinated_by(group) for group in BRIEF], settings.nodes)
+    shifts = topic_changes.hand_over([find_coordinator_partition(group) for group in BRIEF], settings.nodes)
     renewed = expiring_groups.renewals(list(system.keys()))
     return [(100, kept), (100, renewed), (EAGER, stagger(1.0, shifts))]
 
 
-def _expiring(contract: Contract, system: System) -> Contract:
+def _adapt_contract_to_expiry(contract: Contract, system: System) -> Contract:
     needed = contract.need(*expiry.EXPIRY.anomalies)
     return msgspec.structs.replace(needed, retention_deadline=EXPIRY_SECONDS).tolerate_under(
         "early-expiry",
@@ -220,13 +240,13 @@ def _expiring(contract: Contract, system: System) -> Contract:
 EXPIRY: Final = WorkloadMix(
     "expiry",
     "groups that come and go, whose offsets are kept for a moment only, while their coordinators change",
-    adds=_brief,
+    adds=_add_expiring_groups,
     closes=lambda system, settings: expiring_groups.farewell(list(system.keys())[:2]),
     settings={
         "offsets.retention.ms": ("500", "1200"),
         "offsets.retention.check.interval.ms": ("10", "30", "100", "400", "2500"),
     },
-    contract=_expiring,
+    contract=_adapt_contract_to_expiry,
     # Groups whose members may all be absent for a moment must not lose offsets.
     client={RETENTION: (TOOLS_RETENTION,)},
 )
@@ -237,21 +257,21 @@ SHARES: Final = WorkloadMix(
 )
 
 
-def _pauses(system: System, settings: Settings) -> Shares:
+def _add_pauses(system: System, settings: Settings) -> Shares:
     argument = {"group": WORKERS, "seconds": PAUSE_SECONDS}
     return [(EAGER, stagger(0.2, lambda context: Operation(SILENCE, argument=argument)))]
 
 
 PAUSES: Final = WorkloadMix(
-    "pauses", "members that do nothing for a while, and hold on to partitions that others claim", adds=_pauses
+    "pauses", "members that do nothing for a while, and hold on to partitions that others claim", adds=_add_pauses
 )
 
 
-def _leaves(system: System, settings: Settings) -> Shares:
+def _add_leaves(system: System, settings: Settings) -> Shares:
     return [(EAGER, stagger(LEAVING_SECONDS, lambda context: Operation(LEAVE, argument={"group": WORKERS})))]
 
 
-def _split(contract: Contract, system: System) -> Contract:
+def _tolerate_split_views(contract: Contract, system: System) -> Contract:
     return contract.tolerate(
         SPLITS.checks[0].anomaly,
         because=(
@@ -264,9 +284,9 @@ def _split(contract: Contract, system: System) -> Contract:
 CLASSICS: Final = WorkloadMix(
     "classic",
     "members of the old design that let go of everything at each change, claim by what they have read, and often leave",
-    adds=_leaves,
+    adds=_add_leaves,
     client={CLASSIC: (True,)},
-    contract=_split,
+    contract=_tolerate_split_views,
 )
 
 ZOOKEEPER_MIXES: Final = (PAUSES, CLASSICS)

@@ -88,7 +88,7 @@ ANYONE: Final = 8
 """Out of this many operations, one may go to a member that owns nothing."""
 
 
-class ByOwners(Generator, frozen=True):
+class OwnerRestriction(Generator, frozen=True):
     """See :func:`by_owners`. ``owners`` has a bit for each worker whose member owned something in its last poll."""
 
     group: str
@@ -102,28 +102,28 @@ class ByOwners(Generator, frozen=True):
             answer, after = self.source.op(context.restrict(self.owners))
         else:
             return PENDING, self
-        return answer, ByOwners(self.group, after, self.owners)
+        return answer, OwnerRestriction(self.group, after, self.owners)
 
     def update(self, context: Context, event: OperationEvent) -> Generator:
         worker, completed = 1 << event.worker, event.completed
         if completed is None:
             return self
         if completed.completion.outcome is Outcome.INFO:
-            return ByOwners(self.group, self.source, self.owners & ~worker)
+            return OwnerRestriction(self.group, self.source, self.owners & ~worker)
         argument = completed.operation.argument
         if completed.operation.key is not None or not isinstance(argument, dict) or argument.get("group") != self.group:
             return self
         reads = (completed.completion.result or {}).get("reads")
         if reads is None and completed.operation.f not in (LEAVE, DIE):
             return self
-        return ByOwners(self.group, self.source, self.owners | worker if reads else self.owners & ~worker)
+        return OwnerRestriction(self.group, self.source, self.owners | worker if reads else self.owners & ~worker)
 
 
-def by_owners(group: str, source: Generator) -> Generator:
+def restrict_to_owners(group: str, source: Generator) -> Generator:
     """Sends a group's operations to members that own something; one in :data:`ANYONE` goes to any member. With more
     members than partitions, most own nothing and have nothing to commit.
     """
-    return ByOwners(group, source)
+    return OwnerRestriction(group, source)
 
 
 def commit(group: str, keys: Sequence[str]) -> Generator:
@@ -153,7 +153,7 @@ def traffic(keys: Sequence[str], group: str = WORKERS, *, owned: Sequence[str] =
     return mix(
         send(keys),
         poll(group),
-        by_owners(group, commit(group, owned or keys)),
+        restrict_to_owners(group, commit(group, owned or keys)),
         end(keys),
         stagger(CHURN_SECONDS, churn(group)),
         weights=(8, 8, 8, 1, 4),
@@ -166,29 +166,29 @@ def effects(completed: Completed) -> Sequence[Effect]:
     """
     match completed.operation.f:
         case "poll":
-            return [*_ownership(completed), *_reads(completed)] or list(_idle(completed))
+            return [*_iterate_ownership(completed), *_iterate_reads(completed)] or list(_iterate_idle(completed))
         case "leave" | "die":
-            return list(_ownership(completed))
+            return list(_iterate_ownership(completed))
         case "commit":
-            return list(_commits(completed))
+            return list(_iterate_commits(completed))
         case "rewind":
-            return list(_sought(completed))
+            return list(_iterate_seeks(completed))
         case "silence":
             return ()
         case other:
             raise ValueError(f"unknown operation of a group member: {other!r}")
 
 
-def _idle(completed: Completed) -> Iterator[Effect]:
+def _iterate_idle(completed: Completed) -> Iterator[Effect]:
     """A member that owns nothing reports that, too: otherwise no partition could count as orphaned."""
     if "ownership" in (completed.completion.result or {}):
-        group = _group(completed)
+        group = _get_group(completed)
         yield Effect("idle", group, group=group, outcome=Outcome.OK)
 
 
-def _ownership(completed: Completed) -> Iterator[Effect]:
+def _iterate_ownership(completed: Completed) -> Iterator[Effect]:
     """Ownership rows are certain, even if the operation that reported them failed."""
-    group = _group(completed)
+    group = _get_group(completed)
     for note in (completed.completion.result or {}).get("ownership", ()):
         key = note["key"] if note["key"] is not None else group
         assignment = note["assignment"]
@@ -206,7 +206,7 @@ def _ownership(completed: Completed) -> Iterator[Effect]:
             if note["offset"] is not None:
                 yield Effect(
                     "fetched",
-                    _register(group, key),
+                    _format_register(group, key),
                     position=note["offset"],
                     value=note["number"],
                     group=group,
@@ -217,44 +217,44 @@ def _ownership(completed: Completed) -> Iterator[Effect]:
             yield Effect("seek", key, position=note["begin"], group=group, assignment=assignment, outcome=Outcome.OK)
 
 
-def _reads(completed: Completed) -> Iterator[Effect]:
-    group = _group(completed)
+def _iterate_reads(completed: Completed) -> Iterator[Effect]:
+    group = _get_group(completed)
     until: Mapping[str, int] = completed.operation.argument.get("until") or {}
     for read in (completed.completion.result or {}).get("reads", ()):
         key, assignment = read["key"], read["assignment"]
         if "reset" in read:
-            yield log_operations.refused(key, read["from"], group)
+            yield log_operations.make_out_of_range(key, read["from"], group)
             yield Effect("start", key, position=read["reset"], group=group)  # members begin at the earliest
             yield Effect("reset", key, position=read["reset"], group=group, assignment=assignment)
             continue
         yield Effect("observe-begin", key, position=read["begin"], group=group, assignment=assignment)
         for offset, value, *more in read["records"]:
-            about = log_operations.columns(more)
+            about = log_operations.to_columns(more)
             yield Effect("observe", key, position=offset, value=value, group=group, assignment=assignment, **about)
         yield Effect("observe-end", key, position=read["end"], group=group, assignment=assignment)
         if completed.operation.phase is Phase.DRAIN and key in until and read["end"] > until[key]:
             yield Effect("drained", key, position=until[key] + 1, group=group)
 
 
-def _sought(completed: Completed) -> Iterator[Effect]:
-    group = _group(completed)
+def _iterate_seeks(completed: Completed) -> Iterator[Effect]:
+    group = _get_group(completed)
     for key, position, assignment in (completed.completion.result or {}).get("sought", ()):
         yield Effect("seek", key, position=position, group=group, assignment=assignment)
 
 
-def _commits(completed: Completed) -> Iterator[Effect]:
+def _iterate_commits(completed: Completed) -> Iterator[Effect]:
     """A row for each partition; without an answer, a row for each candidate."""
-    group, number = _group(completed), completed.operation.argument["number"]
+    group, number = _get_group(completed), completed.operation.argument["number"]
     result = completed.completion.result
     if result is None:
         if completed.completion.outcome is Outcome.INFO:
             for key in completed.operation.argument["keys"]:
-                yield Effect("commit", _register(group, key), value=number, group=group)
+                yield Effect("commit", _format_register(group, key), value=number, group=group)
         return
     for key, offset, assignment in result["positions"]:
         yield Effect(
             "commit",
-            _register(group, key),
+            _format_register(group, key),
             position=offset,
             value=number,
             generation=result["generation"],
@@ -264,11 +264,11 @@ def _commits(completed: Completed) -> Iterator[Effect]:
         )
 
 
-def _group(completed: Completed) -> str:
+def _get_group(completed: Completed) -> str:
     group: str = completed.operation.argument["group"]
     return group
 
 
-def _register(group: str, key: str) -> str:
+def _format_register(group: str, key: str) -> str:
     """Returns the register key of a group's offset in a partition."""
     return f"{group}/{key}"

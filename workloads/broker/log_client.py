@@ -19,7 +19,7 @@ from assay.system_under_test.client.consumer import LATEST as LATEST_TIME
 from assay.system_under_test.client.consumer import SimpleConsumer
 from assay.system_under_test.client.errors import DamagedAnswer, ReadFailed, SendFailed, SendUnknown
 from assay.system_under_test.client.producer import Producer
-from assay.system_under_test.client.traits import client_traits
+from assay.system_under_test.client.traits import select_client_traits
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.workloads.broker import (
     burst_client,
@@ -28,7 +28,7 @@ from assay.workloads.broker import (
     multi_partition_requests,
     topic_admin,
 )
-from assay.workloads.broker.burst_client import BURST, Bursts
+from assay.workloads.broker.burst_client import BURST, BurstProducers
 from assay.workloads.broker.log_ends import LogEnds
 from assay.workloads.broker.log_messages import (
     ALL,
@@ -36,17 +36,17 @@ from assay.workloads.broker.log_messages import (
     PLAIN,
     Packing,
     Record,
-    acks,
-    client_of,
-    created_at,
-    packing,
-    plain,
-    records,
+    choose_create_time,
+    get_acks,
+    get_client,
+    get_packing,
+    make_plain_records,
+    make_records,
 )
-from assay.workloads.broker.log_names import described, error_name, node_name, split
+from assay.workloads.broker.log_names import describe_error, format_error, format_node, split_key
 from assay.workloads.broker.log_operations import EARLIEST, END, GLANCE, LOOK_UP, POLL, SEND, THOUSAND
-from assay.workloads.broker.multi_fetch_operations import LIST, SWEEP, WAIT, Sweeps, seen_from
-from assay.workloads.broker.multi_partition_requests import WIDE, WideRequests
+from assay.workloads.broker.multi_fetch_operations import LIST, SWEEP, WAIT, MultiFetchClient, to_poll_result
+from assay.workloads.broker.multi_partition_requests import WIDE, MultiPartitionProducer
 from assay.workloads.broker.producer_profiles import SEND_SECONDS
 from assay.workloads.broker.topic_admin import ADMIN, TopicAdmin
 
@@ -87,9 +87,9 @@ class LogClient:
         self._consumer = SimpleConsumer(bootstrap, runtime=runtime, timeout=READ_SECONDS, check_crcs=False)
         self._ends = LogEnds(bootstrap, runtime.random, timeout=READ_SECONDS)
         self._admin = TopicAdmin(bootstrap, runtime)
-        self._bursts = Bursts(endpoint, runtime)
-        self._wide = WideRequests(endpoint, runtime)
-        self._sweeps = Sweeps(endpoint, runtime, self._numbers)
+        self._bursts = BurstProducers(endpoint, runtime)
+        self._wide = MultiPartitionProducer(endpoint, runtime)
+        self._sweeps = MultiFetchClient(endpoint, runtime, self._numbers)
 
     async def close(self) -> None:
         for part in (self._bursts, self._wide, self._sweeps):
@@ -128,42 +128,42 @@ class LogClient:
                 case "look-up":
                     return await self._look_up(operation.key, operation.argument["age"])
         except ReadFailed as error:
-            return Completion(Outcome.FAIL, error=described(error))
+            return Completion(Outcome.FAIL, error=describe_error(error))
         known = ", ".join((SEND, BURST, WIDE, POLL, GLANCE, SWEEP, WAIT, END, LIST, LOOK_UP))
         raise ValueError(f"the operations on a log are {known}, not {operation.f!r}")
 
     def _producer(self, packed: Packing, acks: int) -> Producer:
         codec, message_format = packed
         config = ProducerConfig(acks=acks, timeout=SEND_SECONDS, codec=codec, message_format=message_format)
-        traits = client_traits(self._endpoint.defects)
+        traits = select_client_traits(self._endpoint.defects)
         return Producer(list(self._endpoint.all), config, runtime=self._runtime, traits=traits)
 
     async def _send(self, key: str, argument: Any) -> Completion:
-        topic, partition = split(key)
-        kind = packing(argument), acks(argument)
-        newcomer = client_of(argument) == NEWCOMER
+        topic, partition = split_key(key)
+        kind = get_packing(argument), get_acks(argument)
+        newcomer = get_client(argument) == NEWCOMER
         if kind not in self._producers:
             self._producers[kind] = self._producer(*kind)
         producer = self._producer(*kind) if newcomer else self._producers[kind]
-        stamp = {"timestamp": created_at(argument, self._runtime.wall_clock())}
+        stamp = {"timestamp": choose_create_time(argument, self._runtime.wall_clock())}
         try:
-            result = await producer.send_set(topic, partition, records(argument, self.records), **stamp)
+            result = await producer.send_set(topic, partition, make_records(argument, self.records), **stamp)
         except SendFailed as error:
-            return Completion(Outcome.FAIL, error=described(error))
+            return Completion(Outcome.FAIL, error=describe_error(error))
         except SendUnknown as error:
-            return Completion(Outcome.INFO, stamp, error=described(error))
+            return Completion(Outcome.INFO, stamp, error=describe_error(error))
         finally:
             if newcomer:
                 await producer.close()
-        return Completion(Outcome.OK, stamp | {"offset": result.base_offset, "node": node_name(result.node)})
+        return Completion(Outcome.OK, stamp | {"offset": result.base_offset, "node": format_node(result.node)})
 
     @staticmethod
     def records(values: Sequence[int]) -> Sequence[Record]:
         """Returns the messages for these values; readers use the value alone."""
-        return plain(values)
+        return make_plain_records(values)
 
     async def _poll(self, key: str, argument: dict[str, Any]) -> Completion:
-        topic, partition = split(key)
+        topic, partition = split_key(key)
         place = key if (reader := argument.get("reader")) is None else f"{key} of {reader}"
         start: int | None = None
         sought = argument.get("seek", False) or place not in self._positions
@@ -178,12 +178,12 @@ class LogClient:
         try:
             fetched = await self._consumer.fetch(topic, partition, begin, self._fetch_bytes, max_wait=LONGEST_WAIT)
         except DamagedAnswer as error:
-            return _illegible(error, begin)
+            return _fail_illegible(error, begin)
         if fetched.error is not ErrorCode.NONE:
             # The usual error is out of range: the reader starts again, like a consumer with auto.offset.reset.
             del self._positions[place]
-            return _refused(fetched.error, begin)
-        result = seen_from(begin, fetched, self._assignments[place])
+            return _reject_offset(fetched.error, begin)
+        result = to_poll_result(begin, fetched, self._assignments[place])
         self._positions[place] = result["end"]
         if sought:
             result["sought"] = True
@@ -192,7 +192,7 @@ class LogClient:
         return Completion(Outcome.OK, result)
 
     async def _glance(self, key: str, thousandths: int, steps: int) -> Completion:
-        topic, partition = split(key)
+        topic, partition = split_key(key)
         first = await self._consumer.offsets(topic, partition, EARLIEST_TIME)
         known = self._positions.get(key)
         last = known if known is not None else await self._consumer.offsets(topic, partition, LATEST_TIME)
@@ -203,16 +203,16 @@ class LogClient:
             try:
                 fetched = await self._consumer.fetch(topic, partition, offset, size, max_wait=wait)
             except DamagedAnswer as error:
-                return _illegible(error, offset)
+                return _fail_illegible(error, offset)
             if fetched.error is not ErrorCode.NONE:
-                return _refused(fetched.error, offset)
-            polls.append(seen_from(offset, fetched, next(self._numbers)) | {"sought": True})
+                return _reject_offset(fetched.error, offset)
+            polls.append(to_poll_result(offset, fetched, next(self._numbers)) | {"sought": True})
         for poll in polls[:1]:
             poll["start"] = first
         return Completion(Outcome.OK, polls[0] if steps == 1 else {"polls": polls})
 
     async def _end(self, key: str) -> Completion:
-        topic, partition = split(key)
+        topic, partition = split_key(key)
         end = await self._ends.ask(topic, partition)
         return Completion(
             Outcome.OK,
@@ -220,13 +220,13 @@ class LogClient:
                 "offset": end.offset,
                 "start": end.start,
                 "epoch": end.epoch,
-                "node": node_name(end.node),
+                "node": format_node(end.node),
                 "incarnation": end.incarnation,
             },
         )
 
     async def _look_up(self, key: str, age: int) -> Completion:
-        topic, partition = split(key)
+        topic, partition = split_key(key)
         time = int(self._runtime.wall_clock() * 1000) - age
         offset = await self._consumer.offsets(topic, partition, time)
         return Completion(Outcome.OK, {"timestamp": time, "offset": None if offset < 0 else offset})
@@ -237,24 +237,24 @@ class LogClient:
             return topic_admin.effects(completed)
         if completed.operation.f in _OTHERS:
             return _OTHERS[completed.operation.f](completed)
-        return [*log_operations.effects(completed, cls.records), *tried(completed)]
+        return [*log_operations.effects(completed, cls.records), *iterate_tries(completed)]
 
 
-def tried(completed: Completed) -> Iterator[Effect]:
+def iterate_tries(completed: Completed) -> Iterator[Effect]:
     """Yields the row that ``assay.checkers.liveness.client_progress`` reads, if the operation was a try."""
     operation = completed.operation
-    client = client_of(operation.argument)
+    client = get_client(operation.argument)
     if client is not None and operation.key is not None:
         yield Effect("tried", operation.key, client=client)
 
 
-def _refused(error: ErrorCode, position: int) -> Completion:
+def _reject_offset(error: ErrorCode, position: int) -> Completion:
     result = {"refused": position} if error is ErrorCode.OFFSET_OUT_OF_RANGE else None
-    return Completion(Outcome.FAIL, result, error=f"{error_name(error)}: at offset {position}")
+    return Completion(Outcome.FAIL, result, error=f"{format_error(error)}: at offset {position}")
 
 
-def _illegible(error: DamagedAnswer, position: int) -> Completion:
-    return Completion(Outcome.FAIL, {"illegible": position}, error=described(error))
+def _fail_illegible(error: DamagedAnswer, position: int) -> Completion:
+    return Completion(Outcome.FAIL, {"illegible": position}, error=describe_error(error))
 
 
 _OTHERS: Final = {

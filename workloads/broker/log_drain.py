@@ -27,7 +27,7 @@ PAUSE: Final = NANOSECONDS // 5
 """Pause between two attempts at one partition."""
 
 
-class Partition(msgspec.Struct, frozen=True):
+class PartitionDrain(msgspec.Struct, frozen=True):
     """Drain state of one partition. ``sentinel``: the offset past which to read. ``reader``: the process whose position
     counts.
     """
@@ -46,7 +46,7 @@ class Partition(msgspec.Struct, frozen=True):
 class Drain(Generator, frozen=True):
     """See :func:`drain`. The first ``op`` sets ``until``: the deadline counts from the drain's beginning."""
 
-    partitions: tuple[Partition, ...]
+    partitions: tuple[PartitionDrain, ...]
     seconds: float
     until: int | None = None
 
@@ -71,10 +71,10 @@ class Drain(Generator, frozen=True):
             return self
         for partition in self.partitions:
             if partition.key == event.operation.key and partition.open:
-                return self._with(_after(partition, event), self.until)
+                return self._with(_update_partition(partition, event), self.until)
         return self
 
-    def _worker(self, partition: Partition, context: Context) -> int | None:
+    def _worker(self, partition: PartitionDrain, context: Context) -> int | None:
         """Returns the worker that reads this partition if it is free, else any free worker; None if it must wait."""
         if partition.open or not context.free or partition.not_before > context.time:
             return None
@@ -85,7 +85,7 @@ class Drain(Generator, frozen=True):
             return None
         return context.pick()
 
-    def _next(self, partition: Partition, process: int) -> tuple[Operation, Partition]:
+    def _next(self, partition: PartitionDrain, process: int) -> tuple[Operation, PartitionDrain]:
         change = msgspec.structs.replace
         if partition.sentinel is None and partition.silent:
             return Operation(END, partition.key, phase=Phase.DRAIN), change(partition, open=True)
@@ -99,12 +99,12 @@ class Drain(Generator, frozen=True):
             argument["until"] = partition.sentinel
         return Operation(POLL, partition.key, argument, Phase.DRAIN), change(partition, reader=process, open=True)
 
-    def _with(self, changed: Partition, until: int | None) -> Drain:
+    def _with(self, changed: PartitionDrain, until: int | None) -> Drain:
         partitions = tuple(changed if changed.key == one.key else one for one in self.partitions)
         return Drain(partitions, self.seconds, until)
 
 
-def _after(partition: Partition, event: OperationEvent) -> Partition:
+def _update_partition(partition: PartitionDrain, event: OperationEvent) -> PartitionDrain:
     change = msgspec.structs.replace
     assert event.completed is not None
     completion = event.completed.completion
@@ -125,4 +125,4 @@ def drain(keys: Sequence[str], *, seconds: float, keyed: bool = False, silent: b
     """Sends sentinels (``keyed`` with a key, ``silent`` none) and reads every partition from the beginning, within
     ``seconds``.
     """
-    return Drain(tuple(Partition(key, keyed, silent) for key in keys), seconds)
+    return Drain(tuple(PartitionDrain(key, keyed, silent) for key in keys), seconds)

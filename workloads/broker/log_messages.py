@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from assay.harness.core.operation import Outcome
-from assay.system_under_test.client.fetch_result import Message, created
+from assay.system_under_test.client.fetch_result import Message, get_create_time
 from assay.system_under_test.client.producer import ENTRY_OVERHEAD
 
 Record = tuple[bytes | None, bytes | None]
@@ -34,21 +34,23 @@ PLAIN: Final[Packing] = (0, 1)
 ALL: Final = -1
 
 
-def plain(values: Sequence[int]) -> Sequence[Record]:
+def make_plain_records(values: Sequence[int]) -> Sequence[Record]:
     """Returns messages without keys."""
     return [(None, str(value).encode()) for value in values]
 
 
-def values(argument: Any) -> Sequence[int]:
+def get_values(argument: Any) -> Sequence[int]:
     found: Sequence[int] = argument["values"] if isinstance(argument, Mapping) else argument
     return found
 
 
-def records(argument: Any, default: Callable[[Sequence[int]], Sequence[Record]] = plain) -> Sequence[Record]:
+def make_records(
+    argument: Any, default: Callable[[Sequence[int]], Sequence[Record]] = make_plain_records
+) -> Sequence[Record]:
     """Returns the messages; ``default`` makes those for a plain list of values."""
     if not isinstance(argument, Mapping):
         return default(argument)
-    numbers = values(argument)
+    numbers = get_values(argument)
     keys = argument.get("keys") or [None] * len(numbers)
     padding = argument.get("padding", 0)
     return [
@@ -60,21 +62,21 @@ def records(argument: Any, default: Callable[[Sequence[int]], Sequence[Record]] 
     ]
 
 
-def acks(argument: Any) -> int:
+def get_acks(argument: Any) -> int:
     """Returns the required acknowledgements: 1 for the leader's, -1 for those of all in-sync replicas."""
     found: int = argument.get("acks", ALL) if isinstance(argument, Mapping) else ALL
     return found
 
 
-def client_of(argument: Any) -> str | None:
+def get_client(argument: Any) -> str | None:
     """Returns the client kind of a try (``regular``, ``newcomer``), or None for other sends."""
     found: str | None = argument.get("client") if isinstance(argument, Mapping) else None
     return found
 
 
-def places(argument: Any, key: str, outcome: Outcome) -> tuple[Sequence[str], Outcome]:
+def find_places(argument: Any, key: str, outcome: Outcome) -> tuple[Sequence[str], Outcome]:
     """Returns the keys under which a send's messages may be, and the outcome for each of them."""
-    if outcome is Outcome.OK and acks(argument) != ALL:
+    if outcome is Outcome.OK and get_acks(argument) != ALL:
         return [key], Outcome.INFO
     if not isinstance(argument, Mapping) or outcome is Outcome.FAIL or "lives" not in argument:
         return [key], outcome
@@ -83,27 +85,27 @@ def places(argument: Any, key: str, outcome: Outcome) -> tuple[Sequence[str], Ou
     return argument["lives"], Outcome.INFO
 
 
-def packing(argument: Any) -> Packing:
+def get_packing(argument: Any) -> Packing:
     return (argument.get("codec", 0), argument.get("format", 1)) if isinstance(argument, Mapping) else PLAIN
 
 
-def created_at(argument: Any, now: float) -> int | None:
+def choose_create_time(argument: Any, now: float) -> int | None:
     """Returns the create time in milliseconds, or None without timestamps. ``now``: wall clock in seconds."""
-    if packing(argument)[1] == 0:
+    if get_packing(argument)[1] == 0:
         return None
     if isinstance(argument, Mapping) and argument.get("tombstones"):
-        (number,) = values(argument)
+        (number,) = get_values(argument)
         return number
     return int(now * 1000) - (argument.get("age", 0) if isinstance(argument, Mapping) else 0)
 
 
-def size(record: Record, packed: Packing) -> int:
+def measure_record(record: Record, packed: Packing) -> int:
     """Returns the maximum uncompressed size on disk in bytes, including the overhead of a set of its own."""
     key, value = record
     return ENTRY_OVERHEAD * (2 if packed[0] else 1) + len(key or b"") + len(value or b"")
 
 
-def number(value: bytes | None) -> int | None:
+def parse_number(value: bytes | None) -> int | None:
     """Returns None for a value that no client has written; the checks report it."""
     try:
         return None if value is None else int(value)
@@ -111,13 +113,13 @@ def number(value: bytes | None) -> int | None:
         return None
 
 
-def seen(message: Message) -> list[Any]:
+def to_result(message: Message) -> list[Any]:
     """Returns a record in the form of a poll's result."""
     tombstone = message.value is None and message.key is not None
-    value = message.timestamp if tombstone else number(message.value)
-    return [message.offset, value, created(message), text(message.key)]
+    value = message.timestamp if tombstone else parse_number(message.value)
+    return [message.offset, value, get_create_time(message), decode_key(message.key)]
 
 
-def text(key: bytes | None) -> str | None:
+def decode_key(key: bytes | None) -> str | None:
     """Returns a message's key in the form of the history."""
     return None if key is None else key.decode(errors="replace")

@@ -10,37 +10,37 @@ LIFE: Final = "#"
 """Separates a topic's name from the number of its life, from the second life on; topic names never contain it."""
 
 
-def split(key: str) -> tuple[str, int]:
+def split_key(key: str) -> tuple[str, int]:
     """Splits ``orders-3`` or ``orders#2-3`` into the brokers' topic name and the partition."""
     topic, _, partition = key.rpartition("-")
-    return topic_name(topic), int(partition)
+    return strip_life(topic), int(partition)
 
 
-def topic_name(key: str) -> str:
+def strip_life(key: str) -> str:
     """Returns ``orders`` for ``orders#2``."""
     return key.partition(LIFE)[0]
 
 
-def life(topic: str, number: int) -> str:
+def format_life(topic: str, number: int) -> str:
     """Returns the key of a topic's life, counted from 1: ``orders``, ``orders#2``."""
     return topic if number == 1 else f"{topic}{LIFE}{number}"
 
 
-def node_name(broker: int) -> str:
+def format_node(broker: int) -> str:
     """Returns the node's name, because broker ids are the nodes' numbers."""
     return f"n{broker}"
 
 
-def described(error: ClientError) -> str:
+def describe_error(error: ClientError) -> str:
     """Returns a short stable name, then the details."""
-    name = error_name(error.error) if error.error is not None else type(error).__name__
+    name = format_error(error.error) if error.error is not None else type(error).__name__
     return f"{name}: {error}"
 
 
-def not_done(known: Certainty) -> Outcome:
+def to_outcome(known: Certainty) -> Outcome:
     """Returns the outcome of an unconfirmed operation: ``fail``, or ``info`` if it may still happen."""
     return Outcome.FAIL if known is Certainty.NOT_DONE else Outcome.INFO
 
 
-def error_name(error: ErrorCode) -> str:
+def format_error(error: ErrorCode) -> str:
     return error.name.lower().replace("_", "-")

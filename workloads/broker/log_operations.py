@@ -44,7 +44,16 @@ from typing import Any, Final
 
 from assay.harness.core.generator import Context, Generator, as_generator, mix, time_limit, unfold
 from assay.harness.core.operation import Completed, Effect, Operation, Outcome, Phase
-from assay.workloads.broker.log_messages import Record, packing, places, plain, records, size, text, values
+from assay.workloads.broker.log_messages import (
+    Record,
+    decode_key,
+    find_places,
+    get_packing,
+    get_values,
+    make_plain_records,
+    make_records,
+    measure_record,
+)
 
 SEND: Final = "send"
 POLL: Final = "poll"
@@ -126,7 +135,9 @@ def traffic(keys: Sequence[str]) -> Generator:
     return mix(send(keys), poll(keys), end(keys), weights=(9, 10, 1))
 
 
-def effects(completed: Completed, default: Callable[[Sequence[int]], Sequence[Record]] = plain) -> Sequence[Effect]:
+def effects(
+    completed: Completed, default: Callable[[Sequence[int]], Sequence[Record]] = make_plain_records
+) -> Sequence[Effect]:
     """Returns the ``effects`` rows of one operation on a log, in order; ``assay.checkers.log.family`` defines them.
 
     ``default``: makes the messages for a plain list of values.
@@ -135,24 +146,24 @@ def effects(completed: Completed, default: Callable[[Sequence[int]], Sequence[Re
         return ()  # it is unknown which life the answer concerns
     match completed.operation.f:
         case "send":
-            return list(_appends(completed, records(completed.operation.argument, default)))
+            return list(_iterate_appends(completed, make_records(completed.operation.argument, default)))
         case "poll" | "glance":
-            return list(_observations(completed))
+            return list(_iterate_observations(completed))
         case "end" | "list":
-            return list(_ends(completed))
+            return list(_iterate_ends(completed))
         case "look-up":
-            return list(_look_ups(completed))
+            return list(_iterate_look_ups(completed))
         case other:
             raise ValueError(f"unknown operation on a log: {other!r}")
 
 
-def _appends(completed: Completed, sent: Sequence[Record]) -> Iterator[Effect]:
+def _iterate_appends(completed: Completed, sent: Sequence[Record]) -> Iterator[Effect]:
     """A row per value, with every outcome: a value whose send failed must never be read."""
     result: Mapping[str, Any] = completed.completion.result or {}
     first = result.get("offset") if completed.completion.outcome is Outcome.OK else None
     argument = completed.operation.argument
-    keys, outcome = places(argument, _key(completed), completed.completion.outcome)
-    for key, (rank, (value, record)) in product(keys, enumerate(zip(values(argument), sent, strict=True))):
+    keys, outcome = find_places(argument, _get_key(completed), completed.completion.outcome)
+    for key, (rank, (value, record)) in product(keys, enumerate(zip(get_values(argument), sent, strict=True))):
         yield Effect(
             kind="append",
             key=key,
@@ -162,33 +173,33 @@ def _appends(completed: Completed, sent: Sequence[Record]) -> Iterator[Effect]:
             request=completed.index,
             leader_epoch=result.get("epoch"),
             node=result.get("node"),
-            message_key=text(record[0]),
+            message_key=decode_key(record[0]),
             tombstone=record[1] is None,
             # a tombstone's timestamp is its number, even if the client did not live to report it
             timestamp=value if record[1] is None else result.get("timestamp"),
-            size=size(record, packing(argument)),
+            size=measure_record(record, get_packing(argument)),
         )
 
 
-def _observations(completed: Completed) -> Iterator[Effect]:
+def _iterate_observations(completed: Completed) -> Iterator[Effect]:
     result = completed.completion.result
     if result is not None and "refused" in result:
-        yield refused(_key(completed), result["refused"])
+        yield make_out_of_range(_get_key(completed), result["refused"])
         return
     if result is not None and "illegible" in result:
-        yield Effect("observe", _key(completed), position=result["illegible"])
+        yield Effect("observe", _get_key(completed), position=result["illegible"])
         return
     until = completed.operation.argument.get("until") if completed.operation.phase is Phase.DRAIN else None
     for poll in () if result is None else result.get("polls", [result]):
-        yield from observed(_key(completed), poll, until)
+        yield from iterate_observed(_get_key(completed), poll, until)
 
 
-def refused(key: str, position: int, group: str | None = None) -> Effect:
+def make_out_of_range(key: str, position: int, group: str | None = None) -> Effect:
     """The answer itself is certain, whatever the outcome of the operation."""
     return Effect("out-of-range", key, position=position, group=group, outcome=Outcome.OK)
 
 
-def observed(key: str, result: Mapping[str, Any], until: int | None = None) -> Iterator[Effect]:
+def iterate_observed(key: str, result: Mapping[str, Any], until: int | None = None) -> Iterator[Effect]:
     """Yields the rows of one poll; ``until``: the sentinel's offset."""
     node, assignment = result.get("node"), result["assignment"]
 
@@ -201,25 +212,25 @@ def observed(key: str, result: Mapping[str, Any], until: int | None = None) -> I
         yield row("seek", result["begin"])
     yield row("observe-begin", result["begin"])
     for offset, value, *more in result["records"]:
-        yield row("observe", offset, value=value, **columns(more))
+        yield row("observe", offset, value=value, **to_columns(more))
     yield row("observe-end", result["end"])
     if until is not None and result["end"] > until:
         yield row("drained", until + 1)
 
 
-def columns(more: Sequence[Any]) -> dict[str, Any]:
+def to_columns(more: Sequence[Any]) -> dict[str, Any]:
     """Returns a record's timestamp and key as columns."""
     return dict(zip(("timestamp", "message_key"), more, strict=False))
 
 
-def _ends(completed: Completed) -> Iterator[Effect]:
+def _iterate_ends(completed: Completed) -> Iterator[Effect]:
     result = completed.completion.result
     if result is not None:
         for kind, position in (("end", result["offset"]), ("start", result.get("start"))):
             if position is not None:
                 yield Effect(
                     kind=kind,
-                    key=_key(completed),
+                    key=_get_key(completed),
                     position=position,
                     leader_epoch=result.get("epoch"),
                     node=result.get("node"),
@@ -227,12 +238,12 @@ def _ends(completed: Completed) -> Iterator[Effect]:
                 )
 
 
-def _look_ups(completed: Completed) -> Iterator[Effect]:
+def _iterate_look_ups(completed: Completed) -> Iterator[Effect]:
     result = completed.completion.result
     if result is not None:
-        yield Effect("look-up", _key(completed), timestamp=result["timestamp"], position=result["offset"])
+        yield Effect("look-up", _get_key(completed), timestamp=result["timestamp"], position=result["offset"])
 
 
-def _key(completed: Completed) -> str:
+def _get_key(completed: Completed) -> str:
     assert completed.operation.key is not None, f"operation {completed.index} on a log without a partition"
     return completed.operation.key

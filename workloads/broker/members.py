@@ -17,23 +17,23 @@ TOPICS: Final = "topics"
 """Client option: topics to which members subscribe in addition."""
 
 
-def topics_of(endpoint: Endpoint) -> list[str]:
+def get_topics(endpoint: Endpoint) -> list[str]:
     """Returns the topics to which a client's members subscribe."""
     return [TOPIC, *endpoint.options.get(TOPICS, ())]
 
 
-class GoesOn(Protocol):
+class SupportsGoingOn(Protocol):
     """A member, of either design."""
 
     def go_on(self) -> None:
         """Continues as the next process of the history: reports its present holds again."""
 
 
-class KeepingMembers:
+class GroupMembersClient:
     """Base of clients that send with ``_log`` and have a member of each group in ``_members``."""
 
     _log: LogClient
-    _members: Mapping[str, GoesOn]
+    _members: Mapping[str, SupportsGoingOn]
 
     @property
     def keeps(self) -> bool:

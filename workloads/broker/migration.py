@@ -27,7 +27,7 @@ from assay.harness.core.generator import (
     each_process,
     repeat,
 )
-from assay.harness.core.generator.context import bits
+from assay.harness.core.generator.context import iterate_bits
 from assay.harness.core.operation import Operation, Outcome, Phase
 from assay.workloads.broker.connector_client import MODES, TO_TOPIC
 from assay.workloads.broker.group_operations import COMMIT, LEAVE
@@ -44,7 +44,7 @@ LAST_POLLS: Final = 15
 """Polls of each worker: each takes about 0.2 s, so a rebalance ends within them."""
 
 
-class Rolled(msgspec.Struct, frozen=True):
+class MemberState(msgspec.Struct, frozen=True):
     """The known state of a worker's member: its process, and the step of its mode. ``step`` is None for a new member,
     and while a poll that changes the mode is in flight.
     """
@@ -61,11 +61,11 @@ class Migration(Generator, frozen=True):
     keys: tuple[str, ...]
     step: int = 0
     before: int = 0
-    members: Mapping[int, Rolled] = {}
+    members: Mapping[int, MemberState] = {}
     holders: Mapping[str, Mapping[tuple[int, int], int]] = {}
 
     def op(self, context: Context) -> tuple[Answer, Generator]:
-        context = context.restrict(sum(1 << worker for worker in list(bits(context.workers))[:MEMBERS]))
+        context = context.restrict(sum(1 << worker for worker in list(iterate_bits(context.workers))[:MEMBERS]))
         if not context.free:
             return PENDING, self
         step, before = self.step, self.before
@@ -76,9 +76,9 @@ class Migration(Generator, frozen=True):
         worker = context.pick()
         known = self.members.get(worker)
         if known is None or known.process != context.processes[worker]:
-            known = Rolled(context.processes[worker])
+            known = MemberState(context.processes[worker])
         target = step if known.step is None or self._may_roll(context, worker, step) else known.step
-        entered = known if target == known.step else Rolled(known.process)
+        entered = known if target == known.step else MemberState(known.process)
         following = self._with(step=step, before=before, members={**self.members, worker: entered})
         argument = {"group": GROUP, "mode": STEPS[target % len(STEPS)], "step": target}
         if target == known.step and not context.below(COMMIT_ONE_IN, salt=1):
@@ -103,7 +103,7 @@ class Migration(Generator, frozen=True):
             return self  # an operation of a mix: a send, or a poll without a group
         members, holders = dict(self.members), {key: dict(held) for key, held in self.holders.items()}
         if completion.outcome is Outcome.OK and event.operation.f == POLL:
-            members[event.worker] = Rolled(event.process, argument["step"])
+            members[event.worker] = MemberState(event.process, argument["step"])
         for note in (completion.result or {}).get("ownership", ()):
             held = holders.setdefault(note["key"], {})
             if note["kind"] == "acquire":
@@ -126,7 +126,7 @@ class Migration(Generator, frozen=True):
         return bool(behind) and behind[0] == worker
 
     def _finished(self, context: Context) -> bool:
-        members = [self.members.get(worker) for worker in bits(context.workers)]
+        members = [self.members.get(worker) for worker in iterate_bits(context.workers)]
         if not all(known is not None and known.step == self.step for known in members):
             return False
         # Partitions added to the topic count once a member has held one, because it may have committed there.

@@ -99,7 +99,7 @@ def sends(keys: Sequence[str], first: int, shape: Callable[[Context], dict[str, 
     return unfold(step, first)
 
 
-def stamped(keys: Sequence[str]) -> Generator:
+def send_out_of_order_times(keys: Sequence[str]) -> Generator:
     """Sends whose create times are out of order."""
     return sends(keys, STAMPED, lambda context: {"age": YOUNGEST + context.below(OLDEST - YOUNGEST, salt=11)})
 
@@ -114,16 +114,18 @@ def look_ups(keys: Sequence[str]) -> Generator:
     return as_generator(look_up)
 
 
-def loyal_sends(keys: Sequence[str], *, closing: bool = False) -> Generator:
+def send_as_regular_and_newcomer(keys: Sequence[str], *, closing: bool = False) -> Generator:
     """Sends of each client to a partition of its own, for ever; a third of them are newcomers', to any partition."""
 
     def ask(number: int, key: str, client: str) -> Operation:
         return Operation(SEND, key, {"values": [number], "client": client})
 
-    return loyal(keys, ask, closing=closing)
+    return try_as_regular_and_newcomer(keys, ask, closing=closing)
 
 
-def loyal(keys: Sequence[str], ask: Callable[[int, str, str], Operation], *, closing: bool = False) -> Generator:
+def try_as_regular_and_newcomer(
+    keys: Sequence[str], ask: Callable[[int, str, str], Operation], *, closing: bool = False
+) -> Generator:
     """Operations that ``ask`` makes of a fresh number, a key and the client, for ever. ``closing``: uses other numbers.
 
     Each worker has a key of its own, which it tries as a ``regular`` client. A ``newcomer`` shows meanwhile, with any
@@ -159,7 +161,7 @@ def slow_polls(keys: Sequence[str]) -> Generator:
     return as_generator(read)
 
 
-def packed(keys: Sequence[str], paddings: Sequence[int]) -> Generator:
+def send_all_codecs(keys: Sequence[str], paddings: Sequence[int]) -> Generator:
     """Sends of all codecs, both formats and these sizes."""
 
     def shape(context: Context) -> dict[str, Any]:
@@ -172,7 +174,7 @@ def packed(keys: Sequence[str], paddings: Sequence[int]) -> Generator:
     return sends(keys, PACKED, shape)
 
 
-def hasty(keys: Sequence[str], paddings: Sequence[int]) -> Generator:
+def send_leader_only(keys: Sequence[str], paddings: Sequence[int]) -> Generator:
     """Sends of these sizes that only the leader acknowledges, so an isolated leader accepts more and more of them.
 
     Most have one message, so that a leader appends one at a time. Its follower, after a truncation, appends them at
@@ -185,7 +187,7 @@ def hasty(keys: Sequence[str], paddings: Sequence[int]) -> Generator:
     return mix(sends(keys, HASTY, shape, longest=1), sends(keys, HASTY + RANGE // 2, shape), weights=(3, 1))
 
 
-def gusts(keys: Sequence[str], made: Operation) -> Generator:
+def send_volleys(keys: Sequence[str], made: Operation) -> Generator:
     """Volleys to one partition after another: several to each, then none until all others have had theirs.
 
     The messages of a volley are sent at once, so that each arrives while the broker processes the one before. ``made``
@@ -201,17 +203,17 @@ def gusts(keys: Sequence[str], made: Operation) -> Generator:
     return unfold(step, 0)
 
 
-def bulky(keys: Sequence[str], paddings: Sequence[int]) -> Generator:
+def send_large_sets(keys: Sequence[str], paddings: Sequence[int]) -> Generator:
     """Sets of many messages of these sizes."""
     return sends(keys, BULKY, lambda context: {"padding": context.choose(paddings, salt=18)}, longest=BULK_MESSAGES)
 
 
-def sets(keys: Sequence[str]) -> Generator:
+def send_compressed_sets(keys: Sequence[str]) -> Generator:
     """Compressed sets of some messages each."""
     return sends(keys, TOGETHER, lambda context: {"codec": context.choose(CODECS[1:], salt=17)}, longest=8)
 
 
-def habitual(keys: Sequence[str], habits: Sequence[str], *, settled: bool) -> Generator:
+def send_by_habit(keys: Sequence[str], habits: Sequence[str], *, settled: bool) -> Generator:
     """Bursts by producers of these habits. ``settled``: ``keys`` are all partitions that the topic will ever have."""
 
     def step(following: int, context: Context) -> tuple[Operation, int]:
@@ -234,7 +236,7 @@ def habitual(keys: Sequence[str], habits: Sequence[str], *, settled: bool) -> Ge
     return unfold(step, HABITUAL)
 
 
-def wide(keys: Sequence[str]) -> Generator:
+def produce_to_many(keys: Sequence[str]) -> Generator:
     """Produce requests for several partitions, some parts of which must be rejected."""
 
     def step(following: int, context: Context) -> tuple[Operation, int]:
@@ -261,7 +263,7 @@ def wide(keys: Sequence[str]) -> Generator:
     return unfold(step, WIDELY)
 
 
-def broken_off(keys: Sequence[str], first: int) -> Generator:
+def break_off_requests(keys: Sequence[str], first: int) -> Generator:
     """Large requests of fresh values from ``first`` on that their clients break off, to one partition after another,
     for ever. Some are sent completely.
     """
@@ -270,12 +272,12 @@ def broken_off(keys: Sequence[str], first: int) -> Generator:
         count = LARGER_MESSAGES + context.below(LARGE_MESSAGES, salt=91)
         how = {"broken_off": context.choose(BROKEN_AT, salt=92), "silent": not context.below(3, salt=93)}
         key = keys[following // RESERVED % len(keys)]
-        return _alone(key, list(range(following, following + count)), **how), following + RESERVED
+        return _make_large_request(key, list(range(following, following + count)), **how), following + RESERVED
 
     return unfold(step, first)
 
 
-def bulky_tries(keys: Sequence[str], first: int) -> Generator:
+def try_large_requests(keys: Sequence[str], first: int) -> Generator:
     """A worker for each partition sends large requests to it; newcomers send small messages to any partition. For ever.
 
     With more workers each would have too few tries to accuse a broker.
@@ -283,7 +285,7 @@ def bulky_tries(keys: Sequence[str], first: int) -> Generator:
 
     def bulky(number: int, context: Context) -> tuple[Operation, int]:
         fresh = list(range(number, number + LARGE_MESSAGES))
-        return _alone(keys[context.pick() % len(keys)], fresh, client=LARGE_REQUESTS), number + RESERVED
+        return _make_large_request(keys[context.pick() % len(keys)], fresh, client=LARGE_REQUESTS), number + RESERVED
 
     def newcomer(number: int, context: Context) -> tuple[Operation, int]:
         return Operation(SEND, context.choose(keys, salt=94), {"values": [number], "client": NEWCOMER}), number + 1
@@ -292,14 +294,14 @@ def bulky_tries(keys: Sequence[str], first: int) -> Generator:
     return reserve((len(keys), large), default=stagger(TRY_SECONDS, small))
 
 
-def _alone(key: str, fresh: Sequence[int], **more: Any) -> Operation:
+def _make_large_request(key: str, fresh: Sequence[int], **more: Any) -> Operation:
     """A large request for one partition."""
     parts = [{"key": key, "values": fresh, "padding": LARGE}]
     argument = {"parts": parts, "acks": -1, "codec": 0, "version": 2, "strange": False, "astray": False}
     return Operation(WIDE, key, argument | more)
 
 
-def sweeps(keys: Sequence[str]) -> Generator:
+def fetch_from_many(keys: Sequence[str]) -> Generator:
     """Reads of several partitions in one request, for ever."""
 
     def sweep(context: Context) -> Operation:
@@ -321,14 +323,14 @@ def sweeps(keys: Sequence[str]) -> Generator:
     return as_generator(sweep)
 
 
-def waits(keys: Sequence[str]) -> Generator:
+def wait_at_end(keys: Sequence[str]) -> Generator:
     """Fetches that wait at the ends of partitions, and sends that complete them, for ever. Some workers do not wait."""
     wait = as_generator(lambda context: Operation(WAIT, context.choose(keys, salt=39), {"wait": WAIT_MS}))
     sent = sends(keys, AWAITED, lambda context: {})
     return mix(stagger(2 * AWAITED_SECONDS, wait), stagger(AWAITED_SECONDS, sent), weights=(1, 1))
 
 
-def ledger(keys: Sequence[str]) -> Generator:
+def use_compacted_partitions(keys: Sequence[str]) -> Generator:
     """Traffic on compacted partitions: a few recurring keys, short-lived keys, tombstones, and readers."""
 
     def packed(context: Context) -> dict[str, Any]:
@@ -345,6 +347,6 @@ def ledger(keys: Sequence[str]) -> Generator:
     )
 
 
-def usual(keys: Sequence[str], first: int) -> Generator:
+def send_and_poll(keys: Sequence[str], first: int) -> Generator:
     """The usual traffic on other topics, with values from ``first`` on."""
     return mix(sends(keys, first, lambda context: {}), poll(keys), end(keys), weights=(9, 10, 1))

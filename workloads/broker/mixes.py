@@ -7,7 +7,7 @@ from assay.checkers.judging.contract import Contract
 from assay.checkers.liveness.client_progress import PROGRESS
 from assay.cluster.system import System
 from assay.harness.core.generator import Generator, Source, limit, mix, phases, stagger, time_limit
-from assay.harness.run.settings import Settings, derive
+from assay.harness.run.settings import Settings, derive_seed
 from assay.harness.run.workload_mix import Shares, WorkloadMix
 from assay.system_under_test.client.producer import ENTRY_OVERHEAD
 from assay.workloads.broker import mixed_traffic, topic_changes
@@ -23,7 +23,7 @@ from assay.workloads.broker.topic_mixes import (
     LIVES,
     STRICTNESS,
     WRITTEN_SELDOM,
-    broker_of,
+    require_broker,
 )
 
 MOST_BYTES: Final = 1500
@@ -52,17 +52,17 @@ PURSUIT_SECONDS: Final = 9.0
 """Longer than the contract's ``progress_deadline`` plus the changes."""
 
 
-def small_segments(system: System, settings: Settings) -> Shares:
+def add_small_segments(system: System, settings: Settings) -> Shares:
     near = MOST_BYTES - ENTRY_OVERHEAD
     paddings = (0, 0, 60, 400, near - 60, near - 13, near - 12, near, near + 12, near + 13)
     return [
         (10, glance(system.keys())),
-        (30, mixed_traffic.packed(system.keys(), paddings)),
+        (30, mixed_traffic.send_all_codecs(system.keys(), paddings)),
         (EAGER, stagger(SLOW_SECONDS, mixed_traffic.slow_polls(system.keys()))),
     ]
 
 
-def loaded(system: System, settings: Settings) -> Generator:
+def build_backlog(system: System, settings: Settings) -> Generator:
     """A backlog in one of the partitions."""
     keys = system.keys()
     return mixed_traffic.backlog(keys[settings.seed % len(keys)], LOADED_SETS, LOADED_EACH)
@@ -71,7 +71,7 @@ def loaded(system: System, settings: Settings) -> Generator:
 BACKLOGS: Final = WorkloadMix(
     "backlogs",
     "messages of all codecs and formats up to the limit, small segments, readers that take little at a time, or seldom",
-    adds=lambda system, settings: [*small_segments(system, settings), (LOADING, loaded(system, settings))],
+    adds=lambda system, settings: [*add_small_segments(system, settings), (LOADING, build_backlog(system, settings))],
     settings={
         "segment.bytes": ("512", "2048"),
         "index.interval.bytes": ("128", "1024"),
@@ -85,42 +85,42 @@ BACKLOGS: Final = WorkloadMix(
 )
 
 
-def _settings(system: System, settings: Settings) -> Shares:
-    return [(EAGER, stagger(0.25, topic_changes.settings(broker_of(system).topic)))]
+def _add_setting_changes(system: System, settings: Settings) -> Shares:
+    return [(EAGER, stagger(0.25, topic_changes.change_settings(require_broker(system).topic)))]
 
 
-def _look(system: System, settings: Settings) -> Source:
-    return topic_changes.looks(broker_of(system).topic)
+def _close_with_looks(system: System, settings: Settings) -> Source:
+    return topic_changes.look_at_topics(require_broker(system).topic)
 
 
 SETTINGS: Final = WorkloadMix(
     "settings",
     "an administrator who changes settings under load, and asks for what must be rejected",
-    adds=_settings,
-    closes=_look,
+    adds=_add_setting_changes,
+    closes=_close_with_looks,
 )
 
 
-def _handovers(system: System, settings: Settings) -> Shares:
-    return [(EAGER, stagger(0.4, topic_changes.handovers(system.keys(), settings.nodes)))]
+def _add_handovers(system: System, settings: Settings) -> Shares:
+    return [(EAGER, stagger(0.4, topic_changes.hand_over(system.keys(), settings.nodes)))]
 
 
 HANDOVERS: Final = WorkloadMix(
     "handovers",
     "partitions given to other replicas and other leaders, and taken back within a second",
-    adds=_handovers,
-    closes=_look,
+    adds=_add_handovers,
+    closes=_close_with_looks,
 )
 
 
-def _look_ups(system: System, settings: Settings) -> Shares:
-    return [(20, mixed_traffic.stamped(system.keys())), (25, mixed_traffic.look_ups(system.keys()))]
+def _add_look_ups(system: System, settings: Settings) -> Shares:
+    return [(20, mixed_traffic.send_out_of_order_times(system.keys())), (25, mixed_traffic.look_ups(system.keys()))]
 
 
 LOOK_UPS: Final = WorkloadMix(
     "look-ups",
     "create times out of order, and look-ups of offsets by time",
-    adds=_look_ups,
+    adds=_add_look_ups,
     settings={"segment.bytes": ("512", "4096"), "index.interval.bytes": ("1", "256")},
 )
 
@@ -132,7 +132,7 @@ RETENTION: Final = WorkloadMix(
         (10, glance(system.keys())),
         (EAGER, stagger(SLOW_SECONDS, mixed_traffic.slow_polls(system.keys()))),
     ],
-    closes=lambda system, settings: topic_changes.keeping(broker_of(system).topic),
+    closes=lambda system, settings: topic_changes.end_retention(require_broker(system).topic),
     settings={
         "retention.ms": ("1500", "4000"),
         "retention.bytes": ("-1", "1500"),
@@ -145,14 +145,16 @@ RETENTION: Final = WorkloadMix(
 )
 
 
-def _pursuit(system: System, settings: Settings) -> Source:
+def _close_with_leader_changes(system: System, settings: Settings) -> Source:
     """All leaders change once more without a fault, and clients have to follow them."""
     keys = system.keys()
-    changes = topic_changes.changeover(keys, settings.nodes)
-    return time_limit(PURSUIT_SECONDS, mix(changes, stagger(0.05, mixed_traffic.loyal_sends(keys, closing=True))))
+    changes = topic_changes.change_leaders(keys, settings.nodes)
+    return time_limit(
+        PURSUIT_SECONDS, mix(changes, stagger(0.05, mixed_traffic.send_as_regular_and_newcomer(keys, closing=True)))
+    )
 
 
-def progressing(contract: Contract, system: System) -> Contract:
+def require_progress(contract: Contract, system: System) -> Contract:
     """Adds the check that long-lived clients succeed if newcomers do."""
     return contract.need(*PROGRESS.anomalies)
 
@@ -160,73 +162,80 @@ def progressing(contract: Contract, system: System) -> Contract:
 CLINGING: Final = WorkloadMix(
     "clinging",
     "clients that go on with their connections and their metadata, after an unknown outcome too, next to newcomers",
-    adds=lambda system, settings: [(60, mixed_traffic.loyal_sends(system.keys()))],
-    closes=_pursuit,
+    adds=lambda system, settings: [(60, mixed_traffic.send_as_regular_and_newcomer(system.keys()))],
+    closes=_close_with_leader_changes,
     client={KEEPS: (0.5, 1.0)},
-    contract=progressing,
+    contract=require_progress,
 )
 
 
-def _tails(system: System, settings: Settings) -> Shares:
+def _add_tails(system: System, settings: Settings) -> Shares:
     keys = system.keys()
     return [
-        (80, mixed_traffic.hasty(keys, TAIL_PADDINGS)),
+        (80, mixed_traffic.send_leader_only(keys, TAIL_PADDINGS)),
         (20, walk(keys, steps=TAIL_STEPS, last=LATELY)),
-        (EAGER, stagger(TURN_SECONDS, topic_changes.rotations(keys, settings.nodes, broker_of(system).replication))),
+        (
+            EAGER,
+            stagger(
+                TURN_SECONDS, topic_changes.rotate_leaders(keys, settings.nodes, require_broker(system).replication)
+            ),
+        ),
     ]
 
 
 TAILS: Final = WorkloadMix(
     "tails",
     "records that the leader alone acknowledges, so that one cut off has much to cut; each replica leads in turn",
-    adds=_tails,
-    closes=lambda system, settings: topic_changes.turns(system.keys(), settings.nodes, broker_of(system).replication),
+    adds=_add_tails,
+    closes=lambda system, settings: topic_changes.read_each_replica(
+        system.keys(), settings.nodes, require_broker(system).replication
+    ),
 )
 
 
-def _habits(system: System, settings: Settings) -> Shares:
+def _add_habits(system: System, settings: Settings) -> Shares:
     """Chooses a third of all habits for each run, because each habit costs a client many connections."""
-    habits = Random(derive(settings.seed, "habits")).sample(sorted(HABITS), len(HABITS) // 3)
+    habits = Random(derive_seed(settings.seed, "habits")).sample(sorted(HABITS), len(HABITS) // 3)
     keys = system.keys()
     return [
-        (25, mixed_traffic.habitual(keys, habits, settled=GROWTH.name not in settings.workload_mix)),
-        (15, mixed_traffic.wide(keys)),
-        (25, mixed_traffic.sweeps(keys)),
+        (25, mixed_traffic.send_by_habit(keys, habits, settled=GROWTH.name not in settings.workload_mix)),
+        (15, mixed_traffic.produce_to_many(keys)),
+        (25, mixed_traffic.fetch_from_many(keys)),
     ]
 
 
 HABITUAL: Final = WorkloadMix(
     "habits",
     "producers of other settings and what they say of each message, requests about many partitions, old versions",
-    adds=_habits,
-    closes=lambda system, settings: time_limit(WAITING_SECONDS, mixed_traffic.waits(system.keys())),
+    adds=_add_habits,
+    closes=lambda system, settings: time_limit(WAITING_SECONDS, mixed_traffic.wait_at_end(system.keys())),
 )
 
 
-def _bulk(system: System, settings: Settings) -> Shares:
+def _add_bulk(system: System, settings: Settings) -> Shares:
     keys = system.keys()
     return [
-        (12, mixed_traffic.bulky(keys, BULK_PADDINGS)),
+        (12, mixed_traffic.send_large_sets(keys, BULK_PADDINGS)),
         (40, end(keys)),
-        (EAGER, stagger(BREAKING_SECONDS, mixed_traffic.broken_off(keys, BROKEN))),
+        (EAGER, stagger(BREAKING_SECONDS, mixed_traffic.break_off_requests(keys, BROKEN))),
     ]
 
 
-def _largest(system: System, settings: Settings) -> Source:
+def _close_with_broken_requests(system: System, settings: Settings) -> Source:
     """Breaks off so many requests that brokers could read no more if each request leaked its memory."""
     keys = system.keys()
-    broken = limit(BROKEN_EACH * len(keys), mixed_traffic.broken_off(keys, BROKEN + RANGE // 4))
-    tries = mixed_traffic.bulky_tries(keys, BROKEN + RANGE // 2)
+    broken = limit(BROKEN_EACH * len(keys), mixed_traffic.break_off_requests(keys, BROKEN + RANGE // 4))
+    tries = mixed_traffic.try_large_requests(keys, BROKEN + RANGE // 2)
     return phases(broken, time_limit(PURSUIT_SECONDS, tries))
 
 
 BULK: Final = WorkloadMix(
     "bulk",
     "sets many times as large as a follower's fetch, looks at where partitions end, large requests that are broken off",
-    adds=_bulk,
-    closes=_largest,
+    adds=_add_bulk,
+    closes=_close_with_broken_requests,
     settings={"replica.fetch.max.bytes": ("512", "2048"), "queued.max.request.bytes": (str(QUEUED_BYTES),)},
-    contract=progressing,
+    contract=require_progress,
 )
 
 

@@ -16,11 +16,11 @@ from typing import Any, Final
 
 from assay.harness.core.client import Endpoint
 from assay.harness.core.operation import Completed, Completion, Effect, Outcome
-from assay.system_under_test.client.consumer import EARLIEST, LATEST, Fetched, SimpleConsumer
+from assay.system_under_test.client.consumer import EARLIEST, LATEST, FetchResult, SimpleConsumer
 from assay.system_under_test.protocol.errors import ErrorCode
-from assay.workloads.broker.log_messages import seen
-from assay.workloads.broker.log_names import error_name, node_name, split
-from assay.workloads.broker.log_operations import observed, refused
+from assay.workloads.broker.log_messages import to_result
+from assay.workloads.broker.log_names import format_error, format_node, split_key
+from assay.workloads.broker.log_operations import iterate_observed, make_out_of_range
 
 SWEEP: Final = "sweep"
 LIST: Final = "list"
@@ -36,7 +36,7 @@ LARGEST: Final = 2**63 - 1
 """A damaged record may claim any offset, and positions are 64 bits wide."""
 
 
-class Sweeps:
+class MultiFetchClient:
     """The fetches of one client. ``numbers`` are those of its assignments."""
 
     def __init__(self, endpoint: Endpoint, runtime: Any, numbers: Iterator[int]) -> None:
@@ -62,7 +62,7 @@ class Sweeps:
             await self._seek(consumer, key, argument["back"].get(key, 0))
         begins = {key: self._places[key] for key in argument["keys"]}
         found = await consumer.multi_fetch(
-            {split(key): position for key, (position, _) in begins.items()},
+            {split_key(key): position for key, (position, _) in begins.items()},
             argument["max_bytes"],
             max_wait=argument["wait"],
             min_bytes=argument["min_bytes"],
@@ -70,20 +70,20 @@ class Sweeps:
         reads: list[dict[str, Any]] = []
         refusals: list[list[Any]] = []
         for key, (begin, assignment) in begins.items():
-            fetched = found[split(key)]
+            fetched = found[split_key(key)]
             if fetched.error is ErrorCode.OFFSET_OUT_OF_RANGE:
                 del self._places[key]
                 refusals.append([key, begin])
             if fetched.error is ErrorCode.NONE:
                 reads.append(self._read(key, begin, assignment, fetched, key in sought))
         if not reads:
-            problem = error_name(next(iter(found.values())).error)
+            problem = format_error(next(iter(found.values())).error)
             return Completion(Outcome.FAIL, {"refusals": refusals}, error=problem)
         return Completion(Outcome.OK, {"reads": reads, "refusals": refusals})
 
     async def listed(self, key: str, count: int) -> Completion:
         """Executes a list. Raises ``ReadFailed``."""
-        found = await self._consumer(NEWEST).offsets_before(*split(key), LATEST, count)
+        found = await self._consumer(NEWEST).offsets_before(*split_key(key), LATEST, count)
         return Completion(Outcome.OK, {"offset": found[0]}) if found else Completion(Outcome.FAIL, error="empty")
 
     async def waited(self, key: str, milliseconds: int) -> Completion:
@@ -94,13 +94,15 @@ class Sweeps:
                 self._bootstrap, runtime=self._runtime, timeout=PATIENT_SECONDS, check_crcs=False
             )
         consumer = self._patient
-        begin = await consumer.offsets(*split(key), LATEST)
+        begin = await consumer.offsets(*split_key(key), LATEST)
         asked = loop.time()
-        fetched = await consumer.fetch(*split(key), begin, max_wait=milliseconds / 1000)
+        fetched = await consumer.fetch(*split_key(key), begin, max_wait=milliseconds / 1000)
         if fetched.error is not ErrorCode.NONE:
-            return Completion(Outcome.FAIL, error=error_name(fetched.error))
+            return Completion(Outcome.FAIL, error=format_error(fetched.error))
         slept = round(1000 * (loop.time() - asked))
-        return Completion(Outcome.OK, seen_from(begin, fetched, next(self._numbers)) | {"sought": True, "slept": slept})
+        return Completion(
+            Outcome.OK, to_poll_result(begin, fetched, next(self._numbers)) | {"sought": True, "slept": slept}
+        )
 
     def _consumer(self, version: int) -> SimpleConsumer:
         if version not in self._consumers:
@@ -114,24 +116,24 @@ class Sweeps:
         range.
         """
         if key not in self._places:
-            self._starts[key] = await consumer.offsets(*split(key), EARLIEST)
+            self._starts[key] = await consumer.offsets(*split_key(key), EARLIEST)
         position = self._places[key][0] if key in self._places else self._starts[key]
         self._places[key] = max(self._starts[key], position - back), next(self._numbers)
 
-    def _read(self, key: str, begin: int, assignment: int, fetched: Fetched, sought: bool) -> dict[str, Any]:
-        read = seen_from(begin, fetched, assignment)
+    def _read(self, key: str, begin: int, assignment: int, fetched: FetchResult, sought: bool) -> dict[str, Any]:
+        read = to_poll_result(begin, fetched, assignment)
         self._places[key] = read["end"], assignment
         return read | {"sought": sought, "key": key}
 
 
-def seen_from(begin: int, fetched: Fetched, assignment: int) -> dict[str, Any]:
+def to_poll_result(begin: int, fetched: FetchResult, assignment: int) -> dict[str, Any]:
     """Returns the result of a poll from ``begin``."""
     return {
         "begin": begin,
-        "records": [seen(message) for message in fetched.messages],
+        "records": [to_result(message) for message in fetched.messages],
         "end": min(fetched.messages[-1].offset + 1, LARGEST) if fetched.messages else begin,
         "assignment": assignment,
-        "node": node_name(fetched.node),
+        "node": format_node(fetched.node),
     }
 
 
@@ -140,12 +142,12 @@ def effects(completed: Completed) -> Sequence[Effect]:
     result, key = completed.completion.result or {}, completed.operation.key
     if completed.operation.f == WAIT:
         assert key is not None
-        return [*observed(key, result), _waited(completed, result)] if result else []
-    rows = [row for read in result.get("reads", ()) for row in observed(read["key"], read)]
-    return rows + [refused(key, position) for key, position in result.get("refusals", ())]
+        return [*iterate_observed(key, result), _make_waited(completed, result)] if result else []
+    rows = [row for read in result.get("reads", ()) for row in iterate_observed(read["key"], read)]
+    return rows + [make_out_of_range(key, position) for key, position in result.get("refusals", ())]
 
 
-def _waited(completed: Completed, result: Mapping[str, Any]) -> Effect:
+def _make_waited(completed: Completed, result: Mapping[str, Any]) -> Effect:
     return Effect(
         "waited",
         str(completed.operation.key),

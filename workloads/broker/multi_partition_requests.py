@@ -30,8 +30,8 @@ from assay.system_under_test.client.producer import pack
 from assay.system_under_test.protocol import produce as messages
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.header import encode_request
-from assay.workloads.broker.log_messages import client_of, records, size, values
-from assay.workloads.broker.log_names import described, error_name, node_name, not_done, split
+from assay.workloads.broker.log_messages import get_client, get_values, make_records, measure_record
+from assay.workloads.broker.log_names import describe_error, format_error, format_node, split_key, to_outcome
 from assay.workloads.broker.producer_profiles import SHORT_SECONDS
 
 WIDE: Final = "wide"
@@ -49,7 +49,7 @@ FROM_THE_END: Final = 3
 Part = Mapping[str, Any]
 
 
-class WideRequests:
+class MultiPartitionProducer:
     """The produce requests of one client."""
 
     def __init__(self, endpoint: Endpoint, runtime: Any) -> None:
@@ -65,7 +65,7 @@ class WideRequests:
         parts: Sequence[Part] = argument["parts"]
         deadline = loop.time() + SHORT_SECONDS
         try:
-            leader = await self._metadata.leader(*split(key), loop.time() + SHORT_SECONDS - ANSWER_SECONDS)
+            leader = await self._metadata.leader(*split_key(key), loop.time() + SHORT_SECONDS - ANSWER_SECONDS)
             sent = self._sent(parts, leader.id, argument["astray"])
             if "broken_off" in argument:
                 return await self._break_off(leader.address, argument, self._request(argument, sent))
@@ -73,18 +73,18 @@ class WideRequests:
             left = min(ANSWER_SECONDS, deadline - loop.time())
             response = await connection.call(self._request(argument, sent), argument["version"], left)
         except ReadFailed as error:
-            return Completion(Outcome.FAIL, error=described(error))
+            return Completion(Outcome.FAIL, error=describe_error(error))
         except CallError as error:
-            self._metadata.forget(*split(key))
+            self._metadata.forget(*split_key(key))
             outcome = Outcome.FAIL if isinstance(error, NotSent) else Outcome.INFO
             return Completion(outcome, error=f"{type(error).__name__}: {error}")
         found = {(topic.topic, one.partition): one for topic in response.topics for one in topic.partitions}
         known = [
-            _judged(found.get(split(part["key"])), node_name(leader.id)) if part in sent else _NOT_SENT
+            _to_outcome(found.get(split_key(part["key"])), format_node(leader.id)) if part in sent else _NOT_SENT
             for part in parts
         ]
-        if any(one["error"] == error_name(ErrorCode.NOT_LEADER_FOR_PARTITION) for one in known):
-            self._metadata.forget(*split(key))
+        if any(one["error"] == format_error(ErrorCode.NOT_LEADER_FOR_PARTITION) for one in known):
+            self._metadata.forget(*split_key(key))
         outcomes = {one["outcome"] for one in known}
         whole = next(one for one in (Outcome.OK, Outcome.INFO, Outcome.FAIL) if one in outcomes)
         problem = next((one["error"] for one in known if one["error"]), None)
@@ -118,7 +118,7 @@ class WideRequests:
 
     def _sent(self, parts: Sequence[Part], broker: int, astray: bool) -> Sequence[Part]:
         """Returns the parts that this broker leads, and with ``astray`` one part that it does not lead."""
-        leaders = [self._metadata.cached(*split(part["key"])) for part in parts]
+        leaders = [self._metadata.cached(*split_key(part["key"])) for part in parts]
         elsewhere = [part for part, node in zip(parts, leaders, strict=True) if node is None or node.id != broker]
         left_out = elsewhere[1:] if astray else elsewhere
         return [part for part in parts if part not in left_out]
@@ -132,11 +132,11 @@ class WideRequests:
             topics.setdefault(topic, []).append(messages.ProducePartition(partition=partition, records=data))
 
         for part in parts:
-            sent = [(key, value, stamp) for key, value in records(part)]
+            sent = [(key, value, stamp) for key, value in make_records(part)]
             data = pack(sent, version, argument["codec"])
             if part.get("damaged"):
                 data = data[:-FROM_THE_END] + bytes([data[-FROM_THE_END] ^ 1]) + data[1 - FROM_THE_END :]
-            add(*split(part["key"]), data)
+            add(*split_key(part["key"]), data)
             if argument["strange"]:
                 for topic, partition in STRANGE:
                     if not any(one.partition == partition for one in topics.get(topic, ())):
@@ -151,12 +151,12 @@ class WideRequests:
 _NOT_SENT: Final = {"outcome": Outcome.FAIL, "offset": None, "node": None, "error": "not-sent"}
 
 
-def _judged(answer: messages.ProducePartitionResponse | None, node: str) -> dict[str, Any]:
+def _to_outcome(answer: messages.ProducePartitionResponse | None, node: str) -> dict[str, Any]:
     code = ErrorCode.UNKNOWN if answer is None else ErrorCode.of(answer.error_code)
-    known = errors.outcome(code, errors.PRODUCE_NOT_DONE)
+    known = errors.classify_error(code, errors.PRODUCE_NOT_DONE)
     if answer is not None and known is errors.Certainty.DONE:
         return {"outcome": Outcome.OK, "offset": answer.base_offset, "node": node, "error": None}
-    return {"outcome": not_done(known), "offset": None, "node": None, "error": error_name(code)}
+    return {"outcome": to_outcome(known), "offset": None, "node": None, "error": format_error(code)}
 
 
 def effects(completed: Completed) -> Sequence[Effect]:
@@ -170,7 +170,7 @@ def effects(completed: Completed) -> Sequence[Effect]:
     for part, one in zip(parts, known, strict=True):
         outcome = Outcome(one["outcome"])
         stays = outcome is not Outcome.OK or argument["acks"] == -1
-        for rank, (value, record) in enumerate(zip(values(part), records(part), strict=True)):
+        for rank, (value, record) in enumerate(zip(get_values(part), make_records(part), strict=True)):
             rows.append(
                 Effect(
                     "append",
@@ -179,12 +179,12 @@ def effects(completed: Completed) -> Sequence[Effect]:
                     value=value,
                     request=completed.index,
                     node=one["node"],
-                    size=size(record, packed),
+                    size=measure_record(record, packed),
                     outcome=outcome if stays else Outcome.INFO,
                     error=one["error"],
                 )
             )
-    client, key = client_of(argument), completed.operation.key
+    client, key = get_client(argument), completed.operation.key
     if client is not None and key is not None:
         answered = Outcome.OK if completion.result is not None else None
         rows.append(Effect("tried", key, client=client, outcome=answered))

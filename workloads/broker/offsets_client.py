@@ -36,10 +36,10 @@ from assay.system_under_test.client.config import MemberConfig
 from assay.system_under_test.client.errors import ReadFailed
 from assay.system_under_test.client.membership import CommitFailed, Generation, JoinFailed, Membership, Position
 from assay.workloads.broker import expiring_groups, topic_admin
-from assay.workloads.broker.expiring_groups import BriefGroups
-from assay.workloads.broker.log_client import KEEPS, tried
-from assay.workloads.broker.log_messages import NEWCOMER, client_of
-from assay.workloads.broker.log_names import described, not_done, split
+from assay.workloads.broker.expiring_groups import ExpiringGroupsClient
+from assay.workloads.broker.log_client import KEEPS, iterate_tries
+from assay.workloads.broker.log_messages import NEWCOMER, get_client
+from assay.workloads.broker.log_names import describe_error, split_key, to_outcome
 from assay.workloads.broker.topic_admin import ADMIN, TopicAdmin
 
 ENTER: Final = "enter"
@@ -99,7 +99,7 @@ class OffsetsClient:
         self._outsider = outsider
         self._outsiders = {group: outsider(group) for group in self._groups}
         self._regular = outsider(TOOLS)
-        self._brief = BriefGroups(endpoint, runtime)
+        self._brief = ExpiringGroupsClient(endpoint, runtime)
         self._admin = TopicAdmin(bootstrap, runtime)
 
     async def close(self) -> None:
@@ -121,7 +121,7 @@ class OffsetsClient:
                 case "leave":
                     await member.leave()
                     return Completion(Outcome.OK)
-                case "commit" if (client := client_of(operation.argument)) is not None:
+                case "commit" if (client := get_client(operation.argument)) is not None:
                     return await self._try(operation, client)
                 case "commit" | "zombie":
                     return await self._commit(operation)
@@ -132,10 +132,12 @@ class OffsetsClient:
                 case f if f in expiring_groups.OPERATIONS:
                     return await self._brief.invoke(operation)
         except (JoinFailed, ReadFailed) as error:
-            return Completion(Outcome.FAIL, error=described(error))
+            return Completion(Outcome.FAIL, error=describe_error(error))
         except CommitFailed as error:
             return Completion(
-                not_done(error.outcome), {"generation": self._said, "entered": self._entered}, error=described(error)
+                to_outcome(error.outcome),
+                {"generation": self._said, "entered": self._entered},
+                error=describe_error(error),
             )
         raise ValueError(
             f"group operations are {ENTER}, {LEAVE}, {COMMIT}, {ZOMBIE}, {STRANGER} and {FETCH}, not {operation.f!r}"
@@ -158,7 +160,7 @@ class OffsetsClient:
 
     async def _commit(self, operation: Operation) -> Completion:
         assert operation.key is not None
-        group, partition = _named(operation.key)
+        group, partition = _split_register(operation.key)
         membership = self._groups[group]
         generation: Generation | None = None
         if operation.f == ZOMBIE:
@@ -183,7 +185,7 @@ class OffsetsClient:
         position = Position(argument["offset"], str(argument["number"]))
         committer = self._outsider(TOOLS) if client == NEWCOMER else self._regular
         try:
-            await committer.commit({_named(operation.key)[1]: position})
+            await committer.commit({_split_register(operation.key)[1]: position})
         finally:
             if client == NEWCOMER:
                 await committer.close()
@@ -192,7 +194,7 @@ class OffsetsClient:
     async def _intrude(self, operation: Operation) -> Completion:
         assert operation.key is not None
         argument = operation.argument
-        group, partition = _named(operation.key)
+        group, partition = _split_register(operation.key)
         said: Generation | None = None
         if argument["guise"] == "unknown":
             said = Generation(1 if self._present is None else self._present.number, UNKNOWN, ())
@@ -206,7 +208,7 @@ class OffsetsClient:
 
     async def _fetch(self, operation: Operation) -> Completion:
         assert operation.key is not None
-        group, partition = _named(operation.key)
+        group, partition = _split_register(operation.key)
         found = (await self._groups[group].committed([partition]))[partition]
         number = int(found.metadata) if found.metadata.lstrip("-").isdigit() else None
         return Completion(Outcome.OK, {"number": number, "offset": found.offset})
@@ -222,20 +224,20 @@ class OffsetsClient:
         rows: list[Effect] = []
         entered = result if operation.f == ENTER else result.get("entered")
         if entered and completed.ret is not None:  # the member had joined, even if the commit failed
-            rows += _acquired(entered)
+            rows += _list_acquired(entered)
         if operation.f in (COMMIT, ZOMBIE, STRANGER):
             assert operation.key is not None
             rows.append(
                 Effect(
                     "commit",
-                    _register(operation),
+                    _find_register(operation),
                     position=operation.argument["offset"],
                     value=operation.argument["number"],
                     generation=result.get("generation"),
-                    group=_named(_register(operation))[0],
+                    group=_split_register(_find_register(operation))[0],
                 )
             )
-            rows += tried(completed)
+            rows += iterate_tries(completed)
         if operation.f == FETCH and result:
             assert operation.key is not None
             rows.append(
@@ -244,13 +246,13 @@ class OffsetsClient:
                     operation.key,
                     position=result["offset"],
                     value=result["number"],
-                    group=_named(operation.key)[0],
+                    group=_split_register(operation.key)[0],
                 )
             )
         return rows
 
 
-def _acquired(entered: dict[str, Any]) -> list[Effect]:
+def _list_acquired(entered: dict[str, Any]) -> list[Effect]:
     return [
         Effect(
             "acquire", key, generation=entered["generation"], owner=entered["owner"], group=MEMBERS, outcome=Outcome.OK
@@ -259,13 +261,13 @@ def _acquired(entered: dict[str, Any]) -> list[Effect]:
     ]
 
 
-def _register(operation: Operation) -> str:
+def _find_register(operation: Operation) -> str:
     """Returns the register of a commit; a ``neighbour`` commits to ``tools``."""
     key = operation.key or ""
     return f"{TOOLS}/{key.partition('/')[2]}" if (operation.argument or {}).get("guise") == "neighbour" else key
 
 
-def _named(key: str) -> tuple[str, tuple[str, int]]:
+def _split_register(key: str) -> tuple[str, tuple[str, int]]:
     """Splits ``members/orders-3`` into the group, and the topic with its partition."""
     group, _, partition = key.partition("/")
-    return group, split(partition)
+    return group, split_key(partition)

@@ -43,16 +43,16 @@ HABITS: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
 """By name: differences from ``AsyncProducerConfig``; ``timeout`` defaults to ``SHORT_SECONDS``."""
 
 
-def config(habit: str) -> AsyncProducerConfig:
+def build_config(habit: str) -> AsyncProducerConfig:
     return AsyncProducerConfig(**({"timeout": SHORT_SECONDS} | dict(HABITS[habit])))
 
 
-def most_tries(habit: str) -> int:
+def count_tries(habit: str) -> int:
     """Returns the maximum number of times that a message may be appended."""
-    settings = config(habit)
+    settings = build_config(habit)
     return 1 + settings.retries if settings.repeat_unknown else 1
 
 
 def waits_for_all(habit: str) -> bool:
     """Whether an acknowledgement means that the message stays."""
-    return config(habit).acks == -1
+    return build_config(habit).acks == -1

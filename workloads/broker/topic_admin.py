@@ -28,7 +28,14 @@ from assay.system_under_test.client.admin import Admin, NewTopic, TopicOutcome
 from assay.system_under_test.client.errors import Certainty, ReadFailed
 from assay.system_under_test.client.metadata import Node
 from assay.system_under_test.protocol.errors import ErrorCode
-from assay.workloads.broker.log_names import described, error_name, node_name, not_done, split, topic_name
+from assay.workloads.broker.log_names import (
+    describe_error,
+    format_error,
+    format_node,
+    split_key,
+    strip_life,
+    to_outcome,
+)
 
 CREATE: Final = "create"
 DELETE: Final = "delete"
@@ -54,7 +61,7 @@ class TopicAdmin:
 
     async def invoke(self, operation: Operation) -> Completion:
         assert operation.key is not None, f"{operation.f} without a topic"
-        topic = topic_name(operation.key)
+        topic = strip_life(operation.key)
         argument: Mapping[str, Any] = operation.argument or {}
         try:
             match operation.f:
@@ -62,25 +69,25 @@ class TopicAdmin:
                     wanted = NewTopic(
                         topic, argument["partitions"], argument["replication"], configs=argument.get("configs", {})
                     )
-                    return changed((await self._admin.create_topics([wanted]))[topic])
+                    return to_completion((await self._admin.create_topics([wanted]))[topic])
                 case "delete":
-                    return changed((await self._admin.delete_topics([topic]))[topic])
+                    return to_completion((await self._admin.delete_topics([topic]))[topic])
                 case "grow":
-                    return changed(await self._admin.create_partitions(topic, argument["partitions"]))
+                    return to_completion(await self._admin.create_partitions(topic, argument["partitions"]))
                 case "alter":
-                    return changed(await self._admin.alter_config(topic, {argument["name"]: argument["value"]}))
+                    return to_completion(await self._admin.alter_config(topic, {argument["name"]: argument["value"]}))
                 case "move":
-                    partition = split(operation.key)
-                    return changed((await self._admin.reassign({partition: argument["replicas"]}))[partition])
+                    partition = split_key(operation.key)
+                    return to_completion((await self._admin.reassign({partition: argument["replicas"]}))[partition])
                 case "elect":
-                    partition = split(operation.key)
-                    return changed((await self._admin.elect_preferred([partition]))[partition])
+                    partition = split_key(operation.key)
+                    return to_completion((await self._admin.elect_preferred([partition]))[partition])
                 case "describe":
                     return await self._describe(topic)
                 case "settings":
                     return await self._settings(topic)
         except ReadFailed as error:
-            return Completion(Outcome.FAIL, error=described(error))
+            return Completion(Outcome.FAIL, error=describe_error(error))
         raise ValueError(f"the operations of an administrator are {', '.join(ADMIN)}, not {operation.f!r}")
 
     async def _describe(self, topic: str) -> Completion:
@@ -88,14 +95,14 @@ class TopicAdmin:
         found = view.topics.get(topic)
         missing = found is None or found.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if found is not None and not missing and found.error is not ErrorCode.NONE:
-            return Completion(Outcome.FAIL, error=error_name(found.error))
+            return Completion(Outcome.FAIL, error=format_error(found.error))
         partitions = None
         if found is not None and not missing:
             partitions = [
-                {"leader": _named(one.leader), "replicas": list(one.replicas)}
+                {"leader": _format_node(one.leader), "replicas": list(one.replicas)}
                 for _, one in sorted(found.partitions.items())
             ]
-        return Completion(Outcome.OK, {"controller": _named(view.controller), "partitions": partitions})
+        return Completion(Outcome.OK, {"controller": _format_node(view.controller), "partitions": partitions})
 
     async def _settings(self, topic: str) -> Completion:
         try:
@@ -118,27 +125,27 @@ def effects(completed: Completed) -> Sequence[Effect]:
         case "grow":
             return [Effect("partitions-add", key, value=argument["partitions"])]
         case "alter":
-            return [Effect("setting", key, name=argument["name"], value=_number(argument["value"]))]
+            return [Effect("setting", key, name=argument["name"], value=_parse_number(argument["value"]))]
         case "move":
-            return [Effect("move", key, replicas=_list(argument["replicas"]))]
+            return [Effect("move", key, replicas=_join_replicas(argument["replicas"]))]
         case "describe":
-            return list(_described(key, completed.completion.result))
+            return list(_iterate_described(key, completed.completion.result))
         case "settings":
-            return list(_settings(key, completed.completion.result))
+            return list(_iterate_settings(key, completed.completion.result))
         case _:
             return ()
 
 
-def _described(topic: str, result: Mapping[str, Any] | None) -> Iterator[Effect]:
+def _iterate_described(topic: str, result: Mapping[str, Any] | None) -> Iterator[Effect]:
     if result is None:
         return
     partitions = result["partitions"]
     yield Effect("topic-seen", topic, value=None if partitions is None else len(partitions))
     for index, one in enumerate(partitions or ()):
-        yield Effect("replicas-seen", f"{topic}-{index}", replicas=_list(one["replicas"]))
+        yield Effect("replicas-seen", f"{topic}-{index}", replicas=_join_replicas(one["replicas"]))
 
 
-def _settings(topic: str, result: Mapping[str, Any] | None) -> Iterator[Effect]:
+def _iterate_settings(topic: str, result: Mapping[str, Any] | None) -> Iterator[Effect]:
     if result is None:
         return
     if result["settings"] is None:
@@ -146,26 +153,26 @@ def _settings(topic: str, result: Mapping[str, Any] | None) -> Iterator[Effect]:
         return
     yield Effect("setting-seen", topic)  # the rows that follow are complete: any other setting has its default
     for name, value in sorted(result["settings"].items()):
-        yield Effect("setting-seen", topic, name=name, value=_number(value))
+        yield Effect("setting-seen", topic, name=name, value=_parse_number(value))
 
 
-def changed(known: TopicOutcome) -> Completion:
+def to_completion(known: TopicOutcome) -> Completion:
     """A rejection is ``fail``. A change of unknown outcome is ``info``, because it may take effect later."""
     if known.outcome is Certainty.DONE:
         return Completion(Outcome.OK)
-    named = "no-answer" if known.error is None else error_name(known.error)
+    named = "no-answer" if known.error is None else format_error(known.error)
     error = named if known.message is None else f"{named}: {known.message}"
-    return Completion(not_done(known.outcome), error=error)
+    return Completion(to_outcome(known.outcome), error=error)
 
 
-def _named(node: Node | None) -> str | None:
-    return None if node is None else node_name(node.id)
+def _format_node(node: Node | None) -> str | None:
+    return None if node is None else format_node(node.id)
 
 
-def _list(replicas: Sequence[int]) -> str:
+def _join_replicas(replicas: Sequence[int]) -> str:
     return ",".join(str(one) for one in replicas)
 
 
-def _number(value: str | None) -> int | None:
+def _parse_number(value: str | None) -> int | None:
     """Returns null for a setting that is not a number, or that was reset to its default."""
     return int(value) if value is not None and value.removeprefix("-").isdigit() else None

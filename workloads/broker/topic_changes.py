@@ -56,7 +56,7 @@ TURN_STEPS: Final = 25
 TURN_SECONDS: Final = 5.0
 
 
-def settings(topic: str) -> Generator:
+def change_settings(topic: str) -> Generator:
     """Changes settings of the topic and resets them to the default; also requests invalid ones, and reads all."""
 
     def step(turn: int, context: Context) -> tuple[Operation, int]:
@@ -75,7 +75,7 @@ def settings(topic: str) -> Generator:
     return unfold(step, 0)
 
 
-def handovers(keys: Sequence[str], brokers: int) -> Generator:
+def hand_over(keys: Sequence[str], brokers: int) -> Generator:
     """Moves one partition after another to other replicas, elects the first of them, and reverts the move at once."""
 
     def step(turn: int, context: Context) -> tuple[Operation, int]:
@@ -91,7 +91,7 @@ def handovers(keys: Sequence[str], brokers: int) -> Generator:
     return unfold(step, 0)
 
 
-def changeover(keys: Sequence[str], brokers: int, *, back: bool = False) -> Generator:
+def change_leaders(keys: Sequence[str], brokers: int, *, back: bool = False) -> Generator:
     """Gives all partitions another leader than usual, and with ``back`` the usual one again: at least one of the two
     changes the leader. Elections are requested several times, because a move takes a moment before there is a
     candidate.
@@ -107,7 +107,7 @@ def changeover(keys: Sequence[str], brokers: int, *, back: bool = False) -> Gene
     return stagger(CHANGE_SECONDS / len(keys), sequence(led(1), led(0)) if back else led(1))
 
 
-def rotations(keys: Sequence[str], brokers: int, replication: int) -> Generator:
+def rotate_leaders(keys: Sequence[str], brokers: int, replication: int) -> Generator:
     """Gives each partition in turn its next replica as leader, so a former or truncated leader soon leads again."""
     number = min(replication, brokers)
 
@@ -122,13 +122,13 @@ def rotations(keys: Sequence[str], brokers: int, replication: int) -> Generator:
     return unfold(step, 0)
 
 
-def keeping(topic: str) -> Generator:
+def end_retention(topic: str) -> Generator:
     """Ends retention, so that records remain to be read; repeated, because an answer may be lost."""
     ends = [Operation(ALTER, topic, {"name": name, "value": "-1"}, Phase.DRAIN) for name in LIMITS]
     return stagger(0.1, sequence(*ends * 3))
 
 
-def looks(*topics: str) -> Generator:
+def look_at_topics(*topics: str) -> Generator:
     """Looks at the topics for some seconds after the last heal."""
 
     def step(turn: int, context: Context) -> tuple[Operation, int]:
@@ -138,7 +138,7 @@ def looks(*topics: str) -> Generator:
     return stagger(LOOK_SECONDS / (2 * len(topics)), limit(2 * LOOKS * len(topics), unfold(step, 0)))
 
 
-def turns(keys: Sequence[str], brokers: int, replication: int) -> Generator:
+def read_each_replica(keys: Sequence[str], brokers: int, replication: int) -> Generator:
     """Makes each replica leader in turn and reads all over its log. This exposes errors that only this replica has, in
     its files or in its process's memory.
     """

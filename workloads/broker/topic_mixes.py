@@ -13,7 +13,7 @@ from assay.harness.run.settings import Settings
 from assay.harness.run.workload_mix import Shares, WorkloadMix
 from assay.system_under_test.deployment import Broker, FirstTopic
 from assay.workloads.broker import mixed_traffic, topic_changes
-from assay.workloads.broker.group_drain import grown
+from assay.workloads.broker.group_drain import drain_after_growth
 from assay.workloads.broker.log_drain import drain
 from assay.workloads.broker.log_operations import glance
 from assay.workloads.broker.members import TOPICS
@@ -51,32 +51,32 @@ EAGER: Final = 30
 """Weight of a generator that sets its own pace."""
 
 
-def broker_of(system: System) -> Broker:
+def require_broker(system: System) -> Broker:
     assert isinstance(system, Broker), f"a mix of the broker's workloads, on {system.name}"
     return system
 
 
-def _with_ledger(system: System) -> System:
-    broker = broker_of(system)
+def _create_ledger(system: System) -> System:
+    broker = require_broker(system)
     return broker.with_topic(
         replace(LEDGER, configs=(*LEDGER.configs, ("min.insync.replicas", str(broker.min_insync))))
     )
 
 
-def _compaction(system: System, settings: Settings) -> Shares:
-    return [(80, mixed_traffic.ledger(LEDGER.partition_keys))]
+def _add_ledger_traffic(system: System, settings: Settings) -> Shares:
+    return [(80, mixed_traffic.use_compacted_partitions(LEDGER.partition_keys))]
 
 
-def _audit(system: System, settings: Settings) -> Source:
+def _close_with_ledger_reads(system: System, settings: Settings) -> Source:
     keys = LEDGER.partition_keys
     return phases(
-        topic_changes.turns(keys, settings.nodes, broker_of(system).replication),
+        topic_changes.read_each_replica(keys, settings.nodes, require_broker(system).replication),
         drain(keys, seconds=DRAIN_SECONDS, keyed=True),
     )
 
 
-def _compacted(contract: Contract, system: System) -> Contract:
-    lasting = broker_of(system).topic_config.delete_retention_ms >= DAY_MS
+def _adapt_contract_to_compaction(contract: Contract, system: System) -> Contract:
+    lasting = require_broker(system).topic_config.delete_retention_ms >= DAY_MS
     return msgspec.structs.replace(
         contract, compacted=(*contract.compacted, *LEDGER.partition_keys), lasting_tombstones=lasting
     )
@@ -85,45 +85,45 @@ def _compacted(contract: Contract, system: System) -> Contract:
 COMPACTION: Final = WorkloadMix(
     "compaction",
     "a compacted topic next to the workload's: keys again and again, tombstones, and a cleaner that hardly rests",
-    adds=_compaction,
-    closes=_audit,
+    adds=_add_ledger_traffic,
+    closes=_close_with_ledger_reads,
     settings={"log.cleaner.backoff.ms": ("50", "300"), "delete.retention.ms": ("300", "86400000")},
-    system=_with_ledger,
-    contract=_compacted,
+    system=_create_ledger,
+    contract=_adapt_contract_to_compaction,
 )
 
 
-def _lives(system: System, settings: Settings) -> Shares:
-    broker = broker_of(system)
+def _add_topic_lives(system: System, settings: Settings) -> Shares:
+    broker = require_broker(system)
     return [(60, TopicLives(broker.replication, broker.min_insync))]
 
 
 LIVES: Final = WorkloadMix(
     "lives",
     "a topic that is deleted and created again under its name, and grows, while clients go on writing to it",
-    adds=_lives,
+    adds=_add_topic_lives,
 )
 
 
-def _seldom(system: System, settings: Settings) -> Shares:
-    broker = broker_of(system)
+def _add_volleys(system: System, settings: Settings) -> Shares:
+    broker = require_broker(system)
     configs = {"min.insync.replicas": str(broker.min_insync)}
     argument = {"partitions": SELDOM.partitions, "replication": broker.replication, "configs": configs}
     made = Operation(CREATE, SELDOM.name, argument)
     keys = SELDOM.partition_keys
-    return [(EAGER, stagger(GUST_SECONDS, mixed_traffic.gusts(keys, made))), (5, glance(keys))]
+    return [(EAGER, stagger(GUST_SECONDS, mixed_traffic.send_volleys(keys, made))), (5, glance(keys))]
 
 
 WRITTEN_SELDOM: Final = WorkloadMix(
     "seldom",
     "partitions that are written to for a moment, and then left alone for the rest of the run",
-    adds=_seldom,
+    adds=_add_volleys,
     closes=lambda system, settings: drain(SELDOM.partition_keys, seconds=DRAIN_SECONDS, silent=True),
 )
 
 
-def _with_crowd(system: System) -> System:
-    broker = broker_of(system)
+def _create_crowd(system: System) -> System:
+    broker = require_broker(system)
     for topic in CROWD:
         broker = broker.with_topic(replace(topic, configs=(("min.insync.replicas", str(broker.min_insync)),)))
     return broker
@@ -132,67 +132,67 @@ def _with_crowd(system: System) -> System:
 CROWDED: Final = WorkloadMix(
     "crowd",
     "many topics of few partitions next to the workload's own",
-    adds=lambda system, settings: [(80, mixed_traffic.usual(CROWD_KEYS, mixed_traffic.CROWDED))],
+    adds=lambda system, settings: [(80, mixed_traffic.send_and_poll(CROWD_KEYS, mixed_traffic.CROWDED))],
     closes=lambda system, settings: drain(CROWD_KEYS, seconds=DRAIN_SECONDS),
-    system=_with_crowd,
+    system=_create_crowd,
 )
 
 
-def _with_strict(system: System) -> System:
+def _create_strict(system: System) -> System:
     """Requires all replicas in sync, so that each replica that leaves the set stays eligible (KIP-966)."""
-    broker = broker_of(system)
+    broker = require_broker(system)
     return broker.with_topic(replace(STRICT, configs=(("min.insync.replicas", str(broker.replication)),)))
 
 
 STRICTNESS: Final = WorkloadMix(
     "strict",
     "a topic that takes records only while all of its replicas are in sync, next to the workload's own",
-    adds=lambda system, settings: [(50, mixed_traffic.usual(STRICT.partition_keys, mixed_traffic.STRICTLY))],
+    adds=lambda system, settings: [(50, mixed_traffic.send_and_poll(STRICT.partition_keys, mixed_traffic.STRICTLY))],
     closes=lambda system, settings: drain(STRICT.partition_keys, seconds=DRAIN_SECONDS),
-    system=_with_strict,
+    system=_create_strict,
 )
 
 
-def _beyond(broker: Broker, first: int, count: int) -> tuple[str, ...]:
+def _list_new_partitions(broker: Broker, first: int, count: int) -> tuple[str, ...]:
     """Returns ``count`` partitions of the workload's topic, from the ``first`` one that it lacks in the beginning."""
     return tuple(f"{broker.topic}-{broker.partitions + first + more}" for more in range(count))
 
 
-def _growing(broker: Broker, first: int, count: int) -> Growth:
+def _build_closing_growth(broker: Broker, first: int, count: int) -> Growth:
     """Adds ``count`` partitions at the end of a run."""
     have = broker.partitions + first
     return Growth(broker.topic, have, have + count, closing=True, later=0)
 
 
-def _growth(system: System, settings: Settings) -> Shares:
-    broker = broker_of(system)
+def _add_growth(system: System, settings: Settings) -> Shares:
+    broker = require_broker(system)
     return [(50, Growth(broker.topic, broker.partitions, broker.partitions + NEW_PARTITIONS))]
 
 
-def _all_grown(system: System, settings: Settings) -> Source:
-    broker = broker_of(system)
-    rest = _growing(broker, 0, NEW_PARTITIONS)
-    return phases(rest, drain(_beyond(broker, 0, NEW_PARTITIONS), seconds=DRAIN_SECONDS))
+def _close_with_growth(system: System, settings: Settings) -> Source:
+    broker = require_broker(system)
+    rest = _build_closing_growth(broker, 0, NEW_PARTITIONS)
+    return phases(rest, drain(_list_new_partitions(broker, 0, NEW_PARTITIONS), seconds=DRAIN_SECONDS))
 
 
 GROWTH: Final = WorkloadMix(
     "growth",
     "partitions added to the workload's topic, with traffic on them from then on",
-    adds=_growth,
-    closes=_all_grown,
+    adds=_add_growth,
+    closes=_close_with_growth,
 )
 
 
-def growing_for(group: str) -> WorkloadMix:
+def adapt_growth(group: str) -> WorkloadMix:
     """Returns ``GROWTH`` for workloads whose members of ``group`` poll: it also grows after they have settled."""
 
     def closes(system: System, settings: Settings) -> Source:
-        broker = broker_of(system)
-        known = (*subscribed(system, settings), *_beyond(broker, 0, NEW_PARTITIONS))
-        late = _beyond(broker, NEW_PARTITIONS, LATE_PARTITIONS)
-        growth = _growing(broker, NEW_PARTITIONS, LATE_PARTITIONS)
-        settled = grown(known, late, seconds=DRAIN_SECONDS, group=group, growth=growth)
-        return phases(_all_grown(system, settings), settled)
+        broker = require_broker(system)
+        known = (*list_subscribed(system, settings), *_list_new_partitions(broker, 0, NEW_PARTITIONS))
+        late = _list_new_partitions(broker, NEW_PARTITIONS, LATE_PARTITIONS)
+        growth = _build_closing_growth(broker, NEW_PARTITIONS, LATE_PARTITIONS)
+        settled = drain_after_growth(known, late, seconds=DRAIN_SECONDS, group=group, growth=growth)
+        return phases(_close_with_growth(system, settings), settled)
 
     return replace(GROWTH, closes=closes)
 
@@ -205,13 +205,13 @@ SHARED_CROWD: Final = replace(
 """``CROWDED`` for workloads with groups, whose members subscribe to some of the additional topics."""
 
 
-def subscribed(system: System, settings: Settings) -> list[str]:
+def list_subscribed(system: System, settings: Settings) -> list[str]:
     """Returns the partitions that groups share from the beginning of such a run."""
     return [*system.keys(), *(CROWD_KEYS[:_SHARED_KEYS] if CROWDED.name in settings.workload_mix else ())]
 
 
-def owned(system: System, settings: Settings) -> list[str]:
+def list_owned(system: System, settings: Settings) -> list[str]:
     """Returns all partitions that a member may ever commit: :func:`subscribed` and the additions of ``GROWTH``."""
     grows = GROWTH.name in settings.workload_mix
-    late = _beyond(broker_of(system), 0, NEW_PARTITIONS + LATE_PARTITIONS) if grows else ()
-    return [*subscribed(system, settings), *late]
+    late = _list_new_partitions(require_broker(system), 0, NEW_PARTITIONS + LATE_PARTITIONS) if grows else ()
+    return [*list_subscribed(system, settings), *late]

@@ -22,7 +22,7 @@ import msgspec
 from assay.harness.core.generator import PENDING, Answer, Context, Generator, Invoke, OperationEvent, Pending
 from assay.harness.core.operation import Operation, Outcome
 from assay.harness.core.timestamps import NANOSECONDS
-from assay.workloads.broker.log_names import life, topic_name
+from assay.workloads.broker.log_names import format_life, strip_life
 from assay.workloads.broker.log_operations import EARLIEST, END, LATEST, POLL, SEND
 from assay.workloads.broker.mixed_traffic import PASSING
 from assay.workloads.broker.topic_admin import CREATE, DELETE, GROW, SETTINGS
@@ -40,7 +40,7 @@ MOST_ADRIFT: Final = 2
 UNANSWERED: Final = ("no-answer", "timeout")
 
 
-class Stage:
+class LifeStage:
     """Stage of a topic's life. ``READING``: all operations have ended, and the life is read once more."""
 
     CREATED, LIVING, ENDING, READING, DELETED, LOOKING = range(6)
@@ -59,7 +59,7 @@ class TopicLives(Generator, frozen=True):
     min_insync: int
     name: int = 1
     life: int = 1
-    stage: int = Stage.CREATED
+    stage: int = LifeStage.CREATED
     partitions: int = PARTITIONS
     asked: bool = False
     changing: bool = False
@@ -72,28 +72,28 @@ class TopicLives(Generator, frozen=True):
 
     @property
     def topic(self) -> str:
-        return life(f"{NAME}{self.name}", self.life)
+        return format_life(f"{NAME}{self.name}", self.life)
 
     def op(self, context: Context) -> tuple[Answer, Generator]:
         if not context.free:
             return PENDING, self
-        if self.stage == Stage.LIVING and context.time >= self.until:
-            return self._with(stage=Stage.ENDING).op(context)
-        if self.stage == Stage.ENDING and not self.open:
-            return self._with(stage=Stage.READING).op(context)
-        if self.stage == Stage.READING and self.read == self.partitions and not self.open:
-            return self._with(stage=Stage.DELETED).op(context)
-        if self.stage == Stage.LIVING:
+        if self.stage == LifeStage.LIVING and context.time >= self.until:
+            return self._with(stage=LifeStage.ENDING).op(context)
+        if self.stage == LifeStage.ENDING and not self.open:
+            return self._with(stage=LifeStage.READING).op(context)
+        if self.stage == LifeStage.READING and self.read == self.partitions and not self.open:
+            return self._with(stage=LifeStage.DELETED).op(context)
+        if self.stage == LifeStage.LIVING:
             return self._live(context)
-        if self.stage == Stage.READING and self.read < self.partitions:
+        if self.stage == LifeStage.READING and self.read < self.partitions:
             argument = {"start": EARLIEST, "seek": True}
             operation = Operation(POLL, f"{self.topic}-{self.read}", argument)
             return Invoke(operation, context.pick()), self._with(read=self.read + 1, open=self.open + 1)
-        if self.stage in (Stage.CREATED, Stage.DELETED, Stage.LOOKING) and not self.changing:
+        if self.stage in (LifeStage.CREATED, LifeStage.DELETED, LifeStage.LOOKING) and not self.changing:
             if context.time < self.later:
                 return Pending(self.later), self
             return Invoke(self._change(), context.pick()), self._with(changing=True)
-        if self.stage != Stage.READING and self.adrift < MOST_ADRIFT:
+        if self.stage != LifeStage.READING and self.adrift < MOST_ADRIFT:
             if context.time < self.later:
                 return Pending(self.later), self
             operation = self._traffic(context, adrift=True)
@@ -112,7 +112,9 @@ class TopicLives(Generator, frozen=True):
 
     def _traffic(self, context: Context, *, adrift: bool) -> Operation:
         key = f"{self.topic}-{context.below(self.partitions, salt=42)}"
-        lives = [f"{life(topic_name(self.topic), self.life + more)}-{key.rpartition('-')[2]}" for more in range(LIVES)]
+        lives = [
+            f"{format_life(strip_life(self.topic), self.life + more)}-{key.rpartition('-')[2]}" for more in range(LIVES)
+        ]
         verb = context.choose((SEND, SEND, SEND, POLL, POLL, POLL, END), salt=43)
         mark: dict[str, Any] = {"adrift": True} if adrift else {}
         if verb == SEND:
@@ -125,11 +127,11 @@ class TopicLives(Generator, frozen=True):
         return Operation(END, key, mark or None)
 
     def _change(self) -> Operation:
-        if self.stage == Stage.CREATED:
+        if self.stage == LifeStage.CREATED:
             configs = {"min.insync.replicas": str(self.min_insync)}
             shape = {"partitions": PARTITIONS, "replication": self.replication, "configs": configs}
             return Operation(CREATE, self.topic, shape)
-        return Operation(DELETE if self.stage == Stage.DELETED else SETTINGS, self.topic)
+        return Operation(DELETE if self.stage == LifeStage.DELETED else SETTINGS, self.topic)
 
     def update(self, context: Context, event: OperationEvent) -> Generator:
         operation = event.operation
@@ -148,14 +150,14 @@ class TopicLives(Generator, frozen=True):
     def _changed(self, context: Context, f: str, outcome: Outcome, result: Any, error: str, *, lost: bool) -> Generator:
         again = self._with(changing=False, later=context.time + PAUSE)
         if lost and f != SETTINGS:
-            return again._with(name=self.name + 1, life=1, stage=Stage.CREATED, asked=False)
+            return again._with(name=self.name + 1, life=1, stage=LifeStage.CREATED, asked=False)
         if f == CREATE:
             if outcome is Outcome.OK or (error == "topic-already-exists" and self.asked):
                 lasts = SHORTEST_LIFE + context.below(2 * NANOSECONDS, salt=46)
                 return self._with(
                     changing=False,
                     asked=False,
-                    stage=Stage.LIVING,
+                    stage=LifeStage.LIVING,
                     partitions=PARTITIONS,
                     read=0,
                     until=context.time + lasts,
@@ -163,9 +165,9 @@ class TopicLives(Generator, frozen=True):
         elif (f == DELETE and (outcome is Outcome.OK or (error == "unknown-topic-or-partition" and self.asked))) or (
             f == SETTINGS and outcome is Outcome.OK and result["settings"] is None
         ):
-            return self._with(changing=False, asked=False, stage=Stage.CREATED, life=self.life + 1)
+            return self._with(changing=False, asked=False, stage=LifeStage.CREATED, life=self.life + 1)
         elif f == DELETE and outcome is Outcome.INFO:
-            return again._with(stage=Stage.LOOKING)
+            return again._with(stage=LifeStage.LOOKING)
         return again._with(asked=self.asked or outcome is Outcome.INFO)
 
     def _with(self, **changes: Any) -> TopicLives:

@@ -57,7 +57,7 @@ def effects(completed: Completed) -> Sequence[Effect]:
     return [Effect("bank-read", BANK, owner=account, value=balance) for account, balance in shown.items()]
 
 
-def promised(level: str, *, may_stall: Sequence[str] = ()) -> Contract:
+def build_contract(level: str, *, may_stall: Sequence[str] = ()) -> Contract:
     """Returns the contract of an isolation level (one of ``LEVELS``), for transfers that read balances and write new
     ones. ``may_stall``: the faults under which no request is served. Raises ``ValueError`` for another level.
     """

@@ -44,7 +44,7 @@ ALLOWED: Final = {
 """Anomalies that each isolation level allows (Adya, as in docs/reference/anomalies.md), and the reason."""
 
 
-def promised(level: str, *, may_stall: Sequence[str] = ()) -> Contract:
+def build_contract(level: str, *, may_stall: Sequence[str] = ()) -> Contract:
     """Returns the contract of an isolation level. ``may_stall``: the faults under which no request is served."""
     contract = forbid(*TRANSACTION_ANOMALIES, may_stall=may_stall)
     allowed, because = ALLOWED[level]

@@ -22,7 +22,7 @@ LONG_FORK_ANOMALIES: Final = tuple(anomaly for anomaly in TRANSACTION_ANOMALIES 
 """Anomalies that transactions on registers can show."""
 
 
-def read(key: int) -> list[list[Any]]:
+def read_group(key: int) -> list[list[Any]]:
     """Reads the whole group of ``key``."""
     first = key - key % GROUP
     return [["r", one, None] for one in range(first, first + GROUP)]
@@ -33,14 +33,14 @@ def step(number: int, context: Context) -> tuple[Operation, int]:
     if context.below(2, salt=1) or not number:
         return Operation(TXN, argument=[["w", number, 1]]), number + 1
     back = GROUP * context.below(2, salt=2)
-    return Operation(TXN, argument=read(max(0, number - 1 - back))), number
+    return Operation(TXN, argument=read_group(max(0, number - 1 - back))), number
 
 
 def traffic() -> Generator:
-    return unfold(step, 0) | [Operation(TXN, argument=read(0), phase=Phase.DRAIN)] * 3
+    return unfold(step, 0) | [Operation(TXN, argument=read_group(0), phase=Phase.DRAIN)] * 3
 
 
-def promised(level: str, *, may_stall: Sequence[str] = ()) -> Contract:
+def build_contract(level: str, *, may_stall: Sequence[str] = ()) -> Contract:
     """Returns the contract of an isolation level (one of ``LEVELS``). ``may_stall``: the faults under which no request
     is served. Raises ``ValueError`` for another level.
     """

@@ -51,7 +51,7 @@ def effects(completed: Completed) -> Sequence[Effect]:
     return [Effect("monotonic-read", key, value=shown.get(key)) for key in operation.argument]
 
 
-def promised(*, real_time: bool = False, may_stall: Sequence[str] = ()) -> Contract:
+def build_contract(*, real_time: bool = False, may_stall: Sequence[str] = ()) -> Contract:
     """No process sees a counter fall, and no two reads contradict each other. ``real_time``: no process sees less than
     another has seen before. ``may_stall``: the faults under which no request is served.
     """

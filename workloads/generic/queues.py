@@ -69,7 +69,7 @@ class QueueClient:
         return effects(completed)
 
 
-def at_least_once(*, may_stall: Sequence[str] = ()) -> Contract:
+def build_contract(*, may_stall: Sequence[str] = ()) -> Contract:
     """Forbids all queue anomalies except duplicates. ``may_stall``: the faults under which no request is served."""
     because = "an element is given out again when its first taker does not say that it has it"
     return forbid(*QUEUE_ANOMALIES, may_stall=may_stall).tolerate("queue-duplicate", because=because)

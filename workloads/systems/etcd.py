@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from assay import Cluster, Node, Software, System, by_role
-from assay.workloads.systems.etcd_gateway import TROUBLE, ask, text
+from assay.workloads.systems.etcd_gateway import TROUBLE, ask, encode_text
 
 PORT, PEERS, DATA = 2379, 2380, "/var/lib/etcd-assay"
 
@@ -41,7 +41,7 @@ class Etcd(System):
         return {"/etc/assay-etcd": " ".join(lines).encode()}
 
     async def ready(self, node: Node) -> bool:
-        return "header" in await asyncio.to_thread(ask, f"{node.address}:{PORT}", "kv/range", key=text("ready"))
+        return "header" in await asyncio.to_thread(ask, f"{node.address}:{PORT}", "kv/range", key=encode_text("ready"))
 
     async def find(self, cluster: Cluster, what: str, key: str | None = None) -> Node | None:
         for node in by_role(cluster, "server"):

@@ -24,6 +24,6 @@ def ask(address: str, what: str, *, seconds: float = SECONDS, **request: Any) ->
         raise
 
 
-def text(value: object) -> str:
+def encode_text(value: object) -> str:
     """Encodes a key or value in Base64, as the gateway requires."""
     return b64encode(str(value).encode()).decode()

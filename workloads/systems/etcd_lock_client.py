@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from assay.harness.core.client import Endpoint
 from assay.workloads.generic import locks, sets
-from assay.workloads.systems.etcd_gateway import TROUBLE, ask, text
+from assay.workloads.systems.etcd_gateway import TROUBLE, ask, encode_text
 
 LEASE: Final = 2
 """Time to live of a lease, in seconds."""
@@ -27,7 +27,7 @@ class LeaseEnded(OSError):
     """Raised if the lease expired during the wait for the lock: another client may hold it."""
 
 
-class LockedSet(locks.LockedSet):
+class EtcdLockedSet(locks.LockedSet):
     """Client of the member on its endpoint."""
 
     errors = TROUBLE
@@ -40,7 +40,7 @@ class LockedSet(locks.LockedSet):
         """Returns the lease, and the key that etcd created for this holder and deletes with the lease."""
         lease = str(ask(self.address, "lease/grant", TTL=LEASE)["ID"])
         try:
-            key = ask(self.address, "lock/lock", seconds=PATIENCE, name=text("lock"), lease=lease)["key"]
+            key = ask(self.address, "lock/lock", seconds=PATIENCE, name=encode_text("lock"), lease=lease)["key"]
             if "TTL" not in ask(self.address, "lease/keepalive", ID=lease)["result"]:
                 raise LeaseEnded
             return lease, key
@@ -53,12 +53,12 @@ class LockedSet(locks.LockedSet):
         ask(self.address, "lease/revoke", ID=lock[0])
 
     def load(self) -> list[int]:
-        found = ask(self.address, "kv/range", key=text(sets.KEY)).get("kvs")
+        found = ask(self.address, "kv/range", key=encode_text(sets.KEY)).get("kvs")
         return list(json.loads(b64decode(found[0]["value"]))) if found else []
 
     def store(self, elements: list[int], lock: tuple[str, str] | None) -> bool:
         there = [{"key": lock[1], "target": "CREATE", "result": "GREATER", "createRevision": 0}] if lock else []
-        put = {"requestPut": {"key": text(sets.KEY), "value": text(json.dumps(elements))}}
+        put = {"requestPut": {"key": encode_text(sets.KEY), "value": encode_text(json.dumps(elements))}}
         return bool(ask(self.address, "kv/txn", compare=there, success=[put]).get("succeeded", False))
 
     def close(self) -> None:

@@ -73,11 +73,11 @@ class KafkaLog:
                 return Completion(Outcome.OK, {"offset": high, "start": low})
             return self._poll(operation.key, operation.argument)
         except KafkaException as error:
-            return Completion(Outcome.FAIL, error=_name(error.args[0]))
+            return Completion(Outcome.FAIL, error=_format_error(error.args[0]))
 
     def _send(self, key: str, values: Sequence[int]) -> Completion:
         done: list[tuple[KafkaError | None, Message]] = []
-        place = _place(key)
+        place = _to_topic_partition(key)
         self._producer.produce(
             place.topic, str(values[0]).encode(), partition=place.partition, on_delivery=lambda *said: done.append(said)
         )
@@ -88,13 +88,13 @@ class KafkaLog:
             return Completion(Outcome.INFO, error="no delivery report")
         ((error, message),) = done
         return (
-            Completion(Outcome.INFO, error=_name(error))
+            Completion(Outcome.INFO, error=_format_error(error))
             if error
             else Completion(Outcome.OK, {"offset": message.offset()})
         )
 
     def _ends(self, key: str) -> tuple[int, int]:
-        found: tuple[int, int] = self._consumer.get_watermark_offsets(_place(key), timeout=SECONDS)
+        found: tuple[int, int] = self._consumer.get_watermark_offsets(_to_topic_partition(key), timeout=SECONDS)
         return found
 
     def _poll(self, key: str, argument: dict[str, Any]) -> Completion:
@@ -107,7 +107,7 @@ class KafkaLog:
             self._positions[key] = high if start is None else low, next(self._assignments)
         begin, assignment = self._positions[key]
         if self._assigned != (key, begin):
-            self._consumer.assign([_place(key, begin)])
+            self._consumer.assign([_to_topic_partition(key, begin)])
         self._assigned = None  # unknown until the records have arrived
         records: list[list[int]] = []
         first = self._consumer.poll(POLL_SECONDS)  # more records are buffered already, or there are none
@@ -121,21 +121,21 @@ class KafkaLog:
         self._positions[key] = end, assignment
         self._assigned = key, end
         result = {"begin": begin, "records": records, "end": end, "assignment": assignment}
-        return Completion(Outcome.OK, result | ({"sought": True} if sought else {}) | _given("start", start))
+        return Completion(Outcome.OK, result | ({"sought": True} if sought else {}) | _to_mapping("start", start))
 
     @staticmethod
     def effects(completed: Completed) -> Sequence[Effect]:
         return log_operations.effects(completed)
 
 
-def _given(name: str, value: int | None) -> dict[str, int]:
+def _to_mapping(name: str, value: int | None) -> dict[str, int]:
     return {} if value is None else {name: value}
 
 
-def _place(key: str, offset: int = 0) -> TopicPartition:
+def _to_topic_partition(key: str, offset: int = 0) -> TopicPartition:
     topic, _, partition = key.rpartition("-")
     return TopicPartition(topic, int(partition), offset)
 
 
-def _name(error: KafkaError) -> str:
+def _format_error(error: KafkaError) -> str:
     return str(error.name()).lower().replace("_", "-")

@@ -35,7 +35,7 @@ async def connect(address: str) -> Connection:
 
 
 @asynccontextmanager
-async def stream_of(address: str, seconds: float) -> AsyncIterator[JetStreamContext]:
+async def open_stream(address: str, seconds: float) -> AsyncIterator[JetStreamContext]:
     client = await connect(address)
     try:
         yield client.jetstream(timeout=seconds)
@@ -74,13 +74,13 @@ class JetStream(System):
         return health.ok
 
     async def set_up(self, cluster: Cluster) -> None:
-        async with stream_of(f"{cluster.nodes[0].address}:{PORT}", 10) as stream:
+        async with open_stream(f"{cluster.nodes[0].address}:{PORT}", 10) as stream:
             await stream.add_stream(name=sets.KEY, subjects=[sets.KEY], num_replicas=len(cluster.nodes))
 
     async def find(self, cluster: Cluster, what: str, key: str | None = None) -> Node | None:
         for node in cluster.nodes:
             with suppress(*TROUBLE):
-                async with stream_of(f"{node.address}:{PORT}", 1) as stream:
+                async with open_stream(f"{node.address}:{PORT}", 1) as stream:
                     group = (await stream.stream_info(sets.KEY)).cluster
                     return next((one for one in cluster.nodes if group and one.name == group.leader), None)
         return None

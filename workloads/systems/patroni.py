@@ -14,7 +14,7 @@ import requests
 
 from assay import Cluster, Node, Software, System, zookeeper_servers
 from assay.workloads.generic import sets
-from assay.workloads.systems.postgresql_primary import PORT, replicated
+from assay.workloads.systems.postgresql_primary import PORT, create_replicated_table
 
 REST, DATA, CONFIG = 8008, "/var/lib/postgresql/assay", "/etc/assay-patroni.yml"
 SYNCHRONOUS = "synchronous_mode"
@@ -75,7 +75,7 @@ class Patroni(System):
         return await self._answers(node, "health")
 
     async def set_up(self, cluster: Cluster) -> None:
-        await replicated([node.address for node in cluster.nodes if node.role == "server"], TABLE)
+        await create_replicated_table([node.address for node in cluster.nodes if node.role == "server"], TABLE)
 
     async def find(self, cluster: Cluster, what: str, key: str | None = None) -> Node | None:
         for node in cluster.nodes:

@@ -35,7 +35,7 @@ def _takes_writes(session: psycopg.Connection[Any]) -> bool:
         raise
 
 
-async def replicated(hosts: Sequence[str], table: str) -> None:
+async def create_replicated_table(hosts: Sequence[str], table: str) -> None:
     """Creates the table once there is a primary, and waits until all others replicate. Raises ``DeploymentError``."""
     for _ in range(120):
         with suppress(psycopg.Error), connect(hosts) as session:

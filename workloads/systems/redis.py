@@ -55,14 +55,14 @@ class Redis(System):
 
     async def find(self, cluster: Cluster, what: str, key: str | None = None) -> Node | None:
         sentinels = [f"{node.address}:{PORTS['sentinel']}" for node in by_role(cluster, "sentinel")]
-        primary = (await leader(sentinels)).partition(":")[0]
+        primary = (await find_primary(sentinels)).partition(":")[0]
         return next((node for node in by_role(cluster, "server") if node.address == primary), None)
 
     def keys(self) -> Sequence[str]:
         return [sets.KEY]
 
 
-async def leader(sentinels: Sequence[str]) -> str:
+async def find_primary(sentinels: Sequence[str]) -> str:
     """Returns the primary's address according to the first sentinel that answers. Raises ``OSError``."""
     for sentinel in sentinels:
         try:

@@ -22,7 +22,7 @@ TIMEOUT, MILLISECONDS = "cluster-node-timeout", 2000
 SETTINGS = VARIANTS | {TIMEOUT: ("1000", str(MILLISECONDS)), "appendfsync": ("everysec", "always")}
 
 
-async def owner(address: str, key: str) -> str | None:
+async def find_owner(address: str, key: str) -> str | None:
     """Returns the owner of the key's slot according to this node, or None if it does not say."""
     try:
         await ask(address, "SCARD", key, seconds=0.5)
@@ -93,7 +93,7 @@ class RedisCluster(Redis):
 
     async def find(self, cluster: Cluster, what: str, key: str | None = None) -> Node | None:
         """Returns the owner that most nodes name, because an isolated master names itself."""
-        said = await asyncio.gather(*(owner(f"{node.address}:{PORT}", key or KEYS[0]) for node in cluster.nodes))
+        said = await asyncio.gather(*(find_owner(f"{node.address}:{PORT}", key or KEYS[0]) for node in cluster.nodes))
         most = Counter(filter(None, said)).most_common(1)
         return next((node for node in cluster.nodes if most and f"{node.address}:{PORT}" == most[0][0]), None)
 

@@ -22,32 +22,32 @@ async def converse(address: str, *commands: Sequence[object], seconds: float = 1
     async with asyncio.timeout(seconds):
         reader, writer = await asyncio.open_connection(*address.split(":"))
         try:
-            writer.write(b"".join(map(_encoded, commands)))
-            return [await _answer_or_error(reader) for _ in commands]
+            writer.write(b"".join(map(_encode_command, commands)))
+            return [await _read_reply_or_error(reader) for _ in commands]
         finally:
             writer.close()
 
 
-def _encoded(words: Sequence[object]) -> bytes:
+def _encode_command(words: Sequence[object]) -> bytes:
     texts = [str(word).encode() for word in words]
     return b"*%d\r\n" % len(texts) + b"".join(b"$%d\r\n%s\r\n" % (len(text), text) for text in texts)
 
 
-async def _answer_or_error(reader: asyncio.StreamReader) -> Any:
+async def _read_reply_or_error(reader: asyncio.StreamReader) -> Any:
     try:
-        return await _answer(reader)
+        return await _read_reply(reader)
     except ValueError as error:
         return error
 
 
-async def _answer(reader: asyncio.StreamReader) -> Any:
+async def _read_reply(reader: asyncio.StreamReader) -> Any:
     """Returns an integer, text, a list, or None. Raises ``ValueError`` for an error reply."""
     line = (await reader.readuntil(b"\r\n"))[:-2].decode()
     kind, rest = line[0], line[1:]
     if kind == "-":
         raise ValueError(rest)
     if kind == "*":
-        return [await _answer(reader) for _ in range(int(rest))]
+        return [await _read_reply(reader) for _ in range(int(rest))]
     if kind == "$":
         return None if rest == "-1" else (await reader.readexactly(int(rest) + 2))[:-2].decode()
     return int(rest) if kind == ":" else rest

@@ -16,7 +16,7 @@ class InsufficientFunds(Exception):
     """Raised if the source account is too low; nothing is moved."""
 
 
-def unknown(error: Exception) -> Completion:
+def to_unknown(error: Exception) -> Completion:
     return Completion(Outcome.INFO, error=f"{type(error).__name__}: {error}"[:200])
 
 
@@ -64,14 +64,14 @@ class SqlClient:
         except InsufficientFunds:
             return self._undone("insufficient-funds")
         except self.errors as error:
-            return self._undone("broken-off") if self.broken_off(error) else unknown(error)
+            return self._undone("broken-off") if self.broken_off(error) else to_unknown(error)
 
     def _undone(self, why: str) -> Completion:
         """Rolls back. If the connection is lost, the outcome is unknown, so that the harness opens a new session."""
         try:
             self.session.rollback()
         except self.errors as error:
-            return unknown(error)
+            return to_unknown(error)
         return Completion(Outcome.FAIL, error=why)
 
     def ask(self, query: str, *given: Any) -> Sequence[Any]:
@@ -112,4 +112,8 @@ class SqlClient:
 
     @staticmethod
     def effects(completed: Completed) -> Sequence[Effect]:
-        return bank.effects(completed) if completed.operation.f != list_append.TXN else transactions.effects(completed)
+        return (
+            bank.effects(completed)
+            if completed.operation.f != list_append.TXN
+            else transactions.derive_effects(completed)
+        )

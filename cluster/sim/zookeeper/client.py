@@ -53,7 +53,7 @@ class SimZooKeeper:
     """``servers`` is ``host:port,host:port``; ``session_timeout`` in seconds, subject to negotiation."""
 
     def __init__(self, servers: str, session_timeout: float, source: random.Random) -> None:
-        self._servers = [_address(server) for server in servers.split(",")]
+        self._servers = [_parse_address(server) for server in servers.split(",")]
         self._names = servers
         self._timeout = session_timeout
         self._random = source
@@ -160,7 +160,7 @@ class SimZooKeeper:
         await self._ask("multi", [["delete", path, version]])
 
     async def multi(self, operations: Sequence[Any]) -> list[Any]:
-        results = await self._ask("multi", [_plain(operation) for operation in operations])
+        results = await self._ask("multi", [_to_request(operation) for operation in operations])
         return [ZnodeStat(*result) if isinstance(result, list) else result for result in results]
 
     async def sync(self, path: str) -> None:
@@ -206,7 +206,7 @@ class SimZooKeeper:
         while requests:
             future = requests.popleft().future
             if not future.done():
-                _refuse(future, error)
+                _set_error(future, error)
 
     def _fail_all(self, error: Exception) -> None:
         self._fail(self._flight, error)
@@ -336,7 +336,7 @@ class SimZooKeeper:
         if request.future.done():
             return
         if code:
-            _refuse(request.future, exceptions.EXCEPTIONS[code](result))
+            _set_error(request.future, exceptions.EXCEPTIONS[code](result))
         else:
             request.future.set_result(result)
 
@@ -350,20 +350,20 @@ class SimZooKeeper:
             self._soon(watch, WatchedEvent(kind, KeeperState.CONNECTED, path))
 
 
-def _refuse(future: asyncio.Future[Any], error: Exception) -> None:
+def _set_error(future: asyncio.Future[Any], error: Exception) -> None:
     """Sets an error as the answer. asyncio must not report it as unretrieved, for example after a kill."""
     future.set_exception(error)
     future.exception()
 
 
-def _address(server: str) -> tuple[str, int]:
+def _parse_address(server: str) -> tuple[str, int]:
     host, _, port = server.strip().rpartition(":")
     if not host or not port.isdigit():
         raise ValueError(f"ZooKeeper server {server!r} is not host:port")
     return host, int(port)
 
 
-def _plain(operation: Any) -> list[Any]:
+def _to_request(operation: Any) -> list[Any]:
     match operation:
         case Create(path=path, data=data, flags=flags):
             return ["create", path, data, bool(flags & EPHEMERAL), bool(flags & SEQUENCE)]

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from kazoo.protocol.states import EventType
 
-from assay.cluster.sim.host import Host
+from assay.cluster.sim.host import SimHost
 from assay.cluster.sim.network import Network
 from assay.cluster.sim.process import Process
 from assay.cluster.sim.zookeeper.tree import Change, Create, Delete, Event, Tree
@@ -50,12 +50,12 @@ class ZooKeeperSession:
 class Ensemble:
     """State shared by all servers. It survives them, as their disks would."""
 
-    def __init__(self, network: Network, hosts: Sequence[Host], wall_clock: Callable[[], float]) -> None:
+    def __init__(self, network: Network, hosts: Sequence[SimHost], wall_clock: Callable[[], float]) -> None:
         self.tree = Tree()
         self._network = network
         self._hosts = tuple(hosts)
         self._wall_clock = wall_clock
-        self._processes: dict[Host, Process] = {}
+        self._processes: dict[SimHost, Process] = {}
         self._sessions: dict[int, ZooKeeperSession] = {}
         self._next_session = FIRST_SESSION
         self._data_watches: dict[str, dict[ClientConnection, None]] = {}
@@ -75,7 +75,7 @@ class Ensemble:
         if lone:
             self._renew_all()
 
-    def serving(self, host: Host) -> bool:
+    def serving(self, host: SimHost) -> bool:
         """Returns whether the server on that host may answer: it is connected to a majority in both directions."""
         near = 0
         for other in self._hosts:

@@ -10,7 +10,7 @@ from typing import Any
 
 from kazoo.exceptions import BadArgumentsError, ZookeeperError
 
-from assay.cluster.sim.host import Host
+from assay.cluster.sim.host import SimHost
 from assay.cluster.sim.process import PROCESS
 from assay.cluster.sim.zookeeper import wire
 from assay.cluster.sim.zookeeper.ensemble import Ensemble, ZooKeeperSession
@@ -35,7 +35,7 @@ async def serve(ensemble: Ensemble) -> int:
 
 
 class _Server:
-    def __init__(self, ensemble: Ensemble, host: Host) -> None:
+    def __init__(self, ensemble: Ensemble, host: SimHost) -> None:
         self.ensemble = ensemble
         self.host = host
         self.connections: dict[_Connection, None] = {}
@@ -180,7 +180,7 @@ class _Connection:
 
     def _multi(self, session: ZooKeeperSession, operations: list[list[Any]]) -> list[Any]:
         """Runs a transaction. Single writes are transactions of one change."""
-        changes = [_change(session, *operation) for operation in operations]
+        changes = [_to_change(session, *operation) for operation in operations]
         try:
             results = self._ensemble.write(changes)
         except TransactionError as failure:
@@ -188,7 +188,7 @@ class _Connection:
         return [tuple(result) if isinstance(result, tuple) else result for result in results]
 
 
-def _change(session: ZooKeeperSession, verb: str, path: str, *arguments: Any) -> Change:
+def _to_change(session: ZooKeeperSession, verb: str, path: str, *arguments: Any) -> Change:
     match verb, arguments:
         case "create", (data, ephemeral, sequence):
             return Create(path, data, session.identifier if ephemeral else 0, sequence)

@@ -103,7 +103,7 @@ def check_path(path: str) -> None:
         raise BadArgumentsError(f"invalid path {path!r}")
 
 
-def split(path: str) -> tuple[str, str]:
+def split_path(path: str) -> tuple[str, str]:
     """Returns parent and name."""
     parent, _, name = path.rpartition("/")
     return parent or "/", name
@@ -175,7 +175,7 @@ class Tree:
     def _create(self, change: Create, now: int, undo: list[Callable[[], object]], events: list[Event]) -> str:
         # the name of a sequence node may be empty before its number is appended
         check_path(change.path + "0" if change.sequence else change.path)
-        parent_path, name = split(change.path)
+        parent_path, name = split_path(change.path)
         parent = self._nodes.get(parent_path)
         if parent is None:
             raise NoNodeError(change.path)
@@ -208,7 +208,7 @@ class Tree:
             raise BadArgumentsError("the root cannot be deleted")
         if node.children:
             raise NotEmptyError(path)
-        parent_path, name = split(path)
+        parent_path, name = split_path(path)
         parent = self._nodes[parent_path]
         old_pzxid = parent.pzxid
         del self._nodes[path], parent.children[name]

@@ -35,7 +35,7 @@ from assay.harness.core.generator.context import (
     Pending,
     step_random,
 )
-from assay.harness.core.generator.describe import described
+from assay.harness.core.generator.describe import describe_generator
 from assay.harness.core.generator.dry_run import simulate
 from assay.harness.core.generator.events import on_event, until
 from assay.harness.core.generator.pace import rate, stagger, time_limit
@@ -43,7 +43,7 @@ from assay.harness.core.generator.workers import by_key, each_process, keyed, re
 
 __all__ = [
     "EXHAUSTED", "NOTHING", "PENDING", "Answer", "Context", "Exhausted", "Generator", "Invoke", "OperationEvent",
-    "Pending", "Source", "as_generator", "by_key", "described", "each_process", "in_phase", "keyed", "limit", "mix",
-    "on_event", "once", "phases", "rate", "repeat", "reserve", "sequence", "simulate", "split_phases", "stagger",
-    "step_random", "time_limit", "transform", "unfold", "until",
+    "Pending", "Source", "as_generator", "by_key", "describe_generator", "each_process", "in_phase", "keyed", "limit",
+    "mix", "on_event", "once", "phases", "rate", "repeat", "reserve", "sequence", "simulate", "split_phases",
+    "stagger", "step_random", "time_limit", "transform", "unfold", "until",
 ]  # fmt: skip

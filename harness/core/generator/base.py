@@ -64,7 +64,7 @@ class Leaf(Generator, frozen=True):
         return False
 
 
-class Around(Generator, frozen=True):
+class Wrapper(Generator, frozen=True):
     """A generator that changes the answers of one source, and ignores events itself."""
 
     source: Generator
@@ -87,7 +87,7 @@ class Nothing(Leaf, frozen=True):
 NOTHING = Nothing()
 
 
-class One(Leaf, frozen=True):
+class OneOperation(Leaf, frozen=True):
     """Emits one operation once."""
 
     operation: Operation
@@ -166,7 +166,7 @@ def as_generator(source: Source) -> Generator:
     if source is None:
         return NOTHING
     if isinstance(source, Operation):
-        return One(source)
+        return OneOperation(source)
     if isinstance(source, list | tuple):
         return sequence(*source)
     if callable(source):
@@ -204,11 +204,11 @@ def split_phases(generator: Generator) -> tuple[Generator, ...]:
     return (generator,)
 
 
-def phases_left(generator: Generator) -> tuple[Generator, ...]:
+def remaining_phases(generator: Generator) -> tuple[Generator, ...]:
     """Returns the current and the later parts of a sequence or of phases; any other generator is a single part."""
     if not isinstance(generator, InSequence):
         return (generator,)
-    return (*phases_left(generator.parts[0]), *generator.parts[1:])
+    return (*remaining_phases(generator.parts[0]), *generator.parts[1:])
 
 
 def _in_sequence(sources: Sequence[Source], *, barrier: bool) -> Generator:

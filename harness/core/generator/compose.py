@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from assay.harness.core.generator.base import NOTHING, Around, Generator, Source, as_generator
+from assay.harness.core.generator.base import NOTHING, Generator, Source, Wrapper, as_generator
 from assay.harness.core.generator.context import (
     EXHAUSTED,
     Answer,
@@ -14,7 +14,7 @@ from assay.harness.core.generator.context import (
     Invoke,
     OperationEvent,
     Pending,
-    sooner,
+    earlier_pending,
 )
 from assay.harness.core.operation import Operation, Phase
 
@@ -55,7 +55,7 @@ class Mix(Generator, frozen=True):
             parts[at] = after
             if isinstance(answer, Invoke):
                 return answer, self._without(parts, exhausted)
-            pending = answer if pending is None else sooner(pending, answer)
+            pending = answer if pending is None else earlier_pending(pending, answer)
         if pending is None:
             return EXHAUSTED, NOTHING
         return pending, self._without(parts, exhausted)
@@ -67,8 +67,8 @@ class Mix(Generator, frozen=True):
         kept = [at for at in range(len(parts)) if at not in exhausted]
         if not self.bounds or len(kept) == len(parts):
             return Mix(tuple(parts[at] for at in kept), self.bounds)
-        weights = _weights(self.bounds)
-        return Mix(tuple(parts[at] for at in kept), _bounds([weights[at] for at in kept]))
+        weights = _weights_of_sums(self.bounds)
+        return Mix(tuple(parts[at] for at in kept), _running_sums([weights[at] for at in kept]))
 
     def update(self, context: Context, event: OperationEvent) -> Generator:
         return Mix(tuple(part.update(context, event) for part in self.parts), self.bounds)
@@ -78,7 +78,7 @@ class Mix(Generator, frozen=True):
         return any(part.listens for part in self.parts)
 
 
-class Limit(Around, frozen=True):
+class Limit(Wrapper, frozen=True):
     """See :func:`limit`."""
 
     left: int
@@ -90,7 +90,7 @@ class Limit(Around, frozen=True):
         return answer, Limit(after, self.left - 1 if isinstance(answer, Invoke) else self.left)
 
 
-class Repeat(Around, frozen=True):
+class Repeat(Wrapper, frozen=True):
     """See :func:`repeat`. ``fresh``: the current round has emitted nothing yet."""
 
     current: Generator
@@ -114,7 +114,7 @@ class Repeat(Around, frozen=True):
         return msgspec.structs.replace(self, current=self.current.update(context, event))
 
 
-class Transform(Around, frozen=True):
+class Transform(Wrapper, frozen=True):
     """See :func:`transform`."""
 
     function: Callable[[Operation], Operation]
@@ -138,7 +138,7 @@ def mix(*sources: Source, weights: Sequence[int] | None = None) -> Generator:
         return Mix(parts)
     if len(weights) != len(parts) or min(weights) < 1:
         raise ValueError(f"mix takes one positive weight per source: {len(parts)} sources, weights {list(weights)}")
-    return Mix(parts, _bounds(weights))
+    return Mix(parts, _running_sums(weights))
 
 
 def limit(count: int, source: Source) -> Generator:
@@ -171,7 +171,7 @@ def in_phase(phase: Phase | str, source: Source) -> Generator:
     return transform(lambda operation: msgspec.structs.replace(operation, phase=marked), source)
 
 
-def _bounds(weights: Sequence[int]) -> tuple[int, ...]:
+def _running_sums(weights: Sequence[int]) -> tuple[int, ...]:
     total = 0
     bounds = []
     for weight in weights:
@@ -180,5 +180,5 @@ def _bounds(weights: Sequence[int]) -> tuple[int, ...]:
     return tuple(bounds)
 
 
-def _weights(bounds: Sequence[int]) -> list[int]:
+def _weights_of_sums(bounds: Sequence[int]) -> list[int]:
     return [bound - before for bound, before in zip(bounds, (0, *bounds[:-1]), strict=True)]

@@ -25,7 +25,7 @@ def step_random(state: int) -> int:
     return (state * 6364136223846793005 + 1442695040888963407) & _WORD
 
 
-def scatter(state: int) -> int:
+def hash_random(state: int) -> int:
     """Returns a pseudo-random hash of ``state``: the finalizer of SplitMix64 (Steele, Lea, Flood 2014)."""
     state = (state + 0x9E3779B97F4A7C15) & _WORD
     state = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & _WORD
@@ -68,11 +68,13 @@ class Context(msgspec.Struct, frozen=True):
 
     def derive(self) -> Context:
         """Returns this context with other random bits, for a nested generator whose parent has used these."""
-        return Context(self.time, self.free, self.busy, self.workers, self.processes, self.cursor, scatter(self.random))
+        return Context(
+            self.time, self.free, self.busy, self.workers, self.processes, self.cursor, hash_random(self.random)
+        )
 
     def below(self, limit: int, salt: int = 0) -> int:
         """Returns a random integer in ``[0, limit)``. It is equal for equal salts and unrelated for different ones."""
-        return ((scatter(self.random ^ salt) >> 32) * limit) >> 32
+        return ((hash_random(self.random ^ salt) >> 32) * limit) >> 32
 
     def choose(self, options: Sequence[T], salt: int = 0) -> T:
         """Returns a random element of ``options``."""
@@ -81,11 +83,11 @@ class Context(msgspec.Struct, frozen=True):
     def free_in_turn(self) -> Iterator[int]:
         """Yields the free workers in turn, from the cursor on."""
         behind = (1 << self.cursor) - 1
-        yield from bits(self.free & ~behind)
-        yield from bits(self.free & behind)
+        yield from iterate_bits(self.free & ~behind)
+        yield from iterate_bits(self.free & behind)
 
 
-def bits(mask: int) -> Iterator[int]:
+def iterate_bits(mask: int) -> Iterator[int]:
     """Yields the workers of a mask, ascending."""
     while mask:
         low = mask & -mask
@@ -128,7 +130,7 @@ class OperationEvent(msgspec.Struct, frozen=True):
     completed: Completed | None = None
 
 
-def sooner(one: Pending, other: Pending) -> Pending:
+def earlier_pending(one: Pending, other: Pending) -> Pending:
     """Returns the earlier of the two; None as ``until`` counts as never."""
     if one.until is None:
         return other

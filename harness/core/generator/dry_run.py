@@ -15,13 +15,13 @@ from assay.harness.core.operation import Completed, Completion, Operation, Outco
 Respond: TypeAlias = Callable[[Operation, int], tuple[int, Outcome]]
 
 
-def perfect(operation: Operation, process: int) -> tuple[int, Outcome]:
+def respond_ok(operation: Operation, process: int) -> tuple[int, Outcome]:
     """Completes every operation as ok after a millisecond."""
     return 1_000_000, Outcome.OK
 
 
 def simulate(
-    source: Source, *, workers: int = 3, respond: Respond = perfect, seed: int = 0, most: int = 10_000
+    source: Source, *, workers: int = 3, respond: Respond = respond_ok, seed: int = 0, most: int = 10_000
 ) -> list[OperationEvent]:
     """Returns the invocations and completions of a run, in the order of a generator's notifications.
 

@@ -12,7 +12,7 @@ from assay.harness.core.generator.context import (
     Invoke,
     OperationEvent,
     Pending,
-    sooner,
+    earlier_pending,
 )
 
 
@@ -56,7 +56,7 @@ class OnEvent(Generator, frozen=True):
             # Completions of operations in progress may still cause a reaction.
             return (PENDING, following) if context.busy else (EXHAUSTED, NOTHING)
         if waiting is not None and not isinstance(answer, Invoke):
-            answer = sooner(waiting, answer) if isinstance(answer, Pending) else waiting
+            answer = earlier_pending(waiting, answer) if isinstance(answer, Pending) else waiting
         return answer, following
 
     def update(self, context: Context, event: OperationEvent) -> Generator:

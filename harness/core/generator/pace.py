@@ -5,12 +5,12 @@ down with the system and so hides how long callers would have waited (coordinate
 keeps its schedule however slow the system is, and records the scheduled times.
 """
 
-from assay.harness.core.generator.base import NOTHING, Around, Generator, Source, as_generator
-from assay.harness.core.generator.context import EXHAUSTED, Answer, Context, Invoke, Pending, sooner
+from assay.harness.core.generator.base import NOTHING, Generator, Source, Wrapper, as_generator
+from assay.harness.core.generator.context import EXHAUSTED, Answer, Context, Invoke, Pending, earlier_pending
 from assay.harness.core.timestamps import NANOSECONDS
 
 
-class TimeLimit(Around, frozen=True):
+class TimeLimit(Wrapper, frozen=True):
     """See :func:`time_limit`. ``end`` is set by the first call."""
 
     span: int
@@ -22,11 +22,11 @@ class TimeLimit(Around, frozen=True):
             return EXHAUSTED, NOTHING
         answer, after = self.source.op(context)
         if isinstance(answer, Pending):
-            answer = sooner(answer, Pending(end))
+            answer = earlier_pending(answer, Pending(end))
         return answer, TimeLimit(after, self.span, end)
 
 
-class Stagger(Around, frozen=True):
+class Stagger(Wrapper, frozen=True):
     """See :func:`stagger`. ``due`` is the earliest time of the next operation."""
 
     mean: int
@@ -42,7 +42,7 @@ class Stagger(Around, frozen=True):
         return answer, Stagger(after, self.mean, context.time + gap)
 
 
-class Rate(Around, frozen=True):
+class Rate(Wrapper, frozen=True):
     """See :func:`rate`. Operation *n* is due at ``start + n / per_second``, always from the start to avoid drift."""
 
     per_second: float

@@ -1,6 +1,6 @@
 """Mutable state of the workers: which are free or busy, and their processes. Contexts are made from it."""
 
-from assay.harness.core.generator.context import Context, scatter, step_random
+from assay.harness.core.generator.context import Context, hash_random, step_random
 
 
 class Roster:
@@ -16,11 +16,11 @@ class Roster:
         self.busy = 0
         self.processes = tuple(range(count))
         self.cursor = 0
-        self.random = scatter(seed)
+        self.random = hash_random(seed)
 
     def reseed(self, seed: int) -> None:
         """Restarts the random sequence from ``seed``."""
-        self.random = scatter(seed)
+        self.random = hash_random(seed)
 
     def context(self, now: int) -> Context:
         """Returns the current state as a generator sees it."""

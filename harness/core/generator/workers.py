@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from assay.harness.core.generator.base import NOTHING, Around, Generator, Source, as_generator
+from assay.harness.core.generator.base import NOTHING, Generator, Source, Wrapper, as_generator
 from assay.harness.core.generator.compose import Mix, transform
 from assay.harness.core.generator.context import (
     EXHAUSTED,
@@ -18,15 +18,15 @@ from assay.harness.core.generator.context import (
     Invoke,
     OperationEvent,
     Pending,
-    bits,
-    sooner,
+    earlier_pending,
+    iterate_bits,
 )
 from assay.harness.core.operation import Operation
 
 Copies = tuple[tuple[int, Generator] | None, ...]
 
 
-class EachProcess(Around, frozen=True):
+class EachProcess(Wrapper, frozen=True):
     """See :func:`each_process`. ``copies[worker]`` is a pair: the process that the copy is for, and the copy."""
 
     copies: Copies = ()
@@ -41,9 +41,9 @@ class EachProcess(Around, frozen=True):
             if isinstance(answer, Invoke):
                 return answer, EachProcess(self.source, tuple(copies))
             if isinstance(answer, Pending):
-                pending = answer if pending is None else sooner(pending, answer)
+                pending = answer if pending is None else earlier_pending(pending, answer)
         following = EachProcess(self.source, tuple(copies))
-        if pending is None and all(self._done(copies, worker, context) for worker in bits(context.workers)):
+        if pending is None and all(self._done(copies, worker, context) for worker in iterate_bits(context.workers)):
             return EXHAUSTED, NOTHING
         return pending or PENDING, following
 
@@ -81,7 +81,7 @@ class Reserve(Generator, frozen=True):
             if isinstance(answer, Invoke):
                 return answer, Reserve(tuple(parts))
             if isinstance(answer, Pending):
-                pending = answer if pending is None else sooner(pending, answer)
+                pending = answer if pending is None else earlier_pending(pending, answer)
         if pending is None:
             return EXHAUSTED, NOTHING
         return pending, Reserve(tuple(parts))
@@ -136,7 +136,7 @@ class ByKey(Generator, frozen=True):
             if isinstance(answer, Invoke):
                 return answer, self._with(groups, following)
             if isinstance(answer, Pending):
-                pending = answer if pending is None else sooner(pending, answer)
+                pending = answer if pending is None else earlier_pending(pending, answer)
         if pending is None:
             return EXHAUSTED, NOTHING
         return pending, self._with(groups, following)

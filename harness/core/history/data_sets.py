@@ -47,13 +47,13 @@ class DataSet(tuple[Column, ...]):
         return [column.name for column in self]
 
 
-def _data_set(columns: str) -> DataSet:
+def _parse_columns(columns: str) -> DataSet:
     """Parses words of the form ``name:type``; a question mark after the type makes the column nullable."""
     pairs = (word.split(":") for word in columns.split())
     return DataSet(Column(name, kind.removesuffix("?"), nullable=kind.endswith("?")) for name, kind in pairs)
 
 
-OPS = _data_set(
+OPS = _parse_columns(
     """
     index:int64 process:int32 worker:string f:string key:string? argument:string result:string? call:int64
     ret:int64? outcome:string error:string? phase:string scheduled:int64?
@@ -61,7 +61,7 @@ OPS = _data_set(
 )
 """``argument`` and ``result`` are JSON text. ``scheduled`` is the time that an open loop planned, else null."""
 
-EFFECTS = _data_set(
+EFFECTS = _parse_columns(
     """
     op:int64 sub:int32 request:int64? process:int32 key:string kind:string position:int64? value:int64?
     expected:int64? leader_epoch:int64? generation:int64? token:int64? owner:string? group:string? assignment:int64?
@@ -88,7 +88,7 @@ EFFECTS = _data_set(
 - ``max_wait_ms`` and ``waited_ms``: how long a fetch may wait, and how long it did. ``empty``: it returned no records.
 """
 
-FAULTS = _data_set(
+FAULTS = _parse_columns(
     """
     id:int64 fault:string targets:string phase:string time:int64 detail:string took_effect:bool? stage:string?
     not_before:int64? on_clients:bool? ends_process:bool? pauses_process:bool? gradual:bool? cuts_links:bool?
@@ -104,7 +104,7 @@ FAULTS = _data_set(
 - The others state the declared impact on the targets (``assay.nemesis.faults.impact``). Null means unknown.
 """
 
-EVENTS = _data_set(
+EVENTS = _parse_columns(
     """
     time:int64 node:string incarnation:int64 seq:int64 event:string key:string? epoch:int64? controller_epoch:int64?
     zxid:int64? position:int64? value:int64? owner:string? detail:string high_watermark:int64? log_start:int64?
@@ -128,7 +128,7 @@ Lists of nodes are numbers with commas between.
 NODE_LISTS: Final = ("isr", "elr", "replicas", "gone", "osr")
 """Columns of ``events`` that are lists of node numbers in event logs."""
 
-REPLICAS = _data_set(
+REPLICAS = _parse_columns(
     """
     node:string key:string position:int64 value:int64? crc:int64? epoch:int64? below_hw:bool in_isr:bool
     epoch_start:int64? high_watermark:int64? log_start:int64?
@@ -143,7 +143,7 @@ Each replica has one more row, at its log end, which is no record. It has the ``
 checkpointed, and ``log_start``, null if offsets may be missing (as in a compacted log).
 """
 
-LOOKS = _data_set(
+LOOKS = _parse_columns(
     """
     look:int64 time:int64 ended:int64 what:string key:string? node:string? broker:int64? zxid:int64? settings:int64?
     epoch:int64? leader:int64? replicas:string? members:string? removing:string? high_watermark:int64?

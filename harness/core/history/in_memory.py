@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from assay.harness.core.history.data_sets import DATA_SETS, DIGESTED, HistoryError
-from assay.harness.core.history.rows import COLUMNS, History, op_row
+from assay.harness.core.history.rows import COLUMNS, History, to_op_row
 from assay.harness.core.operation import Completed, Effect
 
 Columns = dict[str, list[list[Any]]]
@@ -26,7 +26,7 @@ class HistoryInMemory(History):
         """A cache: the number of rows when columns were last made, and these columns."""
 
     def completed(self, completed: Completed, effects: Sequence[Effect] = ()) -> None:
-        self._row("ops", op_row(completed))
+        self._row("ops", to_op_row(completed))
         self._rows["effects"].extend((completed, sub, effect) for sub, effect in enumerate(effects))
 
     def _row(self, name: str, row: tuple[Any, ...]) -> None:
@@ -48,7 +48,7 @@ class HistoryInMemory(History):
         return made
 
     def digest(self) -> str:
-        return digest_of(self.columns())
+        return compute_digest(self.columns())
 
     def flush(self) -> None:
         """Does nothing, because all rows are readable at once."""
@@ -60,19 +60,19 @@ class HistoryInMemory(History):
         self.closed = True
 
 
-def digest_of(columns: Columns) -> str:
+def compute_digest(columns: Columns) -> str:
     """Returns the hash of the rows of ops, effects and faults; equals that of ``HistoryDigest``."""
-    whole = _hash()
+    whole = _new_hash()
     for name in DIGESTED:
-        part = _hash()
+        part = _new_hash()
         for column, values in zip(DATA_SETS[name], columns[name] or [[]] * len(DATA_SETS[name]), strict=True):
-            part.update(_column(column.name, column.type == "string", values))
+            part.update(_digest_column(column.name, column.type == "string", values))
         whole.update(f"{name}={part.hexdigest()};".encode())
     return whole.hexdigest()
 
 
-def _column(name: str, text: bool, values: Sequence[Any]) -> bytes:
-    nulls, numbers, letters = _hash(), _hash(), _hash()
+def _digest_column(name: str, text: bool, values: Sequence[Any]) -> bytes:
+    nulls, numbers, letters = _new_hash(), _new_hash(), _new_hash()
     missing = values.count(None)  # mostly all or none
     some = 0 < missing < len(values)
     nulls.update(bytes([value is None for value in values]) if some else bytes([missing > 0]) * len(values))
@@ -95,5 +95,5 @@ def _column(name: str, text: bool, values: Sequence[Any]) -> bytes:
     return whole.digest()
 
 
-def _hash() -> "hashlib.blake2b":
+def _new_hash() -> "hashlib.blake2b":
     return hashlib.blake2b(digest_size=16)

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from assay.harness.core.files import read_json
 from assay.harness.core.history.data_sets import HistoryError
-from assay.harness.core.history.rows import COLUMNS, EffectRow, OpRow, op_row
+from assay.harness.core.history.rows import COLUMNS, EffectRow, OpRow, to_op_row
 from assay.harness.core.history.schema import SCHEMAS, to_batch
 from assay.harness.core.operation import Completed, Effect
 
@@ -29,7 +29,7 @@ UnderWay = Callable[[], Iterable[tuple[Completed, Sequence[Effect]]]]
 """Returns the unfinished operations, each as if it had just been given up, with its effects."""
 
 
-class Sealed(msgspec.Struct, frozen=True):
+class LiveManifest(msgspec.Struct, frozen=True):
     """The content of ``sealed.json``.
 
     - ``number``: the number of the seal, from 1.
@@ -43,25 +43,25 @@ class Sealed(msgspec.Struct, frozen=True):
 
     def paths(self, history: Path) -> dict[str, list[Path]]:
         """Returns the files of each data set, in writing order."""
-        found = {name: [part_of(history, name, number) for number in range(of)] for name, of in self.parts.items()}
+        found = {name: [part_path(history, name, number) for number in range(of)] for name, of in self.parts.items()}
         for name, file in self.under_way.items():
             found[name].append(history / UNFINISHED / file)
         return found
 
 
-def part_of(history: Path, name: str, number: int) -> Path:
+def part_path(history: Path, name: str, number: int) -> Path:
     """Returns the path of a sealed part; parts are numbered from 0."""
     return history / name / f"part-{number:06d}.parquet"
 
 
-def sealed(history: Path) -> Sealed | None:
+def read_manifest(history: Path) -> LiveManifest | None:
     """Reads the manifest of a history; None before the first seal and after the history is closed.
 
     The files that it names exist until the seal after the next one. Raises ``HistoryError`` if the manifest is damaged.
     """
     path = history / UNFINISHED / SEALED
     try:
-        return read_json(path, Sealed)
+        return read_json(path, LiveManifest)
     except FileNotFoundError:
         return None
     except msgspec.MsgspecError as error:
@@ -71,7 +71,7 @@ def sealed(history: Path) -> Sealed | None:
         ) from error
 
 
-class Growing:
+class LiveManifestWriter:
     """Writes the manifest."""
 
     def __init__(self, history: Path) -> None:
@@ -85,7 +85,7 @@ class Growing:
         ops: list[OpRow] = []
         effects: list[EffectRow] = []
         for completed, of_it in under_way:
-            ops.append(op_row(completed))
+            ops.append(to_op_row(completed))
             effects += [(completed, sub, effect) for sub, effect in enumerate(of_it)]
         files: dict[str, str] = {}
         rows: dict[str, Sequence[OpRow | EffectRow]] = {"effects": effects, "ops": ops}
@@ -95,14 +95,14 @@ class Growing:
                 batch = to_batch(SCHEMAS[name], COLUMNS[name](some))
                 with pq.ParquetWriter(self._folder / files[name], SCHEMAS[name]) as file:
                     file.write_batch(batch)
-        self._replace(Sealed(self._number, dict(parts), files))
+        self._replace(LiveManifest(self._number, dict(parts), files))
         self._files.append([self._folder / file for file in files.values()])
         while len(self._files) > 2:
             for path in self._files.pop(0):
                 with contextlib.suppress(FileNotFoundError):
                     path.unlink()
 
-    def _replace(self, noted: Sealed) -> None:
+    def _replace(self, noted: LiveManifest) -> None:
         written = self._folder / f"{SEALED}.next"
         written.write_bytes(msgspec.json.encode(noted))
         os.replace(written, self._folder / SEALED)

@@ -12,7 +12,7 @@ from assay.harness.core.history.reader import HistoryReader
 from assay.harness.core.history.schema import SCHEMAS, to_batch
 
 
-class HandedOver(HistoryReader):
+class InMemoryHistoryReader(HistoryReader):
     """The history of a finished run. Raises ``HistoryError`` for a value that its column does not take."""
 
     def __init__(self, columns: Columns) -> None:

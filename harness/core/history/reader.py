@@ -22,7 +22,7 @@ from assay.harness.core.history.digest import HistoryDigest
 from assay.harness.core.history.schema import SCHEMAS
 from assay.harness.core.history.translation import LAST_VERSION, OLDEST, Text
 from assay.harness.core.operation import Completed, Completion, Operation, Outcome, Phase
-from assay.harness.core.printable import plainly
+from assay.harness.core.printable import to_plain_line
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
@@ -31,7 +31,7 @@ TRANSLATED_ROWS: Final = 65_536
 """Rows per batch of translated rows."""
 
 
-class Closed(msgspec.Struct, frozen=True):
+class ClosingNote(msgspec.Struct, frozen=True):
     """The content of ``closed.json``."""
 
     digest: str
@@ -55,7 +55,7 @@ class HistoryReader:
             name: self._find(name, name in optional or name in LATER) if paths is None else list(paths[name])
             for name in SCHEMAS
         }
-        parts = {name: [_check(path, name) for path in self._paths[name]] for name in SCHEMAS}
+        parts = {name: [_check_part(path, name) for path in self._paths[name]] for name in SCHEMAS}
         self._rows = {name: sum(part.rows for part in parts[name]) for name in SCHEMAS}
         self._formats = {name: min((part.format for part in parts[name]), default=FORMAT) for name in SCHEMAS}
         self._closed = self._read_closed()
@@ -66,14 +66,14 @@ class HistoryReader:
         return self._folder
 
     @property
-    def closed(self) -> Closed | None:
+    def closed(self) -> ClosingNote | None:
         """The writer's final note; None if the run was cut short, or if another tool wrote the history."""
         return self._closed
 
     @property
     def through(self) -> Mapping[str, str]:
         """By worker, the node through which its clients reached the system, if known."""
-        return worker_nodes.read(self._folder)
+        return worker_nodes.read_worker_nodes(self._folder)
 
     def paths(self, name: str) -> list[Path]:
         """Returns the part files of a data set, in writing order."""
@@ -125,7 +125,7 @@ class HistoryReader:
         for name, schema in SCHEMAS.items():
             needed = {field.name for field in schema if not field.nullable}
             for path in self._paths[name]:
-                lacking = nulls(path)
+                lacking = count_nulls(path)
                 if found := sorted(needed & lacking.keys()):
                     raise HistoryError(
                         f"{path}: column {found[0]} must have a value in every row; {lacking[found[0]]} rows have none"
@@ -135,7 +135,7 @@ class HistoryReader:
         """Yields the operations in writing order, with argument and result decoded."""
         for batch in self.batches("ops"):
             for row in batch.to_pylist():
-                yield _completed(row)
+                yield _to_completed(row)
 
     def digest(self, progress: Callable[[int], None] = lambda rows: None) -> str:
         """Returns the hash of the rows of ops, effects and faults; equals the writer's if nothing was lost."""
@@ -154,7 +154,7 @@ class HistoryReader:
 
         if not self._paths[name]:
             return ds.dataset(pa.Table.from_batches([], schema=schema))
-        return ds.dataset([str(path) for path in self._paths[name]], schema=_nullable(schema), format="parquet")
+        return ds.dataset([str(path) for path in self._paths[name]], schema=_make_nullable(schema), format="parquet")
 
     def _stored(self, name: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """Yields the rows of the files with the columns of ``schema``."""
@@ -185,17 +185,17 @@ class HistoryReader:
             raise HistoryError(f"{folder} has no part: each data set has at least an empty one, with its schema")
         return paths
 
-    def _read_closed(self) -> Closed | None:
+    def _read_closed(self) -> ClosingNote | None:
         path = self._folder / CLOSED
         if not path.exists():
             return None
         try:
-            return read_json(path, Closed)
+            return read_json(path, ClosingNote)
         except (msgspec.MsgspecError, OSError) as error:
             raise HistoryError(f"{path} is damaged: {error}") from error
 
 
-def nulls(path: Path) -> dict[str, int]:
+def count_nulls(path: Path) -> dict[str, int]:
     """Returns the number of null values of each column that has any."""
     found: dict[str, int] = {}
     with pq.ParquetFile(path) as file:
@@ -206,22 +206,22 @@ def nulls(path: Path) -> dict[str, int]:
     return found
 
 
-class _Part(NamedTuple):
+class _PartFooter(NamedTuple):
     rows: int
     format: int
 
 
-def _check(path: Path, name: str) -> _Part:
+def _check_part(path: Path, name: str) -> _PartFooter:
     """Reads a part's footer. Raises ``HistoryError`` unless its columns are those of the data set."""
     try:
         with pq.ParquetFile(path) as file:
             schema, rows = file.schema_arrow, file.metadata.num_rows
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # a column name may be invalid UTF-8
-        raise HistoryError(f"{path} is not a Parquet file: {plainly(error)}") from error
+        raise HistoryError(f"{path} is not a Parquet file: {to_plain_line(error)}") from error
     said = (schema.metadata or {}).get(FORMAT_KEY)
     if said is None and translation.is_format_1(name, schema.names):
         said = b"1"
-    format = FORMAT if said is None else _format(path, said)
+    format = FORMAT if said is None else _parse_format(path, said)
     twice = {column for column in schema.names if schema.names.count(column) > 1}
     for field in translation.schema(name, format):
         position = schema.get_field_index(field.name)
@@ -229,14 +229,14 @@ def _check(path: Path, name: str) -> _Part:
             if said is None and field.name not in translation.NEEDED[name].split() and field.name not in twice:
                 continue
             raise HistoryError(f"{path} has no column {field.name} ({field.type}), or has it twice")
-        if not _fits(schema.field(position).type, field.type):
+        if not _is_compatible(schema.field(position).type, field.type):
             raise HistoryError(
                 f"{path}: column {field.name} is {schema.field(position).type} where {name} has {field.type}"
             )
-    return _Part(int(rows), format)
+    return _PartFooter(int(rows), format)
 
 
-def _format(path: Path, said: bytes) -> int:
+def _parse_format(path: Path, said: bytes) -> int:
     if said.isdigit() and OLDEST <= int(said) <= FORMAT:
         return int(said)
     if said.isdigit() and 1 <= int(said) < OLDEST:
@@ -249,7 +249,7 @@ def _format(path: Path, said: bytes) -> int:
     )
 
 
-def _fits(found: pa.DataType, wanted: pa.DataType) -> bool:
+def _is_compatible(found: pa.DataType, wanted: pa.DataType) -> bool:
     if pa.types.is_null(found):
         return True
     if pa.types.is_string(wanted):
@@ -280,12 +280,12 @@ def _conform(batch: pa.RecordBatch, schema: pa.Schema, path: Path) -> pa.RecordB
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _nullable(schema: pa.Schema) -> pa.Schema:
+def _make_nullable(schema: pa.Schema) -> pa.Schema:
     """Makes all columns nullable: other tools mark every column so, and a scan must not reject their files."""
     return pa.schema([field.with_nullable(True) for field in schema])
 
 
-def _completed(row: dict[str, Any]) -> Completed:
+def _to_completed(row: dict[str, Any]) -> Completed:
     result = row["result"]
     return Completed(
         index=row["index"],

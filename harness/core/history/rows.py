@@ -32,7 +32,7 @@ def to_json(value: Any, what: str) -> str:
         ) from error
 
 
-def op_row(completed: Completed) -> OpRow:
+def to_op_row(completed: Completed) -> OpRow:
     argument, result = completed.operation.argument, completed.completion.result
     return (
         completed,
@@ -41,16 +41,16 @@ def op_row(completed: Completed) -> OpRow:
     )
 
 
-def ops_columns(rows: Sequence[OpRow]) -> list[list[Any]]:
+def to_ops_columns(rows: Sequence[OpRow]) -> list[list[Any]]:
     all_completed = [row[0] for row in rows]
-    found = _columns(all_completed)
-    found |= _columns(found["operation"]) | _columns(found["completion"])
+    found = _transpose_structs(all_completed)
+    found |= _transpose_structs(found["operation"]) | _transpose_structs(found["completion"])
     found |= {"argument": [row[1] for row in rows], "result": [row[2] for row in rows]}
     return [found[name] for name in OPS.names]
 
 
-def effects_columns(rows: Sequence[EffectRow]) -> list[list[Any]]:
-    found = _columns([row[2] for row in rows])
+def to_effects_columns(rows: Sequence[EffectRow]) -> list[list[Any]]:
+    found = _transpose_structs([row[2] for row in rows])
     found |= {
         "op": [row[0].index for row in rows],
         "sub": [row[1] for row in rows],
@@ -64,29 +64,29 @@ def effects_columns(rows: Sequence[EffectRow]) -> list[list[Any]]:
     return [found[name] for name in EFFECTS.names]
 
 
-def _columns(structs: Sequence[msgspec.Struct]) -> dict[str, list[Any]]:
+def _transpose_structs(structs: Sequence[msgspec.Struct]) -> dict[str, list[Any]]:
     """Transposes structs to columns by field. A subclass is accepted because the fields of its base come first."""
     columns = zip(*map(msgspec.structs.astuple, structs), strict=False)
     return dict(zip(structs[0].__struct_fields__, map(list, columns), strict=False))
 
 
-def plain_columns(rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
+def transpose_tuples(rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
     """Transposes rows that are tuples in column order; there must be at least one row."""
     return [list(column) for column in zip(*rows, strict=True)]
 
 
 COLUMNS: Final[Mapping[str, Callable[[Sequence[Any]], list[list[Any]]]]] = {
-    "effects": effects_columns,
-    "ops": ops_columns,
-    "faults": plain_columns,
-    "events": plain_columns,
-    "replicas": plain_columns,
-    "looks": plain_columns,
+    "effects": to_effects_columns,
+    "ops": to_ops_columns,
+    "faults": transpose_tuples,
+    "events": transpose_tuples,
+    "replicas": transpose_tuples,
+    "looks": transpose_tuples,
 }
 """The conversion of each data set's rows to columns. Effects come first: they are sealed before their operations."""
 
 
-def _listed(value: Any) -> Any:
+def _join_numbers(value: Any) -> Any:
     """Joins a list of node numbers to text."""
     return ",".join(map(str, value)) if isinstance(value, list) else value
 
@@ -142,7 +142,7 @@ class History(ABC):
         Columns that name nodes may be lists of numbers.
         """
         about = to_json({} if detail is None else detail, f"detail of event {columns.get('event')}")
-        lists: dict[str, Any] = {name: _listed(columns.get(name)) for name in NODE_LISTS}
+        lists: dict[str, Any] = {name: _join_numbers(columns.get(name)) for name in NODE_LISTS}
         self._add("events", {**columns, **lists, "detail": about})
 
     def replica(self, **columns: Any) -> None:

@@ -20,7 +20,7 @@ SCHEMAS: dict[str, pa.Schema] = {
 OPS, EFFECTS = SCHEMAS["ops"], SCHEMAS["effects"]
 
 
-def _fits(value: Any, kind: pa.DataType) -> bool:
+def _is_convertible(value: Any, kind: pa.DataType) -> bool:
     try:
         pa.array([value], kind)
     except (pa.ArrowException, OverflowError, TypeError, ValueError):
@@ -35,7 +35,7 @@ def to_batch(schema: pa.Schema, columns: Sequence[Sequence[Any]]) -> pa.RecordBa
         try:
             array = pa.array(column, field.type)
         except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:  # also UnicodeEncodeError
-            wrong = next((value for value in column if not _fits(value, field.type)), None)
+            wrong = next((value for value in column if not _is_convertible(value, field.type)), None)
             which = "" if wrong is None else f", and one of its values is {str(wrong)[:80]}"
             raise HistoryError(f"column {field.name} of the history takes {field.type}{which}: {error}") from error
         if array.null_count and not field.nullable:

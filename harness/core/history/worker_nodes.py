@@ -14,11 +14,11 @@ from assay.harness.core.files import read_json
 FILE: Final = "through.json"
 
 
-def encode(through: Mapping[str, str]) -> bytes:
+def encode_worker_nodes(through: Mapping[str, str]) -> bytes:
     return msgspec.json.encode(dict(sorted(through.items())))
 
 
-def read(folder: Path) -> dict[str, str]:
+def read_worker_nodes(folder: Path) -> dict[str, str]:
     """Reads the file of a history's folder; empty if there is none, as during a run."""
     try:
         return read_json(folder / FILE, dict[str, str])

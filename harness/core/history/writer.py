@@ -28,8 +28,8 @@ import pyarrow.parquet as pq
 
 from assay.harness.core.history.data_sets import CLOSED, OF_OTHER, OF_RUN, ORIGIN_KEY, HistoryError
 from assay.harness.core.history.digest import HistoryDigest
-from assay.harness.core.history.live_manifest import UNFINISHED, Growing, UnderWay, part_of
-from assay.harness.core.history.rows import COLUMNS, EffectRow, History, OpRow, op_row
+from assay.harness.core.history.live_manifest import UNFINISHED, LiveManifestWriter, UnderWay, part_path
+from assay.harness.core.history.rows import COLUMNS, EffectRow, History, OpRow, to_op_row
 from assay.harness.core.history.schema import SCHEMAS, to_batch
 from assay.harness.core.operation import Completed, Effect
 
@@ -79,7 +79,7 @@ class PartWriter:
         self._file = None
         assert self._sink is not None
         self._sink.close()
-        os.replace(self._unfinished, part_of(self._history, self._name, self.sealed))
+        os.replace(self._unfinished, part_path(self._history, self._name, self.sealed))
         self.sealed += 1
         self.unsealed_rows = 0
 
@@ -133,14 +133,14 @@ class HistoryWriter(History):
         if self._folder.exists() and any(self._folder.iterdir()):
             raise HistoryError(f"{self._folder} is not empty: a history is never written over; take a new folder")
         (self._folder / UNFINISHED).mkdir(parents=True)
-        self._growing = Growing(self._folder)
+        self._growing = LiveManifestWriter(self._folder)
         self._under_way: UnderWay | None = None
         self._parts = {name: PartWriter(self._folder, name, OF_RUN if of_run else OF_OTHER) for name in COLUMNS}
         self._effects, self._ops = self._parts["effects"], self._parts["ops"]
 
     def completed(self, completed: Completed, effects: Sequence[Effect] = ()) -> None:
         """Records one operation that has ended, with its effects in their order inside it."""
-        row: OpRow = op_row(completed)
+        row: OpRow = to_op_row(completed)
         if effects:
             pending: list[EffectRow] = self._effects.pending
             for sub, effect in enumerate(effects):

@@ -4,23 +4,23 @@ import sys
 from collections.abc import Callable, Sequence
 
 from assay.cluster.system import System
-from assay.harness.run.packages import packages_of
-from assay.harness.search.code_coverage.counter import Counter
-from assay.harness.search.code_coverage.source import Module, modules
+from assay.harness.run.packages import find_packages
+from assay.harness.search.code_coverage.counter import CoverageCounter
+from assay.harness.search.code_coverage.source import SourceModule, find_modules
 
 
-def counter(of: Sequence[Module]) -> Counter:
+def make_counter(of: Sequence[SourceModule]) -> CoverageCounter:
     """Returns a counter by ``sys.monitoring`` if the interpreter has it, else by probes in the code."""
     if sys.version_info >= (3, 12):
-        from assay.harness.search.code_coverage.monitoring_counter import Monitored
+        from assay.harness.search.code_coverage.monitoring_counter import MonitoringCounter
 
-        return Monitored(of)
-    from assay.harness.search.code_coverage.probe_counter import Probes
+        return MonitoringCounter(of)
+    from assay.harness.search.code_coverage.probe_counter import ProbeCounter
 
-    return Probes(of)
+    return ProbeCounter(of)
 
 
-def countable(system: System, wanted: str, note: Callable[[str], None]) -> tuple[Module, ...]:
+def find_countable_modules(system: System, wanted: str, note: Callable[[str], None]) -> tuple[SourceModule, ...]:
     """Returns the system's modules, or none if ``--code-coverage`` is off, or ``auto`` and there is no source.
 
     Raises ``ValueError`` if it is ``on`` and there is no source.
@@ -28,7 +28,7 @@ def countable(system: System, wanted: str, note: Callable[[str], None]) -> tuple
     if wanted == "off":
         return ()
     try:
-        return modules(packages_of(system))
+        return find_modules(find_packages(system))
     except ValueError as error:
         remedy = "name it in the system's code_packages (SupportsCodePackages), or give --code-coverage=off"
         if wanted == "on":

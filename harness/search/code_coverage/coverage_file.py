@@ -6,12 +6,12 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from assay.harness.search.code_coverage.counter import Place
-from assay.harness.search.code_coverage.points import Function, Point
-from assay.harness.search.code_coverage.source import Loaded, Module, loaded
+from assay.harness.search.code_coverage.counter import CodePlace
+from assay.harness.search.code_coverage.points import FunctionPoints, Point
+from assay.harness.search.code_coverage.source import LoadedFunctions, SourceModule, find_loaded
 
 
-class FunctionReached(msgspec.Struct, frozen=True, kw_only=True):
+class FunctionCoverage(msgspec.Struct, frozen=True, kw_only=True):
     """Coverage of one function: the numbers of lines and branches, and those never reached."""
 
     name: str
@@ -32,13 +32,13 @@ class FunctionReached(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class ModuleReached(msgspec.Struct, frozen=True, kw_only=True):
+class ModuleCoverage(msgspec.Struct, frozen=True, kw_only=True):
     """Coverage of one module. ``digest``: of its source; ``uncounted``: functions whose loaded code differs from it."""
 
     file: str
     digest: str
     loaded: bool
-    functions: tuple[FunctionReached, ...]
+    functions: tuple[FunctionCoverage, ...]
     uncounted: tuple[str, ...] = ()
 
     @property
@@ -58,7 +58,7 @@ class ModuleReached(msgspec.Struct, frozen=True, kw_only=True):
         return self.branches - sum(len(function.missed_branches) for function in self.functions)
 
     @property
-    def never(self) -> tuple[FunctionReached, ...]:
+    def never(self) -> tuple[FunctionCoverage, ...]:
         """Returns the functions that no example called."""
         return tuple(function for function in self.functions if function.never)
 
@@ -68,21 +68,21 @@ class ModuleReached(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(sorted(b for function in self.functions if not function.never for b in function.missed_branches))
 
 
-def reached(modules: Iterable[Module], places: Iterable[Place]) -> tuple[ModuleReached, ...]:
+def compute_coverage(modules: Iterable[SourceModule], places: Iterable[CodePlace]) -> tuple[ModuleCoverage, ...]:
     """Returns the coverage of each module by a search."""
     everything = tuple(modules)
     by_module: defaultdict[str, set[Point]] = defaultdict(set)
     for module, line, outcome in places:
         by_module[module].add(Point(line, outcome))
-    there = loaded(everything)
+    there = find_loaded(everything)
     return tuple(
-        _module(module, by_module.get(module.name, set()), there.get(module.name))
+        _cover_module(module, by_module.get(module.name, set()), there.get(module.name))
         for module in everything
         if module.functions
     )
 
 
-def together(searches: Sequence[Sequence[ModuleReached]]) -> tuple[ModuleReached, ...]:
+def merge_searches(searches: Sequence[Sequence[ModuleCoverage]]) -> tuple[ModuleCoverage, ...]:
     """Sums up several searches, the latest last.
 
     The modules are those of the latest search that counted any. If a source has changed, only the searches with its
@@ -90,26 +90,26 @@ def together(searches: Sequence[Sequence[ModuleReached]]) -> tuple[ModuleReached
     """
     latest = {module.file: module for module in next((search for search in reversed(searches) if search), ())}
     return tuple(
-        _united(
+        _merge_module(
             module, [one for search in searches for one in search if (one.file, one.digest) == (file, module.digest)]
         )
         for file, module in sorted(latest.items())
     )
 
 
-def _united(module: ModuleReached, several: Sequence[ModuleReached]) -> ModuleReached:
+def _merge_module(module: ModuleCoverage, several: Sequence[ModuleCoverage]) -> ModuleCoverage:
     counted = [function for one in several for function in one.functions]
-    alike: defaultdict[tuple[str, int], list[FunctionReached]] = defaultdict(list)
+    alike: defaultdict[tuple[str, int], list[FunctionCoverage]] = defaultdict(list)
     for function in counted:
         alike[function.name, function.first].append(function)
     return msgspec.structs.replace(
         module,
         loaded=any(one.loaded for one in several),
-        functions=tuple(_common(alike[function.name, function.first]) for function in module.functions),
+        functions=tuple(_merge_function(alike[function.name, function.first]) for function in module.functions),
     )
 
 
-def _common(several: Sequence[FunctionReached]) -> FunctionReached:
+def _merge_function(several: Sequence[FunctionCoverage]) -> FunctionCoverage:
     lines, branches = (
         set.intersection(*(set(getattr(one, name)) for one in several)) for name in ("missed_lines", "missed_branches")
     )
@@ -118,22 +118,24 @@ def _common(several: Sequence[FunctionReached]) -> FunctionReached:
     )
 
 
-def _module(module: Module, points: set[Point], here: Loaded | None) -> ModuleReached:
+def _cover_module(module: SourceModule, points: set[Point], here: LoadedFunctions | None) -> ModuleCoverage:
     """Returns a module's coverage. ``here`` is its loaded code in this process; a forked process may load it later."""
     uncounted = {(key.name, key.first) for key in here.other} if here is not None else set()
-    return ModuleReached(
+    return ModuleCoverage(
         file=module.label,
         digest=hashlib.sha256(module.text).hexdigest()[:16],
         loaded=here is not None or bool(points),
-        functions=tuple(_function(one, points) for one in module.functions if (one.name, one.first) not in uncounted),
+        functions=tuple(
+            _cover_function(one, points) for one in module.functions if (one.name, one.first) not in uncounted
+        ),
         uncounted=tuple(sorted(name for name, _ in uncounted)),
     )
 
 
-def _function(function: Function, points: set[Point]) -> FunctionReached:
+def _cover_function(function: FunctionPoints, points: set[Point]) -> FunctionCoverage:
     lines = [point.line for point in function.points if point.outcome is None]
     branches = [(point.line, point.outcome) for point in function.points if point.outcome is not None]
-    return FunctionReached(
+    return FunctionCoverage(
         name=function.name,
         first=function.first,
         last=function.last,

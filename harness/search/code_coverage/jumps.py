@@ -18,7 +18,14 @@ from dataclasses import dataclass, field
 from types import CodeType
 from typing import Final
 
-from assay.harness.search.code_coverage.points import Decision, Function, Point, first_line, has_line, marked
+from assay.harness.search.code_coverage.points import (
+    Decision,
+    FunctionPoints,
+    Point,
+    find_first_line,
+    has_line,
+    insert_marks,
+)
 
 Span = tuple[int, int, int, int]
 """First line, column, last line, column; the last column is exclusive."""
@@ -26,7 +33,7 @@ ENDS: Final = ("RETURN", "RAISE", "RERAISE")
 
 
 @dataclass(frozen=True)
-class Choice:
+class DecisionSpans:
     """A decision: ``spans`` of its test, ``body`` of its true outcome, ``wanted`` the outcomes that no line shows.
 
     ``whole`` is the span of a loop, which Python 3.12 gives to the instruction that fetches the next element.
@@ -38,19 +45,19 @@ class Choice:
     wanted: tuple[Point, ...]
 
     def decides(self, span: Span) -> bool:
-        return span == self.whole or any(_within(span, one) for one in self.spans)
+        return span == self.whole or any(_is_within(span, one) for one in self.spans)
 
 
 @dataclass
-class Layout:
+class FunctionLayout:
     """Lines and decisions of one function. ``lines``: the points reached with each line."""
 
     lines: dict[int, tuple[Point, ...]] = field(default_factory=dict)
-    tests: list[Choice] = field(default_factory=list)
+    tests: list[DecisionSpans] = field(default_factory=list)
 
 
 @dataclass
-class Jump:
+class JumpPoints:
     """Points of a conditional jump: ``through`` if it falls through to offset ``next``, ``taken`` if it is taken."""
 
     next: int
@@ -68,15 +75,15 @@ class Jump:
         return (self.through is None or False in self.seen) and (self.taken is None or True in self.seen)
 
 
-def layouts(tree: ast.Module) -> dict[tuple[str, int], Layout]:
+def compute_layouts(tree: ast.Module) -> dict[tuple[str, int], FunctionLayout]:
     """Returns the layout of each function, by name and first line."""
-    found: defaultdict[tuple[str, int], Layout] = defaultdict(Layout)
+    found: defaultdict[tuple[str, int], FunctionLayout] = defaultdict(FunctionLayout)
     wanted: defaultdict[tuple[str, int], defaultdict[int, list[Point]]] = defaultdict(lambda: defaultdict(list))
     decisions: list[tuple[tuple[str, int], Decision]] = []
 
-    def note(function: Function, points: Sequence[Point], statement: ast.stmt) -> Sequence[ast.stmt]:
+    def note(function: FunctionPoints, points: Sequence[Point], statement: ast.stmt) -> Sequence[ast.stmt]:
         key = function.name, function.first
-        begins = first_line(statement)
+        begins = find_first_line(statement)
         outcomes = [point for point in points if point.outcome is not None]
         alone = has_line(statement) and all(point.line < begins for point in outcomes)
         if not alone:
@@ -84,34 +91,34 @@ def layouts(tree: ast.Module) -> dict[tuple[str, int], Layout]:
                 wanted[key][point.line].append(point)
         by_line = [point for point in points if alone or point.outcome is None]
         if by_line:
-            for line in range(begins, max(begins, _end_of_head(statement)) + 1):
+            for line in range(begins, max(begins, _find_end_of_head(statement)) + 1):
                 found[key].lines[line] = (*found[key].lines.get(line, ()), *by_line)
             if isinstance(statement, Decision):
                 decisions.append((key, statement))
         return ()
 
-    marked(tree, note)
+    insert_marks(tree, note)
     for key, decision in decisions:
         if points := wanted[key].get(decision.lineno):
-            found[key].tests.append(_test(decision, tuple(points)))
+            found[key].tests.append(_make_decision_spans(decision, tuple(points)))
     return dict(found)
 
 
-def jumps(code: CodeType, layout: Layout) -> dict[int, Jump]:
+def find_jumps(code: CodeType, layout: FunctionLayout) -> dict[int, JumpPoints]:
     """Returns the jumps that show more than lines do, by offset."""
-    flow = _Flow(code)
+    flow = _ControlFlow(code)
     found = {}
     for index, instruction in enumerate(flow.instructions):
-        if not _is_conditional(instruction) or (test := _owner(instruction, layout.tests)) is None:
+        if not _is_conditional(instruction) or (test := _find_owner(instruction, layout.tests)) is None:
             continue
         ways = [flow.outcome(start, test) for start in (index + 1, flow.target(instruction))]
         points = [None if way is None else next((p for p in test.wanted if p.outcome is way), None) for way in ways]
         if any(points):
-            found[instruction.offset] = Jump(flow.instructions[index + 1].offset, points[0], points[1])
+            found[instruction.offset] = JumpPoints(flow.instructions[index + 1].offset, points[0], points[1])
     return found
 
 
-class _Flow:
+class _ControlFlow:
     def __init__(self, code: CodeType) -> None:
         self.instructions = list(dis.get_instructions(code))
         self._index = {instruction.offset: number for number, instruction in enumerate(self.instructions)}
@@ -120,14 +127,14 @@ class _Flow:
         """Returns the index of the jump's target instruction."""
         return self._index[jump.argval]
 
-    def outcome(self, index: int, test: Choice) -> bool | None:
+    def outcome(self, index: int, test: DecisionSpans) -> bool | None:
         """Returns the outcome reached from an instruction, or None if it leads to another jump of the test."""
         gone: set[int] = set()
         while index < len(self.instructions) and index not in gone:
             gone.add(index)
             instruction = self.instructions[index]
-            span = _span(instruction)
-            if span is not None and _within(span, test.body):
+            span = _instruction_span(instruction)
+            if span is not None and _is_within(span, test.body):
                 return True
             if span is not None and not test.decides(span):
                 return False
@@ -139,41 +146,43 @@ class _Flow:
         return None
 
 
-def _test(decision: Decision, wanted: tuple[Point, ...]) -> Choice:
+def _make_decision_spans(decision: Decision, wanted: tuple[Point, ...]) -> DecisionSpans:
     first = decision.body[0]
-    begin = (first_line(first), 0 if first_line(first) != first.lineno else first.col_offset)
-    body = (*begin, *_of(decision.body[-1])[2:])
+    begin = (find_first_line(first), 0 if find_first_line(first) != first.lineno else first.col_offset)
+    body = (*begin, *_node_span(decision.body[-1])[2:])
     if isinstance(decision, ast.For):
-        return Choice((_of(decision.target), _of(decision.iter)), _of(decision), body, wanted)
-    return Choice((_of(decision.test),), None, body, wanted)
+        return DecisionSpans(
+            (_node_span(decision.target), _node_span(decision.iter)), _node_span(decision), body, wanted
+        )
+    return DecisionSpans((_node_span(decision.test),), None, body, wanted)
 
 
-def _of(node: ast.stmt | ast.expr) -> Span:
+def _node_span(node: ast.stmt | ast.expr) -> Span:
     return node.lineno, node.col_offset, node.end_lineno or node.lineno, node.end_col_offset or node.col_offset
 
 
-def _end_of_head(statement: ast.stmt) -> int:
+def _find_end_of_head(statement: ast.stmt) -> int:
     """Returns the last line before the statements inside a statement."""
     body = getattr(statement, "body", None)
     if isinstance(statement, ast.Match):
-        return _of(statement.subject)[2]
-    return (statement.end_lineno or statement.lineno) if not body else first_line(body[0]) - 1
+        return _node_span(statement.subject)[2]
+    return (statement.end_lineno or statement.lineno) if not body else find_first_line(body[0]) - 1
 
 
-def _span(instruction: dis.Instruction) -> Span | None:
+def _instruction_span(instruction: dis.Instruction) -> Span | None:
     place = instruction.positions
     if place is None or place.lineno is None or place.col_offset is None:
         return None
     return place.lineno, place.col_offset, place.end_lineno or place.lineno, place.end_col_offset or place.col_offset
 
 
-def _within(inner: Span, outer: Span) -> bool:
+def _is_within(inner: Span, outer: Span) -> bool:
     return outer[:2] <= inner[:2] and inner[2:] <= outer[2:]
 
 
-def _owner(instruction: dis.Instruction, tests: Sequence[Choice]) -> Choice | None:
+def _find_owner(instruction: dis.Instruction, tests: Sequence[DecisionSpans]) -> DecisionSpans | None:
     """Returns the test that the instruction belongs to, or None."""
-    span = _span(instruction)
+    span = _instruction_span(instruction)
     return None if span is None else next((test for test in tests if test.decides(span)), None)
 
 

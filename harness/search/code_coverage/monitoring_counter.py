@@ -10,10 +10,10 @@ from collections.abc import Iterable, Sequence
 from types import CodeType, FunctionType
 from typing import Any, Final
 
-from assay.harness.search.code_coverage.counter import Counter
-from assay.harness.search.code_coverage.jumps import Jump, jumps, layouts
+from assay.harness.search.code_coverage.counter import CoverageCounter
+from assay.harness.search.code_coverage.jumps import JumpPoints, compute_layouts, find_jumps
 from assay.harness.search.code_coverage.points import Point
-from assay.harness.search.code_coverage.source import Loaded, Module, inner
+from assay.harness.search.code_coverage.source import LoadedFunctions, SourceModule, iterate_nested_code
 
 TOOLS: Final = (1, 3, 4)
 """Tool identifiers to try: that of coverage, then the unassigned ones."""
@@ -23,10 +23,10 @@ class ToolsTakenError(Exception):
     """All tool identifiers are in use."""
 
 
-class Monitored(Counter):
+class MonitoringCounter(CoverageCounter):
     """Counter by ``sys.monitoring``. Start it once per process; ``stop`` frees the tool identifier."""
 
-    def __init__(self, modules: Iterable[Module]) -> None:
+    def __init__(self, modules: Iterable[SourceModule]) -> None:
         super().__init__(modules)
         self._monitoring: Any = getattr(sys, "monitoring")  # noqa: B009 - unknown to the type checker on 3.11
         self._tool = -1
@@ -34,7 +34,7 @@ class Monitored(Counter):
         """Keeps the code objects alive, because the tables below use their identity."""
         self._modules: dict[int, str] = {}
         self._lines: dict[int, dict[int, tuple[Point, ...]]] = {}
-        self._jumps: dict[int, dict[int, Jump]] = {}
+        self._jumps: dict[int, dict[int, JumpPoints]] = {}
 
     def start(self) -> None:
         monitoring = self._monitoring
@@ -61,16 +61,16 @@ class Monitored(Counter):
             self._monitoring.set_local_events(self._tool, code, 0)
         self._monitoring.free_tool_id(self._tool)
 
-    def count(self, module: Module, functions: Loaded) -> None:
-        known = layouts(module.tree())
-        for code in _all_code(functions):
+    def count(self, module: SourceModule, functions: LoadedFunctions) -> None:
+        known = compute_layouts(module.tree())
+        for code in _collect_code(functions):
             layout = known.get((code.co_qualname, code.co_firstlineno))
             if layout is None:
                 continue
             self._code.append(code)
             self._modules[id(code)] = module.name
             self._lines[id(code)] = layout.lines
-            self._jumps[id(code)] = jumps(code, layout)
+            self._jumps[id(code)] = find_jumps(code, layout)
             self._monitoring.set_local_events(self._tool, code, self._events)
 
     def _line(self, code: CodeType, line: int) -> object:
@@ -95,13 +95,13 @@ class Monitored(Counter):
             self._went(code, jump, True)
         return self._monitoring.DISABLE
 
-    def _went(self, code: CodeType, jump: Jump, taken: bool) -> None:
+    def _went(self, code: CodeType, jump: JumpPoints, taken: bool) -> None:
         if (point := jump.went(taken)) is not None:
             self.reached(self._modules[id(code)], (point,))
 
 
-def _all_code(functions: Loaded) -> Sequence[CodeType]:
+def _collect_code(functions: LoadedFunctions) -> Sequence[CodeType]:
     """Returns the code of the functions and of those nested in them, each once."""
     several: list[FunctionType] = [function for alike in functions.same.values() for function in alike]
-    codes = [code for function in several for code in (function.__code__, *inner(function.__code__))]
+    codes = [code for function in several for code in (function.__code__, *iterate_nested_code(function.__code__))]
     return list({id(code): code for code in codes}.values())

@@ -23,7 +23,7 @@ class Point(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Function:
+class FunctionPoints:
     """A function; ``name`` as in its code object, lines ``first`` to ``last`` including its decorators."""
 
     name: str
@@ -32,7 +32,7 @@ class Function:
     points: tuple[Point, ...]
 
 
-Mark = Callable[[Function, Sequence[Point], ast.stmt], Sequence[ast.stmt]]
+Mark = Callable[[FunctionPoints, Sequence[Point], ast.stmt], Sequence[ast.stmt]]
 """Returns the statements to insert before a statement at which these points are reached. The function has no points
 yet.
 """
@@ -40,14 +40,14 @@ DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 Decision = ast.If | ast.While | ast.For
 
 
-def functions(tree: ast.Module) -> tuple[Function, ...]:
+def find_functions(tree: ast.Module) -> tuple[FunctionPoints, ...]:
     """Returns all functions defined in the tree, at any depth, with their points; the tree is unchanged."""
-    return marked(tree, lambda function, points, statement: ())
+    return insert_marks(tree, lambda function, points, statement: ())
 
 
-def marked(tree: ast.Module, mark: Mark) -> tuple[Function, ...]:
+def insert_marks(tree: ast.Module, mark: Mark) -> tuple[FunctionPoints, ...]:
     """Returns the same functions, and inserts the statements that ``mark`` returns into the tree."""
-    walk = _Walk(mark)
+    walk = _PointVisitor(mark)
     walk.definitions(tree.body, "")
     return tuple(walk.functions)
 
@@ -58,7 +58,7 @@ def is_constant(test: ast.expr) -> bool:
     return isinstance(test, ast.Constant) or name in ("TYPE_CHECKING", "__debug__")
 
 
-def constant_test(statement: Decision) -> ast.expr | None:
+def find_constant_test(statement: Decision) -> ast.expr | None:
     """Returns the test if it always has the same outcome, else None."""
     return statement.test if isinstance(statement, ast.If | ast.While) and is_constant(statement.test) else None
 
@@ -71,11 +71,11 @@ def has_line(statement: ast.stmt) -> bool:
         case ast.Expr(value=ast.Constant()):
             return False
         case ast.If() | ast.While():
-            return constant_test(statement) is None
+            return find_constant_test(statement) is None
     return True
 
 
-def first_line(statement: ast.stmt) -> int:
+def find_first_line(statement: ast.stmt) -> int:
     """Returns the line at which the statement begins; for a definition, that of its first decorator."""
     decorators: Sequence[ast.expr] = getattr(statement, "decorator_list", ())
     return min([statement.lineno, *(decorator.lineno for decorator in decorators)])
@@ -90,12 +90,12 @@ def is_stub(body: Sequence[ast.stmt]) -> bool:
     )
 
 
-class _Walk:
+class _PointVisitor:
     def __init__(self, mark: Mark) -> None:
         self._mark = mark
-        self.functions: list[Function] = []
+        self.functions: list[FunctionPoints] = []
         self._points: list[Point] = []
-        self._function = Function("", 0, 0, ())
+        self._function = FunctionPoints("", 0, 0, ())
 
     def definitions(self, body: Sequence[ast.stmt], prefix: str) -> None:
         """Visits the definitions in statements that are not counted themselves."""
@@ -105,7 +105,7 @@ class _Walk:
             elif isinstance(statement, ast.ClassDef):
                 self.definitions(statement.body, f"{prefix}{statement.name}.")
             else:
-                for inner in _bodies(statement):
+                for inner in _find_bodies(statement):
                     self.definitions(inner, prefix)
 
     def _defined(self, node: ast.FunctionDef | ast.AsyncFunctionDef, prefix: str) -> None:
@@ -113,11 +113,11 @@ class _Walk:
             return
         outer = self._function, self._points
         last = node.end_lineno or node.lineno
-        self._function, self._points = Function(prefix + node.name, first_line(node), last, ()), []
+        self._function, self._points = FunctionPoints(prefix + node.name, find_first_line(node), last, ()), []
         described = int(ast.get_docstring(node, clean=False) is not None)
         place = len(self.functions)
         node.body = [*node.body[:described], *self._block(node.body[described:])]
-        function = Function(self._function.name, self._function.first, last, tuple(dict.fromkeys(self._points)))
+        function = FunctionPoints(self._function.name, self._function.first, last, tuple(dict.fromkeys(self._points)))
         self.functions.insert(place, function)
         self._function, self._points = outer
 
@@ -132,7 +132,7 @@ class _Walk:
         return found
 
     def _line(self, statement: ast.stmt) -> list[Point]:
-        return [Point(first_line(statement))] if has_line(statement) else []
+        return [Point(find_first_line(statement))] if has_line(statement) else []
 
     def _reached(self, points: Sequence[Point], statement: ast.stmt) -> Sequence[ast.stmt]:
         if not points:
@@ -149,13 +149,13 @@ class _Walk:
         elif isinstance(statement, Decision):
             self._decided(statement)
         else:
-            for holder in _holders(statement):
+            for holder in _find_statement_holders(statement):
                 for name in ("body", "orelse", "finalbody"):
                     if body := getattr(holder, name, None):
                         setattr(holder, name, self._block(body))
 
     def _decided(self, statement: Decision) -> None:
-        if (test := constant_test(statement)) is not None:
+        if (test := find_constant_test(statement)) is not None:
             if isinstance(test, ast.Constant):  # the other constant tests are for type checkers
                 statement.body = self._block(statement.body)
             statement.orelse = self._block(statement.orelse)
@@ -168,11 +168,16 @@ class _Walk:
             statement.orelse = list(self._reached([no], statement))
 
 
-def _holders(statement: ast.stmt) -> list[ast.AST]:
+def _find_statement_holders(statement: ast.stmt) -> list[ast.AST]:
     """Returns the statement, and its ``except`` and ``case`` parts, which hold statements too."""
     return [statement, *getattr(statement, "handlers", ()), *getattr(statement, "cases", ())]
 
 
-def _bodies(statement: ast.stmt) -> list[list[ast.stmt]]:
+def _find_bodies(statement: ast.stmt) -> list[list[ast.stmt]]:
     names = ("body", "orelse", "finalbody")
-    return [getattr(holder, name) for holder in _holders(statement) for name in names if hasattr(holder, name)]
+    return [
+        getattr(holder, name)
+        for holder in _find_statement_holders(statement)
+        for name in names
+        if hasattr(holder, name)
+    ]

@@ -11,9 +11,9 @@ import ast
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from assay.harness.search.code_coverage.counter import Counter
-from assay.harness.search.code_coverage.points import Function, Point, marked
-from assay.harness.search.code_coverage.source import Loaded, Module, compiled
+from assay.harness.search.code_coverage.counter import CoverageCounter
+from assay.harness.search.code_coverage.points import FunctionPoints, Point, insert_marks
+from assay.harness.search.code_coverage.source import LoadedFunctions, SourceModule, compile_functions
 
 LEFT: Final = "__assay_left__"
 HIT: Final = "__assay_hit__"
@@ -22,16 +22,16 @@ THINNED: Final = frozenset({4, 64, 1024})
 """Run counts after which probes are removed. Compiling costs as much as all probes do in a dozen runs."""
 
 
-class Probes(Counter):
+class ProbeCounter(CoverageCounter):
     """Counter by probes. The code of functions belongs to the process; a fork has its own copy."""
 
-    def __init__(self, modules: Iterable[Module]) -> None:
+    def __init__(self, modules: Iterable[SourceModule]) -> None:
         super().__init__(modules)
-        self._probed: list[_Probed] = []
+        self._probed: list[_ProbedModule] = []
         self._runs = 0
 
-    def count(self, module: Module, functions: Loaded) -> None:
-        probed = _Probed(module, functions, self.reached)
+    def count(self, module: SourceModule, functions: LoadedFunctions) -> None:
+        probed = _ProbedModule(module, functions, self.reached)
         probed.put()
         self._probed.append(probed)
 
@@ -48,10 +48,12 @@ class Probes(Counter):
                 probed.put()
 
 
-class _Probed:
+class _ProbedModule:
     """Probed module. ``report`` is called with the points of a probe when it is reached for the first time."""
 
-    def __init__(self, module: Module, functions: Loaded, report: Callable[[str, Sequence[Point]], None]) -> None:
+    def __init__(
+        self, module: SourceModule, functions: LoadedFunctions, report: Callable[[str, Sequence[Point]], None]
+    ) -> None:
         self._module = module
         self._functions = functions
         self._report = report
@@ -64,17 +66,17 @@ class _Probed:
         """Gives the functions code with the probes that have not reported yet."""
         number = -1
 
-        def probe(function: Function, points: Sequence[Point], statement: ast.stmt) -> Sequence[ast.stmt]:
+        def probe(function: FunctionPoints, points: Sequence[Point], statement: ast.stmt) -> Sequence[ast.stmt]:
             nonlocal number
             number += 1
             if number == len(self._left):  # the first call of put
                 self._left.append(True)
                 self._points.append(points)
-            return [_probe(number, statement)] if self._left[number] else ()
+            return [_make_probe(number, statement)] if self._left[number] else ()
 
         tree = self._module.tree()
-        marked(tree, probe)
-        code = compiled(tree, self._module.path)
+        insert_marks(tree, probe)
+        code = compile_functions(tree, self._module.path)
         for key, functions in self._functions.same.items():
             for function in functions:
                 function.__globals__[LEFT], function.__globals__[HIT] = self._left, self._hit
@@ -87,7 +89,7 @@ class _Probed:
         self._report(self._module.name, self._points[number])
 
 
-def _probe(number: int, statement: ast.stmt) -> ast.stmt:
+def _make_probe(number: int, statement: ast.stmt) -> ast.stmt:
     """Returns ``if LEFT[number]: HIT(number)``, at the statement's line."""
     index = ast.Subscript(ast.Name(LEFT, ast.Load()), ast.Constant(number), ast.Load())
     call = ast.Expr(ast.Call(ast.Name(HIT, ast.Load()), [ast.Constant(number)], []))

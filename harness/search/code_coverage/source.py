@@ -16,7 +16,7 @@ from pathlib import Path
 from types import CodeType, FunctionType
 from typing import NamedTuple
 
-from assay.harness.search.code_coverage.points import Function, functions
+from assay.harness.search.code_coverage.points import FunctionPoints, find_functions
 
 
 class CodeKey(NamedTuple):
@@ -28,50 +28,50 @@ class CodeKey(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Module:
+class SourceModule:
     """A module: ``name`` as it is imported, ``path`` as in its code objects, ``label`` short, for people."""
 
     name: str
     label: str
     path: str
     text: bytes
-    functions: tuple[Function, ...]
+    functions: tuple[FunctionPoints, ...]
 
     def tree(self) -> ast.Module:
         return ast.parse(self.text, self.path)
 
 
-def modules(packages: Iterable[str]) -> tuple[Module, ...]:
+def find_modules(packages: Iterable[str]) -> tuple[SourceModule, ...]:
     """Returns all modules of these packages and modules, sorted by name, loaded or not.
 
     Files that this interpreter cannot import, such as code templates or dangling links, are skipped. Raises
     ``ValueError`` for a name without Python source.
     """
-    found: dict[str, Module] = {}
+    found: dict[str, SourceModule] = {}
     for package in packages:
-        for name, path in _files(package):
+        for name, path in _find_files(package):
             try:
                 text = path.read_bytes()
                 tree = ast.parse(text, str(path))
             except (OSError, SyntaxError, ValueError):
                 continue
-            label = _label(path, name.split(".")[package.count(".") :])
-            found[name] = Module(name, label, str(path), text, functions(tree))
+            label = _make_label(path, name.split(".")[package.count(".") :])
+            found[name] = SourceModule(name, label, str(path), text, find_functions(tree))
     labels = Counter(module.label for module in found.values())
     return tuple(
-        replace(found[name], label=_label(Path(found[name].path), name.split(".")))
+        replace(found[name], label=_make_label(Path(found[name].path), name.split(".")))
         if labels[found[name].label] > 1
         else found[name]
         for name in sorted(found)
     )
 
 
-def _label(path: Path, names: Sequence[str]) -> str:
+def _make_label(path: Path, names: Sequence[str]) -> str:
     """Returns a label such as ``server/log.py``; it is unique if ``names`` has all parts of the module's name."""
     return "/".join(names) + ("/__init__.py" if path.name == "__init__.py" else ".py")
 
 
-def _files(package: str) -> Iterator[tuple[str, Path]]:
+def _find_files(package: str) -> Iterator[tuple[str, Path]]:
     try:
         spec = importlib.util.find_spec(package)
     except Exception:  # noqa: BLE001 - this imports parent packages, which may raise anything
@@ -87,36 +87,36 @@ def _files(package: str) -> Iterator[tuple[str, Path]]:
             yield ".".join([package, *parts[: -1 if parts[-1] == "__init__" else None]]), path
 
 
-def compiled(tree: ast.Module, path: str) -> dict[CodeKey, CodeType]:
+def compile_functions(tree: ast.Module, path: str) -> dict[CodeKey, CodeType]:
     """Compiles a tree, and returns the code of each function in it."""
     return by_key(compile(tree, path, "exec", dont_inherit=True))
 
 
 def by_key(whole: CodeType) -> dict[CodeKey, CodeType]:
-    return {key_of(code): code for code in inner(whole)}
+    return {make_key(code): code for code in iterate_nested_code(whole)}
 
 
-def inner(code: CodeType) -> Iterator[CodeType]:
+def iterate_nested_code(code: CodeType) -> Iterator[CodeType]:
     """Yields the code objects nested in a code object, at any depth."""
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield constant
-            yield from inner(constant)
+            yield from iterate_nested_code(constant)
 
 
-def key_of(code: CodeType) -> CodeKey:
+def make_key(code: CodeType) -> CodeKey:
     return CodeKey(code.co_filename, code.co_qualname, code.co_firstlineno)
 
 
-def alike(one: CodeType, other: CodeType) -> bool:
+def is_same_code(one: CodeType, other: CodeType) -> bool:
     """Returns whether both do the same, at the same lines."""
-    return _shape(one) == _shape(other) and all(
-        alike(a, b) if isinstance(a, CodeType) and isinstance(b, CodeType) else type(a) is type(b) and a == b
+    return _code_shape(one) == _code_shape(other) and all(
+        is_same_code(a, b) if isinstance(a, CodeType) and isinstance(b, CodeType) else type(a) is type(b) and a == b
         for a, b in zip(one.co_consts, other.co_consts, strict=True)
     )
 
 
-def _shape(code: CodeType) -> tuple[object, ...]:
+def _code_shape(code: CodeType) -> tuple[object, ...]:
     return (
         code.co_code, code.co_linetable, code.co_exceptiontable, code.co_names, code.co_varnames, code.co_freevars,
         code.co_cellvars, code.co_flags, len(code.co_consts),
@@ -124,7 +124,7 @@ def _shape(code: CodeType) -> tuple[object, ...]:
 
 
 @dataclass(frozen=True)
-class Loaded:
+class LoadedFunctions:
     """Loaded functions of one module; a definition that was executed several times has several.
 
     ``same`` are those whose code equals the file's, ``other`` those whose code differs.
@@ -134,23 +134,23 @@ class Loaded:
     other: frozenset[CodeKey]
 
 
-def loaded(everything: Iterable[Module]) -> dict[str, Loaded]:
+def find_loaded(everything: Iterable[SourceModule]) -> dict[str, LoadedFunctions]:
     """Returns the loaded functions by module, for loaded modules, except functions hidden by :func:`gc.freeze`."""
     there = {module.path: module for module in everything if module.name in sys.modules}
     found: defaultdict[str, defaultdict[CodeKey, list[FunctionType]]] = defaultdict(lambda: defaultdict(list))
     for thing in gc.get_objects():
         if type(thing) is FunctionType and thing.__code__.co_filename in there:
-            found[thing.__code__.co_filename][key_of(thing.__code__)].append(thing)
-    return {module.name: _told_apart(module, found[path]) for path, module in there.items()}
+            found[thing.__code__.co_filename][make_key(thing.__code__)].append(thing)
+    return {module.name: _split_by_source(module, found[path]) for path, module in there.items()}
 
 
-def _told_apart(module: Module, functions: Mapping[CodeKey, list[FunctionType]]) -> Loaded:
+def _split_by_source(module: SourceModule, functions: Mapping[CodeKey, list[FunctionType]]) -> LoadedFunctions:
     wanted = {CodeKey(module.path, function.name, function.first) for function in module.functions}
     code = by_key(compile(module.text, module.path, "exec", dont_inherit=True))
     same, other = {}, set()
     for key in wanted & functions.keys():
-        if key in code and all(alike(code[key], function.__code__) for function in functions[key]):
+        if key in code and all(is_same_code(code[key], function.__code__) for function in functions[key]):
             same[key] = functions[key]
         else:
             other.add(key)
-    return Loaded(same, frozenset(other))
+    return LoadedFunctions(same, frozenset(other))

@@ -30,10 +30,14 @@ from assay.system_under_test.client.zookeeper_groups.owned_calls import OwnedCal
 from assay.system_under_test.client.zookeeper_groups.ownership import Ownership
 from assay.system_under_test.client.zookeeper_groups.registration import Registration
 from assay.system_under_test.client.zookeeper_groups.streams import RESETS, Hold, MessageStream
-from assay.system_under_test.client.zookeeper_groups.subscription import Filter, Static, StreamSubscription
-from assay.system_under_test.client.zookeeper_groups.view import read_view, registered_brokers, thread_id
+from assay.system_under_test.client.zookeeper_groups.subscription import (
+    StaticSubscription,
+    StreamSubscription,
+    TopicFilter,
+)
+from assay.system_under_test.client.zookeeper_groups.view import read_broker_addresses, read_view, to_thread_id
 from assay.system_under_test.runtime import Runtime
-from assay.system_under_test.tasks import Background
+from assay.system_under_test.tasks import BackgroundTasks
 
 LAST_BACK_OFF = 1.0
 """Limit in seconds on the back-off between two tries to claim, before a random factor from 0.5 to 1.5."""
@@ -61,7 +65,7 @@ class OwnershipChange:
     offset: int
 
 
-async def _at_once() -> None:
+async def _wait_for_nothing() -> None:
     """Waits for nothing; the default of ``before_release``."""
 
 
@@ -80,7 +84,7 @@ class Claim:
 
 
 @dataclass(slots=True)
-class Effort:
+class RebalanceCounters:
     """Counters of a member's rebalances.
 
     - ``watches``: watch events that woke it
@@ -109,7 +113,7 @@ class ConsumerConnector:
         runtime: Runtime,
         on_change: Callable[[OwnershipChange], None] = lambda change: None,
         on_claim: Callable[[Claim], None] = lambda claim: None,
-        before_release: Callable[[], Awaitable[None]] = _at_once,
+        before_release: Callable[[], Awaitable[None]] = _wait_for_nothing,
         traits: ClientTraits = CORRECT,
     ) -> None:
         self._config = config
@@ -122,7 +126,7 @@ class ConsumerConnector:
             host = runtime.host_name if config.host is None else config.host
             chosen = f"{host}-{int(runtime.wall_clock() * 1000)}-{runtime.random.getrandbits(32):08x}"
         self.consumer_id = f"{config.group}_{chosen}"
-        self.effort = Effort()
+        self.effort = RebalanceCounters()
         self._zookeeper = runtime.zookeeper(config.zookeeper, config.session_timeout)
         self._registration = Registration(self._zookeeper, config.group, self.consumer_id, self._changed)
         self._ownership = Ownership(
@@ -143,7 +147,7 @@ class ConsumerConnector:
         self._wake = asyncio.Event()
         self._committing = asyncio.Lock()
         self._calls = OwnedCalls(self._zookeeper)
-        self._background = Background(self._failed)
+        self._background = BackgroundTasks(self._failed)
         self._leaving: asyncio.Task[None] | None = None
         self._closed = False
 
@@ -158,12 +162,12 @@ class ConsumerConnector:
 
     async def create_streams(self, topics: Mapping[str, int]) -> dict[str, list[MessageStream]]:
         """Creates as many streams per topic as it has threads. Raises ``ConnectionError`` without ZooKeeper."""
-        subscription = Static(topics)
+        subscription = StaticSubscription(topics)
         streams = {topic: [self._stream(topic, index) for index in range(count)] for topic, count in topics.items()}
         await self._begin(subscription)
         return streams
 
-    async def create_streams_by_filter(self, wanted: Filter) -> list[MessageStream]:
+    async def create_streams_by_filter(self, wanted: TopicFilter) -> list[MessageStream]:
         """Creates the filter's streams, each of which gets its part of every topic. Raises ``ConnectionError``."""
         streams = [self._stream(None, index) for index in range(wanted.streams)]
         await self._begin(wanted)
@@ -210,7 +214,7 @@ class ConsumerConnector:
     def _stream(self, topic: str | None, index: int) -> MessageStream:
         if self._subscription is not None or self._closed:
             raise RuntimeError(f"{self.consumer_id}: streams are created once, and not after a shutdown")
-        thread = thread_id(self.consumer_id, index)
+        thread = to_thread_id(self.consumer_id, index)
         consumer = SimpleConsumer(self._brokers, runtime=self._runtime, timeout=self._config.timeout)
 
         def holds() -> list[Hold]:
@@ -303,7 +307,7 @@ class ConsumerConnector:
         by_broker = self._config.by_broker
         view = await read_view(self._zookeeper, self._config.group, subscription, self._changed, by_broker=by_broker)
         if not self._config.bootstrap:
-            self._brokers.addresses = await registered_brokers(self._zookeeper)
+            self._brokers.addresses = await read_broker_addresses(self._zookeeper)
         if self.consumer_id not in view.members:
             return False  # its registration has been deleted; without one it can neither keep nor release anything
         for gone in await self._ownership.find_gone():

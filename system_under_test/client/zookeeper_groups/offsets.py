@@ -89,7 +89,7 @@ class ZooKeeperOffsets(OffsetStore):
             return SetData(path, data, ANY_VERSION)
         with contextlib.suppress(NodeExistsError):
             await self._zookeeper.create(path.rpartition("/")[0], makepath=True)
-        return znodes.create(path, data)
+        return znodes.make_create(path, data)
 
     async def _read(self, partition: Partition) -> int:
         path = paths.consumer_offset(self._group, *partition)

@@ -65,7 +65,7 @@ class Ownership:
             await self._registration.fenced(
                 session,
                 [
-                    znodes.create(paths.consumer_owner(self._group, *partition), owner.encode(), ephemeral=True)
+                    znodes.make_create(paths.consumer_owner(self._group, *partition), owner.encode(), ephemeral=True)
                     for partition, owner in wanted.items()
                 ],
             )

@@ -25,7 +25,7 @@ class StreamSubscription(Protocol):
 
 
 @dataclass(frozen=True)
-class Static:
+class StaticSubscription:
     """A number of threads for each topic, which read that topic only. A topic need not exist yet."""
 
     topics: Mapping[str, int]
@@ -46,7 +46,7 @@ class Static:
 
 
 @dataclass(frozen=True)
-class Filter:
+class TopicFilter:
     """A number of threads for all topics whose full names match ``expression``; with ``exclude``, for all others.
 
     As in Kafka, commas also separate alternatives.
@@ -80,14 +80,14 @@ class Filter:
         return ConsumerRegistration({self.expression: self.streams}, pattern, str(timestamp_ms))
 
 
-def subscription_of(path: str, found: ConsumerRegistration) -> StreamSubscription:
+def to_subscription(path: str, found: ConsumerRegistration) -> StreamSubscription:
     """Returns another member's subscription. Raises ``ZnodeError`` if it is invalid."""
     try:
         if found.pattern == "static":
-            return Static(found.subscription)
+            return StaticSubscription(found.subscription)
         (expression, streams), *more = found.subscription.items()
         if more:
             raise ValueError("a filter has one expression")
-        return Filter(expression, streams, found.pattern == "black_list")
+        return TopicFilter(expression, streams, found.pattern == "black_list")
     except ValueError as error:
         raise ZnodeError(f"znode {path}: {error}") from error

@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeVar
 
 from assay.system_under_test.client.assignors import Partition
 from assay.system_under_test.client.pool import Address
-from assay.system_under_test.client.zookeeper_groups.subscription import StreamSubscription, subscription_of
+from assay.system_under_test.client.zookeeper_groups.subscription import StreamSubscription, to_subscription
 from assay.system_under_test.runtime import Watch, ZooKeeper
 from assay.system_under_test.zookeeper import paths
 from assay.system_under_test.zookeeper.znodes import (
@@ -20,7 +20,7 @@ from assay.system_under_test.zookeeper.znodes import (
 )
 
 
-def thread_id(consumer_id: str, index: int) -> str:
+def to_thread_id(consumer_id: str, index: int) -> str:
     """Returns the thread's id, which an owner's znode holds."""
     return f"{consumer_id}-{index}"
 
@@ -54,7 +54,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-class Share(NamedTuple):
+class PartitionShare(NamedTuple):
     """The member and thread that a partition is assigned to."""
 
     member: str
@@ -75,16 +75,18 @@ class GroupView:
     version: int = 0
 
     @cached_property
-    def shares(self) -> Mapping[Partition, Share]:
+    def shares(self) -> Mapping[Partition, PartitionShare]:
         """Members and threads of all assigned partitions."""
         members: dict[tuple[str, str], str] = {}
         threads: dict[str, list[str]] = {}
         for member, wanted in self.members.items():
             for topic, count in wanted.threads(self.partitions).items():
-                names = [thread_id(member, index) for index in range(count)]
+                names = [to_thread_id(member, index) for index in range(count)]
                 threads.setdefault(topic, []).extend(names)
                 members |= {(topic, name): member for name in names}
-        return {one: Share(members[one[0], name], name) for one, name in allot(self.partitions, threads).items()}
+        return {
+            one: PartitionShare(members[one[0], name], name) for one, name in allot(self.partitions, threads).items()
+        }
 
     def allotted_to(self, consumer_id: str) -> dict[Partition, str]:
         """Returns the thread id of each partition that is assigned to this member."""
@@ -117,13 +119,13 @@ async def read_view(
     stat = await zookeeper.exists(ids)
     for member in names:
         path = paths.consumer(group, member)
-        wanted = await _read(zookeeper, ConsumerRegistration, path, subscription_of, f"group {group}: ")
+        wanted = await _read(zookeeper, ConsumerRegistration, path, to_subscription, f"group {group}: ")
         if wanted is not None:
             members[member] = wanted
     return GroupView(members, partitions, 0 if stat is None else stat.pzxid)
 
 
-async def registered_brokers(zookeeper: ZooKeeper) -> list[Address]:
+async def read_broker_addresses(zookeeper: ZooKeeper) -> list[Address]:
     """Returns the addresses of the registered brokers. Raises kazoo's errors."""
     places = [f"{paths.BROKER_IDS}/{name}" for name in await zookeeper.get_children(paths.BROKER_IDS)]
     found = [

@@ -10,7 +10,7 @@ from assay.system_under_test.protocol.errors import ErrorCode
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
+class JoinResult:
     """Result of a join; ``handed`` must be called once the response was written."""
 
     generation: int
@@ -32,7 +32,7 @@ class Consumer:
     session_timeout: float
     deadline: float = 0.0
     timer: asyncio.TimerHandle | None = None
-    joining: asyncio.Future[Joined] | None = None
+    joining: asyncio.Future[JoinResult] | None = None
     notified: bool = False
     seen: bool = False
 

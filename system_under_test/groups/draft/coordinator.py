@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from assay.system_under_test.assignors import by_topic
+from assay.system_under_test.assignors import group_by_topic
 from assay.system_under_test.config import BrokerConfig
 from assay.system_under_test.events import EventLog
-from assay.system_under_test.groups.draft.consumer import Joined
+from assay.system_under_test.groups.draft.consumer import JoinResult
 from assay.system_under_test.groups.draft.group import NO_GENERATION, DraftGroup, DraftState
 from assay.system_under_test.groups.draft.term import DraftTerm
 from assay.system_under_test.groups.group import GroupError
@@ -23,7 +23,7 @@ from assay.system_under_test.protocol.groups import AssignedTopic
 from assay.system_under_test.protocol.schema import Request
 from assay.system_under_test.protocol.topics import is_topic_name
 from assay.system_under_test.runtime import Runtime, ZooKeeper
-from assay.system_under_test.tasks import Background
+from assay.system_under_test.tasks import BackgroundTasks
 
 LONGEST_CLIENT_ID: Final = 100
 """Limit on the characters of a client id in a consumer id."""
@@ -43,7 +43,7 @@ class DraftCoordinator:
     runtime: Runtime
     zookeeper: ZooKeeper
     events: EventLog
-    background: Background
+    background: BackgroundTasks
     stored: Callable[[str], StoredGroups]
     find: Find
     _led: dict[int, DraftTerm] = field(default_factory=dict)
@@ -136,13 +136,14 @@ class DraftCoordinator:
             generation_id=joined.generation,
             consumer_id=joined.consumer_id,
             partitions_to_own=[
-                AssignedTopic(topic=topic, partitions=indexes) for topic, indexes in by_topic(joined.partitions).items()
+                AssignedTopic(topic=topic, partitions=indexes)
+                for topic, indexes in group_by_topic(joined.partitions).items()
             ],
         )
 
     async def _joined(
         self, term: DraftTerm, group: DraftGroup, request: draft_groups.DraftJoinGroupRequest, context: Context
-    ) -> Joined:
+    ) -> JoinResult:
         new_id = f"{(context.client_id or '')[:LONGEST_CLIENT_ID]}-{self.runtime.random.getrandbits(128):032x}"
         future = group.join(
             request.consumer_id, new_id, request.topics, request.strategy, request.session_timeout_ms / 1000

@@ -18,10 +18,16 @@ from enum import StrEnum
 from functools import partial
 from typing import Protocol
 
-from assay.system_under_test.assignors import ASSIGNORS, Partition, by_topic
+from assay.system_under_test.assignors import ASSIGNORS, Partition, group_by_topic
 from assay.system_under_test.events import EventLog
-from assay.system_under_test.groups.draft.consumer import Consumer, Joined
-from assay.system_under_test.groups.draft.metadata import ABSENT, Displaced, GroupMetadata, StoredConsumer, TooLarge
+from assay.system_under_test.groups.draft.consumer import Consumer, JoinResult
+from assay.system_under_test.groups.draft.metadata import (
+    ABSENT,
+    CoordinatorDisplaced,
+    GroupMetadata,
+    GroupTooLarge,
+    StoredConsumer,
+)
 from assay.system_under_test.groups.group import GroupError, Spawn
 from assay.system_under_test.groups.session_timers import SessionTimers
 from assay.system_under_test.protocol.draft_groups import ILLEGAL_GENERATION, UNKNOWN_CONSUMER
@@ -38,7 +44,7 @@ class DraftState(StrEnum):
     DEAD = "Dead"
 
 
-class Store(Protocol):
+class GroupWriter(Protocol):
     """Storage of groups; see :class:`MetadataStore`."""
 
     epoch: int
@@ -54,7 +60,7 @@ class DraftGroup:
     """
 
     group_id: str
-    store: Store
+    store: GroupWriter
     sizes: Callable[[Collection[str]], Awaitable[Mapping[str, int]]]
     events: EventLog
     spawn: Spawn
@@ -77,7 +83,7 @@ class DraftGroup:
 
     def join(
         self, consumer_id: str, new_id: str, topics: Collection[str], strategy: str, session_timeout: float
-    ) -> asyncio.Future[Joined]:
+    ) -> asyncio.Future[JoinResult]:
         """Adds or updates a consumer. The response comes once the next generation is stored.
 
         ``new_id`` is the id for a new consumer. This method and its future raise :class:`GroupError`: 14, 23 or 25.
@@ -260,14 +266,14 @@ class DraftGroup:
                 for consumer in present
             },
             partitions=dict(sizes),
-            assignment={name: by_topic(given) for name, given in assignment.items()},
+            assignment={name: group_by_topic(given) for name, given in assignment.items()},
         )
         try:
             version = await self.store.write(self.group_id, metadata, self.version)
-        except Displaced:
+        except CoordinatorDisplaced:
             self.on_displaced()
             return
-        except TooLarge:
+        except GroupTooLarge:
             self._give_up(present)
             return
         if self.state is DraftState.DEAD:
@@ -312,7 +318,7 @@ class DraftGroup:
             self._sessions.renew(consumer)
             assert consumer.joining is not None
             owned = tuple(self.assignment[name])
-            consumer.joining.set_result(Joined(generation, name, owned, partial(handed, name)))
+            consumer.joining.set_result(JoinResult(generation, name, owned, partial(handed, name)))
             consumer.joining = None
 
     def _give_up(self, present: list[Consumer]) -> None:

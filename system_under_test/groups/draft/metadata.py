@@ -36,11 +36,11 @@ BACK_OFF: Final = 0.1
 """Seconds before ZooKeeper is asked again."""
 
 
-class Displaced(Exception):
+class CoordinatorDisplaced(Exception):
     """Raised if another broker has written the group: this coordinator has been replaced."""
 
 
-class TooLarge(Exception):
+class GroupTooLarge(Exception):
     """Raised if the group does not fit into a znode."""
 
 
@@ -110,12 +110,12 @@ class MetadataStore:
             if known.strategy not in ASSIGNORS:
                 raise znodes.ZnodeError(f"znode {path}: unknown strategy {known.strategy!r}")
             if known.term > (self._topic, self.epoch):
-                raise Displaced(f"group {group} is coordinated in epoch {known.epoch}, not {self.epoch}")
+                raise CoordinatorDisplaced(f"group {group} is coordinated in epoch {known.epoch}, not {self.epoch}")
             mine = msgspec.structs.replace(known, epoch=self.epoch, topic=self._topic)
             self._as_of[group] = as_of
             try:
                 return Versioned(mine, await self.write(group, mine, version))
-            except Displaced:
+            except CoordinatorDisplaced:
                 continue  # another coordinator wrote meanwhile; the next read shows whose term is later
 
     async def write(self, group: str, metadata: GroupMetadata, version: int) -> int:
@@ -123,12 +123,12 @@ class MetadataStore:
         path = paths.draft_group(group)
         data = znodes.encode(msgspec.structs.replace(metadata, topic=self._topic))
         if len(data) > LARGEST:
-            raise TooLarge(f"group {group} has {len(data)} bytes; {LARGEST} is the limit")
+            raise GroupTooLarge(f"group {group} has {len(data)} bytes; {LARGEST} is the limit")
         while True:
             try:
                 if version == ABSENT:
                     _, folder = await self._zookeeper.multi(
-                        [znodes.create(path, data), SetData(paths.DRAFT_GROUPS, b"", ANY_VERSION)]
+                        [znodes.make_create(path, data), SetData(paths.DRAFT_GROUPS, b"", ANY_VERSION)]
                     )
                     self._as_of[group] = folder.version
                     return 0
@@ -168,7 +168,7 @@ class MetadataStore:
             path, as_of = paths.draft_group(group), await self._folder()
             found = await self._read(path)
             if found is None or found[1] != version or not self._is_mine(path, found[0]):
-                raise Displaced(f"group {group} is not at version {version} any more")
+                raise CoordinatorDisplaced(f"group {group} is not at version {version} any more")
             self._as_of[group] = as_of
         return CheckVersion(paths.DRAFT_GROUPS, self._as_of[group])
 

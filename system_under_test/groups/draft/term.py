@@ -19,10 +19,10 @@ from typing import Any
 
 from assay.system_under_test.events import EventLog
 from assay.system_under_test.groups.draft.group import DraftGroup, DraftState
-from assay.system_under_test.groups.draft.metadata import Displaced, GroupMetadata, MetadataStore
+from assay.system_under_test.groups.draft.metadata import CoordinatorDisplaced, GroupMetadata, MetadataStore
 from assay.system_under_test.groups.draft.topics import TopicSizes
 from assay.system_under_test.groups.group import GroupError, Spawn
-from assay.system_under_test.groups.terms import partition_of
+from assay.system_under_test.groups.terms import find_partition
 from assay.system_under_test.protocol.draft_groups import COORDINATOR_STARTUP_NOT_COMPLETE
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.runtime import ZooKeeper
@@ -32,7 +32,7 @@ from assay.system_under_test.zookeeper.znodes import Versioned
 _log = logging.getLogger("assay.groups")
 
 
-class Life(StrEnum):
+class TermState(StrEnum):
     DOWN = "Down"
     CATCHING_UP = "CatchUp"
     READY = "Ready"
@@ -46,7 +46,7 @@ class DraftTerm:
     ) -> None:
         self.index = index
         self.epoch = epoch
-        self.life = Life.DOWN
+        self.life = TermState.DOWN
         self.groups: dict[str, DraftGroup] = {}
         self._zookeeper = zookeeper
         self._store = MetadataStore(zookeeper, epoch, topic)
@@ -64,7 +64,7 @@ class DraftTerm:
         """Catches up, with ``partitions`` as the number of partitions of the offsets topic."""
         self._partitions = partitions
         if not self._over:
-            self.life = Life.CATCHING_UP
+            self.life = TermState.CATCHING_UP
             self._spawn(self._catch_up(), f"groups of the draft in {self.index}")
 
     def recount(self, partitions: int) -> None:
@@ -78,7 +78,7 @@ class DraftTerm:
         self._stop()
 
     def _stop(self) -> None:
-        self.life = Life.DOWN
+        self.life = TermState.DOWN
         groups, self.groups = self.groups, {}
         for group in groups.values():
             group.end(ErrorCode.NOT_COORDINATOR_FOR_GROUP)
@@ -88,7 +88,7 @@ class DraftTerm:
         self._sizes = self._new_sizes()
 
     def _displaced(self) -> None:
-        if self.life is Life.DOWN:
+        if self.life is TermState.DOWN:
             return
         self._events.emit("draft-displaced", value=self.index, epoch=self.epoch)
         self._stop()
@@ -97,11 +97,11 @@ class DraftTerm:
     async def _catch_up(self) -> None:
         loaded: dict[str, Versioned[GroupMetadata]] = {}
         for name in await self._store.names():
-            if partition_of(name, self._partitions) != self.index:
+            if find_partition(name, self._partitions) != self.index:
                 continue
             try:
                 found = await self._store.claim(name)
-            except Displaced as error:
+            except CoordinatorDisplaced as error:
                 _log.info("partition %d is coordinated by another broker: %s", self.index, error)
                 self._stop()
                 return
@@ -114,7 +114,7 @@ class DraftTerm:
         for name, found in loaded.items():  # together, because their consumers' sessions begin now
             self.groups[name] = self.new_group(name)
             self.groups[name].load(found)
-        self.life = Life.READY
+        self.life = TermState.READY
         self._events.emit("draft-loaded", value=len(loaded), epoch=self.epoch, detail={"partition": self.index})
         for group in list(self.groups.values()):
             await group.partitions_changed()
@@ -123,9 +123,9 @@ class DraftTerm:
 
     def serving(self) -> None:
         """Raises :class:`GroupError`: 14 while catching up, 16 if this broker does not coordinate."""
-        if self.life is Life.DOWN:
+        if self.life is TermState.DOWN:
             raise GroupError(ErrorCode.NOT_COORDINATOR_FOR_GROUP)
-        if self.life is Life.CATCHING_UP:
+        if self.life is TermState.CATCHING_UP:
             raise GroupError(COORDINATOR_STARTUP_NOT_COMPLETE)
 
     def new_group(self, group_id: str) -> DraftGroup:
@@ -140,7 +140,7 @@ class DraftTerm:
         group.end(COORDINATOR_STARTUP_NOT_COMPLETE)
         try:
             await self._store.delete(group.group_id, group.version)
-        except Displaced:
+        except CoordinatorDisplaced:
             self._displaced()
             return
         if self.groups.get(group.group_id) is group:

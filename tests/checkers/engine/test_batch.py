@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay.checkers.engine import DuckDB, EngineError, Engines
-from assay.checkers.engine.batch import Together
+from assay.checkers.engine.batch import HistoryBatch
 from assay.checkers.engine.duck import SMALL_ROWS
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.history_views import open_history
 from assay.harness.core.history import HistoryReader
 from assay.harness.core.history.data_sets import DATA_SETS
-from assay.harness.core.history.memory_reader import HandedOver
-from assay.harness.run.judging import FEW, VERY_SMALL_ROWS, Unjudged, judge_run, judge_together, opened_together
+from assay.harness.core.history.memory_reader import InMemoryHistoryReader
+from assay.harness.run.judging import FEW, VERY_SMALL_ROWS, UnjudgedRun, judge_run, judge_together, open_together
 from assay.harness.run.registry import Registry
 
 from helpers.examples import some_of
@@ -27,11 +27,11 @@ from helpers.stored_runs import FIXTURES
 STORED = sorted(path.parent for path in FIXTURES.glob("format_[47]/**/ops") if path.is_dir())
 
 
-def in_memory(path: Path) -> HandedOver:
+def in_memory(path: Path) -> InMemoryHistoryReader:
     stored = open_history(path)
     tables = {name: stored.table(name) for name in DATA_SETS}
     columns = {name: [column.to_pylist() for column in table.columns] for name, table in tables.items()}
-    return HandedOver({name: columns[name] if table.num_rows else [] for name, table in tables.items()})
+    return InMemoryHistoryReader({name: columns[name] if table.num_rows else [] for name, table in tables.items()})
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_stored_runs_are_judged_together_as_each_alone(copies: int, which: slice
     histories = once * copies
     contract, registry = Contract(), Registry.standard()
     engines = Engines("duckdb", threads=1)
-    together = judge_together([Unjudged(history, contract) for history in histories], engines, registry)
+    together = judge_together([UnjudgedRun(history, contract) for history in histories], engines, registry)
     alone = [judge_run(history, contract, engines, registry) for history in once] * copies
     assert [without_times(one) for one in together] == [without_times(one) for one in alone]
     assert any(one.anomalies for one in alone), "some of them fail"
@@ -61,7 +61,7 @@ def test_one_by_itself_is_not_asked_as_many_are() -> None:
     """It would take half as long again, and each play of a failure that is made small is judged by itself."""
     history = in_memory(STORED[0])
     for number, alone in ((0, []), (1, [True]), (2, [False, False])):
-        with opened_together([history] * number, Engines("duckdb")) as given:
+        with open_together([history] * number, Engines("duckdb")) as given:
             assert [isinstance(opens, Engines) for opens in given] == alone
 
 
@@ -76,7 +76,7 @@ def test_a_few_very_small_ones_have_sqlite_for_themselves() -> None:
         ([tiny] * (FEW + 1), "auto", False),
         ([tiny, large], "auto", False),
     ):
-        with opened_together(those, Engines(engine)) as given:
+        with open_together(those, Engines(engine)) as given:
             assert [isinstance(opens, Engines) for opens in given] == [alone] * len(those)
             for history, opens in zip(those, given, strict=True):
                 with opens.open(history) as opened:
@@ -112,7 +112,7 @@ def test_every_shape_of_text_answers_for_each_run_what_it_answers_alone(
         else pa.schema([(name, pa.int64()) for name in names]).empty_table()
         for rows in runs
     ]
-    together = Together(len(runs), effects)
+    together = HistoryBatch(len(runs), effects)
     together.load("e", tables)
     try:
         for run, table in enumerate(tables):
@@ -132,7 +132,7 @@ def test_every_shape_of_text_answers_for_each_run_what_it_answers_alone(
 @pytest.mark.parametrize("order", ["order by", "ORDER  BY", "order\nby"])
 def test_rows_that_have_an_order_keep_it_for_each_run(order: str) -> None:
     text = f"select number from e {order} number desc limit 3"
-    together = Together(2, 0)
+    together = HistoryBatch(2, 0)
     together.load("e", [pa.table({"number": list(range(each, each + 6))}) for each in (0, 10)])
     for _ in range(2):
         for run in (0, 1):
@@ -142,7 +142,7 @@ def test_rows_that_have_an_order_keep_it_for_each_run(order: str) -> None:
 
 
 def test_a_relation_that_one_run_declares_otherwise_is_its_own() -> None:
-    together = Together(2, 0)
+    together = HistoryBatch(2, 0)
     together.load("e", [pa.table({"number": [1, 2]}), pa.table({"number": [3]})])
     first, second = together.engine(0), together.engine(1)
     for engine, least in ((first, 2), (second, 0)):
@@ -160,7 +160,7 @@ def test_a_relation_that_one_run_declares_otherwise_is_its_own() -> None:
 def test_what_goes_wrong_only_as_rows_come_is_an_error_of_the_engine() -> None:
     """DuckDB works on most rows of a large answer when they are asked for. Another run's rows are not concerned."""
     many = pa.table({"number": pa.array([*range(200_000), 2**63 - 1], pa.int64())})
-    together = Together(2, 0)
+    together = HistoryBatch(2, 0)
     together.load("e", [many, pa.table({"number": [3]})])
     with DuckDB(small=True) as alone:
         alone.load("e", many)

@@ -11,8 +11,8 @@ from typing import Any
 import duckdb
 import pytest
 
-from assay.checkers.engine.duck import _database
-from assay.checkers.engine.empty_relations import rowless, words
+from assay.checkers.engine.duck import _create_database
+from assay.checkers.engine.empty_relations import find_rowless_condition, find_words
 
 from helpers.random_queries import query
 
@@ -148,7 +148,7 @@ def connected_to_duckdb() -> Any:
 
 
 def connected_to_small_duckdb() -> Any:
-    return _database(0)
+    return _create_database(0)
 
 
 def connected_to_sqlite() -> Any:
@@ -173,7 +173,7 @@ def tables(request: pytest.FixtureRequest) -> Iterator[dict[str, Any]]:
 def test_rows_that_are_made_of_none_are_expected(tables: dict[str, Any], sql: str) -> None:
     assert any(tables[empty].execute(sql).fetchall() for empty in ("a", "abc")), "it is here because it has some"
     for empty, database in tables.items():
-        if rowless(sql)(lambda name, empty=empty: name in empty):
+        if find_rowless_condition(sql)(lambda name, empty=empty: name in empty):
             assert database.execute(sql).fetchall() == [], empty
 
 
@@ -184,7 +184,7 @@ def test_a_query_that_is_said_to_have_no_rows_has_none(tables: dict[str, Any], s
     for seed in seeds:
         sql = query(Random(seed))
         for empty, database in tables.items():
-            if rowless(sql)(lambda name, empty=empty: name in empty):
+            if find_rowless_condition(sql)(lambda name, empty=empty: name in empty):
                 try:
                     rows = database.execute(sql).fetchall()
                 except (duckdb.Error, sqlite3.Error):
@@ -197,35 +197,37 @@ def test_a_query_that_is_said_to_have_no_rows_has_none(tables: dict[str, Any], s
 
 @pytest.mark.parametrize(("sql", "needed"), NEEDS, ids=[sql for sql, _ in NEEDS])
 def test_what_a_query_needs_rows_of(sql: str, needed: str) -> None:
-    says = rowless(sql)
+    says = find_rowless_condition(sql)
     assert {name for name in "abcdef" if says(lambda one, name=name: one == name)} == set(needed.split())
 
 
 @pytest.mark.parametrize("sql", NOTHING)
 def test_what_is_not_surely_understood_needs_nothing(sql: str) -> None:
-    assert not rowless(sql)(lambda name: True)
+    assert not find_rowless_condition(sql)(lambda name: True)
 
 
 def test_a_union_has_no_rows_when_no_part_of_it_has() -> None:
-    says = rowless("select x from a union all select x from b join c on b.x = c.x union all (select x from c)")
+    says = find_rowless_condition(
+        "select x from a union all select x from b join c on b.x = c.x union all (select x from c)"
+    )
     assert not says(lambda name: name in "ab")
     assert not says(lambda name: name == "c")
     assert says(lambda name: name in "ac")
 
 
 def test_a_query_that_is_never_true_has_no_rows() -> None:
-    says = rowless("select cast(null as int) as x where 1 = 0")
+    says = find_rowless_condition("select cast(null as int) as x where 1 = 0")
     assert says(lambda name: False)
-    assert rowless("select x from a join (select 1 as x where 1 = 0) b on a.x = b.x")(lambda name: False)
+    assert find_rowless_condition("select x from a join (select 1 as x where 1 = 0) b on a.x = b.x")(lambda name: False)
 
 
 def test_the_names_in_a_text_are_in_order_and_no_texts() -> None:
-    assert words("select Few.x from few where kind = 'many' or \"other\" = 1") == (
+    assert find_words("select Few.x from few where kind = 'many' or \"other\" = 1") == (
         "select", "few", "x", "from", "where", "kind", "or", "other", "1"
     )  # fmt: skip
-    assert "b" in words("select x from a -- don't\njoin b on x = 'y'")
+    assert "b" in find_words("select x from a -- don't\njoin b on x = 'y'")
 
 
 @pytest.mark.parametrize("apostrophe", ['"it\'s"', "$$it's$$", r"e'\''"])
 def test_an_apostrophe_that_begins_no_text_hides_no_name(apostrophe: str) -> None:
-    assert "b" in words(f"select {apostrophe} as x from b where 'x' = 'x'")
+    assert "b" in find_words(f"select {apostrophe} as x from b where 'x' = 'x'")

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from assay.checkers.administration.lost_changes import LOST_CHANGES
-from assay.checkers.check import Check, Family, build, evidence, in_words, involved, named
+from assay.checkers.check import Check, Family, build, evidence, find_named_operations, read_involved, to_findings
 from assay.checkers.engine import (
     DuckDB,
     Engine,
@@ -33,7 +33,7 @@ from assay.checkers.engine import (
     duck,
     engine_selection,
 )
-from assay.checkers.engine.sqlite import in_its_words
+from assay.checkers.engine.sqlite import translate
 from assay.checkers.families import FAMILIES, OBJECT_FAMILIES
 from assay.checkers.groups.family import FENCING, GENERATIONS, HOLDING, SETTLING
 from assay.checkers.groups.rebalance_churn import RESTLESSNESS
@@ -213,9 +213,9 @@ def answers(
         asked = ", ".join(f"({check.examined}) as examined_{number}" for number, check in enumerate(family.checks))
         (row,) = engine.rows(f"select {asked}")
         examined |= zip(family.anomalies, row.values(), strict=True)
-    operations = involved(engine, {op for _, _, rows in found for op in named(rows)})
+    operations = read_involved(engine, {op for _, _, rows in found for op in find_named_operations(rows)})
     return {
-        check.anomaly: Answer(instances, in_words(check, rows, operations), examined[check.anomaly])
+        check.anomaly: Answer(instances, to_findings(check, rows, operations), examined[check.anomaly])
         for check, instances, rows in found
     }
 
@@ -806,7 +806,7 @@ def test_duckdb_asks_the_same_text_of_what_there_is_now(monkeypatch: pytest.Monk
 
 def test_what_is_said_in_other_words_is_no_text() -> None:
     text = "select cast('as string.group' as string) as said, e.index from e where e.group = 'orders.group-0'"
-    assert in_its_words(text) == (
+    assert translate(text) == (
         "select cast('as string.group' as text) as said, e.\"index\" from e where e.\"group\" = 'orders.group-0'"
     )
 
@@ -887,11 +887,11 @@ def test_auto_is_duckdb_while_it_fits_and_spark_when_a_master_is_named(
     assert Engines(spark_master="local[4]").pick(reader) == "spark"
     assert Engines("spark").pick(reader) == "spark"
     monkeypatch.setattr("assay.checkers.engine.engine_selection.FITS_ROWS", 10)
-    monkeypatch.setattr("assay.checkers.engine.engine_selection._available", lambda: True)
+    monkeypatch.setattr("assay.checkers.engine.engine_selection._is_spark_available", lambda: True)
     assert Engines().pick(reader) == "spark"
     assert Engines("duckdb").pick(reader) == "duckdb"
     assert Engines(spark=False).pick(reader) == "duckdb", "it may be in a task of Spark itself"
-    monkeypatch.setattr("assay.checkers.engine.engine_selection._available", lambda: False)
+    monkeypatch.setattr("assay.checkers.engine.engine_selection._is_spark_available", lambda: False)
     assert Engines().pick(reader) == "duckdb"
 
 

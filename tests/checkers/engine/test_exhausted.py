@@ -8,7 +8,7 @@ import duckdb
 import pytest
 
 from assay.checkers.engine import DuckDB, EngineError, EngineExhausted
-from assay.checkers.engine.duck import _error
+from assay.checkers.engine.duck import _to_error
 
 
 def test_a_query_that_memory_does_not_suffice_for_says_what_to_do() -> None:
@@ -24,6 +24,6 @@ def test_a_query_that_memory_does_not_suffice_for_says_what_to_do() -> None:
     [("Could not write file: No space left on device", True), ("Could not read file: Input/output error", False)],
 )
 def test_a_full_disk_of_temporary_files_is_named(said: str, exhausted: bool) -> None:
-    error = _error(duckdb.IOException(said), "select 1")
+    error = _to_error(duckdb.IOException(said), "select 1")
     assert isinstance(error, EngineExhausted) is exhausted
     assert (tempfile.gettempdir() in str(error)) is exhausted

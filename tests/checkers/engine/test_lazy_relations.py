@@ -138,7 +138,7 @@ class Said:
         self.texts: Counter[str] = Counter()
 
     def rowless(self, sql: str) -> Rowless:
-        says = empty_relations.rowless(sql)
+        says = empty_relations.find_rowless_condition(sql)
 
         def checked(lacks: Lacks) -> bool:
             if not says(lacks):
@@ -154,11 +154,11 @@ class Said:
 
 def test_each_text_that_is_spared_is_checked(engine: HERE, monkeypatch: pytest.MonkeyPatch) -> None:
     said = Said(engine)
-    monkeypatch.setattr(lazy_relations, "rowless", said.rowless)
+    monkeypatch.setattr(lazy_relations, "find_rowless_condition", said.rowless)
     engine.load("few", pa.table({"x": pa.array([], pa.int64())}))
     assert engine.rows("select x from few") == []
     assert said.texts.keys() == {"select x from few"}
-    monkeypatch.setattr(empty_relations, "rowless", lambda sql: lambda lacks: True)
+    monkeypatch.setattr(empty_relations, "find_rowless_condition", lambda sql: lambda lacks: True)
     with pytest.raises(AssertionError, match="it has rows: select x from here"):
         engine.rows("select x from here")
 
@@ -167,7 +167,7 @@ def judged(history: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Judgement, i
     """With all that is said checked; how many texts that were."""
     with DuckDB(small=True) as engine, monkeypatch.context() as patch:
         said = Said(engine)
-        patch.setattr(lazy_relations, "rowless", said.rowless)
+        patch.setattr(lazy_relations, "find_rowless_condition", said.rowless)
         judgement = judge(open_history(history), Contract(), engine)
         nothing_by_lack_of_one(engine)
         return judgement, len(said.texts)
@@ -180,7 +180,7 @@ def nothing_by_lack_of_one(engine: DuckDB) -> None:
             continue
         engine._deferred.ensure(relation.sql)
         for name in relation.reads:
-            if not empty_relations.rowless(relation.sql)(lambda one, name=name: one == name):
+            if not empty_relations.find_rowless_condition(relation.sql)(lambda one, name=name: one == name):
                 continue
             some = "select made.* from (select 1) as one left join temp.{0} as made on true"
             made = [f"{name} as (select * from temp.{name} limit 0)"]

@@ -14,12 +14,19 @@ from hypothesis import strategies as st
 
 from assay.checkers.engine import DuckDB, EngineError, spark_parts
 from assay.checkers.engine.duck import has_values
-from assay.checkers.engine.spark_parts import BUCKETS, Range, Sorting, bucket, places, ranges
+from assay.checkers.engine.spark_parts import (
+    BUCKETS,
+    RowGroupRange,
+    SortTask,
+    assign_places,
+    divide_into_ranges,
+    find_bucket,
+)
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.history_views import count_kinds, open_history, register_parts
 from assay.checkers.judging.judge import judge
 from assay.checkers.judging.verdict import Verdict
-from assay.checkers.partitioned_by_key import Question
+from assay.checkers.partitioned_by_key import PartitionQuestion
 from assay.harness.synthetic.generate import HISTORY, generate
 from assay.harness.synthetic.plan import Plan
 
@@ -28,15 +35,15 @@ from helpers.judging import without_times
 
 @given(st.dictionaries(st.text(max_size=3), st.integers(1, 2_000_000), max_size=30), st.integers(1, 5))
 def test_parts_are_as_even_as_keys_allow(keys: dict[str, int], tasks: int) -> None:
-    found, said = places(keys.items(), tasks)
+    found, said = assign_places(keys.items(), tasks)
     parts = len(said)
     assert parts % tasks == 0
     assert len(found) == BUCKETS
     assert set(found) <= set(range(parts))
     sizes, loads = [0] * BUCKETS, [0] * parts
     for key, many in keys.items():
-        sizes[bucket(key)] += many
-        loads[found[bucket(key)]] += many
+        sizes[find_bucket(key)] += many
+        loads[found[find_bucket(key)]] += many
     assert said == loads
     assert max(loads) - min(loads) <= max(sizes)
 
@@ -62,12 +69,12 @@ def test_every_row_goes_to_the_part_of_its_key(
         patch.setattr(spark_parts, "RANGE_ROWS", most)
         path = _stored(sink)
         found: dict[int, list[Any]] = {}
-        for one in ranges([path]):
-            for part, blob in Sorting(("key", "op", "name", "absent"), of_bucket)(one):
+        for one in divide_into_ranges([path]):
+            for part, blob in SortTask(("key", "op", "name", "absent"), of_bucket)(one):
                 found.setdefault(part, []).extend(pa.ipc.open_stream(blob).read_all().to_pylist())
         path.unlink()
     for part, got in found.items():
-        mine = [row for row in table.to_pylist() if of_bucket[bucket(row["key"])] == part]
+        mine = [row for row in table.to_pylist() if of_bucket[find_bucket(row["key"])] == part]
         assert got == mine, "in the order of the file"
     assert sum(map(len, found.values())) == len(rows)
 
@@ -85,7 +92,9 @@ def test_ranges_are_of_whole_groups_and_together_all(tmp_path: Path, monkeypatch
     paths = [tmp_path / f"{name}.parquet" for name in "ab"]
     for path in paths:
         pq.write_table(pa.table({"key": ["x"] * 10}), path, row_group_size=3)
-    assert ranges(paths) == [Range(str(path), groups) for path in paths for groups in ((0, 1), (2, 3))]
+    assert divide_into_ranges(paths) == [
+        RowGroupRange(str(path), groups) for path in paths for groups in ((0, 1), (2, 3))
+    ]
 
 
 def test_only_columns_that_have_values_go_along(tmp_path: Path) -> None:
@@ -101,10 +110,10 @@ def test_only_columns_that_have_values_go_along(tmp_path: Path) -> None:
 
 def shared(application: Any, *, here: bool) -> Any:
     """Returns the engine of large histories, forced to treat any history as large."""
-    from assay.checkers.engine.duckdb_in_spark import BesideSpark
+    from assay.checkers.engine.duckdb_in_spark import DuckDBInSpark
 
     spark = application.engine(effects=None)
-    return BesideSpark(spark) if here else spark
+    return DuckDBInSpark(spark) if here else spark
 
 
 PLANTED = {
@@ -149,7 +158,7 @@ def test_what_goes_wrong_in_a_task_is_said_in_its_own_words(tmp_path: Path, appl
         register_parts(spark, history)
         count_kinds(spark, spark)
         with pytest.raises(EngineError) as raised:
-            spark.divided(history, Question(without, (), frozenset()), lambda done, total: None)
+            spark.divided(history, PartitionQuestion(without, (), frozenset()), lambda done, total: None)
     said = str(raised.value)
     assert said.startswith("Spark could not run judge by key: AttributeError: 'NoneType' object has no attribute")
     assert "\n" not in said

@@ -12,7 +12,7 @@ from assay.checkers.engine import Engines
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.verdict import Judgement, Verdict
 from assay.checkers.linearizability import MODELS, Limits
-from assay.harness.stored.by_model import rejudge, stored_operations
+from assay.harness.stored.by_model import judge_by_model, open_stored_operations
 from assay.harness.synthetic.generate import generate
 from assay.harness.synthetic.plan import Plan
 
@@ -50,7 +50,7 @@ def test_a_standalone_cluster_searches_as_one_process_does_on_all_its_workers(tm
     code, reported, done = cluster.asked("check", str(folder), "--model=kv")
     judgement = msgspec.json.decode(reported, type=Judgement)
     with Engines("duckdb") as engines:
-        here = rejudge(stored_operations(folder), MODELS["kv"], engines, lambda *step: None, Limits())
+        here = judge_by_model(open_stored_operations(folder), MODELS["kv"], engines, lambda *step: None, Limits())
     assert (code, judgement.verdict) == (1, Verdict.FAIL)
     assert judgement.anomalies["nonlinearizable"] > 20
     assert plain(judgement) == plain(here)

@@ -13,9 +13,9 @@ import pytest
 
 from assay import checkers
 from assay.checkers.check import View
-from assay.checkers.engine.sqlite import _connected, in_its_words
+from assay.checkers.engine.sqlite import _connect, translate
 from assay.checkers.families import FAMILIES
-from assay.checkers.register.chains import climb_round, climb_start, kept_end, kept_round, kept_start
+from assay.checkers.register.chains import end_kept, run_climb_round, run_kept_round, start_climb, start_kept
 from assay.checkers.transactions.edges import CANDIDATE_EDGES, CANDIDATE_NODES
 from assay.harness.core.history import SCHEMAS, translation
 
@@ -23,7 +23,7 @@ CHECKS = [check for family in FAMILIES for check in family.checks]
 ELSEWHERE = ("assay.checkers.engine", "assay.checkers.linearizability")
 """Packages without SQL of checks."""
 
-ROUNDS = (*kept_start(), *kept_round(0, "register_certain"), *kept_end(1), *climb_start(), *climb_round(0))
+ROUNDS = (*start_kept(), *run_kept_round(0, "register_certain"), *end_kept(1), *start_climb(), *run_climb_round(0))
 
 
 def declared() -> Iterator[View]:
@@ -71,7 +71,7 @@ def test_only_shared_constructs(view: View) -> None:
 
 @pytest.fixture(scope="module")
 def lite() -> Iterator[sqlite3.Connection]:
-    with closing(_connected()) as connection:
+    with closing(_connect()) as connection:
         yield connection
 
 
@@ -79,7 +79,7 @@ def lite() -> Iterator[sqlite3.Connection]:
 def test_sqlite_can_read_it(view: View, lite: sqlite3.Connection) -> None:
     said = "no such table: "
     try:
-        lite.execute(f"explain {in_its_words(view.sql)}")
+        lite.execute(f"explain {translate(view.sql)}")
     except sqlite3.OperationalError as error:
         said = str(error)
     assert said.startswith("no such table: "), said

@@ -12,7 +12,7 @@ from assay.checkers.judging.verdict import Verdict
 from assay.checkers.linearizability import MODELS, Action, Call, Limits, Model, ModelError, search
 from assay.checkers.linearizability.encode import encode
 from assay.checkers.linearizability.models import Register
-from assay.checkers.linearizability.searcher import Searched, search_key
+from assay.checkers.linearizability.searcher import SearchResult, search_key
 from assay.checkers.linearizability.zones import judge_zones
 
 from helpers.linearizability_histories import history, operation, table
@@ -25,7 +25,7 @@ AMPLE = Limits(seconds=None)
 
 def searched(
     histories: Sequence[Sequence[Op]], model: Model, limits: Limits = AMPLE, *, witness: bool = True
-) -> dict[int, Searched]:
+) -> dict[int, SearchResult]:
     """Each history's own answer; one without operations that count has none."""
     encoded = encode(table((str(number), ops) for number, ops in enumerate(histories)), model)
     return {

@@ -16,9 +16,9 @@ import pytest
 from assay.checkers.engine import Engines
 from assay.checkers.engine.spark import Spark
 from assay.checkers.linearizability import MODELS, Limits
-from assay.harness.cli.command import Exit
+from assay.harness.cli.command import ExitCode
 from assay.harness.core.history import HistoryError, HistoryReader
-from assay.harness.stored.by_model import rejudge, stored_operations
+from assay.harness.stored.by_model import judge_by_model, open_stored_operations
 
 from helpers.judging import without_times
 from helpers.linearizability_histories import history, operation, stored, table
@@ -39,7 +39,7 @@ class Shared(Engines):
 
 
 def judged(reader: HistoryReader, model: str, engines: Engines, limits: Limits) -> Any:
-    return without_times(rejudge(reader, MODELS[model], engines, lambda *step: None, limits))
+    return without_times(judge_by_model(reader, MODELS[model], engines, lambda *step: None, limits))
 
 
 @pytest.mark.long
@@ -50,7 +50,7 @@ def test_executors_read_a_stored_history_themselves(
 ) -> None:
     rng = random.Random(f"{model}-stored")
     folder = stored(tmp_path / "history", table((f"'{n}\"\\" if n else None, history(model, rng)) for n in range(40)))
-    reader = stored_operations(folder)
+    reader = open_stored_operations(folder)
     here = judged(reader, model, Engines("duckdb"), Limits(seconds=None))
     assert here.findings
     monkeypatch.setattr(HistoryReader, "table", lambda *asked: pytest.fail("all operations were read here"))
@@ -59,7 +59,7 @@ def test_executors_read_a_stored_history_themselves(
 
 def test_a_stored_history_is_read_once_for_a_search_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random("once")
-    reader = stored_operations(stored(tmp_path / "history", table((str(n), history("kv", rng)) for n in range(5))))
+    reader = open_stored_operations(stored(tmp_path / "history", table((str(n), history("kv", rng)) for n in range(5))))
     read, batches = [], HistoryReader.batches
     monkeypatch.setattr(HistoryReader, "batches", lambda self, name: read.append(name) or batches(self, name))
     judged(reader, "kv", Engines("duckdb"), Limits())
@@ -77,7 +77,7 @@ def test_zones_judge_on_spark_too(application: Any, tmp_path: Path) -> None:
         ops = [operation("write", value, call=10 * at, ret=10 * at + 12) for at, value in enumerate(values)]
         return [*ops, operation("read", None, rng.choice(values), call=60, ret=61)]
 
-    reader = stored_operations(stored(tmp_path / "history", table((str(n), key(n)) for n in range(20))))
+    reader = open_stored_operations(stored(tmp_path / "history", table((str(n), key(n)) for n in range(20))))
     here, there = (judged(reader, "register", one, Limits()) for one in (Engines("duckdb"), Shared(application)))
     assert there == here
     assert [one.note.split(";")[0] for one in here.examined] == ["zones on 13 keys", "search on 7 keys"]
@@ -86,7 +86,7 @@ def test_zones_judge_on_spark_too(application: Any, tmp_path: Path) -> None:
 
 @pytest.mark.spark
 def test_an_operation_that_is_not_the_models_is_reported_on_spark_too(application: Any, tmp_path: Path) -> None:
-    reader = stored_operations(stored(tmp_path / "history", table([("a", [operation("pop", 1, call=0, ret=1)])])))
+    reader = open_stored_operations(stored(tmp_path / "history", table([("a", [operation("pop", 1, call=0, ret=1)])])))
     for engines in (Engines("duckdb"), Shared(application)):
         with pytest.raises(HistoryError, match=r"the operations are not those of kv: operation 0: .*pop"):
             judged(reader, "kv", engines, Limits())
@@ -107,7 +107,7 @@ def test_ctrl_c_prints_what_is_known_and_leaves_no_process(engine: str, tmp_path
         out, _ = process.communicate(timeout=120)
     finally:
         ended(process, terminal)
-    assert process.returncode == Exit.INTERRUPTED
+    assert process.returncode == ExitCode.INTERRUPTED
     assert out.startswith("FAIL")
     assert f"interrupted; 1 of {1 + len(keys)} keys were searched" in out
     assert left(others) == []
@@ -129,7 +129,7 @@ def test_a_spark_that_is_lost_is_one_clear_error_and_no_keys_fault(tmp_path: Pat
     finally:
         ended(process, terminal)
     assert out == ""
-    assert process.returncode == Exit.USAGE
+    assert process.returncode == ExitCode.USAGE
     assert "its JVM has ended; ask again, or search here with --engine=duckdb" in reported
     assert "Traceback" not in reported
     assert "the process that searched it" not in reported

@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 from assay.checkers.linearizability import MODELS, Limits, search
-from assay.checkers.linearizability.model import deep_size
+from assay.checkers.linearizability.model import measure_deep_size
 
 from helpers.hard_searches import HARD
 from helpers.linearizability_histories import table
@@ -64,6 +64,6 @@ def test_strings_that_no_read_returned_do_not_explode() -> None:
 
 
 def test_states_are_counted_with_their_parts() -> None:
-    assert deep_size(((1, "a"), frozenset({2}))) > 4 * sys.getsizeof(())
+    assert measure_deep_size(((1, "a"), frozenset({2}))) > 4 * sys.getsizeof(())
     assert Stack().size((("a" * 1000,),)) > 1000
-    assert deep_size({"a": ["b" * 500]}) > 500
+    assert measure_deep_size({"a": ["b" * 500]}) > 500

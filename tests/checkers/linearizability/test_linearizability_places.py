@@ -30,7 +30,7 @@ from assay.checkers.linearizability import (
 )
 from assay.checkers.linearizability.encode import encode
 from assay.checkers.linearizability.on_spark import search_on_spark
-from assay.checkers.linearizability.pool import NotPortableError, Pool
+from assay.checkers.linearizability.pool import NotPortableError, WorkerPool
 
 from helpers.judging import without_times
 from helpers.linearizability_histories import history, operation, table
@@ -157,7 +157,7 @@ def test_on_spark_too_a_key_may_have_all_of_the_memory(spark: OnSpark, monkeypat
 def test_on_an_executor_what_a_key_has_spent_counts() -> None:
     ops = table([("a", exploding(12))])
     task = pickle.dumps((Mixer(), Limits(seconds=1000.0), {"a": 1000.0}))
-    (said,) = on_spark._say(task, ops)["said"].to_pylist()
+    (said,) = on_spark._search_key(task, ops)["said"].to_pylist()
     assert pickle.loads(said).answer.unknown.startswith("key a: the time limit of 1000 s was reached")
 
 
@@ -243,7 +243,7 @@ def nowhere(monkeypatch: pytest.MonkeyPatch) -> Model:
 
 def test_a_model_that_no_other_process_can_load_is_searched_here(nowhere: Model) -> None:
     ops = table([("a", exploding(3)), ("b", exploding(3))])
-    with Pool(nowhere, 2) as pool, pytest.raises(NotPortableError, match="Local"):
+    with WorkerPool(nowhere, 2) as pool, pytest.raises(NotPortableError, match="Local"):
         list(pool.answers(encode(ops, nowhere), [(0,), (1,)], AMPLE))
     assert search(ops, nowhere, place=POOL).verdict is Verdict.PASS
 
@@ -309,23 +309,23 @@ def test_a_model_that_cannot_be_pickled_is_one_clear_error_on_spark(spark: OnSpa
 def test_a_key_that_spark_does_not_answer_once_is_an_error(
     again: int, spark: OnSpark, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from assay.checkers.engine.spark import Grouped
+    from assay.checkers.engine.spark import GroupedRows
 
-    answered = Grouped.part
-    monkeypatch.setattr(Grouped, "part", lambda rows, number: answered(rows, number) * again)
+    answered = GroupedRows.part
+    monkeypatch.setattr(GroupedRows, "part", lambda rows, number: answered(rows, number) * again)
     with pytest.raises(EngineError, match=f"key a 1 times and answered {again} times"):
         spark.search(table([("a", exploding(1))]), Mixer())
 
 
 @pytest.mark.spark
 def test_no_key_is_at_fault_where_the_context_was_stopped(spark: OnSpark, monkeypatch: pytest.MonkeyPatch) -> None:
-    from assay.checkers.engine.spark import Grouped
+    from assay.checkers.engine.spark import GroupedRows
 
     def stopped(rows: Any, number: int) -> Any:
         monkeypatch.setattr(spark.engine._session.sparkContext._jsc, "sc", lambda: Stopped())
         raise EngineError("Job 7 cancelled because SparkContext was shut down")
 
-    monkeypatch.setattr(Grouped, "part", stopped)
+    monkeypatch.setattr(GroupedRows, "part", stopped)
     with pytest.raises(EngineError, match="has stopped its context"):
         spark.search(table([("a", exploding(1))]), Mixer())
 

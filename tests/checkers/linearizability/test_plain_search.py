@@ -18,7 +18,7 @@ import random, sys
 sys.path.insert(0, sys.argv[1])
 from assay.checkers.linearizability import MODELS, Limits
 from assay.checkers.linearizability import searcher
-from assay.checkers.linearizability.compiled import all_compiled
+from assay.checkers.linearizability.compiled import is_all_compiled
 from assay.checkers.linearizability.encode import encode
 from helpers.linearizability_histories import history, table
 
@@ -30,7 +30,7 @@ for name, model in sorted(MODELS.items()):
         found = searcher.search_key(encoded.history(number), Limits(seconds=None), witness=True)
         why = found.why and (found.why.operation, found.why.order)
         print(name, key, found.order, why, found.largest, found.explored)
-print("compiled:", all_compiled(), "numba:", "numba" in sys.modules)
+print("compiled:", is_all_compiled(), "numba:", "numba" in sys.modules)
 """
 
 
@@ -70,9 +70,9 @@ def test_where_nothing_can_be_kept_it_is_compiled_all_the_same() -> None:
 from numba.core import caching
 caching.CacheImpl._locator_classes = []
 from assay.checkers.linearizability import core, layout, searcher
-from assay.checkers.linearizability.compiled import all_compiled, compile_all
+from assay.checkers.linearizability.compiled import is_all_compiled, compile_all
 compile_all()
-print(all_compiled(), hasattr(core.advance, "py_func"), hasattr(layout._slots, "py_func"))
+print(is_all_compiled(), hasattr(core.advance, "py_func"), hasattr(layout._assign_slots, "py_func"))
 """
     done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, timeout=300, check=False)
     assert done.stdout == "True True True\n", done.stderr

@@ -11,7 +11,7 @@ from assay.checkers.check import build, findings
 from assay.checkers.judging.contract import Contract, forbid
 from assay.checkers.judging.history_views import register_contract
 from assay.checkers.judging.verdict import Finding, Verdict
-from assay.checkers.register.chains import climb, keep
+from assay.checkers.register.chains import find_ancestors, find_kept
 from assay.checkers.register.family import PREPARED, REGISTER, REGISTER_ANOMALIES, REGISTER_CAS
 from assay.checkers.register.views import CLUSTER_VIEWS, SOURCE_VIEWS
 
@@ -320,9 +320,9 @@ def test_pointer_doubling_climbs_in_logarithmic_rounds(tmp_path: Path, length: i
     with opened(write(tmp_path / "history", book.rows)) as engine:
         register_contract(engine, Contract())
         build(engine, (*REGISTER.views, *SOURCE_VIEWS))
-        assert keep(engine) == length - 1
+        assert find_kept(engine) == length - 1
         build(engine, CLUSTER_VIEWS)
-        assert climb(engine) <= length.bit_length() + 1
+        assert find_ancestors(engine) <= length.bit_length() + 1
         rows = engine.rows("select value, up, steps, unrooted from register_ancestors order by value nulls first")
     assert [tuple(row.values()) for row in rows] == [(value, 0, value, 0) for value in range(1, length + 1)]
 

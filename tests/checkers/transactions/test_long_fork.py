@@ -95,4 +95,4 @@ def test_one_is_found_iff_two_reads_cannot_be_put_in_order(
 
 
 def test_a_group_is_read_with_what_was_written_last() -> None:
-    assert [micro[1] for micro in long_fork.read(4)] == [3, 4, 5]
+    assert [micro[1] for micro in long_fork.read_group(4)] == [3, 4, 5]

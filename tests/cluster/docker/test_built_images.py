@@ -54,7 +54,11 @@ def images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def on_own(name: str, number: int, recipe: str = "") -> dict[str, str]:
-    labels = {"assay": "software", tools.NODE_IMAGE: image.reference(), tools.RECIPE: recipe or tools.recipe()}
+    labels = {
+        "assay": "software",
+        tools.NODE_IMAGE: image.image_reference(),
+        tools.RECIPE: recipe or tools.recipe_hash(),
+    }
     return {**labels, tools.OWN: name, tools.OWN_ID: digest(number)}
 
 
@@ -63,14 +67,14 @@ def test_what_is_of_use_stays_and_the_users_own_are_not_listed(images: Path, tmp
     here, gone = ({"assay": "assay-own", "assay.dockerfile": str(tmp_path / name)} for name in ("Dockerfile", "No"))
     rows = [
         made(layer.REFERENCE, 1, {"assay": "layer"}),
-        made(image.reference(), 2, {"assay": "node-image"}, on=1),
+        made(image.image_reference(), 2, {"assay": "node-image"}, on=1),
         made("assay-node:old", 3, {"assay": "node-image"}, on=1),
         made("theirs:7", 4, {"assay": "node-image"}, on=2),
         made("assay-software:1", 5, on_own("theirs:7", 4)),
         made("assay-software:2", 6, on_own("theirs:7", 44)),
         made("assay-software:3", 7, on_own("theirs:7", 4, recipe="another")),
         made("assay-software:4", 8, on_own("removed:1", 4)),
-        made("assay-software:5", 9, {"assay": "software", tools.NODE_IMAGE: image.reference()}, on=2),
+        made("assay-software:5", 9, {"assay": "software", tools.NODE_IMAGE: image.image_reference()}, on=2),
         made("assay-software:6", 10, {"assay": "software", tools.NODE_IMAGE: "assay-node:old"}, on=3),
         made("assay-own:1", 11, here),
         made("assay-own:2", 12, gone),
@@ -78,55 +82,55 @@ def test_what_is_of_use_stays_and_the_users_own_are_not_listed(images: Path, tmp
         made("<none>:<none>", 14, {"assay": "node-image"}),
     ]
     images.write_text(json.dumps(rows))
-    found = {one.name: one for one in built_images.present()}
-    used = {"assay-software:1", "assay-software:5", "assay-own:1", layer.REFERENCE, image.reference()}
+    found = {one.name: one for one in built_images.list_images()}
+    used = {"assay-software:1", "assay-software:5", "assay-own:1", layer.REFERENCE, image.image_reference()}
     assert {name for name, one in found.items() if one.used} == used
     of_no_use = {"assay-node:old", *(f"assay-software:{n}" for n in (2, 3, 4, 6)), "assay-own:2", "130000000000"}
     assert set(found) - used == of_no_use
     assert found["assay-software:1"].of == "theirs:7"
     assert found["assay-own:1"].of == str(tmp_path / "Dockerfile")
 
-    image_usage.note("redis", {"server": (digest(5), digest(4))})
-    image_usage.note("old", {"server": (digest(3),)})
+    image_usage.note_usage("redis", {"server": (digest(5), digest(4))})
+    image_usage.note_usage("old", {"server": (digest(3),)})
     assert set(built_images.prune()) == of_no_use
-    assert set(image_usage.known()) == {digest(5), digest(4)}, "what is gone is forgotten"
+    assert set(image_usage.read_usage()) == {digest(5), digest(4)}, "what is gone is forgotten"
     assert {one["name"] for one in json.loads(images.read_text())} == used | {"theirs:7", "<none>:<none>"}
 
 
 def test_that_nothing_can_be_noted_is_said_and_ends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "state").touch()
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    for problem in (image_usage.note("redis", {"server": (digest(5),)}), image_usage.forget_others([])):
+    for problem in (image_usage.note_usage("redis", {"server": (digest(5),)}), image_usage.forget_others([])):
         assert (problem or "").startswith("which systems run which images is not noted: ")
-    assert image_usage.known() == {}
+    assert image_usage.read_usage() == {}
 
 
 def test_each_says_for_which_systems_and_roles_it_is(images: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = [
         made(layer.REFERENCE, 1, {"assay": "layer"}),
-        made(image.reference(), 2, {"assay": "node-image"}, on=1),
+        made(image.image_reference(), 2, {"assay": "node-image"}, on=1),
         made("assay-software:1", 5, on_own("theirs:7", 4)),
-        made("assay-software:5", 9, {"assay": "software", tools.NODE_IMAGE: image.reference()}, on=2),
+        made("assay-software:5", 9, {"assay": "software", tools.NODE_IMAGE: image.image_reference()}, on=2),
     ]
     images.write_text(json.dumps(rows))
-    image_usage.note("redis", {"server": (digest(5),), "sentinel": (digest(5), digest(2))})
-    image_usage.note("etcd", {"server": (digest(5),)})
+    image_usage.note_usage("redis", {"server": (digest(5),), "sentinel": (digest(5), digest(2))})
+    image_usage.note_usage("etcd", {"server": (digest(5),)})
     main(["image", "list"])
     lines = {line[2:].split()[0]: line for line in capsys.readouterr().out.splitlines()}
     assert lines["assay-software:1"].endswith(" etcd (server), redis (sentinel, server), on theirs:7")
-    assert lines[image.reference()].endswith(" redis (sentinel)")
+    assert lines[image.image_reference()].endswith(" redis (sentinel)")
     assert lines["assay-software:5"].endswith(f" {built_images.UNKNOWN}")
     assert lines[layer.REFERENCE].endswith(" below all others")
 
 
 def test_of_many_systems_some_are_named_and_a_damaged_note_is_none(tmp_path: Path, images: Path) -> None:
-    assert image_usage.said({name: ("s",) for name in "dcab"}) == "a (s), b (s), c (s) and 1 more"
+    assert image_usage.describe_usage({name: ("s",) for name in "dcab"}) == "a (s), b (s), c (s) and 1 more"
     (tmp_path / "state" / "assay").mkdir(parents=True)
     for damaged in ("{", "[]", '{"x": 1}', '{"x": {"y": 2}}'):
         (tmp_path / "state" / "assay" / "images.json").write_text(damaged)
-        assert image_usage.known() == {}
-    image_usage.note("redis", {"server": (digest(5),)})
-    assert image_usage.known() == {digest(5): {"redis": {"server"}}}
+        assert image_usage.read_usage() == {}
+    image_usage.note_usage("redis", {"server": (digest(5),)})
+    assert image_usage.read_usage() == {digest(5): {"redis": {"server"}}}
 
 
 def test_one_that_cannot_be_removed_is_an_error_with_the_engines_reason(images: Path) -> None:

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from assay.cluster.docker import DockerCluster, preload
-from assay.cluster.docker.engine import engine, perform
-from assay.cluster.journal import RunInContainer, read
+from assay.cluster.docker.engine import open_engine, undo_action
+from assay.cluster.journal import RunInContainer, read_journal
 from assay.cluster.node import NodeError
 
 from helpers.echo_system import EVENTS, Echo, echoes, until
@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("engine_needed")]
 @pytest.fixture(scope="module")
 def clocked(engine_needed: None, echo: Echo, state: Path) -> Iterator[Live]:
     try:
-        preload.compiled(preload.CLOCK)
+        preload.compile_library(preload.CLOCK)
     except preload.PreloadError as error:
         pytest.skip(str(error))
     cluster = DockerCluster(
@@ -91,12 +91,12 @@ def test_a_clock_that_is_left_wrong_is_set_right_from_the_journal(clocked: Live)
         node = clocked.node("n1")
         await node.shift_clock(50.0)
         (path,) = (clocked.state / "journals").glob("*.jsonl")
-        actions = [action for _, action in read(path).actions if isinstance(action, RunInContainer)]
+        actions = [action for _, action in read_journal(path).actions if isinstance(action, RunInContainer)]
 
         def undo() -> None:
-            with engine() as client:
+            with open_engine() as client:
                 for action in actions:
-                    assert perform(client, action), action
+                    assert undo_action(client, action), action
 
         await asyncio.to_thread(undo)
         assert (await seen(node))[0] == pytest.approx(0.0, abs=2.0)
@@ -113,10 +113,10 @@ def test_zookeeper_keeps_its_clock(clocked: Live) -> None:
 
 
 def test_without_a_compiler_the_reason_is_said(monkeypatch: pytest.MonkeyPatch, echo: Echo, state: Path) -> None:
-    def compiled(one: preload.Preload) -> bytes:
+    def compiled(one: preload.PreloadLibrary) -> bytes:
         raise preload.PreloadError("there is no C compiler (cc)")
 
-    monkeypatch.setattr(preload, "compiled", compiled)
+    monkeypatch.setattr(preload, "compile_library", compiled)
 
     async def body() -> None:
         cluster = DockerCluster(

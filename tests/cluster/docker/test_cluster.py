@@ -11,8 +11,8 @@ import pytest
 
 from assay.cluster import zookeeper
 from assay.cluster.commands import CommandResult
-from assay.cluster.docker.engine import engine, perform
-from assay.cluster.journal import RunInContainer, read
+from assay.cluster.docker.engine import open_engine, undo_action
+from assay.cluster.journal import RunInContainer, read_journal
 from assay.cluster.node import Node, NodeError, ProcessState
 
 from helpers.echo_system import PORT, echoes, until
@@ -69,11 +69,11 @@ def test_a_spare_is_a_machine_like_the_others_on_which_nothing_runs_until_it_joi
 def test_a_real_zookeeper_serves(live: Any) -> None:
     async def body() -> None:
         node = live.node("zk1")
-        assert not await zookeeper.ready(node)
+        assert not await zookeeper.is_ready(node)
         await node.start()
-        await until(lambda: zookeeper.ready(node), "ZooKeeper serves")
+        await until(lambda: zookeeper.is_ready(node), "ZooKeeper serves")
         await node.kill()
-        assert not await zookeeper.ready(node)
+        assert not await zookeeper.is_ready(node)
 
     live.run(body())
 
@@ -214,12 +214,16 @@ def test_a_command_of_the_user_runs_as_root_and_any_end_of_it_is_an_answer(live:
 def test_a_change_of_the_user_is_taken_back_by_its_undo_or_else_from_the_journal(live: Any) -> None:
     def noted() -> list[Any]:
         (path,) = (live.state / "journals").glob(f"*{live.cluster.run_id}*.jsonl")
-        return [one for _, one in read(path).actions if isinstance(one, RunInContainer) and "/tmp/changed" in str(one)]
+        return [
+            one
+            for _, one in read_journal(path).actions
+            if isinstance(one, RunInContainer) and "/tmp/changed" in str(one)
+        ]
 
     def undo() -> None:
-        with engine() as client:
+        with open_engine() as client:
             for action in noted():
-                assert perform(client, action), action
+                assert undo_action(client, action), action
 
     async def body() -> None:
         node = live.node("n2")

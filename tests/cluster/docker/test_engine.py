@@ -11,7 +11,7 @@ import requests
 from docker.errors import APIError, DockerException
 
 from assay.cluster.docker import engine as module
-from assay.cluster.docker.engine import EngineError, engine, remove_network
+from assay.cluster.docker.engine import DockerEngineError, open_engine, remove_network
 
 TAKEN = 'Conflict. The container name "/assay-r1-n1" is already in use by container "0f3a". You have to remove it.'
 
@@ -26,10 +26,10 @@ def refused(status: int, said: str) -> APIError:
 
 def advice(monkeypatch: pytest.MonkeyPatch, error: Exception) -> str:
     """Returns what is said when a call raises this."""
-    monkeypatch.setattr(module, "_knock", lambda timeout: None)
+    monkeypatch.setattr(module, "_require_socket", lambda timeout: None)
     client = SimpleNamespace(close=lambda: None)
     monkeypatch.setattr(module.docker, "from_env", lambda timeout: client)
-    with pytest.raises(EngineError) as raised, engine():
+    with pytest.raises(DockerEngineError) as raised, open_engine():
         raise error
     return str(raised.value)
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from assay.cluster.docker.engine import engine, perform
-from assay.cluster.journal import RunInContainer, Unpause, read
+from assay.cluster.docker.engine import open_engine, undo_action
+from assay.cluster.journal import RunInContainer, Unpause, read_journal
 from assay.cluster.node import Node, NodeError, ProcessState, Traffic
 
 from helpers.echo_system import EVENTS, PORT, echoes, until
@@ -34,7 +34,7 @@ async def connecting(source: Any, target: Node) -> str:
 def pending(live: Any) -> list[Any]:
     """Returns what the undo journal would take back now, containers and network apart."""
     (path,) = (live.state / "journals").glob("*.jsonl")
-    return [action for _, action in read(path).actions if isinstance(action, RunInContainer | Unpause)]
+    return [action for _, action in read_journal(path).actions if isinstance(action, RunInContainer | Unpause)]
 
 
 def test_a_process_ends_on_sigterm_and_one_that_is_gone_cannot_be_asked(live: Any) -> None:
@@ -119,9 +119,9 @@ def test_a_machine_left_frozen_is_thawed_from_its_journal(live: Any) -> None:
         await n1.freeze()
 
         def undo() -> None:
-            with engine() as client:
+            with open_engine() as client:
                 for action in pending(live):
-                    assert perform(client, action), action
+                    assert undo_action(client, action), action
 
         await asyncio.to_thread(undo)
         assert not await n1.frozen()
@@ -201,9 +201,9 @@ def test_packets_of_no_interest_pass_and_a_journal_that_is_replayed_lets_all_pas
         assert await connecting(n2, n1) == "silence"
 
         def undo() -> None:
-            with engine() as client:
+            with open_engine() as client:
                 for action in pending(live):
-                    assert perform(client, action), action
+                    assert undo_action(client, action), action
 
         await asyncio.to_thread(undo)
         assert await connecting(n2, n1) == "open"

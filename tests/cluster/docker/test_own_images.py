@@ -62,10 +62,10 @@ class Mine(System):
 @pytest.fixture
 def nothing_left(engine_needed: None) -> Iterator[None]:
     """Images that a test has built are removed, but for the copies of the node image's programs."""
-    before = {user_images.bundle(), *(one.name for one in built_images.present())}
+    before = {user_images.bundle_reference(), *(one.name for one in built_images.list_images())}
     yield
-    while left := [one.name for one in built_images.present() if one.name not in before]:
-        removed = [layer.command(["docker", "image", "rm", "-f", name], check=False) for name in left]
+    while left := [one.name for one in built_images.list_images() if one.name not in before]:
+        removed = [layer.run_command(["docker", "image", "rm", "-f", name], check=False) for name in left]
         assert any(done.returncode == 0 for done in removed), removed
 
 
@@ -79,14 +79,14 @@ def dockerfile(folder: Path, text: str) -> Path:
 def ensure(given: Software) -> tuple[software.NodeImage, list[str]]:
     """The servers' image, and the lines of progress."""
     steps: list[str] = []
-    return software.ensure(Mine(given), ["server"], steps.append)["server"], steps
+    return software.ensure_images(Mine(given), ["server"], steps.append)["server"], steps
 
 
 @pytest.mark.docker
 @pytest.mark.usefixtures("nothing_left")
 def test_an_image_without_a_package_manager_gets_copies_and_is_a_node_like_any(tmp_path: Path) -> None:
-    image.ensure(lambda line: None)
-    path = dockerfile(tmp_path / "mine", WITHOUT_TOOLS.format(node=image.reference()))
+    image.ensure_node_image(lambda line: None)
+    path = dockerfile(tmp_path / "mine", WITHOUT_TOOLS.format(node=image.image_reference()))
     system = Mine(Software(dockerfile=path))
     steps: list[str] = []
 
@@ -131,19 +131,19 @@ def test_an_image_without_a_package_manager_gets_copies_and_is_a_node_like_any(t
 @pytest.mark.docker
 @pytest.mark.usefixtures("nothing_left")
 def test_what_a_dockerfile_copies_is_looked_at_each_time_and_the_rest_comes_from_the_cache(tmp_path: Path) -> None:
-    image.ensure(lambda line: None)
-    path = dockerfile(tmp_path / "mine", f"FROM {image.reference()}\nCOPY greeting /greeting\n")
+    image.ensure_node_image(lambda line: None)
+    path = dockerfile(tmp_path / "mine", f"FROM {image.image_reference()}\nCOPY greeting /greeting\n")
     steps: list[str] = []
-    first = user_images.of_dockerfile(path, steps.append)
+    first = user_images.build_dockerfile(path, steps.append)
     assert steps == [f"{path}: step 2/4, COPY greeting /greeting"]
-    assert user_images.of_dockerfile(path, steps.append) == first
+    assert user_images.build_dockerfile(path, steps.append) == first
     assert len(steps) == 1, "it came from the cache"
     (path.parent / "greeting").write_text("good day")
-    other = user_images.of_dockerfile(path, steps.append)
+    other = user_images.build_dockerfile(path, steps.append)
     assert (other.name, other.id != first.id, len(steps)) == (first.name, True, 2)
-    assert [one.used for one in built_images.present() if one.of == str(path) and one.name == other.name] == [True]
+    assert [one.used for one in built_images.list_images() if one.of == str(path) and one.name == other.name] == [True]
     path.unlink()
-    assert [one.used for one in built_images.present() if one.of == str(path)] == [False, False], (
+    assert [one.used for one in built_images.list_images() if one.of == str(path)] == [False, False], (
         "the former has no name"
     )
 
@@ -151,8 +151,8 @@ def test_what_a_dockerfile_copies_is_looked_at_each_time_and_the_rest_comes_from
 @pytest.mark.docker
 @pytest.mark.usefixtures("nothing_left")
 def test_what_fails_names_the_role_the_file_the_step_and_the_last_lines(tmp_path: Path) -> None:
-    image.ensure(lambda line: None)
-    path = dockerfile(tmp_path, f"FROM {image.reference()}\nRUN echo the very last words; false\nRUN true\n")
+    image.ensure_node_image(lambda line: None)
+    path = dockerfile(tmp_path, f"FROM {image.image_reference()}\nRUN echo the very last words; false\nRUN true\n")
     with pytest.raises(ImageError) as caught:
         ensure(Software(dockerfile=path))
     said = str(caught.value)
@@ -161,7 +161,7 @@ def test_what_fails_names_the_role_the_file_the_step_and_the_last_lines(tmp_path
     assert "\nthe very last words\n" in said
 
     without = "rm /usr/sbin/sshd; printf '#!/bin/sh\\necho no mirror answers; exit 100' > /usr/bin/apt-get"
-    path.write_text(f"FROM {image.reference()}\nRUN {without}\n")
+    path.write_text(f"FROM {image.image_reference()}\nRUN {without}\n")
     with pytest.raises(ImageError) as caught:
         ensure(Software(dockerfile=path))
     said = str(caught.value)
@@ -185,12 +185,12 @@ def test_an_image_without_a_shell_or_that_is_nowhere_is_refused_with_the_remedy(
 @pytest.mark.long
 @pytest.mark.usefixtures("nothing_left")
 def test_debian_as_it_comes_gets_what_it_lacks_by_apt_and_wheels_for_its_own_python(tmp_path: Path) -> None:
-    image.ensure(lambda line: None)
+    image.ensure_node_image(lambda line: None)
     base = next(name for name in (layer.REGISTRY_BASE, layer.IMPORTED_BASE) if layer.exists(name))
     found, steps = ensure(Software(packages=("hello",), python=("tabulate",), image=base))
     assert any("openssh" not in step and "sshd" in step and step.endswith("(apt-get) ...") for step in steps)
-    assert not {"sshd", "iptables", "python3"} & set(image_contents.look(found.id, "it").missing)
-    done = layer.command(
+    assert not {"sshd", "iptables", "python3"} & set(image_contents.examine_image(found.id, "it").missing)
+    done = layer.run_command(
         [
             "docker",
             "run",

@@ -14,7 +14,7 @@ from docker.errors import APIError
 
 from assay.cluster import journal, leftovers
 from assay.cluster.docker import DockerCluster, network
-from assay.cluster.docker.engine import engine, owned, perform, remove_network
+from assay.cluster.docker.engine import list_owned, open_engine, remove_network, undo_action
 from assay.cluster.node import NodeError
 
 from helpers.echo_system import Echo
@@ -43,16 +43,16 @@ asyncio.run(main())
 
 
 def left(run_id: str) -> list[str]:
-    with engine() as client:
-        return [thing.name for thing in owned(client) if thing.run_id == run_id]
+    with open_engine() as client:
+        return [thing.name for thing in list_owned(client) if thing.run_id == run_id]
 
 
 def test_the_lowest_subnet_that_meets_no_other_is_chosen() -> None:
     taken = {ipaddress.IPv4Network("198.18.0.0/24"), ipaddress.IPv4Network("198.18.2.0/23")}
-    assert network.free_subnet(taken) == ipaddress.IPv4Network("198.18.1.0/24")
+    assert network.find_free_subnet(taken) == ipaddress.IPv4Network("198.18.1.0/24")
     lower_half = ipaddress.IPv4Network("198.18.0.0/16")
-    assert network.free_subnet({lower_half}) == ipaddress.IPv4Network("198.19.0.0/24")
-    assert network.free_subnet({ipaddress.IPv4Network("198.0.0.0/8")}) is None
+    assert network.find_free_subnet({lower_half}) == ipaddress.IPv4Network("198.19.0.0/24")
+    assert network.find_free_subnet({ipaddress.IPv4Network("198.0.0.0/8")}) is None
 
 
 @pytest.mark.docker
@@ -75,7 +75,7 @@ def test_two_clusters_at_once_have_distinct_subnets_and_close_leaves_nothing(ech
 
     asyncio.run(body())
     assert left("test-two-1") == left("test-two-2") == []
-    assert not [found for found in journal.pending(state)[0] if found.run_id.startswith("test-two")]
+    assert not [found for found in journal.read_journals(state)[0] if found.run_id.startswith("test-two")]
 
 
 @pytest.mark.docker
@@ -83,17 +83,17 @@ def test_two_clusters_at_once_have_distinct_subnets_and_close_leaves_nothing(ech
 def test_both_networks_that_two_sessions_have_made_of_one_name_go(tmp_path: Path) -> None:
     """An engine that rejects the second network leaves no two of one name; newer ones do (Docker 26)."""
     name = run_of_its_own("test-same-name")
-    with engine() as client:
+    with open_engine() as client:
         try:
-            network.create(client, name, {}, tmp_path)
+            network.create_network(client, name, {}, tmp_path)
             refusals = []
             try:
-                network.create(client, name, {}, tmp_path)
+                network.create_network(client, name, {}, tmp_path)
             except APIError as error:
                 refusals = [(error.status_code, error.explanation)]
             made = len(client.networks.list(names=[f"^{name}$"]))
             assert (made, refusals) in [(2, []), (1, [(409, f"network with name {name} already exists")])]
-            network.create(client, f"{name}-other", {}, tmp_path)
+            network.create_network(client, f"{name}-other", {}, tmp_path)
             assert remove_network(client, name)
             assert [found.name for found in client.networks.list(names=[name])] == [f"{name}-other"]
             assert not remove_network(client, name), "they are gone already"
@@ -134,7 +134,7 @@ def test_kill_9_of_the_owner_then_a_sweep_leaves_nothing(tmp_path: Path, journal
         assert len(left(run_id)) == 2, "a live owner's cluster is left alone"
         child.kill()
     assert len(left(run_id)) == 2
-    (found,), _ = journal.pending(state)
+    (found,), _ = journal.read_journals(state)
     kinds = [type(action) for _, action in found.actions]
     assert kinds == [journal.RunInContainer, journal.RemoveContainer, journal.RemoveNetwork]
     if journal_lost:
@@ -143,7 +143,7 @@ def test_kill_9_of_the_owner_then_a_sweep_leaves_nothing(tmp_path: Path, journal
     assert not report.failed
     assert len(report.undone) == 2
     assert left(run_id) == []
-    assert journal.pending(state) == ([], [])
+    assert journal.read_journals(state) == ([], [])
 
 
 @pytest.mark.docker
@@ -152,12 +152,12 @@ def test_a_fault_noted_in_the_journal_is_undone_by_replay(live: Any) -> None:
     """What heal does for faults inside containers that stay: the entry's command, run by the engine, not over SSH."""
     node = live.node("n1")
     live.run(node.drop_from([live.node("n2")]))
-    (found,) = [found for found in journal.pending(live.state)[0] if found.run_id == live.cluster.run_id]
+    (found,) = [found for found in journal.read_journals(live.state)[0] if found.run_id == live.cluster.run_id]
     _, action = found.actions[0]
     assert isinstance(action, journal.RunInContainer)
-    with engine() as client:
-        assert perform(client, action)
+    with open_engine() as client:
+        assert undo_action(client, action)
     assert live.run(node.dropped()) == {}
     live.run(node.accept_all())
-    (found,) = [found for found in journal.pending(live.state)[0] if found.run_id == live.cluster.run_id]
+    (found,) = [found for found in journal.read_journals(live.state)[0] if found.run_id == live.cluster.run_id]
     assert not [action for _, action in found.actions if isinstance(action, journal.RunInContainer)]

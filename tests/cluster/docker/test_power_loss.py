@@ -13,7 +13,7 @@ import pytest
 
 from assay.cluster import doctor, journal, leftovers, owner
 from assay.cluster.docker import DockerCluster, disk
-from assay.cluster.docker.engine import engine, owned
+from assay.cluster.docker.engine import list_owned, open_engine
 from assay.cluster.node import Node, NodeError, ProcessState
 from assay.cluster.ssh import power
 from assay.nemesis.faults.power_loss import PowerLoss
@@ -73,8 +73,8 @@ asyncio.run(main())
 def disks_needed() -> None:
     """Skips the test on a machine that can make no disks, and says what is missing."""
     try:
-        disk.check()
-    except disk.DiskError as error:
+        disk.require_disk_support()
+    except disk.DiskImageError as error:
         pytest.skip(str(error))
 
 
@@ -93,7 +93,7 @@ def storing(
 def pending(live: Live) -> list[journal.Action]:
     """Returns what the undo journal would undo in nodes now."""
     (path,) = (live.state / "journals").glob(f"*{live.cluster.run_id}*.jsonl")
-    return [action for _, action in journal.read(path).actions if isinstance(action, journal.RunInContainer)]
+    return [action for _, action in journal.read_journal(path).actions if isinstance(action, journal.RunInContainer)]
 
 
 async def write(node: Any) -> None:
@@ -224,7 +224,7 @@ def test_what_the_harness_does_to_files_is_as_durable_as_if_it_had_always_been_t
 
 
 def test_the_disks_are_in_the_journal_before_what_hangs_on_them(storing: Live) -> None:
-    (found,) = [one for one in journal.pending(storing.state)[0] if one.run_id == storing.cluster.run_id]
+    (found,) = [one for one in journal.read_journals(storing.state)[0] if one.run_id == storing.cluster.run_id]
     kinds = [type(action) for _, action in found.actions]
     assert kinds.count(journal.RemoveDisk) == 2
     assert kinds.index(journal.RemoveDisk) > max(
@@ -232,7 +232,7 @@ def test_the_disks_are_in_the_journal_before_what_hangs_on_them(storing: Live) -
     ), "undone latest first: containers before their disks"
     for _, action in found.actions:
         if isinstance(action, journal.RemoveDisk):
-            assert disk.attached(Path(action.image))
+            assert disk.find_loop_devices(Path(action.image))
 
 
 def run_cluster(tmp_path: Path, run_id: str, system: Echo, body: Any, *, own_disks: bool = True) -> None:
@@ -245,7 +245,7 @@ def run_cluster(tmp_path: Path, run_id: str, system: Echo, body: Any, *, own_dis
             await body(cluster)
         finally:
             await cluster.close()
-        assert not disk.images(tmp_path / "state")
+        assert not disk.list_images(tmp_path / "state")
 
     asyncio.run(main())
 
@@ -281,12 +281,12 @@ def test_a_disk_that_loses_nothing_is_found_out_before_the_run(tmp_path: Path, m
 
 def test_a_machine_that_can_make_no_disks_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def impossible() -> None:
-        raise disk.DiskError("no loop devices today")
+        raise disk.DiskImageError("no loop devices today")
 
     async def body(cluster: DockerCluster) -> None:
         assert await reason(cluster, system) == "the power of n1 cannot be cut: no loop devices today"
 
-    monkeypatch.setattr(disk, "check", impossible)
+    monkeypatch.setattr(disk, "require_disk_support", impossible)
     system = StoringEcho(tmp_path / "echo")
     run_cluster(tmp_path, "test-no-disks", system, body)
 
@@ -312,7 +312,7 @@ def test_the_doctor_tries_it_and_leaves_nothing(tmp_path: Path, monkeypatch: pyt
     assert not found.good
     assert "that were never fsynced are still on" in found.detail
     assert "EXT4_IOC_SHUTDOWN" in found.remedy
-    assert disk.images(tmp_path) == []
+    assert disk.list_images(tmp_path) == []
 
 
 @pytest.mark.parametrize("journal_lost", [False, True])
@@ -324,29 +324,29 @@ def test_kill_9_of_the_owner_then_a_sweep_leaves_no_disk(storing: Live, tmp_path
         assert child.stdout is not None
         assert child.stdout.readline() == "up\n"
         leftovers.sweep(state)
-        assert len(disk.images(state)) == 1, "a live owner's disk is left alone"
+        assert len(disk.list_images(state)) == 1, "a live owner's disk is left alone"
         child.kill()
-    (image,) = disk.images(state)
+    (image,) = disk.list_images(state)
     assert image.run_id == run_id
-    assert owner.parse(image.owner).pid == child.pid
-    assert disk.attached(image.path)
+    assert owner.parse_owner(image.owner).pid == child.pid
+    assert disk.find_loop_devices(image.path)
     if journal_lost:
-        (found,), _ = journal.pending(state)
+        (found,), _ = journal.read_journals(state)
         found.path.unlink()
     report = leftovers.sweep(state)
     assert not report.failed
-    assert disk.images(state) == []
-    with engine() as client:
-        assert not [thing for thing in owned(client) if thing.run_id == run_id]
+    assert disk.list_images(state) == []
+    with open_engine() as client:
+        assert not [thing for thing in list_owned(client) if thing.run_id == run_id]
     _eventually_detached(image.path)
-    assert journal.pending(state) == ([], [])
+    assert journal.read_journals(state) == ([], [])
 
 
 def _eventually_detached(path: Path) -> None:
     """The kernel takes the mount of a container apart a moment after the container is gone."""
 
     async def detached() -> bool:
-        return not disk.attached(path)
+        return not disk.find_loop_devices(path)
 
     asyncio.run(_within(until(detached, f"{path} is detached")))
 
@@ -357,9 +357,9 @@ async def _within(coroutine: Coroutine[Any, Any, None]) -> None:
 
 def test_the_end_of_the_cluster_leaves_no_disk(storing: Live) -> None:
     """The last of the module."""
-    images: Mapping[str, Path] = {image.path.name: image.path for image in disk.images(storing.state)}
+    images: Mapping[str, Path] = {image.path.name: image.path for image in disk.list_images(storing.state)}
     assert len(images) == 2
     storing.run(storing.cluster.close())
-    assert disk.images(storing.state) == []
+    assert disk.list_images(storing.state) == []
     for path in images.values():
         _eventually_detached(path)

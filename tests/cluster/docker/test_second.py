@@ -11,11 +11,11 @@ import pytest
 from assay.cluster.deploy import start_system
 from assay.cluster.docker import DockerCluster
 from assay.cluster.node import ProcessState
-from assay.nemesis.engine.cut_ledger import Cuts
+from assay.nemesis.engine.cut_ledger import CutLedger
 from assay.nemesis.faults.fault import FaultContext, Injection
 from assay.nemesis.faults.start_twice import StartTwice
-from assay.nemesis.schedule.schedule import Step
-from assay.nemesis.schedule.target import parse
+from assay.nemesis.schedule.schedule import FaultStep
+from assay.nemesis.schedule.target import parse_target
 from assay.system_under_test.client.consumer import SimpleConsumer
 from assay.system_under_test.client.sender import Sender
 from assay.system_under_test.deployment import Broker
@@ -46,8 +46,8 @@ async def started_twice(folder: Path, system: Broker) -> tuple[dict[str, Any], b
         await producer.send(system.topic, 0, [(None, SENT[0])])
 
         fault = StartTwice()
-        step = Step(0.0, fault.name, parse(node.name), 1.0, {})
-        injection = Injection(1, step, (node,), FaultContext(cluster, system, Cuts(cluster)))
+        step = FaultStep(0.0, fault.name, parse_target(node.name), 1.0, {})
+        injection = Injection(1, step, (node,), FaultContext(cluster, system, CutLedger(cluster)))
         await fault.inject(injection)
 
         async def proved() -> bool:

@@ -11,7 +11,7 @@ import pytest
 from assay.cluster.deploy import start_system
 from assay.cluster.docker import DockerCluster
 from assay.cluster.node import Cluster, Node, NodeError, Part
-from assay.cluster.sidecars import Sidecar, sidecars
+from assay.cluster.sidecars import Sidecar, find_sidecars
 from assay.cluster.ssh.node import SshNode
 from assay.cluster.system import DeploymentError, Software, System
 
@@ -141,7 +141,7 @@ def test_what_is_no_process_is_refused_with_the_node(given: Mapping[str, Sidecar
     system.given = given
     node: Node = _Node()  # type: ignore[assignment]
     with pytest.raises(DeploymentError, match=rf"sidecars\(\) of n1.*{said}"):
-        sidecars(system, node)
+        find_sidecars(system, node)
 
 
 def test_nodes_that_are_not_the_systems_own_have_one_process() -> None:
@@ -149,4 +149,4 @@ def test_nodes_that_are_not_the_systems_own_have_one_process() -> None:
         role = "client"
 
     node: Node = Client()  # type: ignore[assignment]
-    assert sidecars(Pair(), node) == {}
+    assert find_sidecars(Pair(), node) == {}

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from assay.cluster.docker import DockerCluster, preload
-from assay.cluster.docker.engine import engine, perform
-from assay.cluster.journal import RunInContainer, read
-from assay.cluster.node import Broken, DiskChange, NodeError, ProcessState, Slowed
+from assay.cluster.docker.engine import open_engine, undo_action
+from assay.cluster.journal import RunInContainer, read_journal
+from assay.cluster.node import DiskChange, DiskErrorEffects, NodeError, ProcessState, Slowed
 
 from helpers.echo_system import DATA, Echo, SyncingEcho, echoes, until
 from helpers.live_cluster import Live, run_of_its_own, started
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("engine_needed")]
 @pytest.fixture(scope="module")
 def slow(engine_needed: None, tmp_path_factory: pytest.TempPathFactory, state: Path) -> Iterator[Live]:
     try:
-        preload.compiled(preload.SLOWNESS)
+        preload.compile_library(preload.SLOWNESS)
     except preload.PreloadError as error:
         pytest.skip(str(error))
     system = SyncingEcho(tmp_path_factory.mktemp("slow"))
@@ -52,7 +52,7 @@ async def taken(node: Any) -> float:
 def pending(live: Live) -> list[Any]:
     """Returns what the undo journal would undo in nodes now."""
     (path,) = (live.state / "journals").glob(f"*{live.cluster.run_id}*.jsonl")
-    return [action for _, action in read(path).actions if isinstance(action, RunInContainer)]
+    return [action for _, action in read_journal(path).actions if isinstance(action, RunInContainer)]
 
 
 def more(now: Slowed, before: Slowed) -> Slowed:
@@ -126,9 +126,9 @@ def test_one_that_stands_still_in_an_fsync_goes_on_from_the_journal(slow: Live) 
         await until(halted, "it stands still")
 
         def undo() -> None:
-            with engine() as client:
+            with open_engine() as client:
                 for action in pending(slow):
-                    assert perform(client, action), action
+                    assert undo_action(client, action), action
 
         await asyncio.to_thread(undo)
         assert await asking
@@ -174,9 +174,9 @@ def test_changes_fail_until_that_is_undone_from_the_journal(slow: Live) -> None:
         assert not await echoes(node)
 
         def undo() -> None:
-            with engine() as client:
+            with open_engine() as client:
                 for action in pending(slow):
-                    assert perform(client, action), action
+                    assert undo_action(client, action), action
 
         await asyncio.to_thread(undo)
         assert await echoes(node)
@@ -195,7 +195,7 @@ def test_a_process_ends_just_before_a_change_or_after_it_and_its_next_one_does_n
         assert not await echoes(node)
         assert (await node.process()).state is ProcessState.DEAD
         assert await node.read_file(f"{DATA}/echoed") == stored + b"hello" * made
-        assert await node.broken() == Broken(before.errors, before.ends + 1)
+        assert await node.broken() == DiskErrorEffects(before.errors, before.ends + 1)
         await running(node)
         assert await echoes(node), "it ends once"
         await node.break_disk(())

@@ -55,7 +55,7 @@ class Greeting(System):
 def test_a_role_has_its_packages_its_python_and_its_environment_and_no_other_has(tmp_path: Path) -> None:
     steps: list[str] = []
     system = Greeting()
-    before = {one.name for one in built_images.present()}
+    before = {one.name for one in built_images.list_images()}
 
     async def body() -> tuple[bytes, bytes]:
         cluster = DockerCluster(
@@ -82,11 +82,11 @@ def test_a_role_has_its_packages_its_python_and_its_environment_and_no_other_has
         assert b"No module named 'tabulate'" in watcher
         assert any("image with hello, tabulate" in step for step in steps)
         again: list[str] = []
-        software.ensure(system, system.roles, again.append)
+        software.ensure_images(system, system.roles, again.append)
         assert again == [], "it is there"
-        assert all(one.used for one in built_images.present() if one.name not in before), "nothing to prune"
+        assert all(one.used for one in built_images.list_images() if one.name not in before), "nothing to prune"
     finally:
-        for one in built_images.present():
+        for one in built_images.list_images():
             if one.name not in before:
                 built_images.remove(one.name)
 
@@ -118,7 +118,7 @@ def test_nodes_have_a_package_that_is_built_from_its_source_distribution(
     put_source(index, "assay_sourced")
     monkeypatch.setenv("PIP_FIND_LINKS", str(index))
     steps: list[str] = []
-    before = {one.name for one in built_images.present()}
+    before = {one.name for one in built_images.list_images()}
 
     async def body() -> None:
         run = run_of_its_own("test-sourced")
@@ -135,7 +135,7 @@ def test_nodes_have_a_package_that_is_built_from_its_source_distribution(
         asyncio.run(body())
         assert any("assay-sourced==1.0 has no wheel" in step for step in steps), steps
     finally:
-        for one in built_images.present():
+        for one in built_images.list_images():
             if one.name not in before:
                 built_images.remove(one.name)
 
@@ -148,7 +148,7 @@ def test_a_package_that_there_is_not_is_named() -> None:
             return Software(python=("no-such-distribution-of-assay",))
 
     with pytest.raises(ImageError, match=r"role server: wheels of .*ERROR: .*no-such-distribution-of-assay"):
-        software.ensure(Unknown(), ["server"], lambda line: None)
+        software.ensure_images(Unknown(), ["server"], lambda line: None)
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_what_is_no_name_is_refused_before_anything_is_built(given: Software, sh
             return given
 
     with pytest.raises(DeploymentError, match=rf"software of role server: .*{shown}"):
-        software.ensure(Odd(), ["server"], lambda line: None)
+        software.ensure_images(Odd(), ["server"], lambda line: None)
 
 
 def test_usual_names_are_taken_and_zookeepers_and_clients_have_nothing_of_it() -> None:
@@ -178,6 +178,6 @@ def test_usual_names_are_taken_and_zookeepers_and_clients_have_nothing_of_it() -
         def software(self, role: str) -> Software:
             return Software(("redis-server", "g++", "etcd-server=3.4.23-4+b4"), ("nats-py==2.9.0", "uvicorn[standard]"))
 
-    found: Any = software.needed(Usual(), "server")
+    found: Any = software.require_software(Usual(), "server")
     assert len(found.packages) == 3
-    assert software.needed(Usual(), "zookeeper") == software.needed(Usual(), "client") == Software()
+    assert software.require_software(Usual(), "zookeeper") == software.require_software(Usual(), "client") == Software()

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from assay.cluster.docker import image_contents, layer, tools
-from assay.cluster.docker.image_contents import MANAGERS, TOOLS, Contents
+from assay.cluster.docker.image_contents import MANAGERS, TOOLS, ImageContents
 from assay.cluster.docker.layer import ImageError
 
 MISSING = ("sshd", "iptables", "iptables-restore", "ip", "python3", "pkill", "setpriv")
 
 
-def text(found: Contents, packages: tuple[str, ...] = ()) -> str:
-    return tools.dockerfile("assay=software", "theirs:1", found, packages, "assay-tools:1")
+def text(found: ImageContents, packages: tuple[str, ...] = ()) -> str:
+    return tools.render_dockerfile("assay=software", "theirs:1", found, packages, "assay-tools:1")
 
 
 @pytest.mark.parametrize(
@@ -46,14 +46,14 @@ def text(found: Contents, packages: tuple[str, ...] = ()) -> str:
 def test_each_package_manager_is_asked_once_for_what_is_missing_and_what_the_system_asks_for(
     manager: str, line: str
 ) -> None:
-    made = text(Contents(MISSING, manager, "theirs"), ("redis",))
+    made = text(ImageContents(MISSING, manager, "theirs"), ("redis",))
     assert any(found.endswith(line) for found in made.splitlines()), made
     assert "COPY --from=assay-tools" not in made
 
 
 @pytest.mark.parametrize("manager", [*MANAGERS, None])
 def test_an_image_that_lacks_nothing_gets_an_init_and_no_package(manager: str | None) -> None:
-    made = text(Contents((), manager, "theirs"))
+    made = text(ImageContents((), manager, "theirs"))
     steps = [line for line in made.splitlines() if line.startswith(("RUN", "COPY"))]
     settled = [f"{tools.PLACE}/tini", "/etc/ssh/assay_sshd_config", f"{tools.PLACE}/", f"{tools.PLACE}/settle"]
     assert [step.split()[-1] for step in steps] == settled
@@ -67,7 +67,7 @@ def test_every_tool_is_in_some_package_of_every_manager(manager: str) -> None:
 
 
 def test_without_a_package_manager_tools_are_copied_and_come_first() -> None:
-    made = text(Contents(("sshd", "setpriv"), None, "theirs"))
+    made = text(ImageContents(("sshd", "setpriv"), None, "theirs"))
     assert f"COPY --from=assay-tools:1 {tools.PLACE} {tools.PLACE}\n" in made
     assert f"RUN /bin/sh {tools.PLACE}/settle sshd setpriv\n" in made
 
@@ -84,7 +84,7 @@ def test_what_cannot_be_copied_is_refused_with_its_name(
 ) -> None:
     ordered = tuple(tool for tool in TOOLS if tool in missing)
     with pytest.raises(ValueError, match=said):
-        text(Contents(ordered, None, "theirs"), packages)
+        text(ImageContents(ordered, None, "theirs"), packages)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_what_cannot_be_copied_is_refused_with_its_name(
     ],
 )
 def test_wheels_are_those_of_the_images_own_python_and_c_library(said: str, version: str, platforms: list[str]) -> None:
-    found = image_contents.parsed(said)
+    found = image_contents.parse_interpreter(said)
     assert (found.version, list(found.platforms)) == (version, platforms)
 
 

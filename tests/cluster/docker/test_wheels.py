@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from assay.cluster.docker import layer
-from assay.cluster.docker.image_contents import Interpreter
+from assay.cluster.docker.image_contents import ImagePython
 from assay.cluster.docker.layer import ImageError
 from assay.cluster.docker.wheels import download
 
@@ -19,7 +19,7 @@ from helpers.package_index import put_source, put_wheel
 
 pytestmark = pytest.mark.slow
 
-OTHER = Interpreter("3.9", ("manylinux2014_x86_64",))
+OTHER = ImagePython("3.9", ("manylinux2014_x86_64",))
 """Not the Python that builds."""
 
 
@@ -89,7 +89,7 @@ def test_an_error_begins_with_the_last_line_of_pip(
             return CompletedProcess(argv, 0, "", "")
         return CompletedProcess(argv, 1, "", building if "wheel" in argv else downloading)
 
-    monkeypatch.setattr(layer, "command", command)
+    monkeypatch.setattr(layer, "run_command", command)
     with pytest.raises(ImageError) as caught:
         download(["odd"], OTHER, tmp_path, lambda line: None)
     line, *more = str(caught.value).splitlines()

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.cluster.node import Broken, DiskChange
+from assay.cluster.node import DiskChange, DiskErrorEffects
 from assay.cluster.sim.disk import SimDisk
 from assay.cluster.sim.filesystem import BLOCK
 from assay.cluster.sim.loop import SimLoop
@@ -561,7 +561,7 @@ CHANGES: dict[Callable[[Storage], Awaitable[None]], DiskChange] = {
 def test_a_process_ends_just_after_a_change_that_is_made(change: Callable[[Storage], Awaitable[None]]) -> None:
     """On the disk it is as after one in which nothing ends."""
 
-    async def after(ends: bool) -> tuple[dict[str, bytes], int, Broken]:
+    async def after(ends: bool) -> tuple[dict[str, bytes], int, DiskErrorEffects]:
         disk, process = SimDisk(Random(0)), Mortal()
         storage: Storage = disk.storage(check=process.check, fsync_delay=lambda: 0, process=process)
         storage.open("a").append(b"as it was")
@@ -578,7 +578,7 @@ def test_a_process_ends_just_after_a_change_that_is_made(change: Callable[[Stora
 
     ended, usual = asyncio.run(after(True)), asyncio.run(after(False))
     assert ended[:2] == usual[:2]
-    assert (ended[2], usual[2]) == (Broken(0, 1), Broken())
+    assert (ended[2], usual[2]) == (DiskErrorEffects(0, 1), DiskErrorEffects())
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
@@ -596,17 +596,19 @@ def test_a_disk_fails_at_changes_of_its_kind_and_nothing_is_changed(
             disk.breaking.changes, disk.breaking.errors = (kind,), errors
             if kind is not CHANGES[change]:
                 await change(storage)
-                assert disk.breaking.so_far == Broken()
+                assert disk.breaking.so_far == DiskErrorEffects()
                 continue
             with pytest.raises(OSError, match="Input/output error" if errors else "killed"):
                 await change(storage)
-            assert disk.breaking.so_far == (Broken(1, 0) if errors else Broken(0, 1))
+            assert disk.breaking.so_far == (DiskErrorEffects(1, 0) if errors else DiskErrorEffects(0, 1))
             assert process.dead is not bool(errors)
             assert contents(disk) == {"a": b"" if change is replaces else b"as it was"}
             assert disk.state("a").durable == 0
             process.dead = False
             await change(storage)
-            assert disk.breaking.so_far == (Broken(1, 0) if errors else Broken(0, 1)), "it was for once"
+            assert disk.breaking.so_far == (DiskErrorEffects(1, 0) if errors else DiskErrorEffects(0, 1)), (
+                "it was for once"
+            )
 
     asyncio.run(scenario())
 

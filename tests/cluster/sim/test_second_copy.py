@@ -9,7 +9,7 @@ import pytest
 
 from assay.cluster.node import NodeError, ProcessState
 from assay.cluster.sim.node import SimNode
-from assay.nemesis.faults.data_loss import lock_files
+from assay.nemesis.faults.data_loss import read_lock_files
 from assay.system_under_test.deployment import Broker
 from assay.system_under_test.log.directory import LOCK
 
@@ -64,7 +64,7 @@ def test_a_stopped_process_keeps_its_directory_and_a_killed_one_does_not() -> No
             with pytest.raises(NodeError, match=r"is not damaged while .*second.* is alive"):
                 await node.remove_contents(f"/{DATA}")
             await node.end_second()
-            await node.remove_contents(f"/{DATA}", lock_files(cluster.system, node))
+            await node.remove_contents(f"/{DATA}", read_lock_files(cluster.system, node))
             assert node.disk.names(DATA) == [LOCK]
             await node.start()
             await until(lambda: holder(node) == b"n1.2\n", "the node's own process has it again")
@@ -129,7 +129,7 @@ def test_a_power_loss_and_a_heal_end_the_copy() -> None:
 def test_a_rollback_puts_everything_back_but_the_lock_file() -> None:
     async def check() -> None:
         async with brokers() as cluster:
-            node, kept = cluster.nodes[0], lock_files(cluster.system, cluster.nodes[0])
+            node, kept = cluster.nodes[0], read_lock_files(cluster.system, cluster.nodes[0])
             assert f"{DATA}/{LOCK}" not in await node.save(f"/{DATA}", kept)
             before = await node.contents(f"/{DATA}", kept)
             await node.kill()

@@ -27,11 +27,11 @@ class Machine:
 
     def run(self, command: str, *, stdin: bytes = b"", timeout: float = 0) -> str:
         for named, state in self.states.items():
-            ways: Mapping[str, Callable[[str], str]] = {"T": process.stop, "S": process.resume}
+            ways: Mapping[str, Callable[[str], str]] = {"T": process.stop_command, "S": process.resume_command}
             for after, way in ways.items():
                 if command == way(named):
                     self.states[named] = after
-            if command == process.look(named):
+            if command == process.look_command(named):
                 return f"{state} 1 2"
         if self.fails == ("copy" if command.startswith("rm -rf") else command):
             raise NodeError("n1: the connection broke")
@@ -58,7 +58,9 @@ def node_on(machine: Machine) -> SshNode:
     return node
 
 
-@pytest.mark.parametrize("fails", [process.stop("main"), process.stop("agent"), "copy", process.resume("main")])
+@pytest.mark.parametrize(
+    "fails", [process.stop_command("main"), process.stop_command("agent"), "copy", process.resume_command("main")]
+)
 def test_a_copy_that_cannot_be_made_leaves_no_process_stopped(fails: str) -> None:
     machine = Machine(["main", "agent", "other"], fails)
     with pytest.raises(NodeError, match="the connection broke"):

@@ -16,7 +16,7 @@ def test_a_disk_is_found_where_it_is_mounted(tmp_path: Path, name: str) -> None:
     linked = tmp_path / "linked"
     linked.symlink_to(tmp_path / name)
     with small_disk(tmp_path / name, "32k") as disk:
-        assert power._mounted(str(disk))
-        assert power._mounted(str(linked)), "by its other name, too"
-        assert not power._mounted(str(tmp_path))
-    assert not power._mounted(str(disk))
+        assert power._is_mounted(str(disk))
+        assert power._is_mounted(str(linked)), "by its other name, too"
+        assert not power._is_mounted(str(tmp_path))
+    assert not power._is_mounted(str(disk))

@@ -17,7 +17,7 @@ import pytest
 from assay.cluster.node import ProcessState
 from assay.cluster.sidecars import Sidecar
 from assay.cluster.ssh import data_folders, process
-from assay.cluster.ssh.node_processes import Program, beside
+from assay.cluster.ssh.node_processes import Program, add_sidecars
 
 GONE = """#!/bin/sh
 case $3 in *gone) rm "$3";; esac
@@ -29,9 +29,9 @@ exec /usr/bin/stat "$@"
 def sizes(pattern: str, path: str) -> dict[str, int]:
     environment = {**os.environ, "PATH": f"{path}:{os.environ['PATH']}"}
     run = subprocess.run(
-        ["sh", "-c", process.files(pattern)], env=environment, capture_output=True, text=True, check=True
+        ["sh", "-c", process.files_command(pattern)], env=environment, capture_output=True, text=True, check=True
     )
-    return process.sizes(run.stdout)
+    return process.parse_files(run.stdout)
 
 
 def test_a_file_that_is_removed_while_files_are_looked_for_is_not_there(tmp_path: Path) -> None:
@@ -80,13 +80,13 @@ def shell(command: str) -> str:
 @contextmanager
 def forking(folder: Path) -> Iterator[str]:
     """The id of the main process, which leads a session of that number."""
-    pid = shell(process.launch([sys.executable, "-c", FORKING], folder=str(folder), environment={})).split()[0]
+    pid = shell(process.launch_command([sys.executable, "-c", FORKING], folder=str(folder), environment={})).split()[0]
     try:
         while not any(states(pid)[1:]):
             pass
         yield pid
     finally:
-        shell(process.if_there(process.kill()))
+        shell(process.tolerate_missing(process.kill_command()))
         shell(f"pkill -KILL -s {pid} || true")
 
 
@@ -105,7 +105,7 @@ def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_children_that_are_started_while_it_is_killed_are_killed_as_well(tmp_path: Path) -> None:
     for _ in range(3):
         with forking(tmp_path) as session:
-            shell(process.kill())
+            shell(process.kill_command())
             assert states(session) == []
 
 
@@ -113,9 +113,9 @@ def test_children_that_are_started_while_it_is_killed_are_killed_as_well(tmp_pat
 def test_children_that_are_started_while_it_is_stopped_are_stopped_as_well(tmp_path: Path) -> None:
     for _ in range(5):
         with forking(tmp_path) as session:
-            shell(process.stop())
+            shell(process.stop_command())
             assert set(states(session)) == {"T"}
-            shell(process.resume())
+            shell(process.resume_command())
             assert "T" not in states(session)
 
 
@@ -123,13 +123,13 @@ def test_children_that_are_started_while_it_is_stopped_are_stopped_as_well(tmp_p
 def apart(folder: Path) -> Iterator[str]:
     """How long what it has started sleeps, which no one else does."""
     seconds = f"6{os.getpid()}"
-    shell(process.launch([sys.executable, "-c", APART, seconds], folder=str(folder), environment={}))
+    shell(process.launch_command([sys.executable, "-c", APART, seconds], folder=str(folder), environment={}))
     try:
         while len(sleeping(seconds)) < 6:
             pass
         yield seconds
     finally:
-        shell(process.if_there(process.kill()))
+        shell(process.tolerate_missing(process.kill_command()))
         shell(f"pkill -KILL -x -f 'sleep {seconds}' || true")
 
 
@@ -142,23 +142,23 @@ def sleeping(seconds: str) -> list[str]:
 @pytest.mark.usefixtures("own_folders")
 def test_children_with_sessions_of_their_own_are_killed_as_well(tmp_path: Path) -> None:
     with apart(tmp_path) as seconds:
-        shell(process.kill())
+        shell(process.kill_command())
         assert sleeping(seconds) == []
 
 
 @pytest.mark.usefixtures("own_folders")
 def test_children_with_sessions_of_their_own_are_stopped_and_go_on_as_well(tmp_path: Path) -> None:
     with apart(tmp_path) as seconds:
-        shell(process.stop())
+        shell(process.stop_command())
         assert sleeping(seconds) == ["T"] * 6
-        shell(process.resume())
+        shell(process.resume_command())
         assert sleeping(seconds) == ["S"] * 6
 
 
 @pytest.mark.usefixtures("own_folders")
 def test_what_the_end_of_a_process_leaves_of_such_children_is_killed(tmp_path: Path) -> None:
     with apart(tmp_path) as seconds:
-        shell(process.ending("kill -KILL $pid"))
+        shell(process.ending_command("kill -KILL $pid"))
         assert sleeping(seconds) == []
 
 
@@ -167,8 +167,8 @@ def test_what_is_no_child_is_left_alone(tmp_path: Path) -> None:
     other = subprocess.Popen(["sleep", "60"], start_new_session=True)
     try:
         with apart(tmp_path):
-            shell(process.stop())
-            shell(process.kill())
+            shell(process.stop_command())
+            shell(process.kill_command())
         assert shell(f"ps -o state= -p {other.pid}").strip() == "S"
     finally:
         other.kill()
@@ -178,12 +178,12 @@ def test_what_is_no_child_is_left_alone(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("own_folders")
 @pytest.mark.parametrize("by", [Signals.SIGTERM, Signals.SIGINT, Signals.SIGQUIT])
 def test_a_process_ends_at_its_stop_signal(tmp_path: Path, by: Signals) -> None:
-    shell(process.launch(["sleep", "60"], folder=str(tmp_path), environment={}, stop_signal=by))
+    shell(process.launch_command(["sleep", "60"], folder=str(tmp_path), environment={}, stop_signal=by))
     try:
-        shell(process.terminate(by=by))
-        assert process.status(shell(process.look())).state is ProcessState.DEAD
+        shell(process.terminate_command(by=by))
+        assert process.parse_status(shell(process.look_command())).state is ProcessState.DEAD
     finally:
-        shell(process.if_there(process.kill()))
+        shell(process.tolerate_missing(process.kill_command()))
 
 
 PATIENT = """
@@ -201,22 +201,22 @@ except KeyboardInterrupt:
 @pytest.mark.usefixtures("own_folders")
 def test_one_that_does_not_heed_sigterm_ends_by_itself_at_its_own_stop_signal(tmp_path: Path) -> None:
     log, argv = Path(process.LOG), [sys.executable, "-c", PATIENT]
-    shell(process.launch(argv, folder=str(tmp_path), environment={}, stop_signal=Signals.SIGINT))
+    shell(process.launch_command(argv, folder=str(tmp_path), environment={}, stop_signal=Signals.SIGINT))
     try:
         while "up" not in log.read_text():
             pass
-        shell(process.terminate(by=Signals.SIGINT))
+        shell(process.terminate_command(by=Signals.SIGINT))
         assert log.read_text().split() == ["up", "interrupted"]
     finally:
-        shell(process.if_there(process.kill()))
+        shell(process.tolerate_missing(process.kill_command()))
 
 
 def launched(folder: Path, *paths: str, **options: Any) -> str:
     """Starts a process that needs these paths below the folder, and ends it. Returns what the machine said."""
     owned = [f"{folder}/{path}" for path in paths]
-    command = process.launch(["sleep", "60"], folder=str(folder), environment={}, **{"owned": owned} | options)
+    command = process.launch_command(["sleep", "60"], folder=str(folder), environment={}, **{"owned": owned} | options)
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, timeout=30)
-    shell(process.if_there(process.kill()))
+    shell(process.tolerate_missing(process.kill_command()))
     return done.stderr
 
 
@@ -234,14 +234,14 @@ def test_a_process_of_root_finds_its_data_folder_and_those_of_its_logs(tmp_path:
 def test_a_process_does_not_start_where_its_data_folder_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "var").write_text("no folder")
     assert f"{tmp_path}/var" in launched(tmp_path, "var/data/")
-    assert process.status(shell(process.look())).state is ProcessState.DEAD
+    assert process.parse_status(shell(process.look_command())).state is ProcessState.DEAD
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root starts processes as another user")
 @pytest.mark.usefixtures("own_folders")
 def test_a_process_beside_the_main_one_finds_the_data_folder_whichever_user_it_has(tmp_path: Path) -> None:
     main = Program(["main"], "/", {}, "daemon", [f"{tmp_path}/data/", f"{tmp_path}/log/mine/events.jsonl"])
-    agent = beside(main, {"agent": Sidecar(["agent"], user="games")}).beside["agent"]
+    agent = add_sidecars(main, {"agent": Sidecar(["agent"], user="games")}).beside["agent"]
     assert launched(tmp_path, user=agent.user, owned=agent.owned, needed=agent.needed) == ""
     assert (tmp_path / "data").owner() == "root"
     assert not (tmp_path / "log/mine").exists(), "the user of the main process is to own it"
@@ -253,9 +253,9 @@ def test_a_rollback_makes_a_data_folder_that_the_process_has_removed(tmp_path: P
     folder = tmp_path / "data"
     folder.mkdir()
     (folder / "file").write_text("kept")
-    shell(data_folders.copy(str(folder)))
+    shell(data_folders.copy_command(str(folder)))
     shutil.rmtree(folder)
-    shell(data_folders.restore(str(folder)))
+    shell(data_folders.restore_command(str(folder)))
     assert (folder / "file").read_text() == "kept"
-    shell(data_folders.remove(str(folder)))
+    shell(data_folders.remove_command(str(folder)))
     assert list(folder.iterdir()) == []

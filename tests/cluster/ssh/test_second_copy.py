@@ -70,13 +70,13 @@ def test_what_is_kept_is_neither_removed_nor_restored(folder: Path, kept: list[s
     paths = [f"{folder}/{name}" for name in kept]
     there = [name for name in kept if name in FILES]
     inodes = {name: (folder / name).stat().st_ino for name in there}
-    copied = data_folders.sums(sh(data_folders.copy(str(folder), paths)), str(folder))
+    copied = data_folders.parse_contents(sh(data_folders.copy_command(str(folder), paths)), str(folder))
     assert set(copied) == {f"{folder}/{name}" for name in FILES if name not in kept}
     for name in FILES:
         (folder / name).write_text("later")
-    sh(data_folders.remove(str(folder), paths))
+    sh(data_folders.remove_command(str(folder), paths))
     assert tree(folder) == dict.fromkeys(sorted(there), "later")
-    sh(data_folders.restore(str(folder), paths))
+    sh(data_folders.restore_command(str(folder), paths))
     assert tree(folder) == {name: "later" if name in kept else text for name, text in sorted(FILES.items())}
     assert {name: (folder / name).stat().st_ino for name in there} == inodes
-    assert data_folders.sums(sh(data_folders.contents(str(folder), paths)), str(folder)) == copied
+    assert data_folders.parse_contents(sh(data_folders.contents_command(str(folder), paths)), str(folder)) == copied

@@ -17,9 +17,9 @@ import pytest
 from assay.checkers.judging.contract import Contract, forbid
 from assay.checkers.judging.verdict import Judgement, Verdict
 from assay.cluster.docker import built_images, software
-from assay.cluster.owner import current
+from assay.cluster.owner import current_owner
 from assay.cluster.system import System
-from assay.harness.cli.command import Exit
+from assay.harness.cli.command import ExitCode
 from assay.harness.cli.main import main
 from assay.harness.core.history import HistoryWriter
 from assay.harness.core.operation import Completed, Completion, Operation, Outcome, Phase
@@ -56,14 +56,14 @@ def history(folder: Path, *, lose: int | None = None, sends: int = 20) -> None:
 
 
 def run_folder(root: Path, contract: Contract, **kind: int | None) -> Path:
-    folder = store.create(root, "t.py::t[none]", datetime(2026, 1, 1, tzinfo=UTC))
+    folder = store.create_run_folder(root, "t.py::t[none]", datetime(2026, 1, 1, tzinfo=UTC))
     history(folder.history, **kind)  # type: ignore[arg-type]
     folder.write_json("settings.json", {"contract": msgspec.to_builtins(contract)})
     info = store.RunInfo(
         test="t.py::t[none]",
         status=store.FINISHED,
         started="2026-01-01T00:00:00+00:00",
-        owner=str(current()),
+        owner=str(current_owner()),
         seed=3,
         cluster="sim",
         nemesis="none",
@@ -80,14 +80,14 @@ STRICT = forbid("lost-write", "inconsistent-offset", "duplicate")
 def test_check_passes_a_good_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run_folder(tmp_path, STRICT)
     code = main(["check", str(tmp_path / "latest")])
-    assert (code, capsys.readouterr().out.splitlines()[0].partition(":")[0]) == (Exit.PASS, "PASS")
+    assert (code, capsys.readouterr().out.splitlines()[0].partition(":")[0]) == (ExitCode.PASS, "PASS")
 
 
 def test_check_fails_a_run_that_lost_a_write_with_its_evidence(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = run_folder(tmp_path, STRICT, lose=7)
-    assert main(["check", str(run)]) == Exit.FAIL
+    assert main(["check", str(run)]) == ExitCode.FAIL
     out = capsys.readouterr().out
     assert out.startswith("FAIL lost-write: value 7 at offset 7 of orders-0")
     assert "op 14: send [7] on orders-0 by process 0" in out
@@ -96,13 +96,13 @@ def test_check_fails_a_run_that_lost_a_write_with_its_evidence(
 
 def test_what_the_contract_tolerates_does_not_fail(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = run_folder(tmp_path, forbid("duplicate").tolerate("lost-write"), lose=7)
-    assert main(["check", str(run)]) == Exit.PASS
+    assert main(["check", str(run)]) == ExitCode.PASS
     assert "tolerated: lost-write 1" in capsys.readouterr().out
 
 
 def test_check_json_is_one_judgement(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = run_folder(tmp_path, STRICT, lose=7)
-    assert main(["check", str(run), "--json"]) == Exit.FAIL
+    assert main(["check", str(run), "--json"]) == ExitCode.FAIL
     judgement = msgspec.json.decode(capsys.readouterr().out, type=Judgement)
     assert judgement.verdict is Verdict.FAIL
     assert judgement.anomalies["lost-write"] == 1
@@ -111,7 +111,7 @@ def test_check_json_is_one_judgement(tmp_path: Path, capsys: pytest.CaptureFixtu
 def test_a_run_without_operations_is_unknown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with HistoryWriter(tmp_path / "bare"):
         pass
-    assert main(["check", str(tmp_path / "bare")]) == Exit.UNKNOWN
+    assert main(["check", str(tmp_path / "bare")]) == ExitCode.UNKNOWN
     assert capsys.readouterr().out.startswith("UNKNOWN: ")
 
 
@@ -122,15 +122,15 @@ def test_a_run_that_was_killed_may_fail_and_never_passes(tmp_path: Path) -> None
         assert info is not None
         store.RunFolder(tmp_path, run).write_run(msgspec.structs.replace(info, status=store.RUNNING))
         (run / "history" / "closed.json").unlink()
-    assert main(["check", str(good)]) == Exit.UNKNOWN
-    assert main(["check", str(bad)]) == Exit.FAIL
+    assert main(["check", str(good)]) == ExitCode.UNKNOWN
+    assert main(["check", str(bad)]) == ExitCode.FAIL
 
 
 def test_a_history_brought_along_is_judged_by_the_strictest_contract(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     history(tmp_path / "brought", lose=7)
-    assert main(["check", str(tmp_path / "brought")]) == Exit.FAIL
+    assert main(["check", str(tmp_path / "brought")]) == ExitCode.FAIL
     assert "repeat:" not in capsys.readouterr().out
 
 
@@ -138,36 +138,36 @@ def test_wrong_usage_is_64(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     for arguments in ([], ["check"], ["chekc", "x"], ["gc", "--keep=-1"]):
         with pytest.raises(SystemExit) as caught:
             main(arguments)
-        assert caught.value.code == Exit.USAGE, arguments
+        assert caught.value.code == ExitCode.USAGE, arguments
     assert "Try `assay" in capsys.readouterr().err
 
 
 def test_unreadable_input_is_64_and_says_what_was_looked_for(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["check", str(tmp_path)]) == Exit.USAGE
+    assert main(["check", str(tmp_path)]) == ExitCode.USAGE
     assert "there is no ops/ in it, nor history/ops/" in capsys.readouterr().err
     run = run_folder(tmp_path, STRICT)
     next((run / "history" / "effects").glob("*.parquet")).write_bytes(b"PAR1")
-    assert main(["check", str(run)]) == Exit.USAGE
+    assert main(["check", str(run)]) == ExitCode.USAGE
     assert "effects" in capsys.readouterr().err
     second = run_folder(tmp_path, STRICT)
     (second / "run.json").write_text("{")
-    assert main(["check", str(second)]) == Exit.USAGE
+    assert main(["check", str(second)]) == ExitCode.USAGE
     assert "run.json is damaged" in capsys.readouterr().err
 
 
 def test_a_path_that_the_system_refuses_is_64_without_a_traceback(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert main(["check", "a" * 300]) == Exit.USAGE
+    assert main(["check", "a" * 300]) == ExitCode.USAGE
     assert "Traceback" not in capsys.readouterr().err
 
     def refused(*_arguments: object, **_options: object) -> None:
         raise PermissionError(errno.EACCES, "Permission denied", "/their/folder")
 
-    monkeypatch.setattr("assay.harness.run.store.collectable", refused)
-    assert main(["gc", str(tmp_path)]) == Exit.USAGE
+    monkeypatch.setattr("assay.harness.run.store.find_collectable", refused)
+    assert main(["gc", str(tmp_path)]) == ExitCode.USAGE
     said = capsys.readouterr().err
     assert "/their/folder: Permission denied; give a place that can be read and written" in said
     assert "Traceback" not in said
@@ -180,9 +180,9 @@ def test_a_plugin_that_ends_the_program_is_wrong_usage_and_no_pass(
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "ending_script.py").write_text("raise SystemExit(0)")
     (tmp_path / "wrong_hook.py").write_text("def pytest_assay_models(of):\n    return ()\n")
-    assert main(["check", str(run_folder(tmp_path, STRICT)), "--plugin=ending_script"]) == Exit.USAGE
+    assert main(["check", str(run_folder(tmp_path, STRICT)), "--plugin=ending_script"]) == ExitCode.USAGE
     assert "--plugin=ending_script: ending_script cannot be imported: SystemExit: 0" in capsys.readouterr().err
-    assert main(["check", str(run_folder(tmp_path, STRICT)), "--plugin=wrong_hook"]) == Exit.USAGE
+    assert main(["check", str(run_folder(tmp_path, STRICT)), "--plugin=wrong_hook"]) == ExitCode.USAGE
     assert "--plugin=wrong_hook: pytest_assay_models failed: TypeError" in capsys.readouterr().err
 
 
@@ -193,18 +193,18 @@ def test_an_internal_error_is_70_with_its_traceback(
         raise ZeroDivisionError("a bug")
 
     monkeypatch.setattr("assay.harness.stored.by_contract.judge_run", broken)
-    assert main(["check", str(run_folder(tmp_path, STRICT))]) == Exit.INTERNAL
+    assert main(["check", str(run_folder(tmp_path, STRICT))]) == ExitCode.INTERNAL
     assert "ZeroDivisionError: a bug" in capsys.readouterr().err
 
 
 def test_a_report_needs_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     history(tmp_path / "brought")
-    assert main(["report", str(tmp_path / "brought")]) == Exit.USAGE
+    assert main(["report", str(tmp_path / "brought")]) == ExitCode.USAGE
     assert "needs the run folder" in capsys.readouterr().err
 
 
 def stored_run(root: Path, day: int) -> Path:
-    folder = store.create(root, "a.py::t", datetime(2026, 1, day, tzinfo=UTC))
+    folder = store.create_run_folder(root, "a.py::t", datetime(2026, 1, day, tzinfo=UTC))
     info = store.RunInfo(
         test="a.py::t", status=store.FINISHED, started=datetime(2026, 1, day, tzinfo=UTC).isoformat(), owner="",
         seed=1, cluster="sim", nemesis="none", command="pytest a.py::t",
@@ -215,13 +215,13 @@ def stored_run(root: Path, day: int) -> Path:
 
 def test_gc_lists_and_then_deletes_the_older_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     older, newer = stored_run(tmp_path, 1), stored_run(tmp_path, 2)
-    assert main(["gc", str(tmp_path), "--keep=1", "--dry-run"]) == Exit.PASS
+    assert main(["gc", str(tmp_path), "--keep=1", "--dry-run"]) == ExitCode.PASS
     assert capsys.readouterr().out.split() == [str(older)]
     assert older.exists()
-    assert main(["gc", str(tmp_path), "--keep=1", "--yes"]) == Exit.PASS
+    assert main(["gc", str(tmp_path), "--keep=1", "--yes"]) == ExitCode.PASS
     assert not older.exists()
     assert newer.exists()
-    assert main(["gc", str(tmp_path / "nowhere")]) == Exit.USAGE
+    assert main(["gc", str(tmp_path / "nowhere")]) == ExitCode.USAGE
 
 
 def test_gc_without_a_terminal_and_without_yes_deletes_nothing(
@@ -249,7 +249,7 @@ def test_gc_asks_at_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
 def test_gc_names_and_keeps_other_folders(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for folder in ("photos/2024", "thesis/figures", "code/.git"):
         (tmp_path / folder).mkdir(parents=True)
-    assert main(["gc", str(tmp_path), "--keep=0", "--yes"]) == Exit.PASS
+    assert main(["gc", str(tmp_path), "--keep=0", "--yes"]) == ExitCode.PASS
     said = capsys.readouterr()
     assert said.out == ""
     assert all(f"kept: {tmp_path / name}" in said.err for name in ("photos", "thesis", "code"))
@@ -261,7 +261,7 @@ def test_an_empty_path_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> Non
     for arguments in (["gc", "", "--yes"], ["check", ""], ["index", ""], ["replay", "x", "--store="], ["watch", ""]):
         with pytest.raises(SystemExit) as caught:
             main(arguments)
-        assert caught.value.code == Exit.USAGE, arguments
+        assert caught.value.code == ExitCode.USAGE, arguments
         assert "path is empty" in capsys.readouterr().err
 
 
@@ -293,7 +293,7 @@ def test_no_command_imports_a_module_because_a_run_names_it(
     assert "evil_model" not in sys.modules
     said = capsys.readouterr().out
     if verb != ["report"]:
-        assert code == Exit.UNKNOWN
+        assert code == ExitCode.UNKNOWN
         assert f"assay check {run.relative_to(tmp_path)} --plugin=evil_model imports it" in said
 
 
@@ -301,11 +301,11 @@ def test_nor_does_a_command_over_a_whole_store(tmp_path: Path, monkeypatch: pyte
     monkeypatch.chdir(tmp_path)
     (tmp_path / "evil_model.py").write_text(EVIL)
     run_folder(tmp_path / "store", msgspec.structs.replace(STRICT, model="evil_model:Account"))
-    assert main(["check", "store"]) == Exit.UNKNOWN
-    assert main(["index", "store"]) == Exit.PASS
-    assert main(["nights", "add", "store", "--into=nights"]) == Exit.PASS
-    assert main(["carry", "store", "--into=past"]) == Exit.PASS
-    assert main(["gc", "store", "--keep=0", "--yes"]) == Exit.PASS
+    assert main(["check", "store"]) == ExitCode.UNKNOWN
+    assert main(["index", "store"]) == ExitCode.PASS
+    assert main(["nights", "add", "store", "--into=nights"]) == ExitCode.PASS
+    assert main(["carry", "store", "--into=past"]) == ExitCode.PASS
+    assert main(["gc", "store", "--keep=0", "--yes"]) == ExitCode.PASS
     assert not (tmp_path / "executed").exists()
 
 
@@ -333,16 +333,16 @@ def test_help_teaches_paths_and_exit_codes(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_defects_lists_every_switch_with_what_must_be_reported(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["defects", "--json"]) == Exit.PASS
+    assert main(["defects", "--json"]) == ExitCode.PASS
     listed = {defect["name"]: defect for defect in msgspec.json.decode(capsys.readouterr().out)}
     assert listed["ack-before-replication"]["anomalies"] == ["lost-write"]
-    assert main(["defects"]) == Exit.PASS
+    assert main(["defects"]) == ExitCode.PASS
     said = capsys.readouterr().out
     assert all(name in said and defect["fault"] in said for name, defect in listed.items())
 
 
 def test_images_of_a_system_that_there_is_not_are_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["image", "build", "--system=no_such_module:System"]) == Exit.USAGE
+    assert main(["image", "build", "--system=no_such_module:System"]) == ExitCode.USAGE
     assert "there is no module no_such_module" in capsys.readouterr().err
 
 
@@ -350,17 +350,20 @@ def test_images_are_built_for_each_role_and_for_nodes_of_a_client_if_one_is_name
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def ensure(system: System, roles: Sequence[str], progress: object) -> dict[str, software.NodeImage]:
-        return {role: software.NodeImage(f"sha256:{len(software.needed(system, role).packages)}") for role in roles}
+        return {
+            role: software.NodeImage(f"sha256:{len(software.require_software(system, role).packages)}")
+            for role in roles
+        }
 
-    monkeypatch.setattr(software, "ensure", ensure)
+    monkeypatch.setattr(software, "ensure_images", ensure)
     system = "--system=assay.workloads.test_redis:Redis"
-    assert main(["image", "build", system]) == Exit.PASS
+    assert main(["image", "build", system]) == ExitCode.PASS
     assert capsys.readouterr().out == "server sha256:1\nsentinel sha256:1\n"
-    assert main(["image", "build", system, "--client=assay.workloads.test_redis:Elements"]) == Exit.PASS
+    assert main(["image", "build", system, "--client=assay.workloads.test_redis:Elements"]) == ExitCode.PASS
     assert capsys.readouterr().out == "server sha256:1\nsentinel sha256:1\nclient sha256:0\n"
-    assert main(["image", "build", system, "--client=assay.workloads.test_redis:Nothing"]) == Exit.USAGE
+    assert main(["image", "build", system, "--client=assay.workloads.test_redis:Nothing"]) == ExitCode.USAGE
     assert "has no Nothing; the clients in it are Elements" in capsys.readouterr().err
-    assert main(["image", "build", "--client=assay.workloads.test_redis:Elements"]) == Exit.USAGE
+    assert main(["image", "build", "--client=assay.workloads.test_redis:Elements"]) == ExitCode.USAGE
     assert "--client is of a system" in capsys.readouterr().err
 
 
@@ -368,11 +371,11 @@ def test_images_are_listed_with_what_they_are_of(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     there = [
-        built_images.Kept("assay-own:1", "60MB", "2 days ago", "/mine/Dockerfile", True, "redis (server)"),
-        built_images.Kept("0123456789ab", "59MB", "3 days ago", "", False, built_images.UNKNOWN),
+        built_images.BuiltImage("assay-own:1", "60MB", "2 days ago", "/mine/Dockerfile", True, "redis (server)"),
+        built_images.BuiltImage("0123456789ab", "59MB", "3 days ago", "", False, built_images.UNKNOWN),
     ]
-    monkeypatch.setattr(built_images, "present", lambda: there)
-    assert main(["image", "list"]) == Exit.PASS
+    monkeypatch.setattr(built_images, "list_images", lambda: there)
+    assert main(["image", "list"]) == ExitCode.PASS
     assert [line.split() for line in capsys.readouterr().out.splitlines()] == [
         ["assay-own:1", "60MB", "2", "days", "ago", "redis", "(server),", "on", "/mine/Dockerfile"],
         ["*", "0123456789ab", "59MB", "3", "days", "ago", *built_images.UNKNOWN.split()],
@@ -384,14 +387,14 @@ def test_images_without_a_docker_command_name_its_packages(
     action: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
-    assert main(["image", action]) == Exit.USAGE
+    assert main(["image", action]) == ExitCode.USAGE
     said = capsys.readouterr().err
     assert "docker is not installed, or this user may not run it" in said
     assert "as root: `apt install docker.io`" in said
 
 
 def test_the_doctor_of_hosts_needs_their_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["doctor", "--cluster=ssh", f"--hosts={tmp_path}/none.toml"]) == Exit.USAGE
+    assert main(["doctor", "--cluster=ssh", f"--hosts={tmp_path}/none.toml"]) == ExitCode.USAGE
     assert f"there is no {tmp_path}/none.toml" in capsys.readouterr().err
 
 
@@ -404,7 +407,7 @@ def test_what_cannot_be_written_has_an_exit_code_that_no_verdict_has_and_one_lin
     environment = os.environ | {"PYTHONUNBUFFERED": buffered}
     with open("/dev/full", "wb") as full:
         done = subprocess.run(COMMAND, stdout=full, stderr=subprocess.PIPE, env=environment, check=False)
-    assert done.returncode == Exit.USAGE
+    assert done.returncode == ExitCode.USAGE
     assert done.stderr.decode() == "assay: [Errno 28] No space left on device\n"
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from assay.cluster.owner import current
-from assay.harness.cli.command import Exit
+from assay.cluster.owner import current_owner
+from assay.harness.cli.command import ExitCode
 from assay.harness.cli.main import main
 from assay.harness.run import store
 
@@ -48,13 +48,13 @@ def lose_history(run: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "code"),
     [
-        (damage_run_json, (Exit.UNKNOWN, Exit.USAGE, Exit.FAIL)),
-        (lose_history, (Exit.USAGE,)),
-        (lose_all_but_its_name, (Exit.USAGE,)),
+        (damage_run_json, (ExitCode.UNKNOWN, ExitCode.USAGE, ExitCode.FAIL)),
+        (lose_history, (ExitCode.USAGE,)),
+        (lose_all_but_its_name, (ExitCode.USAGE,)),
     ],
 )
 def test_what_is_left_of_a_run_is_named_and_no_pass(
-    root: Path, damage: Callable[[Path], None], code: tuple[Exit, ...], capsys: pytest.CaptureFixture[str]
+    root: Path, damage: Callable[[Path], None], code: tuple[ExitCode, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = root / "u" / TIMES[0]
     shutil.copytree(FAILED, run)
@@ -84,7 +84,7 @@ def link_run_in_place_of_a_test(root: Path) -> Path:
 @pytest.mark.parametrize("link", [link_test, link_run, link_run_in_place_of_a_test])
 def test_a_linked_run_is_judged(root: Path, link: Callable[[Path], Path], capsys: pytest.CaptureFixture[str]) -> None:
     run = link(root)
-    assert main(["check", str(root)]) == Exit.FAIL
+    assert main(["check", str(root)]) == ExitCode.FAIL
     out = capsys.readouterr().out
     assert f"FAIL     {run}  " in out
     assert out.splitlines()[-1].startswith("2 histories: 1 fail, 1 pass")
@@ -93,18 +93,18 @@ def test_a_linked_run_is_judged(root: Path, link: Callable[[Path], Path], capsys
 @pytest.mark.parametrize("place", ["u", "t/20260102T000000.000Z"])
 def test_a_link_that_leads_nowhere_is_no_pass(root: Path, place: str, capsys: pytest.CaptureFixture[str]) -> None:
     (root / place).symlink_to(root / "gone")
-    assert main(["check", str(root)]) == Exit.USAGE
+    assert main(["check", str(root)]) == ExitCode.USAGE
     assert str(root / place) in capsys.readouterr().out
 
     other = root.parent / "other"
     run = write(other, Made())
-    assert main(["index", str(other), "--check"]) == Exit.PASS
+    assert main(["index", str(other), "--check"]) == ExitCode.PASS
     link = other / "u" if place == "u" else run.parent / TIMES[1]
     link.symlink_to(other / "gone")
     capsys.readouterr()
-    assert main(["index", str(other), "--check"]) == Exit.UNKNOWN
+    assert main(["index", str(other), "--check"]) == ExitCode.UNKNOWN
     assert f"{link.parent.name}/{link.name}" in capsys.readouterr().err
-    assert main(["nights", "add", str(other), f"--into={root.parent / 'nights'}"]) == Exit.PASS
+    assert main(["nights", "add", str(other), f"--into={root.parent / 'nights'}"]) == ExitCode.PASS
     assert f"{link.parent.name}/{link.name} has no verdict (damaged)" in capsys.readouterr().err
 
 
@@ -112,7 +112,7 @@ def test_links_within_a_store_count_no_run_twice(root: Path) -> None:
     run = root / "t" / TIMES[0]
     (root / "latest").symlink_to(run)
     (root / "t" / "latest").symlink_to(run)
-    before = store.runs(root)
+    before = store.list_runs(root)
     assert before == [run]
     (root / "best").symlink_to(run)
     (root / "t" / "best").symlink_to(run)
@@ -120,10 +120,10 @@ def test_links_within_a_store_count_no_run_twice(root: Path) -> None:
     (root / "loop").symlink_to(root)
     (root / "t" / "loop").symlink_to(root)
     (root / ".latest.7").symlink_to(run)
-    assert store.runs(root) == before
-    assert store.runs_below(root) == before
-    assert store.runs_below(root / "t") == before
-    assert store.runs_below(run) == []
+    assert store.list_runs(root) == before
+    assert store.list_runs_below(root) == before
+    assert store.list_runs_below(root / "t") == before
+    assert store.list_runs_below(run) == []
 
 
 def fail(root: Path) -> Path:
@@ -144,11 +144,11 @@ def test_a_page_that_is_checked_names_a_damaged_run(
 ) -> None:
     write(tmp_path, Made())
     run = fail(tmp_path)
-    assert main(["index", str(tmp_path), "--check"]) == Exit.FAIL
+    assert main(["index", str(tmp_path), "--check"]) == ExitCode.FAIL
     damage(run)
-    assert main(["index", str(tmp_path)]) == Exit.PASS
+    assert main(["index", str(tmp_path)]) == ExitCode.PASS
     capsys.readouterr()
-    assert main(["index", str(tmp_path), "--check"]) == Exit.UNKNOWN
+    assert main(["index", str(tmp_path), "--check"]) == ExitCode.UNKNOWN
     assert f"cannot be read, and may have failed: {run.parent.name}/{run.name}" in capsys.readouterr().err
 
 
@@ -160,18 +160,18 @@ def test_a_page_that_is_checked_knows_a_linked_run(tmp_path: Path, of_test: bool
     target = tmp_path / "store" / (link.relative_to(tmp_path / "elsewhere"))
     target.parent.mkdir(exist_ok=True)
     target.symlink_to(link)
-    assert main(["index", str(tmp_path / "store"), "--check"]) == Exit.FAIL
+    assert main(["index", str(tmp_path / "store"), "--check"]) == ExitCode.FAIL
 
 
 def test_gc_keeps_a_run_that_has_other_runs_in_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = write(tmp_path, Made())
     inner = write(run / "again", Made())
     found = json.loads((inner / "run.json").read_text())
-    (inner / "run.json").write_text(json.dumps({**found, "status": "running", "owner": str(current())}))
-    assert main(["gc", str(tmp_path), "--keep=0", "--yes"]) == Exit.PASS
+    (inner / "run.json").write_text(json.dumps({**found, "status": "running", "owner": str(current_owner())}))
+    assert main(["gc", str(tmp_path), "--keep=0", "--yes"]) == ExitCode.PASS
     assert f"kept: {run}, because there are other runs in it" in capsys.readouterr().err
     assert inner.is_dir()
-    store.delete([run])
+    store.delete_runs([run])
     assert inner.is_dir()
 
 
@@ -184,7 +184,7 @@ def test_gc_keeps_what_a_link_leads_to_and_the_link(
     link = tmp_path / "store" / run.parent.name if of_test else mine.parent / run.name
     link = link if of_test else link.with_name("linked")
     link.symlink_to(run.parent if of_test else run)
-    assert main(["gc", str(tmp_path / "store"), "--keep=0", "--yes"]) == Exit.PASS
+    assert main(["gc", str(tmp_path / "store"), "--keep=0", "--yes"]) == ExitCode.PASS
     assert f"kept: {link}, because it is a symbolic link" in capsys.readouterr().err
     assert link.is_symlink()
     assert run.is_dir()
@@ -192,10 +192,10 @@ def test_gc_keeps_what_a_link_leads_to_and_the_link(
 
 
 def test_a_run_that_goes_on_without_an_operation_is_passed_over(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    made = store.create(root, "t.py::going", datetime(2026, 1, 1, tzinfo=UTC))
+    made = store.create_run_folder(root, "t.py::going", datetime(2026, 1, 1, tzinfo=UTC))
     made.write_run(
         store.RunInfo(test="t.py::going", status=store.RUNNING, started="2026-01-01T00:00:00+00:00",
-                      owner=str(current()), seed=1, cluster="sim", nemesis="none", command="pytest")
+                      owner=str(current_owner()), seed=1, cluster="sim", nemesis="none", command="pytest")
     )  # fmt: skip
-    assert main(["check", str(root)]) in (Exit.PASS, Exit.UNKNOWN)
+    assert main(["check", str(root)]) in (ExitCode.PASS, ExitCode.UNKNOWN)
     assert f"skipped: {made.path}" in capsys.readouterr().err

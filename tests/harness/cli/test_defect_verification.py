@@ -16,8 +16,8 @@ import pytest
 
 from assay.harness.cli import defect_verification
 from assay.harness.cli import defects as command_line
-from assay.harness.cli.command import Exit
-from assay.harness.cli.defect_verification import command
+from assay.harness.cli.command import ExitCode
+from assay.harness.cli.defect_verification import build_command
 from assay.harness.cli.main import main
 from assay.system_under_test.defects import DEFECTS, Defect
 
@@ -93,7 +93,7 @@ def kept(folder: Path) -> list[str]:
 def test_a_defect_that_is_caught_and_green_without_is_0_and_leaves_nothing(verified: Verify, tmp_path: Path) -> None:
     code, found = verified({"d": {"verdict": "pass"}, "d 3": CAUGHT}, "--seeds=3")
     (one,) = found["defects"]
-    assert code == Exit.PASS
+    assert code == ExitCode.PASS
     assert (one["name"], one["cluster"], one["caught"], found["complete"]) == ("d", "sim", 1, True)
     assert [(run["seed"], run["came"], run["reported"]) for run in one["runs"]] == [
         (1, "pass", []),
@@ -126,7 +126,7 @@ def test_a_defect_that_is_caught_and_green_without_is_0_and_leaves_nothing(verif
 def test_what_is_no_catch(does: dict[str, Any], came: str, why: str | None, verified: Verify, tmp_path: Path) -> None:
     code, found = verified({"d": does}, "--seeds=1")
     (one,) = found["defects"]
-    assert (code, one["caught"], one["detection"]) == (Exit.FAIL, 0, None)
+    assert (code, one["caught"], one["detection"]) == (ExitCode.FAIL, 0, None)
     assert one["runs"][0]["came"] == came
     problem = one["runs"][0]["problem"]
     assert (problem is None) is (why is None)
@@ -136,33 +136,33 @@ def test_what_is_no_catch(does: dict[str, Any], came: str, why: str | None, veri
 
 def test_a_catch_in_one_of_two_tests_of_a_session_is_one(verified: Verify) -> None:
     code, found = verified({"d": CAUGHT | {"verdict": "pass fail"}}, "--seeds=1")
-    assert (code, found["defects"][0]["caught"]) == (Exit.PASS, 1)
+    assert (code, found["defects"][0]["caught"]) == (ExitCode.PASS, 1)
 
 
 @pytest.mark.parametrize(
     ("does", "code"),
     [
-        ({"verdict": "fail", "found": ["vanished"]}, Exit.FAIL),
-        ({"verdict": "pass", "exit": 3}, Exit.FAIL),
-        ({"verdict": "unknown"}, Exit.UNKNOWN),
-        ({"verdict": "pass unknown", "exit": 1}, Exit.UNKNOWN),
+        ({"verdict": "fail", "found": ["vanished"]}, ExitCode.FAIL),
+        ({"verdict": "pass", "exit": 3}, ExitCode.FAIL),
+        ({"verdict": "unknown"}, ExitCode.UNKNOWN),
+        ({"verdict": "pass unknown", "exit": 1}, ExitCode.UNKNOWN),
     ],
 )
 def test_a_run_without_that_is_not_green_is_kept_apart(
-    does: dict[str, Any], code: Exit, verified: Verify, tmp_path: Path
+    does: dict[str, Any], code: ExitCode, verified: Verify, tmp_path: Path
 ) -> None:
     ended, found = verified({"d": CAUGHT, "none 2": does}, "--seeds=1..2")
     (one,) = found["defects"]
     assert (ended, one["caught"]) == (code, 2)
     assert [run["came"] == "pass" for run in one["without"]] == [True, False]
-    assert len(kept(tmp_path)) == (code is Exit.FAIL), "an alarm is kept, with its run"
-    assert [run["kept"] is not None for run in one["without"]] == [False, code is Exit.FAIL]
+    assert len(kept(tmp_path)) == (code is ExitCode.FAIL), "an alarm is kept, with its run"
+    assert [run["kept"] is not None for run in one["without"]] == [False, code is ExitCode.FAIL]
 
 
 def test_equal_runs_without_are_done_once(verified: Verify, tmp_path: Path) -> None:
     zoo = (defect("d"), defect("e"), defect("f", "--nodes=5"))
     code, found = verified({name: CAUGHT for name in "def"}, "--seeds=7..8", zoo=zoo)
-    assert code == Exit.PASS
+    assert code == ExitCode.PASS
     assert sum("--defect" not in call for call in calls(tmp_path)) == 4
     assert [[run["seed"] for run in one["without"]] for one in found["defects"]] == [[7, 8]] * 3
 
@@ -170,7 +170,7 @@ def test_equal_runs_without_are_done_once(verified: Verify, tmp_path: Path) -> N
 def test_ctrl_c_leaves_what_there_was_and_nothing_else(verified: Verify, tmp_path: Path) -> None:
     zoo = (defect("d"), defect("e"))
     code, found = verified({"d": CAUGHT, "e": {"signal": 1}}, "--seeds=1", "--jobs=1", zoo=zoo)
-    assert (code, found["complete"]) == (Exit.INTERRUPTED, False)
+    assert (code, found["complete"]) == (ExitCode.INTERRUPTED, False)
     assert [(len(one["runs"]), len(one["without"])) for one in found["defects"]] == [(1, 1), (0, 1)]
     assert list((tmp_path / "temporary").iterdir()) == []
 
@@ -194,7 +194,7 @@ def test_the_table_and_the_progress_name_what_matters(
         "none 2": CAUGHT,
     }
     verified(script, "--seeds=2", zoo=(defect("d"), defect("e", "--nodes=5")))
-    assert main(["defects", "--verify", "--seeds=2", "--jobs=1"]) == Exit.FAIL
+    assert main(["defects", "--verify", "--seeds=2", "--jobs=1"]) == ExitCode.FAIL
     said = capsys.readouterr()
     rows = [re.split(" {2,}", line) for line in said.out.splitlines()[:5]]
     assert rows[0] == ["defect", "cluster", "caught", "without", "CPU s", "s"]
@@ -222,14 +222,14 @@ def test_the_table_and_the_progress_name_what_matters(
 
 def test_the_table_fits_a_terminal_of_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
     run = defect_verification.SessionResult(
-        seed=1, came=defect_verification.Came.FAIL, reported=("a",), seconds=1e4, cpu_seconds=1e3, command="-"
+        seed=1, came=defect_verification.SessionVerdict.FAIL, reported=("a",), seconds=1e4, cpu_seconds=1e3, command="-"
     )
-    mixed = [run, msgspec.structs.replace(run, came=defect_verification.Came.UNKNOWN)] * 10
+    mixed = [run, msgspec.structs.replace(run, came=defect_verification.SessionVerdict.UNKNOWN)] * 10
     longest = max(DEFECTS, key=len)
-    result = defect_verification.Verified(
+    result = defect_verification.DefectResult(
         name=longest, cluster="docker", expected=("a",), runs=[run] * 10, without=mixed
     )
-    command_line.show([result], complete=True, as_json=False)
+    command_line.show_results([result], complete=True, as_json=False)
     header, row, _ = capsys.readouterr().out.split("\n", 2)
     assert row.split() == f"{longest} docker 10 of 10 10 unknown, 10 fail 1000 10000".split()
     assert len(header) <= len(row) <= 80
@@ -239,10 +239,10 @@ def test_what_cannot_be_done_is_64_and_says_why(
     verified: Verify, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     verified({"d": CAUGHT}, "--seeds=1")
-    assert main(["defects", "--verify", "x"]) == Exit.USAGE
+    assert main(["defects", "--verify", "x"]) == ExitCode.USAGE
     assert "there is no defect x; there are d" in capsys.readouterr().err
     (tmp_path / TEST).unlink()
-    assert main(["defects", "--verify"]) == Exit.USAGE
+    assert main(["defects", "--verify"]) == ExitCode.USAGE
     assert f"d is caught by {TEST}, which is not in" in capsys.readouterr().err
     for wrong in ("0", "5..4", "x"):
         with pytest.raises(SystemExit):
@@ -251,9 +251,18 @@ def test_what_cannot_be_done_is_64_and_says_why(
 
 def test_a_run_of_the_simulation_stays_there_and_one_with_a_rate_keeps_it() -> None:
     ours = defect("d", "--cluster=sim", "--rate=7")
-    assert command(ours, "docker", 1, switched_on=True) == (TEST, "--cluster=sim", "--rate=7", "--defect=d", "--seed=1")
-    assert command(defect("d"), "docker", 1, switched_on=False) == (TEST, "--cluster=docker", "--seed=1")
-    assert command(defect("d", "--cluster", "sim"), "docker", 1, switched_on=False)[-2:] == ("--rate=100", "--seed=1")
+    assert build_command(ours, "docker", 1, switched_on=True) == (
+        TEST,
+        "--cluster=sim",
+        "--rate=7",
+        "--defect=d",
+        "--seed=1",
+    )
+    assert build_command(defect("d"), "docker", 1, switched_on=False) == (TEST, "--cluster=docker", "--seed=1")
+    assert build_command(defect("d", "--cluster", "sim"), "docker", 1, switched_on=False)[-2:] == (
+        "--rate=100",
+        "--seed=1",
+    )
 
 
 ZOO = """
@@ -277,7 +286,7 @@ def test_the_defect_of_another_system_is_verified_in_the_simulation(toy_project:
     done = subprocess.run(
         [*argv, "--seeds=1", "--json"], cwd=toy_project.path, capture_output=True, text=True, check=False
     )
-    assert done.returncode == Exit.PASS, done.stderr
+    assert done.returncode == ExitCode.PASS, done.stderr
     (one,) = json.loads(done.stdout)["defects"]
     assert (one["name"], one["caught"], [run["came"] for run in one["without"]]) == ("forgetful", 1, ["pass"])
     assert "lost-write" in one["runs"][0]["reported"]
@@ -289,5 +298,5 @@ def test_the_defect_of_another_system_is_verified_in_the_simulation(toy_project:
 def test_one_of_the_brokers_defects_is_caught_by_its_own_run(capfd: pytest.CaptureFixture[str]) -> None:
     """With the first seed; the shortest run of all."""
     assert DEFECTS["zombie-commit"].run.endswith("--time-limit=20")
-    assert main(["defects", "--verify", "zombie-commit", "--seeds=1"]) == Exit.PASS
+    assert main(["defects", "--verify", "zombie-commit", "--seeds=1"]) == ExitCode.PASS
     assert "1 of 1" in capfd.readouterr().out

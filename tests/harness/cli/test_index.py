@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from assay.harness.cli.command import Exit
+from assay.harness.cli.command import ExitCode
 from assay.harness.cli.main import main
-from assay.harness.cli.serve import Fresh, PageServer, open_server
+from assay.harness.cli.serve import PageCache, PageServer, open_server
 
 from helpers.morning_store import HOSTILE, Made, write
 from helpers.served import serving
@@ -37,35 +37,37 @@ def red(root: Path) -> Path:
 
 
 def test_the_page_is_written_into_the_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["index", str(red(tmp_path))]) == Exit.PASS
+    assert main(["index", str(red(tmp_path))]) == ExitCode.PASS
     assert capsys.readouterr().out.strip() == str(tmp_path / "index.html")
     assert "lost-write" in (tmp_path / "index.html").read_text()
 
 
-@pytest.mark.parametrize(("expires", "code"), [(None, Exit.FAIL), ("9999-12-31", Exit.PASS), ("2020-01-01", Exit.FAIL)])
+@pytest.mark.parametrize(
+    ("expires", "code"), [(None, ExitCode.FAIL), ("9999-12-31", ExitCode.PASS), ("2020-01-01", ExitCode.FAIL)]
+)
 def test_the_exit_code_says_whether_a_failure_is_unmarked(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], expires: str | None, code: Exit
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], expires: str | None, code: ExitCode
 ) -> None:
     red(tmp_path / "store")
     options = []
     if expires is not None:
         (tmp_path / "known.toml").write_text(MARK.format(expires=expires))
         options = [f"--known={tmp_path / 'known.toml'}"]
-    assert main(["index", str(tmp_path / "store"), *options]) == Exit.PASS
+    assert main(["index", str(tmp_path / "store"), *options]) == ExitCode.PASS
     assert main(["index", str(tmp_path / "store"), "--check", *options]) == code
-    assert ("broker, test_log: lost-write" in capsys.readouterr().err) is (code is Exit.FAIL)
+    assert ("broker, test_log: lost-write" in capsys.readouterr().err) is (code is ExitCode.FAIL)
 
 
 def test_without_a_failure_there_is_nothing_to_mark(tmp_path: Path) -> None:
     write(tmp_path, Made())
-    assert main(["index", str(tmp_path), "--check"]) == Exit.PASS
+    assert main(["index", str(tmp_path), "--check"]) == ExitCode.PASS
 
 
 def test_the_file_of_the_repository_is_read_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     red(tmp_path / "store")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "known-failures.toml").write_text(MARK.format(expires="9999-12-31"))
-    assert main(["index", "--check"]) == Exit.PASS
+    assert main(["index", "--check"]) == ExitCode.PASS
 
 
 @pytest.mark.parametrize("known", [None, "[[failure]]\n"])
@@ -75,12 +77,12 @@ def test_a_file_that_is_missing_or_wrong_is_wrong_usage(
     red(tmp_path / "store")
     if known is not None:
         (tmp_path / "known.toml").write_text(known)
-    assert main(["index", str(tmp_path / "store"), f"--known={tmp_path / 'known.toml'}"]) == Exit.USAGE
+    assert main(["index", str(tmp_path / "store"), f"--known={tmp_path / 'known.toml'}"]) == ExitCode.USAGE
     assert "known.toml" in capsys.readouterr().err
 
 
 def test_no_store_is_wrong_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["index", str(tmp_path / "none")]) == Exit.USAGE
+    assert main(["index", str(tmp_path / "none")]) == ExitCode.USAGE
     assert "is not a folder" in capsys.readouterr().err
 
 
@@ -219,7 +221,7 @@ def test_the_page_is_made_again_only_after_a_while_that_grows_with_its_cost() ->
         now[0] += 2.0
         return SimpleNamespace(html=str(now[0]))
 
-    fresh = Fresh(make, lambda: now[0])
+    fresh = PageCache(make, lambda: now[0])
     for _ in range(40):
         fresh.get()
         now[0] += 1.0

@@ -46,7 +46,7 @@ def watched(monkeypatch: pytest.MonkeyPatch, *answers: ProcessState | Exception)
     monkeypatch.setattr(serve_cluster, "zookeeper_servers", lambda cluster: "")
     world: Any = SimpleNamespace(open=open_cluster, close=nothing)
     system: Any = SimpleNamespace(port=lambda role: 9092)
-    asyncio.run(serve_cluster._life(world, system, said.append, lambda addresses: None))
+    asyncio.run(serve_cluster._serve_until_signal(world, system, said.append, lambda addresses: None))
     return said
 
 

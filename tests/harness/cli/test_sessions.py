@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from assay.harness.cli import sessions
-from assay.harness.cli.sessions import Session, SessionEnd, perform
+from assay.harness.cli.sessions import PytestSession, SessionEnd, run_sessions
 from assay.harness.run.interrupt import SIGNALS
 
 from helpers.process_tree import left
@@ -18,8 +18,8 @@ from helpers.process_tree import left
 LIMIT = 60.0
 
 
-def session(folder: Path, program: str) -> Session:
-    return Session((sys.executable, "-I", "-S", "-c", program), folder)
+def session(folder: Path, program: str) -> PytestSession:
+    return PytestSession((sys.executable, "-I", "-S", "-c", program), folder)
 
 
 def performed(
@@ -29,7 +29,7 @@ def performed(
     found: dict[str, SessionEnd] = {}
     stopping: list[int] = []
     every = [session(folder, program) for folder, program in programs.items()]
-    complete = perform(every, jobs, limit, lambda one, end: found.update({one.folder.name: end}), stopping.append)
+    complete = run_sessions(every, jobs, limit, lambda one, end: found.update({one.folder.name: end}), stopping.append)
     assert stopping == list(stopped)
     return complete, found
 
@@ -46,7 +46,7 @@ def test_how_each_ended_what_it_used_and_what_it_printed(tmp_path: Path) -> None
     assert {name: end.code for name, end in found.items()} == {"well": 0, "badly": 1, "killed": -9, "busy": 0}
     assert found["busy"].cpu_seconds >= 0.2
     assert found["busy"].seconds >= 0.2
-    printed = Session((), tmp_path / "badly").last_lines(2).split(" | ")
+    printed = PytestSession((), tmp_path / "badly").last_lines(2).split(" | ")
     assert sorted(printed) == ["first", "second"]
 
 
@@ -151,7 +151,7 @@ def test_while_sessions_are_waited_for_a_line_now_and_then_says_for_how_long(
     deaf, said = tmp_path / "deaf", list[tuple[int, float]]()
     first = "signal.signal(signal.SIGINT, signal.SIG_IGN)"
     one = session(deaf, CHILD.format(here=str(deaf), first=first, then=TO_US.format("TERM")))
-    assert not perform([one], 1, LIMIT, lambda *_: None, lambda _: None, lambda *about: said.append(about))
+    assert not run_sessions([one], 1, LIMIT, lambda *_: None, lambda _: None, lambda *about: said.append(about))
     assert len(said) >= 2
     assert {under_way for under_way, _ in said} == {1}
     left_at_most = [seconds for _, seconds in said]

@@ -19,13 +19,13 @@ import pytest
 from assay.checkers.engine.base import EngineUnavailable
 from assay.checkers.engine.spark_master import require_reachable
 from assay.cluster.hosts.inventory import InventoryError
-from assay.cluster.hosts.inventory import read as read_hosts
-from assay.cluster.owner import current
+from assay.cluster.hosts.inventory import read_inventory as read_hosts
+from assay.cluster.owner import current_owner
 from assay.harness.cli.main import main
 from assay.harness.core.files import SpecialFileError, read_file, require_regular_below
 from assay.harness.core.history import HistoryWriter
 from assay.harness.run import store
-from assay.harness.stored.live_check import going_on
+from assay.harness.stored.live_check import find_running_run
 
 from helpers.night_cells import cell, recorded
 
@@ -33,11 +33,12 @@ from helpers.night_cells import cell, recorded
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
     """A run that came to its end, with nothing in it."""
-    folder = store.create(tmp_path / "store", "t.py::t[none]", datetime(2026, 1, 1, tzinfo=UTC))
+    folder = store.create_run_folder(tmp_path / "store", "t.py::t[none]", datetime(2026, 1, 1, tzinfo=UTC))
     with HistoryWriter(folder.history):
         pass
     info = store.RunInfo(
-        test="t.py::t[none]", status=store.FINISHED, started="2026-01-01T00:00:00+00:00", owner=str(current()), seed=1,
+        test="t.py::t[none]", status=store.FINISHED, started="2026-01-01T00:00:00+00:00", owner=str(current_owner()),
+        seed=1,
         cluster="sim", nemesis="none", command="pytest t.py::t --seed=1",
     )  # fmt: skip
     folder.write_run(info)
@@ -114,7 +115,7 @@ def test_watch_skips_and_names_such_a_run_and_finds_the_one_that_goes_on(
     newer = Path(shutil.move(run, run.parent / "20260103T000000.000Z"))
     place = fifo(newer / name)
     skipped: list[SpecialFileError] = []
-    assert going_on(run.parents[1], skipped.append) == other
+    assert find_running_run(run.parents[1], skipped.append) == other
     assert [error.filename for error in skipped] == [str(place)]
     (other / "run.json").unlink()
     assert main(["watch", str(run.parents[1])]) == 64

@@ -7,9 +7,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from assay.harness.cli.command import Exit
+from assay.harness.cli.command import ExitCode
 from assay.harness.cli.main import main
-from assay.harness.run.live_judging import Seen
+from assay.harness.run.live_judging import LiveJudgement
 
 from helpers.growing_run import GrowingRun
 from helpers.stored_runs import TODAY
@@ -23,7 +23,7 @@ def test_of_a_run_that_is_over_there_is_the_last_judgement(tmp_path: Path, capsy
     run.add(1)
     run.read()
     run.end()
-    assert main(["watch", str(run.path)]) == Exit.FAIL
+    assert main(["watch", str(run.path)]) == ExitCode.FAIL
     printed = capsys.readouterr()
     assert printed.out.startswith("FAIL set-lost: ")
     assert "assay: 0.0 s: 2 operations judged in " in printed.err
@@ -35,7 +35,7 @@ def test_where_memory_does_not_suffice_that_is_said_with_the_remedy(
     memory: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("assay.harness.stored.live_check.MEMORY", memory)
-    assert main(["watch", str(LARGE)]) == Exit.USAGE
+    assert main(["watch", str(LARGE)]) == ExitCode.USAGE
     *_, last = capsys.readouterr().err.splitlines()
     assert last.startswith("assay: DuckDB could not run ")
     assert "Out of Memory" in last
@@ -48,15 +48,15 @@ def test_as_json_each_judgement_is_a_line(tmp_path: Path, capsys: pytest.Capture
     run.add(1)
     run.read(1)
     run.end()
-    assert main(["watch", str(run.path), "--json"]) == Exit.UNKNOWN
+    assert main(["watch", str(run.path), "--json"]) == ExitCode.UNKNOWN
     printed = capsys.readouterr()
-    (seen,) = [msgspec.json.decode(line, type=Seen) for line in printed.out.splitlines()]
+    (seen,) = [msgspec.json.decode(line, type=LiveJudgement) for line in printed.out.splitlines()]
     assert (seen.operations, seen.found, seen.ended) == (2, {}, True)
     assert printed.err == ""
 
 
 def test_a_store_in_which_no_run_goes_on_is_wrong_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["watch", str(tmp_path)]) == Exit.USAGE
+    assert main(["watch", str(tmp_path)]) == ExitCode.USAGE
     assert "no run goes on in" in capsys.readouterr().err
 
 
@@ -66,7 +66,7 @@ def test_with_fail_fast_the_first_one_ends_it(tmp_path: Path, capsys: pytest.Cap
     run.add(1)
     run.read()
     run.history.flush()
-    assert main(["watch", str(tmp_path), "--fail-fast"]) == Exit.FAIL
+    assert main(["watch", str(tmp_path), "--fail-fast"]) == ExitCode.FAIL
     printed = capsys.readouterr()
     assert printed.out.startswith("FAIL set-lost: ")
     assert f"assay: watching {run.path}" in printed.err

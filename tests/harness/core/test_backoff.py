@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.harness.core.backoff import AT_ONCE, LONGEST, PATIENCE, Rest
+from assay.harness.core.backoff import AT_ONCE, LONGEST, PATIENCE, Backoff
 from assay.harness.core.operation import Outcome
 
 
 @given(st.integers(0, 100), st.lists(st.sampled_from([Outcome.FAIL, Outcome.INFO]), max_size=60))
 def test_the_first_are_free_and_no_rest_is_longer_than_the_longest(number: int, outcomes: list[Outcome]) -> None:
-    rest = Rest(number)
+    rest = Backoff(number)
     pauses = [rest.after(outcome, 0) for outcome in outcomes]
     assert not any(pauses[:PATIENCE])
     assert all(0 < pause <= LONGEST for pause in pauses[PATIENCE:])
@@ -21,13 +21,13 @@ def test_the_first_are_free_and_no_rest_is_longer_than_the_longest(number: int, 
 
 @pytest.mark.parametrize(("outcome", "took"), [(Outcome.OK, 0), (Outcome.FAIL, AT_ONCE + 1)], ids=["ok", "slow"])
 def test_one_that_succeeds_or_takes_its_time_ends_them(outcome: Outcome, took: int) -> None:
-    rest = Rest(3)
+    rest = Backoff(3)
     assert [rest.after(Outcome.FAIL, AT_ONCE) for _ in range(PATIENCE + 1)][-1] > 0
     assert rest.after(outcome, took) == 0
     assert not any(rest.after(Outcome.FAIL, 0) for _ in range(PATIENCE))
 
 
 def test_workers_that_fail_together_do_not_come_back_together() -> None:
-    rests = [Rest(number) for number in range(10)]
+    rests = [Backoff(number) for number in range(10)]
     last = [[rest.after(Outcome.FAIL, 0) for _ in range(40)][-1] for rest in rests]
     assert len({round(pause, 3) for pause in last}) > 8

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from assay.harness.core.client import Endpoint, Home
+from assay.harness.core.client import ClientHome, Endpoint
 from assay.harness.core.generator import each_process, limit, repeat
 from assay.harness.core.history import worker_nodes
-from assay.harness.core.observed_node import Observed
+from assay.harness.core.observed_node import ObservedEndpoint
 from assay.harness.core.operation import Completion, Operation, Outcome
 
 from helpers.interpret import interpret
 
 ONE = Endpoint("n1", "10.0.0.1:9092", ("10.0.0.1:9092", "10.0.0.2:9092"), roles={"server": ("10.0.0.1:9092",)})
-TWO = Endpoint("n2", "10.0.0.2:9092", ONE.all, home=Home("client1", "10.0.0.9:7070"))
+TWO = Endpoint("n2", "10.0.0.2:9092", ONE.all, home=ClientHome("client1", "10.0.0.9:7070"))
 
 
 class Single:
@@ -58,7 +58,7 @@ def test_workers_have_the_node_of_their_endpoint_unless_a_client_asked_for_other
 
 @pytest.mark.parametrize("name", ["all", "zookeeper", "roles"])
 def test_each_place_that_has_other_addresses_counts(name: str) -> None:
-    given = Observed.of(ONE)
+    given = ObservedEndpoint.of(ONE)
     assert (given.node, given.address, given.home, given.options) == ("n1", "10.0.0.1:9092", None, {})
     assert not given.others
     assert getattr(given, name) == getattr(ONE, name)
@@ -66,18 +66,18 @@ def test_each_place_that_has_other_addresses_counts(name: str) -> None:
 
 
 def test_it_is_its_endpoint_in_all_else() -> None:
-    given = Observed.of(TWO)
+    given = ObservedEndpoint.of(TWO)
     assert isinstance(given, Endpoint)
     assert given == TWO
-    assert given == Observed.of(TWO)
+    assert given == ObservedEndpoint.of(TWO)
     assert given != ONE
     assert type(given.plain) is Endpoint
     assert not given.others, "to compare is not to ask"
 
 
 def test_what_is_written_is_read_and_what_is_damaged_is_nothing(tmp_path: Path) -> None:
-    (tmp_path / worker_nodes.FILE).write_bytes(worker_nodes.encode({"w1": "n2", "w0": "n1"}))
-    assert worker_nodes.read(tmp_path) == {"w0": "n1", "w1": "n2"}
+    (tmp_path / worker_nodes.FILE).write_bytes(worker_nodes.encode_worker_nodes({"w1": "n2", "w0": "n1"}))
+    assert worker_nodes.read_worker_nodes(tmp_path) == {"w0": "n1", "w1": "n2"}
     (tmp_path / worker_nodes.FILE).write_text('{"w0": 3}')
-    assert worker_nodes.read(tmp_path) == {}
-    assert worker_nodes.read(tmp_path / "none") == {}
+    assert worker_nodes.read_worker_nodes(tmp_path) == {}
+    assert worker_nodes.read_worker_nodes(tmp_path / "none") == {}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
-from assay.harness.core.transactions import effects
+from assay.harness.core.transactions import derive_effects
 
 
 def completed(argument: Any, outcome: Outcome, result: Any = None) -> Completed:
@@ -17,7 +17,7 @@ def completed(argument: Any, outcome: Outcome, result: Any = None) -> Completed:
 
 def test_lists_and_registers_are_told_apart_by_list_indexes() -> None:
     done = [["append", "x", 1], ["r", "x", [3, 1]], ["r", "y", []], ["w", 5, 2], ["r", 5, 2], ["r", "z", None]]
-    assert effects(completed([], Outcome.OK, done)) == [
+    assert derive_effects(completed([], Outcome.OK, done)) == [
         Effect("txn-append", "x", value=1),
         Effect("txn-read", "x", value=3, list_index=0),
         Effect("txn-read", "x", value=1, list_index=1),
@@ -30,7 +30,9 @@ def test_lists_and_registers_are_told_apart_by_list_indexes() -> None:
 
 @pytest.mark.parametrize("outcome", [Outcome.FAIL, Outcome.INFO])
 def test_of_what_did_not_end_well_only_its_writes_are_known(outcome: Outcome) -> None:
-    assert effects(completed([["r", "x", None], ["append", "x", 1]], outcome)) == [Effect("txn-append", "x", value=1)]
+    assert derive_effects(completed([["r", "x", None], ["append", "x", 1]], outcome)) == [
+        Effect("txn-append", "x", value=1)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -38,4 +40,4 @@ def test_of_what_did_not_end_well_only_its_writes_are_known(outcome: Outcome) ->
 )
 def test_anything_else_is_refused_by_name(result: Any) -> None:
     with pytest.raises(ValueError, match="operation 7: "):
-        effects(completed([], Outcome.OK, result))
+        derive_effects(completed([], Outcome.OK, result))

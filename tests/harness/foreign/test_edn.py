@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay.harness.foreign.edn import Character, Keyword, Map, Reader, Set, Symbol, Tagged
+from assay.harness.foreign.edn import Character, EdnReader, Keyword, Map, Set, Symbol, Tagged
 from assay.harness.foreign.edn_text import to_json
 from assay.harness.foreign.malformed import MalformedError
 
@@ -27,7 +27,7 @@ def cut(text: str, size: int) -> Iterator[str]:
 
 
 def values(text: str, size: int = 1 << 20) -> list[Any]:
-    return [value for _, value in Reader(PATH, cut(text, size)).values()]
+    return [value for _, value in EdnReader(PATH, cut(text, size)).values()]
 
 
 @settings(max_examples=some_of(150), deadline=None)

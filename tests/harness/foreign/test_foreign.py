@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay.harness.core.history import OPS
-from assay.harness.foreign import Format, Keys, MalformedError, Order, read, recognise
+from assay.harness.foreign import EntryOrder, ForeignFormat, KeyMode, MalformedError, read_history, recognise_format
 from assay.harness.foreign.pairing import STEP
 
 from helpers.examples import some_of
@@ -52,8 +52,8 @@ def expected(recorded: Recorded, *, times: bool) -> list[dict[str, Any]]:
     ]
 
 
-def keys(recorded: Recorded) -> Keys:
-    return Keys.TUPLES if recorded.keyed else Keys.NONE
+def keys(recorded: Recorded) -> KeyMode:
+    return KeyMode.TUPLES if recorded.keyed else KeyMode.NONE
 
 
 @settings(max_examples=some_of(60), deadline=None)
@@ -68,30 +68,34 @@ def test_a_history_in_edn_is_its_operations(
     folder: Path, recorded: Recorded, vector: bool, times: bool, indexes: bool, tag: str | None
 ) -> None:
     path = written(folder, as_edn(recorded, vector=vector, times=times, indexes=indexes, tag=tag))
-    foreign = read(path, Format.EDN, MODEL, keys=keys(recorded))
+    foreign = read_history(path, ForeignFormat.EDN, MODEL, keys=keys(recorded))
     assert foreign.ops.schema.equals(OPS)
     assert foreign.ops.to_pylist() == expected(recorded, times=times)
     assert foreign.nemesis == sum(event["process"] is None for event in recorded.events)
-    assert recognise(path) is Format.EDN
+    assert recognise_format(path) is ForeignFormat.EDN
 
 
 @settings(max_examples=some_of(60), deadline=None)
 @given(recorded=histories(), noise=st.booleans())
 def test_a_log_and_edn_give_equal_tables(folder: Path, recorded: Recorded, noise: bool) -> None:
     path = written(folder, as_log(recorded, noise))
-    foreign = read(path, Format.JEPSEN_LOG, MODEL, keys=keys(recorded))
-    edn = read(written(folder, as_edn(recorded, vector=True), "e"), Format.EDN, MODEL, keys=keys(recorded))
+    foreign = read_history(path, ForeignFormat.JEPSEN_LOG, MODEL, keys=keys(recorded))
+    edn = read_history(
+        written(folder, as_edn(recorded, vector=True), "e"), ForeignFormat.EDN, MODEL, keys=keys(recorded)
+    )
     assert foreign.ops.equals(edn.ops)
     assert foreign.ops.to_pylist() == expected(recorded, times=False)
     assert foreign.skipped == as_log(recorded, noise).count("\n") - len(recorded.events)
-    assert recognise(path) is Format.JEPSEN_LOG
+    assert recognise_format(path) is ForeignFormat.JEPSEN_LOG
 
 
 @settings(max_examples=some_of(40), deadline=None)
 @given(recorded=histories())
 def test_keys_are_found_out_or_asked_for(folder: Path, recorded: Recorded) -> None:
     path = written(folder, as_edn(recorded, vector=True))
-    assert read(path, Format.EDN, MODEL).ops.equals(read(path, Format.EDN, MODEL, keys=keys(recorded)).ops)
+    assert read_history(path, ForeignFormat.EDN, MODEL).ops.equals(
+        read_history(path, ForeignFormat.EDN, MODEL, keys=keys(recorded)).ops
+    )
 
 
 @settings(max_examples=some_of(150), deadline=None)
@@ -107,7 +111,7 @@ def test_what_is_cut_or_bent_is_read_or_refused(
         bent[data.draw(st.integers(0, len(bent) - 1))] = data.draw(st.integers(0, 255))
     path = written(folder, bytes(bent))
     try:
-        ops = read(path, Format.JEPSEN_LOG if log else Format.EDN, MODEL).ops
+        ops = read_history(path, ForeignFormat.JEPSEN_LOG if log else ForeignFormat.EDN, MODEL).ops
     except MalformedError as error:
         recorded = str(error)
     else:
@@ -119,7 +123,7 @@ def test_what_is_cut_or_bent_is_read_or_refused(
     assert "\n" not in recorded
     if end == 0:
         with pytest.raises(MalformedError, match="empty"):
-            read(path, Format.EDN, MODEL)
+            read_history(path, ForeignFormat.EDN, MODEL)
 
 
 @settings(max_examples=some_of(60), deadline=None)
@@ -129,10 +133,10 @@ def test_a_file_that_is_cut_and_read_holds_what_was_written(
 ) -> None:
     """Line by line: at most the end is missing, and nothing is another than it was."""
     whole = as_log(recorded) if log else as_edn(recorded, vector=False)
-    format = Format.JEPSEN_LOG if log else Format.EDN
+    format = ForeignFormat.JEPSEN_LOG if log else ForeignFormat.EDN
     path = written(folder, whole.encode()[: data.draw(st.integers(1, len(whole.encode())))])
     try:
-        rows = read(path, format, MODEL, keys=keys(recorded)).ops.to_pylist()
+        rows = read_history(path, format, MODEL, keys=keys(recorded)).ops.to_pylist()
     except MalformedError:
         return
     for row, was in zip(rows, expected(recorded, times=False), strict=False):
@@ -238,7 +242,7 @@ def test_what_is_wrong_with_a_history_is_said_with_its_place(tmp_path: Path, nam
     text, line, column, reason = MALFORMED[name]
     path = written(tmp_path, text)
     with pytest.raises(MalformedError) as caught:
-        read(path, Format.EDN, MODEL)
+        read_history(path, ForeignFormat.EDN, MODEL)
     assert str(caught.value).startswith(f"{path}: line {line}, column {column}: ")
     assert reason in str(caught.value)
 
@@ -274,7 +278,7 @@ def test_what_is_wrong_with_a_log_is_said_with_its_place(
 ) -> None:
     path = written(tmp_path, text)
     with pytest.raises(MalformedError) as caught:
-        read(path, Format.JEPSEN_LOG, MODEL)
+        read_history(path, ForeignFormat.JEPSEN_LOG, MODEL)
     assert str(caught.value).startswith(f"{path}: line {line}, column {column}: ")
     assert reason in str(caught.value)
 
@@ -291,7 +295,7 @@ def test_a_lost_line_end_never_loses_an_operation(
     with pytest.raises(
         MalformedError, match=rf": line {lost}, column \d+: (a second operation|the last line has no end)"
     ):
-        read(written(folder, text), Format.JEPSEN_LOG, MODEL, keys=keys(recorded))
+        read_history(written(folder, text), ForeignFormat.JEPSEN_LOG, MODEL, keys=keys(recorded))
 
 
 def test_what_follows_the_value_of_a_completion_is_its_error(tmp_path: Path) -> None:
@@ -304,7 +308,7 @@ def test_what_follows_the_value_of_a_completion_is_its_error(tmp_path: Path) -> 
     )
     lines = [f"INFO  jepsen.util - {number} " for number in range(len(ends))]
     text = "".join(f"{line}:invoke :read nil\n{line}{end}\n" for line, end in zip(lines, ends, strict=True))
-    rows = read(written(tmp_path, text), Format.JEPSEN_LOG, MODEL).ops.to_pylist()
+    rows = read_history(written(tmp_path, text), ForeignFormat.JEPSEN_LOG, MODEL).ops.to_pylist()
     assert [row["result"] for row in rows] == ["3", "3", "3", None, None]
     assert [row["error"] for row in rows] == [None, "late", "a word", "a word", "late"]
 
@@ -315,7 +319,7 @@ def test_lines_of_the_same_logger_about_something_else_are_left_out(tmp_path: Pa
         "INFO  jepsen.util - 3 nodes are up\nINFO  jepsen.util - 0 :invoke :read nil\nINFO  jepsen.util - waiting\n"
         "\tat jepsen.util$retry.invoke(util.clj:3)\nINFO  jepsen.util -\n",
     )
-    foreign = read(path, Format.JEPSEN_LOG, MODEL)
+    foreign = read_history(path, ForeignFormat.JEPSEN_LOG, MODEL)
     assert (foreign.ops.num_rows, foreign.skipped) == (1, 4)
 
 
@@ -330,36 +334,36 @@ def test_an_ok_completion_may_leave_the_value_out_or_say_how_a_cas_went(tmp_path
             )
         ),
     )  # fmt: skip
-    rows = read(path, Format.EDN, MODEL).ops.to_pylist()
+    rows = read_history(path, ForeignFormat.EDN, MODEL).ops.to_pylist()
     assert [row["result"] for row in rows] == [None, "1", None, "[1,2]", "false", "true"]
 
 
-@pytest.mark.parametrize("format", Format)
-def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path, format: Format) -> None:
-    text = f"{CALL}}}" if format is Format.EDN else "INFO  jepsen.util - 0 :invoke :read nil\n"
+@pytest.mark.parametrize("format", ForeignFormat)
+def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path, format: ForeignFormat) -> None:
+    text = f"{CALL}}}" if format is ForeignFormat.EDN else "INFO  jepsen.util - 0 :invoke :read nil\n"
     with_mark, without = written(tmp_path, b"\xef\xbb\xbf" + text.encode(), "a"), written(tmp_path, text, "b")
-    assert recognise(with_mark) is format
-    assert read(with_mark, format, MODEL).ops.equals(read(without, format, MODEL).ops)
+    assert recognise_format(with_mark) is format
+    assert read_history(with_mark, format, MODEL).ops.equals(read_history(without, format, MODEL).ops)
 
 
 def test_not_utf8_is_reported_with_its_place(tmp_path: Path) -> None:
     path = written(tmp_path, b"; \xc3\xa9\n {:a \xff}")
-    for format in Format:
+    for format in ForeignFormat:
         with pytest.raises(MalformedError, match="line 2, column 6: the byte 0xff is not UTF-8"):
-            read(path, format, MODEL)
+            read_history(path, format, MODEL)
     with pytest.raises(MalformedError, match=r"line 1, column 3: the byte 0xc3 is not UTF-8.*cut short"):
-        read(written(tmp_path, b"; \xc3"), Format.EDN, MODEL)
+        read_history(written(tmp_path, b"; \xc3"), ForeignFormat.EDN, MODEL)
 
 
 def test_what_a_file_is_of_is_recognised_or_asked_for(tmp_path: Path) -> None:
-    assert recognise(written(tmp_path, "anything", "history.edn")) is Format.EDN
-    assert recognise(written(tmp_path, "; a comment\n\n , #op{")) is Format.EDN
+    assert recognise_format(written(tmp_path, "anything", "history.edn")) is ForeignFormat.EDN
+    assert recognise_format(written(tmp_path, "; a comment\n\n , #op{")) is ForeignFormat.EDN
     with pytest.raises(MalformedError, match="the file is empty"):
-        recognise(written(tmp_path, ""))
+        recognise_format(written(tmp_path, ""))
     with pytest.raises(MalformedError, match="say which with --format=edn or --format=jepsen-log"):
-        recognise(written(tmp_path, "index,process\n1,2\n"))
+        recognise_format(written(tmp_path, "index,process\n1,2\n"))
     with pytest.raises(MalformedError, match=r"line 1, column 2: the byte 0x8b is not UTF-8.*compressed"):
-        recognise(written(tmp_path, gzip.compress(b"INFO  jepsen.util - 0 :invoke :read nil\n")))
+        recognise_format(written(tmp_path, gzip.compress(b"INFO  jepsen.util - 0 :invoke :read nil\n")))
 
 
 def test_a_pipe_is_not_looked_at_before_it_is_read(tmp_path: Path) -> None:
@@ -370,20 +374,20 @@ def test_a_pipe_is_not_looked_at_before_it_is_read(tmp_path: Path) -> None:
         file.close()
         pipe = Path(f"/dev/fd/{reading}")
         with pytest.raises(MalformedError, match=r"no regular file, .* name the format with --format=edn"):
-            recognise(pipe)
-        assert read(pipe, Format.EDN, MODEL).ops.num_rows == 1
+            recognise_format(pipe)
+        assert read_history(pipe, ForeignFormat.EDN, MODEL).ops.num_rows == 1
 
 
 def test_the_last_times_of_all_leave_room_for_each_other(tmp_path: Path) -> None:
     last = 2**62 - 1
     path = written(tmp_path, f"{CALL}, :time {last}}}\n{{:process 0, :type :ok, :f :read, :time {last}}}")
-    (row,) = read(path, Format.EDN, MODEL).ops.to_pylist()
+    (row,) = read_history(path, ForeignFormat.EDN, MODEL).ops.to_pylist()
     assert (row["call"], row["ret"]) == (last, last + 1)
 
 
 def test_the_order_of_the_file_may_count_instead_of_times(tmp_path: Path) -> None:
     path = written(tmp_path, f"{CALL}, :time 7}}\n{{:process 0, :type :ok, :f :read, :time 6}}")
-    (row,) = read(path, Format.EDN, MODEL, order=Order.FILE).ops.to_pylist()
+    (row,) = read_history(path, ForeignFormat.EDN, MODEL, order=EntryOrder.FILE).ops.to_pylist()
     assert (row["call"], row["ret"]) == (0, STEP)
 
 
@@ -394,7 +398,7 @@ def test_tagged_tuples_and_keys_beside_the_value(tmp_path: Path) -> None:
         """{:process 0, :type :invoke, :f :cas, :key "k" :value [1 2]} {:process 0, :type :ok, :f :cas :value [1 2]}"""
     )
     for text in (tagged, beside):
-        (row,) = read(written(tmp_path, text), Format.EDN, MODEL).ops.to_pylist()
+        (row,) = read_history(written(tmp_path, text), ForeignFormat.EDN, MODEL).ops.to_pylist()
         assert (row["key"], row["argument"], row["outcome"]) == ("k", "[1,2]", "ok")
 
 
@@ -404,9 +408,9 @@ def test_a_refused_cas_is_a_result_only_where_asked_for(tmp_path: Path) -> None:
         for process, said in enumerate(("[1 2]", ":timed-out", "[1 2] :timed-out"))
     )
     path = written(tmp_path, text)
-    plain = read(path, Format.JEPSEN_LOG, MODEL).ops.to_pylist()
+    plain = read_history(path, ForeignFormat.JEPSEN_LOG, MODEL).ops.to_pylist()
     assert [(row["outcome"], row["result"]) for row in plain] == [("fail", None)] * 3
-    refused = read(path, Format.JEPSEN_LOG, MODEL, refusals=True).ops.to_pylist()
+    refused = read_history(path, ForeignFormat.JEPSEN_LOG, MODEL, refusals=True).ops.to_pylist()
     assert [(row["outcome"], row["result"]) for row in refused] == [("ok", "false"), ("fail", None), ("fail", None)]
 
 
@@ -421,4 +425,4 @@ def test_a_refused_cas_is_a_result_only_where_asked_for(tmp_path: Path) -> None:
 )
 def test_values_must_be_those_of_the_model(tmp_path: Path, model: str, text: str, reason: str) -> None:
     with pytest.raises(MalformedError, match=reason):
-        read(written(tmp_path, text), Format.EDN, model)
+        read_history(written(tmp_path, text), ForeignFormat.EDN, model)

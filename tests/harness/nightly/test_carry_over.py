@@ -10,16 +10,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from assay.harness.cli.command import Exit
+from assay.harness.cli.command import ExitCode
 from assay.harness.cli.main import main
 from assay.harness.nightly.carry_over import SameStoreError, carry
-from assay.harness.nightly.dataset import add
+from assay.harness.nightly.dataset import add_stores
 from assay.harness.nightly.night_record import AttemptOutcome as Outcome
-from assay.harness.nightly.night_record import NightFolder, Small
-from assay.harness.nightly.rows import Run
-from assay.harness.nightly.store_index import read
-from assay.reports.index.failures import Failure, failures
-from assay.reports.index.known import Known
+from assay.harness.nightly.night_record import NightFolder, ShrunkFailure
+from assay.harness.nightly.rows import RunRow
+from assay.harness.nightly.store_index import read_store
+from assay.reports.index.failures import Failure, group_failures
+from assay.reports.index.known import KnownFailures
 
 from helpers.morning_store import LAST, Made, cell, night, result, write
 
@@ -46,7 +46,7 @@ def one_night(root: Path, back: int) -> NightFolder:
 
 
 def only(root: Path) -> Failure:
-    (found,) = failures(read(root, {}), Known())
+    (found,) = group_failures(read_store(root, {}), KnownFailures())
     return found
 
 
@@ -67,7 +67,7 @@ def test_a_page_of_what_was_carried_says_the_same_of_earlier_nights(tmp_path: Pa
     assert (found.new, found.nights, found.shape, found.entries[-1].started) == (
         False, 2, ("stop",), only(first).entries[0].started,
     )  # fmt: skip
-    for stored in (read(past, {}), read(second, {})):
+    for stored in (read_store(past, {}), read_store(second, {})):
         addresses = [address for entry in stored.entries for _, address in entry.links]
         assert all((tmp_path / stored.name / address).exists() for address in addresses), "no link leads nowhere"
 
@@ -96,7 +96,7 @@ def test_what_a_night_learnt_after_its_last_cell_is_carried_as_well(tmp_path: Pa
     there = NightFolder(past / "nights" / made.path.name)
     assert there.read().ended is msgspec.UNSET
     made.write(msgspec.structs.replace(made.read(), ended="2026-11-24T05:00:00+00:00"))
-    small = Small(system="s", workload="w", anomalies=("lost-write",), run="t/1", started="", seconds=1.0)
+    small = ShrunkFailure(system="s", workload="w", anomalies=("lost-write",), run="t/1", started="", seconds=1.0)
     made.append_shrunk(small)
     assert carry(store, past) == (1, 1)
     assert (there.read(), there.shrunk()) == (made.read(), [small])
@@ -108,8 +108,8 @@ def test_the_data_set_takes_runs_from_their_own_store_alone(tmp_path: Path) -> N
     one_night(store, 1)
     carry(store, past)
     one_night(past, 0)
-    added: list[Run] = []
-    assert add([past], tmp_path / "nights", None, added.append) == 1
+    added: list[RunRow] = []
+    assert add_stores([past], tmp_path / "nights", None, added.append) == 1
     assert [run.started[:10] for run in added] == ["2026-11-24"]
 
 
@@ -120,7 +120,7 @@ def test_a_store_is_not_carried_into_itself_and_nothing_is_marked(
     store = tmp_path / "store"
     run = write(store, Made())
     (tmp_path / "link").symlink_to(store)
-    assert main(["carry", str(store), f"--into={tmp_path / 'link' if link else store}"]) == Exit.USAGE
+    assert main(["carry", str(store), f"--into={tmp_path / 'link' if link else store}"]) == ExitCode.USAGE
     assert "are the same folder" in capsys.readouterr().err
     assert not (run / "carried").exists()
 
@@ -143,7 +143,7 @@ def test_the_data_set_names_what_it_leaves_out_and_takes_a_run_with_its_history(
     run = write(store, Made())
     carry(store, past)
     (run / "carried").touch()
-    assert main(["nights", "add", str(store), str(past), f"--into={tmp_path / 'nights'}"]) == Exit.PASS
+    assert main(["nights", "add", str(store), str(past), f"--into={tmp_path / 'nights'}"]) == ExitCode.PASS
     said = capsys.readouterr()
     assert said.out.startswith("1 run added")
     left = past / run.relative_to(store)
@@ -184,7 +184,7 @@ def test_links_to_folders_out_of_a_store_are_not_followed(
     link = store / inner
     link.parent.mkdir(exist_ok=True)
     link.symlink_to(elsewhere)
-    assert main(["carry", str(store), f"--into={past}"]) == Exit.PASS
+    assert main(["carry", str(store), f"--into={past}"]) == ExitCode.PASS
     assert not [path for path in past.rglob("*") if path.is_file() and path.read_bytes() == b"secret"]
     assert f"not carried: {link} is a link" in capsys.readouterr().err
 
@@ -194,20 +194,20 @@ def test_a_fifo_is_not_waited_for(tmp_path: Path, capsys: pytest.CaptureFixture[
     path = write(store, Made())
     (path / "settings.json").unlink(missing_ok=True)
     os.mkfifo(path / "settings.json")
-    assert main(["carry", str(store), f"--into={past}"]) == Exit.PASS
+    assert main(["carry", str(store), f"--into={past}"]) == ExitCode.PASS
     assert f"not carried: {path / 'settings.json'} is a link or a special file" in capsys.readouterr().err
     assert (past / path.relative_to(store) / "run.json").is_file()
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store, past = tmp_path / "store", tmp_path / "past"
-    assert main(["carry", str(past), f"--into={store}"]) == Exit.PASS
+    assert main(["carry", str(past), f"--into={store}"]) == ExitCode.PASS
     assert "0 runs and 0 nights" in capsys.readouterr().out, "the first night has nothing before it"
     one_night(store, 0)
-    assert main(["carry", str(store), f"--into={past}"]) == Exit.PASS
+    assert main(["carry", str(store), f"--into={past}"]) == ExitCode.PASS
     assert "1 runs and 1 nights" in capsys.readouterr().out
-    assert main(["carry", str(store), f"--into={store / 'found' / 'x.json'}"]) == Exit.USAGE
+    assert main(["carry", str(store), f"--into={store / 'found' / 'x.json'}"]) == ExitCode.USAGE
     assert "one lies in the other" in capsys.readouterr().err
     (tmp_path / "file").touch()
-    assert main(["carry", str(tmp_path / "file"), f"--into={past}"]) == Exit.USAGE
-    assert main(["carry", str(store), f"--into={tmp_path / 'file'}"]) == Exit.USAGE
+    assert main(["carry", str(tmp_path / "file"), f"--into={past}"]) == ExitCode.USAGE
+    assert main(["carry", str(store), f"--into={tmp_path / 'file'}"]) == ExitCode.USAGE

@@ -7,20 +7,20 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.harness.nightly.cell_order import Past, ordered, past
+from assay.harness.nightly.cell_order import LastEnd, read_last_ends, sort_by_urgency
 from assay.harness.nightly.night_record import AttemptOutcome as Outcome
-from assay.harness.nightly.night_record import troubled
+from assay.harness.nightly.night_record import is_troubled
 
 from helpers.night_cells import cell, result
 
 NAMES = ("a", "b", "c", "d")
 PASTS = st.dictionaries(
-    st.sampled_from(NAMES), st.builds(Past, st.booleans(), st.sampled_from(("1", "2", "3")), st.floats(0, 9))
+    st.sampled_from(NAMES), st.builds(LastEnd, st.booleans(), st.sampled_from(("1", "2", "3")), st.floats(0, 9))
 )
 
 
 def test_what_failed_then_what_never_ran_then_the_oldest() -> None:
-    earlier = past(
+    earlier = read_last_ends(
         [
             [result("old", Outcome.PASS, started="1"), result("mended", Outcome.FAIL, started="1")],
             [result("new", Outcome.PASS, started="2"), result("mended", Outcome.PASS, started="2")],
@@ -28,22 +28,24 @@ def test_what_failed_then_what_never_ran_then_the_oldest() -> None:
         ]
     )
     cells = [cell(name=name) for name in ("new", "never", "mended", "old", "red", "hung")]
-    assert [one.name for one in ordered(cells, earlier)] == ["hung", "red", "never", "old", "new", "mended"]
+    assert [one.name for one in sort_by_urgency(cells, earlier)] == ["hung", "red", "never", "old", "new", "mended"]
 
 
 def test_an_attempt_that_the_machine_ended_says_nothing_of_its_cell() -> None:
     for outcome in (Outcome.NO_ENGINE, Outcome.NO_DISK, Outcome.INTERRUPTED):
-        found = past([[result("a", Outcome.PASS, started="1", seconds=3.0)], [result("a", outcome, started="2")]])
-        assert found == {"a": Past(False, "1", 3.0)}
+        found = read_last_ends(
+            [[result("a", Outcome.PASS, started="1", seconds=3.0)], [result("a", outcome, started="2")]]
+        )
+        assert found == {"a": LastEnd(False, "1", 3.0)}
 
 
 @given(PASTS, st.permutations(NAMES))
 def test_every_cell_has_one_place_and_no_quiet_cell_is_before_a_troubled_one(
-    earlier: dict[str, Past], names: list[str]
+    earlier: dict[str, LastEnd], names: list[str]
 ) -> None:
-    found = ordered([cell(name=name) for name in names], earlier)
+    found = sort_by_urgency([cell(name=name) for name in names], earlier)
     assert sorted(one.name for one in found) == sorted(NAMES)
-    never = Past(False, "", 0.0)
+    never = LastEnd(False, "", 0.0)
     for one, other in pairwise(found):
         first, second = earlier.get(one.name, never), earlier.get(other.name, never)
         assert (not first.troubled, first.started) <= (not second.troubled, second.started)
@@ -51,6 +53,6 @@ def test_every_cell_has_one_place_and_no_quiet_cell_is_before_a_troubled_one(
 
 @given(st.lists(st.sampled_from(Outcome), min_size=1, max_size=4))
 def test_a_cell_is_remembered_by_all_its_attempts(outcomes: list[Outcome]) -> None:
-    found = past([[result("a", one, attempt=number) for number, one in enumerate(outcomes, 1)]])
+    found = read_last_ends([[result("a", one, attempt=number) for number, one in enumerate(outcomes, 1)]])
     said = [one for one in outcomes if one not in (Outcome.INTERRUPTED, Outcome.NO_ENGINE, Outcome.NO_DISK)]
-    assert {name: one.troubled for name, one in found.items()} == ({"a": troubled(said)} if said else {})
+    assert {name: one.troubled for name, one in found.items()} == ({"a": is_troubled(said)} if said else {})

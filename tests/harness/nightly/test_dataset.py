@@ -19,11 +19,11 @@ import pytest
 from assay.checkers.judging.contract import NO_RECOVERY, Contract
 from assay.checkers.judging.verdict import Judgement, Verdict
 from assay.harness.cli.main import main
-from assay.harness.nightly.dataset import DataSetError, add, parts, readable
-from assay.harness.nightly.rows import SCHEMA, Run
-from assay.harness.nightly.run_row import record
+from assay.harness.nightly.dataset import DataSetError, add_stores, list_parts, require_readable
+from assay.harness.nightly.rows import SCHEMA, RunRow
+from assay.harness.nightly.run_row import make_row
 from assay.harness.run import store
-from assay.harness.run.attempt import Attempt, Reports
+from assay.harness.run.attempt import Attempt, ReportPolicy
 from assay.harness.run.experiment import Experiment
 from assay.harness.run.settings import Settings
 from assay.workloads.broker.log_drain import drain
@@ -36,16 +36,16 @@ BEGAN = datetime(2026, 11, 21, 2, 17, tzinfo=UTC)
 
 def content(dataset: Path) -> dict[str, pa.Table]:
     """Every file that a reader sees, by its path in the data set."""
-    return {str(part.relative_to(dataset)): pq.ParquetFile(part).read() for part in parts(dataset)}
+    return {str(part.relative_to(dataset)): pq.ParquetFile(part).read() for part in list_parts(dataset)}
 
 
-def quietly(run: Run) -> None:
+def quietly(run: RunRow) -> None:
     assert run.run
 
 
 def build(into: Path, orders: Sequence[Sequence[Path]]) -> dict[str, pa.Table]:
     for stores in orders:
-        add(stores, into, None, quietly)
+        add_stores(stores, into, None, quietly)
     return content(into)
 
 
@@ -55,7 +55,7 @@ def test_a_run_is_one_row_with_its_faults_findings_and_times_of_recovery(tmp_pat
         forbidden=("lost-write",), unknown=("too little happened",), operations=4,
         findings=(finding("lost-write", 5 * SECOND), finding("lost-write", 4 * SECOND), finding("duplicate", SECOND)),
     )  # fmt: skip
-    run = record(folder.path)
+    run = make_row(folder.path)
     assert (run.workload, run.nemesis, run.defect, run.cluster, run.seed) == (
         "test_log",
         "kill",
@@ -93,8 +93,8 @@ def test_what_is_added_in_any_order_in_parts_or_twice_is_the_same_data_set(tmp_p
 def test_a_run_has_one_place_wherever_its_store_lies_and_whatever_night_it_is_put_under(tmp_path: Path) -> None:
     run_folder(tmp_path / "here", BEGAN).publish()
     shutil.copytree(tmp_path / "here", tmp_path / "elsewhere")  # makes folders of the links called latest
-    add([tmp_path / "here", tmp_path / "elsewhere"], tmp_path / "nights", None, quietly)
-    add([tmp_path / "elsewhere"], tmp_path / "nights", date(2026, 11, 20), quietly)
+    add_stores([tmp_path / "here", tmp_path / "elsewhere"], tmp_path / "nights", None, quietly)
+    add_stores([tmp_path / "elsewhere"], tmp_path / "nights", date(2026, 11, 20), quietly)
     (path,) = content(tmp_path / "nights")
     assert path.startswith("night=2026-11-20/")
 
@@ -144,9 +144,9 @@ def undate_run(folder: Path) -> None:
 )
 def test_a_damaged_run_is_there_without_a_verdict_and_says_why(tmp_path: Path, spoil: Any) -> None:
     folder = run_folder(tmp_path, BEGAN).path
-    assert record(folder).verdict == "unknown"
+    assert make_row(folder).verdict == "unknown"
     spoil(folder)
-    run = record(folder)
+    run = make_row(folder)
     assert (run.status, run.verdict) == ("damaged", None)
     assert run.problem
 
@@ -163,13 +163,14 @@ def test_a_damaged_run_is_there_without_a_verdict_and_says_why(tmp_path: Path, s
 def test_a_run_that_did_not_end_well_is_never_a_pass(
     tmp_path: Path, status: str, judged: bool, recorded: str, problem: str
 ) -> None:
-    run = record(run_folder(tmp_path, BEGAN, status=status, judged=judged, verdict=Verdict.PASS).path)
+    run = make_row(run_folder(tmp_path, BEGAN, status=status, judged=judged, verdict=Verdict.PASS).path)
     assert (run.status, run.verdict) == (recorded, None)
     assert problem in str(run.problem)
 
 
 def test_a_run_whose_process_is_dead_was_abandoned_and_its_defect_is_known_without_settings(tmp_path: Path) -> None:
-    ended = subprocess.run([sys.executable, "-c", "from assay.cluster.owner import current; print(current())"],
+    ended = subprocess.run([sys.executable, "-c",
+                            "from assay.cluster.owner import current_owner; print(current_owner())"],
                            capture_output=True, text=True, check=True)  # fmt: skip
     folder = run_folder(
         tmp_path, BEGAN, status=store.RUNNING, judged=False, settings=False, defect="acks-early",
@@ -177,7 +178,7 @@ def test_a_run_whose_process_is_dead_was_abandoned_and_its_defect_is_known_witho
     )  # fmt: skip
     recorded = msgspec.json.decode((folder.path / "run.json").read_bytes())
     folder.write_json("run.json", recorded | {"owner": ended.stdout.strip()})
-    run = record(folder.path)
+    run = make_row(folder.path)
     assert (run.status, run.verdict, run.workload, run.defect) == ("abandoned", None, "test_log", "acks-early")
 
 
@@ -208,22 +209,22 @@ def test_the_command_names_what_has_no_verdict_and_what_is_no_store(
 
 def test_a_data_set_that_is_none_or_damaged_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataSetError, match="holds no runs; `assay nights add"):
-        parts(tmp_path / "nights")
+        list_parts(tmp_path / "nights")
     run_folder(tmp_path / "store", BEGAN)
-    add([tmp_path / "store"], tmp_path / "nights", None, quietly)
-    (part,) = parts(tmp_path / "nights")
+    add_stores([tmp_path / "store"], tmp_path / "nights", None, quietly)
+    (part,) = list_parts(tmp_path / "nights")
     whole = part.read_bytes()
     part.write_bytes(whole[:4] + bytes(60) + whole[64:])
     with pytest.raises(DataSetError, match=f"{part.name}: its content is damaged; delete it, and add its run again"):
-        readable(tmp_path / "nights")
+        require_readable(tmp_path / "nights")
     part.write_bytes(b"")
     with pytest.raises(DataSetError, match="it is not a Parquet file"):
-        parts(tmp_path / "nights")
+        list_parts(tmp_path / "nights")
     pq.write_table(pa.table({"run": ["x"]}), part)
     with pytest.raises(DataSetError, match="other columns than a run"):
-        parts(tmp_path / "nights")
+        list_parts(tmp_path / "nights")
     pq.write_table(SCHEMA.empty_table(), part)
-    assert parts(tmp_path / "nights") == [part]
+    assert list_parts(tmp_path / "nights") == [part]
 
 
 @pytest.mark.slow
@@ -235,13 +236,13 @@ def test_a_real_run_is_recorded_as_it_was_judged(toy: ModuleType, tmp_path: Path
         lambda settings: traffic(keys) | drain(keys, seconds=10),
     )  # fmt: skip
     settings = Settings(seed=4, nodes=1, nemesis=("stop",), nemesis_interval=2, time_limit=8, rate=40, store=tmp_path)
-    attempt = Attempt(made, settings, "toy.py::test_toy[stop]", "pytest toy.py", reports=Reports.NEVER)
+    attempt = Attempt(made, settings, "toy.py::test_toy[stop]", "pytest toy.py", reports=ReportPolicy.NEVER)
     try:
         attempt.set_up()
         attempt.run()
     finally:
         attempt.tear_down()
-    run = record(attempt.folder.path)
+    run = make_row(attempt.folder.path)
     judgement = attempt.judgement
     assert isinstance(judgement, Judgement)
     assert (run.verdict, run.operations, run.digest) == (str(judgement.verdict), judgement.operations, attempt.digest)

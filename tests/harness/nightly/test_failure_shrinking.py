@@ -12,15 +12,22 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from assay.harness.cli.command import Exit
+from assay.harness.cli.command import ExitCode
 from assay.harness.cli.main import main
 from assay.harness.nightly import night_record, night_runner
-from assay.harness.nightly.matrix import plan
+from assay.harness.nightly.matrix import read_plan
 from assay.harness.nightly.night_record import AttemptOutcome as Outcome
-from assay.harness.nightly.night_record import Cell, Kind, NightError, NightFolder, Result, Small
-from assay.harness.nightly.store_index import read
-from assay.reports.index.failures import Failure, failures
-from assay.reports.index.known import Known
+from assay.harness.nightly.night_record import (
+    AttemptResult,
+    CellKind,
+    MatrixCell,
+    NightError,
+    NightFolder,
+    ShrunkFailure,
+)
+from assay.harness.nightly.store_index import read_store
+from assay.reports.index.failures import Failure, group_failures
+from assay.reports.index.known import KnownFailures
 
 from helpers.night_cells import PROGRAM, alive, begun, cell, environment
 
@@ -31,22 +38,24 @@ import sys
 from pathlib import Path
 from assay.harness.nightly import night_record, night_runner
 store, program, shrinker = Path(sys.argv[1]), sys.argv[2:4], sys.argv[2:3] + sys.argv[4:]
-one = night_runner.resumed(store, None)
-path = night_record.folder(store, one.night)
-night_runner.Nightly(store, path, one, 60.0, program=program, shrinker=shrinker, grace=5.0).run()
+one = night_runner.find_resumable_night(store, None)
+path = night_record.night_folder(store, one.night)
+night_runner.NightRunner(store, path, one, 60.0, program=program, shrinker=shrinker, grace=5.0).run()
 """
 
 
-def performed(store: Path, *cells: Cell, name: str = "n", act: str = "small", seconds: float = 60.0) -> list[Small]:
-    one = night_runner.begin(store, name, cells, 100.0, store.parent, None, shrink=seconds)
-    path = night_record.folder(store, one.night)
+def performed(
+    store: Path, *cells: MatrixCell, name: str = "n", act: str = "small", seconds: float = 60.0
+) -> list[ShrunkFailure]:
+    one = night_runner.begin_night(store, name, cells, 100.0, store.parent, None, shrink=seconds)
+    path = night_record.night_folder(store, one.night)
     shrinker = (sys.executable, str(FAKE), act)
-    night_runner.Nightly(store, path, one, 100.0, program=PROGRAM, grace=5.0, shrinker=shrinker).run()
+    night_runner.NightRunner(store, path, one, 100.0, program=PROGRAM, grace=5.0, shrinker=shrinker).run()
     return path.shrunk()
 
 
 def only(store: Path) -> Failure:
-    (found,) = failures(read(store, {}), Known())
+    (found,) = group_failures(read_store(store, {}), KnownFailures())
     return found
 
 
@@ -72,9 +81,11 @@ def test_a_new_failure_gets_its_shape_and_its_rate_stays(tmp_path: Path) -> None
 
 
 def test_a_shrinking_that_cannot_be_started_does_not_end_the_night(tmp_path: Path) -> None:
-    one = night_runner.begin(tmp_path, "n", [cell("fail", "exit=1", repeat=2)], 100.0, tmp_path, None, shrink=60.0)
-    path = night_record.folder(tmp_path, one.night)
-    results = night_runner.Nightly(tmp_path, path, one, 100.0, program=PROGRAM, shrinker=("/nowhere/shrink",)).run()
+    one = night_runner.begin_night(
+        tmp_path, "n", [cell("fail", "exit=1", repeat=2)], 100.0, tmp_path, None, shrink=60.0
+    )
+    path = night_record.night_folder(tmp_path, one.night)
+    results = night_runner.NightRunner(tmp_path, path, one, 100.0, program=PROGRAM, shrinker=("/nowhere/shrink",)).run()
     assert [result.outcome for result in results] == ["fail", "fail"]
     (small,) = path.shrunk()
     assert small.detail.startswith("it could not be done: ")
@@ -84,13 +95,13 @@ def test_a_shrinking_that_cannot_be_started_does_not_end_the_night(tmp_path: Pat
 def test_it_comes_after_every_cell_was_done_once_and_before_what_repeats(tmp_path: Path) -> None:
     order: list[str] = []
     cells = [cell("fail", "exit=1", name="a", repeat=2), cell("pass", name="b")]
-    one = night_runner.begin(tmp_path, "n", cells, 100.0, tmp_path, None, shrink=60.0)
+    one = night_runner.begin_night(tmp_path, "n", cells, 100.0, tmp_path, None, shrink=60.0)
 
-    def done(result: Result, attempts: int, left: float) -> None:
+    def done(result: AttemptResult, attempts: int, left: float) -> None:
         order.append(f"{result.cell}{result.attempt}")
 
-    night_runner.Nightly(
-        tmp_path, night_record.folder(tmp_path, "n"), one, 100.0, program=PROGRAM, note=done,
+    night_runner.NightRunner(
+        tmp_path, night_record.night_folder(tmp_path, "n"), one, 100.0, program=PROGRAM, note=done,
         shrinker=(sys.executable, str(FAKE), "small"),
         shrinks=lambda name: order.append(f"shrinks {name}"), shrank=lambda small: order.append("shrank"),
     ).run()  # fmt: skip
@@ -111,12 +122,12 @@ def test_each_failure_is_tried_once_over_all_nights(tmp_path: Path, act: str) ->
 
 def test_what_is_no_failure_of_a_plain_run_is_not_made_small(tmp_path: Path) -> None:
     cells = [
-        cell("fail", "exit=1", kind=Kind.EXPLORE), cell("unknown", "exit=1"), cell("signal=9"),
-        cell("fail", "exit=1", name="canary", kind=Kind.CANARY, defect="d"),
+        cell("fail", "exit=1", kind=CellKind.EXPLORE), cell("unknown", "exit=1"), cell("signal=9"),
+        cell("fail", "exit=1", name="canary", kind=CellKind.CANARY, defect="d"),
     ]  # fmt: skip
     assert performed(tmp_path, *cells) == []
     assert performed(tmp_path, cell("fail=phantom", "exit=1"), name="m", seconds=0.0) == [], "none is wanted"
-    assert len(performed(tmp_path, cell("fail=vanished", "exit=1", kind=Kind.SCHEDULE), name="o")) == 1
+    assert len(performed(tmp_path, cell("fail=vanished", "exit=1", kind=CellKind.SCHEDULE), name="o")) == 1
 
 
 def driver(store: Path) -> subprocess.Popen[bytes]:
@@ -127,7 +138,7 @@ def driver(store: Path) -> subprocess.Popen[bytes]:
 def waiting(store: Path) -> tuple[subprocess.Popen[bytes], NightFolder]:
     """A night that is at making a failure small, in a process that can be killed."""
     one = begun(store, [cell("fail", "exit=1", name="a"), cell("pass", name="b")], "n")
-    path = night_record.folder(store, "n")
+    path = night_record.night_folder(store, "n")
     path.write(msgspec.structs.replace(one, shrink_seconds=60.0))
     process = driver(store)
     until((store / "waits").exists)
@@ -154,9 +165,9 @@ def test_a_night_that_is_killed_meanwhile_loses_nothing(tmp_path: Path) -> None:
     assert running.shrinks
     orphan = int(running.owner.partition(".")[0])
     assert alive(orphan)
-    assert (read(tmp_path, {}).nights[0].now, only(tmp_path).rate.of) == ("a, whose failure is made small", 2)
+    assert (read_store(tmp_path, {}).nights[0].now, only(tmp_path).rate.of) == ("a, whose failure is made small", 2)
     shrinker = (sys.executable, str(FAKE), "small")
-    results = night_runner.Nightly(tmp_path, path, path.read(), 60.0, program=PROGRAM, shrinker=shrinker).run()
+    results = night_runner.NightRunner(tmp_path, path, path.read(), 60.0, program=PROGRAM, shrinker=shrinker).run()
     assert not alive(orphan)
     assert [one.outcome for one in results] == [Outcome.FAIL, Outcome.PASS], "no attempt was interrupted"
     assert only(tmp_path).shape == ("stop",)
@@ -173,17 +184,17 @@ def test_the_file_says_for_how_long_and_the_command_line_otherwise(
         return tmp_path / "nightly.toml"
 
     (tmp_path / "test_x.py").touch()
-    assert (plan(matrix(""))[1], plan(matrix('shrink = "5min"'))[1]) == (0.0, 300.0)
+    assert (read_plan(matrix(""))[1], read_plan(matrix('shrink = "5min"'))[1]) == (0.0, 300.0)
     for wrong in ('shrink = "5"', "shrink = 5", 'shrink = "soon"'):
         with pytest.raises(NightError, match="shrink"):
-            plan(matrix(wrong))
-    faked = partial(night_runner.Nightly, program=PROGRAM, shrinker=(sys.executable, str(FAKE), "small"))
-    monkeypatch.setattr(night_runner, "Nightly", faked)
+            read_plan(matrix(wrong))
+    faked = partial(night_runner.NightRunner, program=PROGRAM, shrinker=(sys.executable, str(FAKE), "small"))
+    monkeypatch.setattr(night_runner, "NightRunner", faked)
     monkeypatch.setattr("signal.signal", lambda number, handler: None)
     path = matrix('shrink = "5min"')
     given = ["nightly", "--budget=60s", f"--store={tmp_path / 'store'}", f"--matrix={path}"]
-    assert main([*given, "--night=n1", "--shrink=no"]) == Exit.FAIL
+    assert main([*given, "--night=n1", "--shrink=no"]) == ExitCode.FAIL
     assert "shrunk" not in capsys.readouterr().out
-    assert main([*given, "--night=n2"]) == Exit.FAIL
+    assert main([*given, "--night=n2"]) == ExitCode.FAIL
     assert "\n  pytest t --replay=" in capsys.readouterr().out
-    assert main([*given, "--night=n3", "--shrink=5"]) == Exit.USAGE
+    assert main([*given, "--night=n3", "--shrink=5"]) == ExitCode.USAGE

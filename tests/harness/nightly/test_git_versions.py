@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from assay.harness.nightly import night_runner
-from assay.harness.nightly.git_versions import commits, version_of
+from assay.harness.nightly.git_versions import list_commits, read_version
 
 from helpers.night_cells import cell
 
@@ -31,7 +31,7 @@ def committed(place: Path, subject: str) -> str:
     (place / "file").write_text(subject)
     git(place, "add", "file")
     git(place, "commit", "-q", "-m", subject)
-    found = version_of(place)
+    found = read_version(place)
     assert found is not None
     return found
 
@@ -42,24 +42,24 @@ def subjects(lines: tuple[str, ...]) -> list[str]:
 
 def test_commits_are_those_after_the_green_one_up_to_the_red_one(place: Path) -> None:
     green, _, red, _ = (committed(place, subject) for subject in ("one", "two", "three", "four"))
-    assert subjects(commits(place, green, red)) == ["three", "two"]
-    assert commits(place, red, green) == commits(place, red, red) == ()
+    assert subjects(list_commits(place, green, red)) == ["three", "two"]
+    assert list_commits(place, red, green) == list_commits(place, red, red) == ()
     (place / "file").write_text("changed")
-    dirty = str(version_of(place))
+    dirty = str(read_version(place))
     assert dirty.endswith("-dirty")
-    assert subjects(commits(place, red, dirty)) == ["four"], "of what is not committed the commit below it"
+    assert subjects(list_commits(place, red, dirty)) == ["four"], "of what is not committed the commit below it"
 
 
 @pytest.mark.parametrize("other", ["", "41f0", "release 1", "--output=x", "HEAD:file", "-dirty"])
 def test_what_is_no_commit_has_none(place: Path, other: str) -> None:
     red = committed(place, "one")
-    assert commits(place, other, red) == commits(place, red, other) == ()
+    assert list_commits(place, other, red) == list_commits(place, red, other) == ()
     assert sorted(path.name for path in place.iterdir()) == [".git", "file"]
 
 
 def test_without_a_repository_there_is_neither(tmp_path: Path) -> None:
-    assert version_of(tmp_path) is None
-    assert commits(tmp_path, "a", "b") == ()
+    assert read_version(tmp_path) is None
+    assert list_commits(tmp_path, "a", "b") == ()
 
 
 def test_a_night_records_the_commits_since_the_night_before_it_and_its_parts_the_same(
@@ -68,7 +68,7 @@ def test_a_night_records_the_commits_since_the_night_before_it_and_its_parts_the
     store, cells = tmp_path / "store", [cell("pass", name=name) for name in "ab"]
 
     def begun(name: str, share: tuple[int, int] = (1, 1)) -> tuple[str, list[str]]:
-        one = night_runner.begin(store, name, cells, 1.0, place, version_of(place), share)
+        one = night_runner.begin_night(store, name, cells, 1.0, place, read_version(place), share)
         return one.after, subjects(one.commits)
 
     first = committed(place, "one")

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from assay.harness.nightly.matrix import KEYS, read
-from assay.harness.nightly.night_record import Kind, NightError
+from assay.harness.nightly.matrix import KEYS, read_cells
+from assay.harness.nightly.night_record import CellKind, NightError
 from assay.system_under_test.defects import DEFECTS
 
 ROOT = Path(__file__).parents[3]
@@ -37,32 +37,37 @@ def written(place: Path, text: str, systems: str = SYSTEMS) -> Path:
 def wrong(place: Path, text: str, systems: str = SYSTEMS) -> str:
     path = written(place, text, systems)
     with pytest.raises(NightError) as raised:
-        read(path)
+        read_cells(path)
     assert str(path) in str(raised.value)
     return str(raised.value)
 
 
 def test_lists_multiply(place: Path) -> None:
-    cells = read(written(place, '[[run]]\nworkloads = ["workloads"]\nnemeses = ["none", "kill,partition"]\n'
+    cells = read_cells(written(place, '[[run]]\nworkloads = ["workloads"]\nnemeses = ["none", "kill,partition"]\n'
         'clusters = ["sim", "docker"]\noptions = ["--rate=9"]\nrepeat = 3\ntimeout = "2min"\n'))  # fmt: skip
     assert len(cells) == 8
     last = next(cell for cell in cells if cell.name == "run/test_log/kill+partition/docker")
     assert last.arguments == (
         "workloads/test_log.py", "--nemesis=kill,partition", "--cluster=docker", "--rate=9",
     )  # fmt: skip
-    assert (last.kind, last.workload, last.nemesis, last.cluster) == (Kind.RUN, "test_log", "kill+partition", "docker")
+    assert (last.kind, last.workload, last.nemesis, last.cluster) == (
+        CellKind.RUN,
+        "test_log",
+        "kill+partition",
+        "docker",
+    )
     assert (last.system, last.defect, last.repeat, last.timeout) == ("broker", None, 3, 120.0)
 
 
 def test_a_search_has_its_budget_before_it_can_hang(place: Path) -> None:
-    (cell,) = read(written(place, '[[explore]]\nworkloads = ["workloads/test_log.py"]\nbudget = "5min"\n'))
+    (cell,) = read_cells(written(place, '[[explore]]\nworkloads = ["workloads/test_log.py"]\nbudget = "5min"\n'))
     assert cell.name == "explore/test_log/any/sim"
     assert cell.arguments == ("workloads/test_log.py", "--explore=5min", "--cluster=sim")
     assert cell.timeout == 900.0
 
 
 def test_a_canary_has_the_run_that_the_system_describes(place: Path) -> None:
-    cells = read(written(place, '[[canary]]\ndefects = ["ack-before-replication", "silent-consumer"]\n'
+    cells = read_cells(written(place, '[[canary]]\ndefects = ["ack-before-replication", "silent-consumer"]\n'
         'clusters = ["sim", "docker"]\n'))  # fmt: skip
     assert [cell.name for cell in cells] == [
         "canary/ack-before-replication/sim", "canary/ack-before-replication/docker", "canary/silent-consumer/sim",
@@ -77,7 +82,7 @@ def test_a_canary_has_the_run_that_the_system_describes(place: Path) -> None:
 
 
 def test_a_canary_can_have_a_run_of_its_own(place: Path) -> None:
-    (cell,) = read(written(place, '[[canary]]\ndefects = ["isr-of-one"]\nworkloads = ["workloads/test_log.py"]\n'
+    (cell,) = read_cells(written(place, '[[canary]]\ndefects = ["isr-of-one"]\nworkloads = ["workloads/test_log.py"]\n'
         'nemeses = ["kill"]\n'))  # fmt: skip
     assert cell.name == "canary/isr-of-one/test_log/kill/sim"
     assert cell.arguments == ("workloads/test_log.py", "--nemesis=kill", "--cluster=sim", "--defect=isr-of-one")
@@ -85,7 +90,9 @@ def test_a_canary_can_have_a_run_of_its_own(place: Path) -> None:
 
 
 def test_stored_schedules_are_played(place: Path) -> None:
-    cells = read(written(place, '[[schedule]]\nworkloads = ["workloads/test_log.py"]\nschedules = ["schedules/*"]\n'))
+    cells = read_cells(
+        written(place, '[[schedule]]\nworkloads = ["workloads/test_log.py"]\nschedules = ["schedules/*"]\n')
+    )
     assert [cell.name for cell in cells] == ["schedule/test_log/a/sim", "schedule/test_log/b/sim"]
     assert cells[0].arguments == ("workloads/test_log.py", "--replay=schedules/a.json", "--cluster=sim")
 
@@ -129,16 +136,16 @@ def test_systems_are_named_and_found(place: Path) -> None:
     assert "system='' is not one of a, b" in wrong(place, RUN, systems='[systems]\na = "x:A"\nb = "x:B"\n')
     assert "no module nowhere" in wrong(place, "[[canary]]\n", systems='[systems]\na = "nowhere:A"\n')
     with pytest.raises(NightError, match=r"there is no .*--matrix"):
-        read(place / "other.toml")
+        read_cells(place / "other.toml")
 
 
 def test_a_label_tells_two_blocks_apart(place: Path) -> None:
-    cells = read(written(place, RUN + RUN + 'label = "slow"'))
+    cells = read_cells(written(place, RUN + RUN + 'label = "slow"'))
     assert [cell.name for cell in cells] == ["run/test_log/none/sim", "run/slow/test_log/none/sim"]
 
 
-@given(kind=st.sampled_from(Kind), key=st.from_regex(r"[a-z]{1,12}", fullmatch=True))
-def test_no_key_is_ignored(kind: Kind, key: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+@given(kind=st.sampled_from(CellKind), key=st.from_regex(r"[a-z]{1,12}", fullmatch=True))
+def test_no_key_is_ignored(kind: CellKind, key: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     assume(key not in KEYS[kind])
     assert f"[[{kind}]] number 1: there is no key '{key}'" in wrong(
         tmp_path_factory.getbasetemp(), f"[[{kind}]]\n{key} = 1\n"
@@ -146,6 +153,6 @@ def test_no_key_is_ignored(kind: Kind, key: str, tmp_path_factory: pytest.TempPa
 
 
 def test_the_matrix_of_this_project_has_every_defect_and_other_names_for_other_cells() -> None:
-    cells = read(ROOT / "nightly.toml")
+    cells = read_cells(ROOT / "nightly.toml")
     assert {cell.defect for cell in cells} - {None} == set(DEFECTS)
-    assert {cell.kind for cell in cells} == set(Kind)
+    assert {cell.kind for cell in cells} == set(CellKind)

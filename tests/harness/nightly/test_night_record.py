@@ -13,13 +13,21 @@ from hypothesis import strategies as st
 
 from assay.harness.nightly import night_record
 from assay.harness.nightly.night_record import AttemptOutcome as Outcome
-from assay.harness.nightly.night_record import Night, NightError, NightFolder, Result, failed, settled, troubled
+from assay.harness.nightly.night_record import (
+    AttemptResult,
+    Night,
+    NightError,
+    NightFolder,
+    group_by_cell,
+    is_failed,
+    is_troubled,
+)
 from assay.harness.run import store
 
 from helpers.night_cells import as_json, cell, recorded, result
 
 RESULTS = st.builds(
-    Result, cell=st.text(max_size=8), attempt=st.integers(1, 9), seed=st.integers(0, 2**32),
+    AttemptResult, cell=st.text(max_size=8), attempt=st.integers(1, 9), seed=st.integers(0, 2**32),
     command=st.text(max_size=8), started=st.just("2026-11-21T02:00:00+00:00"), seconds=st.floats(0, 1e6),
     outcome=st.sampled_from(Outcome), detail=st.text(max_size=20),
     runs=st.lists(st.text(max_size=5), max_size=2).map(tuple), log=st.text(max_size=5),
@@ -28,7 +36,7 @@ RESULTS = st.builds(
 
 @given(st.lists(RESULTS, max_size=4), RESULTS, st.data())
 def test_what_was_appended_is_read_and_half_a_line_harms_no_other(
-    before: list[Result], after: Result, data: st.DataObject
+    before: list[AttemptResult], after: AttemptResult, data: st.DataObject
 ) -> None:
     with tempfile.TemporaryDirectory() as place:
         folder = NightFolder(Path(place))
@@ -50,7 +58,7 @@ def test_what_was_appended_is_read_and_half_a_line_harms_no_other(
 
 def test_the_files_have_the_keys_that_readers_know(tmp_path: Path) -> None:
     recorded(tmp_path, "2026-11-21", [result("a", Outcome.NO_DISK, runs=("t/1",))], cells=(cell("pass"),))
-    folder = night_record.folder(tmp_path, "2026-11-21").path
+    folder = night_record.night_folder(tmp_path, "2026-11-21").path
     written = json.loads((folder / "night.json").read_text())
     assert written["format"] == 1
     assert {"night", "started", "budget_seconds", "seed", "version", "host", "cells"} <= set(written)
@@ -78,8 +86,8 @@ def test_a_night_is_read_as_it_was_written_and_one_of_another_format_is_not(tmp_
 
 def test_the_records_of_nights_are_no_runs_of_the_store(tmp_path: Path) -> None:
     recorded(tmp_path, "2026-11-21", [])
-    assert store.runs(tmp_path) == []
-    assert [one.night for _, one in night_record.nights(tmp_path)] == ["2026-11-21"]
+    assert store.list_runs(tmp_path) == []
+    assert [one.night for _, one in night_record.read_nights(tmp_path)] == ["2026-11-21"]
 
 
 def test_an_interrupted_attempt_gives_way_to_the_one_that_does_it_again() -> None:
@@ -88,7 +96,7 @@ def test_an_interrupted_attempt_gives_way_to_the_one_that_does_it_again() -> Non
         result("b", Outcome.PASS),
         result("a", Outcome.PASS),
     ]
-    assert settled(results) == {"a": [results[2]], "b": [results[1]]}
+    assert group_by_cell(results) == {"a": [results[2]], "b": [results[1]]}
 
 
 @pytest.mark.parametrize(
@@ -106,4 +114,4 @@ def test_an_interrupted_attempt_gives_way_to_the_one_that_does_it_again() -> Non
 def test_one_failure_is_enough_and_of_a_canary_one_detection(
     outcomes: list[Outcome], fails: bool, trouble: bool
 ) -> None:
-    assert (failed(outcomes), troubled(outcomes)) == (fails, trouble)
+    assert (is_failed(outcomes), is_troubled(outcomes)) == (fails, trouble)

@@ -21,14 +21,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.harness.cli.command import Exit
+from assay.harness.cli.command import ExitCode
 from assay.harness.cli.main import main
 from assay.harness.nightly import night_record, night_runner
 from assay.harness.nightly.night_record import AttemptOutcome as Outcome
-from assay.harness.nightly.night_record import Kind, NightError, Result
+from assay.harness.nightly.night_record import AttemptResult, CellKind, NightError
 from assay.harness.nightly.rows import UNKNOWN
 from assay.harness.run.interrupt import Interrupt
-from assay.harness.run.settings import derive
+from assay.harness.run.settings import derive_seed
 
 from helpers.night_cells import (
     DRIVER,
@@ -55,7 +55,7 @@ def until(there: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def outcomes(results: list[Result]) -> list[str]:
+def outcomes(results: list[AttemptResult]) -> list[str]:
     return [one.outcome for one in results]
 
 
@@ -64,14 +64,14 @@ def test_each_end_has_its_line_and_the_rest_goes_on(tmp_path: Path) -> None:
         cell("signal=9"), cell("signal=11", name="crash"), cell("sleep=600", name="hang", timeout=0.5),
         cell("say=OSError: [Errno 28] No space left on device", "none", "exit=1", name="disk"),
         cell("say=no Docker engine answers: gone", "exit=1", name="engine", cluster="docker"), cell("fail", "exit=1"),
-        cell("fail=phantom", "exit=1", name="canary", kind=Kind.CANARY, defect="d", expected=("phantom",)),
+        cell("fail=phantom", "exit=1", name="canary", kind=CellKind.CANARY, defect="d", expected=("phantom",)),
         cell("say=ERROR: no such option", "exit=4", name="usage"), cell("unknown", "exit=1"), cell("pass"),
     ]  # fmt: skip
     results = performed(tmp_path / "store", cells, "n")
     assert outcomes(results) == [
         "crashed", "crashed", "hung", "no-disk", "no-engine", "fail", "detected", "broken", "unknown", "pass",
     ]  # fmt: skip
-    folder = night_record.folder(tmp_path / "store", "n")
+    folder = night_record.night_folder(tmp_path / "store", "n")
     assert folder.results() == results
     assert folder.read().ended
     assert folder.running() is None
@@ -90,7 +90,7 @@ def test_what_hangs_says_where_and_leaves_nothing_behind(tmp_path: Path) -> None
     assert one.outcome is Outcome.HUNG
     until(lambda: not alive(int((store / "left").read_text())))
     (other,) = performed(store, [cell("sleep=600", timeout=1.0)], "m")
-    assert "fake_pytest.py" in (night_record.folder(store, "m").path / other.log).read_text()
+    assert "fake_pytest.py" in (night_record.night_folder(store, "m").path / other.log).read_text()
 
 
 def test_what_a_cell_leaves_running_is_ended_with_it(tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_a_full_disk_is_recorded_on_the_full_disk(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", "4m") as disk:
         results = performed(disk, cells, "n")
         assert outcomes(results) == ["no-disk"] * len(cells)
-        folder = night_record.folder(disk, "n")
+        folder = night_record.night_folder(disk, "n")
         assert folder.results() == results
         assert folder.read().ended
 
@@ -112,7 +112,10 @@ def test_a_full_disk_is_recorded_on_the_full_disk(tmp_path: Path) -> None:
 def test_a_night_whose_results_found_no_room_does_not_end_as_if_they_were_recorded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one, path = begun(tmp_path / "store", [cell("fail", "exit=1")], "n"), night_record.folder(tmp_path / "store", "n")
+    one, path = (
+        begun(tmp_path / "store", [cell("fail", "exit=1")], "n"),
+        night_record.night_folder(tmp_path / "store", "n"),
+    )
     with monkeypatch.context() as full:
         full.setattr(
             night_record.NightFolder, "append", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full"))
@@ -125,8 +128,8 @@ def test_a_night_whose_results_found_no_room_does_not_end_as_if_they_were_record
 
 def test_what_cannot_be_started_is_broken(tmp_path: Path) -> None:
     one = begun(tmp_path / "store", [cell("pass")])
-    path = night_record.folder(tmp_path / "store", one.night)
-    (found,) = night_runner.Nightly(tmp_path / "store", path, one, 9.0, program=["/nowhere/pytest"]).run()
+    path = night_record.night_folder(tmp_path / "store", one.night)
+    (found,) = night_runner.NightRunner(tmp_path / "store", path, one, 9.0, program=["/nowhere/pytest"]).run()
     assert (found.outcome, found.detail.partition(":")[0]) == (Outcome.BROKEN, "it cannot be started")
 
 
@@ -143,8 +146,8 @@ def test_seeds_follow_from_the_names_of_the_night_and_the_cell_alone(tmp_path: P
     _, second = performed(tmp_path / "two", [cell("pass", name="b"), cell("pass", name="a")], "2026-11-21")
     (other,) = performed(tmp_path / "three", [cell("pass", name="a")], "2026-11-22")
     assert first.seed == second.seed != other.seed
-    of_night = derive(0, "night", "2026-11-21") % 2**32
-    assert first.seed == derive(of_night, "a", 1) % 2**32
+    of_night = derive_seed(0, "night", "2026-11-21") % 2**32
+    assert first.seed == derive_seed(of_night, "a", 1) % 2**32
     assert first.command == f"pytest pass --seed={first.seed}"
 
 
@@ -179,14 +182,14 @@ def test_a_night_that_is_killed_is_gone_on_with(tmp_path: Path) -> None:
     process.kill()
     process.wait()
     assert alive(orphan)
-    results = gone_on_with(store, night_runner.resumed(store, None))
+    results = gone_on_with(store, night_runner.find_resumable_night(store, None))
     assert not alive(orphan)
     assert [(one.cell, one.attempt, one.outcome) for one in results] == [
         ("a", 1, "pass"), ("b", 1, "interrupted"), ("b", 1, "pass"), ("c", 1, "pass"),
     ]  # fmt: skip
     assert results[1].detail == "the night itself was killed"
     assert results[1].seed == results[2].seed
-    assert night_record.folder(store, "n").results() == results
+    assert night_record.night_folder(store, "n").results() == results
     assert gone_on_with(store, one) == results
 
 
@@ -205,7 +208,7 @@ def test_what_a_run_had_found_when_its_night_was_killed_is_recorded(
     until(lambda: (store / "waits").exists() and (store / "waits").read_text() != "")
     process.kill()
     process.wait()
-    again = msgspec.structs.replace(night_runner.resumed(store, None), cells=(cell("pass", name="a"),))
+    again = msgspec.structs.replace(night_runner.find_resumable_night(store, None), cells=(cell("pass", name="a"),))
     results = gone_on_with(store, again)  # now it would pass
     assert outcomes(results) == outcomes_then
     assert len(results[0].runs) == 1
@@ -230,12 +233,12 @@ def test_ctrl_c_ends_the_cell_as_ctrl_c_does_and_leaves_a_night_to_read(tmp_path
     until((tmp_path / "waits").exists)
     process.send_signal(number)
     printed, said = process.communicate(timeout=SOON)
-    assert process.returncode == Exit.INTERRUPTED
+    assert process.returncode == ExitCode.INTERRUPTED
     assert (tmp_path / "healed").exists()
     assert re.match(r"interrupted +run/test_waits/none/sim ", printed)
     assert "interrupted, with the night: the cell heals, checks and reports" in said
     assert f"`assay nightly --resume --night=n --store={store}` goes on" in said
-    folder = night_record.folder(store, "n")
+    folder = night_record.night_folder(store, "n")
     assert outcomes(folder.results()) == ["interrupted"]
     assert folder.read().ended
 
@@ -243,14 +246,14 @@ def test_ctrl_c_ends_the_cell_as_ctrl_c_does_and_leaves_a_night_to_read(tmp_path
 def test_a_second_ctrl_c_ends_a_cell_at_once(tmp_path: Path) -> None:
     twice = Interrupt()
     one = begun(tmp_path / "store", [cell("deaf"), cell("pass")])
-    path = night_record.folder(tmp_path / "store", one.night)
+    path = night_record.night_folder(tmp_path / "store", one.night)
 
     def press() -> None:
         until(lambda: path.running() is not None)
         twice.request()
         raise KeyboardInterrupt
 
-    asking = night_runner.Nightly(tmp_path / "store", path, one, 60.0, program=PROGRAM, grace=60.0, interrupt=twice)
+    asking = night_runner.NightRunner(tmp_path / "store", path, one, 60.0, program=PROGRAM, grace=60.0, interrupt=twice)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("assay.harness.nightly.subprocess_runner._watch", lambda *given: press())
         (found,) = asking.run()
@@ -260,26 +263,28 @@ def test_a_second_ctrl_c_ends_a_cell_at_once(tmp_path: Path) -> None:
 def test_a_resumed_night_runs_cells_of_the_matrix_and_asks_for_all_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("assay.harness.nightly.night_runner.Nightly", partial(night_runner.Nightly, program=PROGRAM))
+    monkeypatch.setattr(
+        "assay.harness.nightly.night_runner.NightRunner", partial(night_runner.NightRunner, program=PROGRAM)
+    )
     monkeypatch.setattr("signal.signal", lambda number, handler: None)
     monkeypatch.chdir(tmp_path)
     begun(tmp_path / "store", [cell("pass")], "n")
     resume = ["nightly", "--resume", f"--store={tmp_path / 'store'}"]
-    results = night_record.folder(tmp_path / "store", "n").results
+    results = night_record.night_folder(tmp_path / "store", "n").results
     with monkeypatch.context() as patch:
         for cells in ((), (cell("fail", name="pass"),)):  # there is none, or another command has its name
-            patch.setattr("assay.harness.nightly.matrix.plan", lambda path, cells=cells: (cells, 0.0))
-            assert main(resume) == Exit.UNKNOWN
+            patch.setattr("assay.harness.nightly.matrix.read_plan", lambda path, cells=cells: (cells, 0.0))
+            assert main(resume) == ExitCode.UNKNOWN
             assert results() == []
             assert "not a cell of nightly.toml: pytest pass" in capsys.readouterr().err
-        patch.setattr("assay.harness.nightly.matrix.plan", lambda path: ((cell("pass"), cell("fail")), 0.0))
+        patch.setattr("assay.harness.nightly.matrix.read_plan", lambda path: ((cell("pass"), cell("fail")), 0.0))
         (tmp_path / "elsewhere").mkdir()
-        assert main([*resume, "--matrix=elsewhere/nightly.toml"]) == Exit.UNKNOWN, "pytest starts in another folder"
+        assert main([*resume, "--matrix=elsewhere/nightly.toml"]) == ExitCode.UNKNOWN, "pytest starts in another folder"
         assert results() == []
-        assert main(resume) == Exit.PASS
+        assert main(resume) == ExitCode.PASS
     assert outcomes(results()) == ["pass"]
     begun(tmp_path / "store", [cell("pass")], "o")
-    assert main([*resume, "--yes"]) == Exit.PASS, "there is no matrix at all, and the user agrees"
+    assert main([*resume, "--yes"]) == ExitCode.PASS, "there is no matrix at all, and the user agrees"
 
 
 def hostile(store: Path, **changes: object) -> Path:
@@ -315,7 +320,7 @@ def test_a_record_that_no_matrix_makes_is_not_gone_on_with(
     for name in ("lock", "reserve"):
         (victim / name).write_text("precious")
     for name in ([], ["--night=n"]):
-        assert main(["nightly", "--resume", f"--store={store}", "--budget=1s", "--yes", *name]) == Exit.USAGE
+        assert main(["nightly", "--resume", f"--store={store}", "--budget=1s", "--yes", *name]) == ExitCode.USAGE
         printed = capsys.readouterr().err
         assert said in printed
         assert len(printed.splitlines()) == 1
@@ -330,7 +335,7 @@ def test_a_night_that_is_named_is_a_folder_of_the_store(
     victim.mkdir()
     (victim / "night.json").write_bytes((hostile(tmp_path / "store") / "night.json").read_bytes())
     arguments = ["nightly", "--resume", f"--store={tmp_path / 'store'}", "--budget=1s", "--yes", f"--night={name}"]
-    assert main(arguments) == Exit.USAGE
+    assert main(arguments) == ExitCode.USAGE
     assert "is no name for a folder" in capsys.readouterr().err
     assert [one.name for one in victim.iterdir()] == ["night.json"]
 
@@ -348,7 +353,7 @@ def test_a_link_or_a_fifo_in_the_folder_of_a_night_is_named_and_nothing_is_writt
         place.symlink_to(target)
     else:
         os.mkfifo(place)
-    assert main(["nightly", "--resume", f"--store={store}", "--budget=1s", "--yes"]) == Exit.USAGE
+    assert main(["nightly", "--resume", f"--store={store}", "--budget=1s", "--yes"]) == ExitCode.USAGE
     assert f"{place}: this is a" in capsys.readouterr().err
     assert target.read_text() == "precious"
 
@@ -367,7 +372,7 @@ def test_a_night_has_a_name_of_its_own(tmp_path: Path) -> None:
     with pytest.raises(NightError, match="no name for a folder"):
         begun(tmp_path, [cell("pass")], "../x")
     with pytest.raises(NightError, match="no night"):
-        night_runner.resumed(tmp_path / "empty", None)
+        night_runner.find_resumable_night(tmp_path / "empty", None)
 
 
 def test_a_night_that_another_process_begins_meanwhile_keeps_its_record(
@@ -378,42 +383,42 @@ def test_a_night_that_another_process_begins_meanwhile_keeps_its_record(
         begun(tmp_path, [cell("pass", name="theirs")], "n")
         return ()
 
-    monkeypatch.setattr(night_runner, "commits", meanwhile)
+    monkeypatch.setattr(night_runner, "list_commits", meanwhile)
     with pytest.raises(NightError, match="there is a night n in"):
         begun(tmp_path, [cell("pass", name="ours")], "n")
-    assert [one.name for one in night_record.folder(tmp_path, "n").read().cells] == ["theirs"]
+    assert [one.name for one in night_record.night_folder(tmp_path, "n").read().cells] == ["theirs"]
 
 
 @given(st.integers(0, 2**32), st.text(max_size=9), st.integers(1, 9))
 def test_a_seed_is_one_that_pytest_takes(of_night: int, name: str, attempt: int) -> None:
-    assert 0 <= derive(of_night, name, attempt) % 2**32 < 2**32
+    assert 0 <= derive_seed(of_night, name, attempt) % 2**32 < 2**32
 
 
 @pytest.mark.parametrize(
     ("acts", "code"),
     [
-        ((("pass",),), Exit.PASS),
-        ((("pass",), ("fail", "exit=1"), ("exit=4",)), Exit.FAIL),
-        ((("pass",), ("exit=4",), ("unknown", "exit=1")), Exit.USAGE),
-        ((("pass",), ("unknown", "exit=1")), Exit.UNKNOWN),
-        ((("pass",), ("signal=9",)), Exit.UNKNOWN),
-        ((("say=SKIPPED [1] a:1: no",),), Exit.UNKNOWN),
+        ((("pass",),), ExitCode.PASS),
+        ((("pass",), ("fail", "exit=1"), ("exit=4",)), ExitCode.FAIL),
+        ((("pass",), ("exit=4",), ("unknown", "exit=1")), ExitCode.USAGE),
+        ((("pass",), ("unknown", "exit=1")), ExitCode.UNKNOWN),
+        ((("pass",), ("signal=9",)), ExitCode.UNKNOWN),
+        ((("say=SKIPPED [1] a:1: no",),), ExitCode.UNKNOWN),
     ],
 )
 def test_exit_codes(
-    acts: tuple[tuple[str, ...], ...], code: Exit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    acts: tuple[tuple[str, ...], ...], code: ExitCode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    monkeypatch.setattr("assay.harness.nightly.matrix.plan", lambda path: (tuple(cell(*one) for one in acts), 0.0))
-    faked = partial(night_runner.Nightly, program=PROGRAM)
-    monkeypatch.setattr("assay.harness.nightly.night_runner.Nightly", faked)
+    monkeypatch.setattr("assay.harness.nightly.matrix.read_plan", lambda path: (tuple(cell(*one) for one in acts), 0.0))
+    faked = partial(night_runner.NightRunner, program=PROGRAM)
+    monkeypatch.setattr("assay.harness.nightly.night_runner.NightRunner", faked)
     before = signal.getsignal(signal.SIGTERM)
     try:
         assert main(["nightly", "--budget=60s", f"--store={tmp_path}"]) == code
     finally:
         signal.signal(signal.SIGTERM, before)
     printed = capsys.readouterr().out
-    if code is Exit.FAIL:
+    if code is ExitCode.FAIL:
         assert re.search(
             r"\nfail fail-exit=1, 1 of 1: lost-write in 1 of 1 runs\n  pytest fail exit=1 --seed=\d+\n", printed
         )
@@ -422,15 +427,17 @@ def test_exit_codes(
 @pytest.mark.parametrize(
     ("given", "expires", "code"),
     [
-        (False, None, Exit.FAIL), (True, "2999-01-01", Exit.PASS), (False, "2999-01-01", Exit.PASS),
-        (True, "1999-01-01", Exit.FAIL),
+        (False, None, ExitCode.FAIL), (True, "2999-01-01", ExitCode.PASS), (False, "2999-01-01", ExitCode.PASS),
+        (True, "1999-01-01", ExitCode.FAIL),
     ],
 )  # fmt: skip
 def test_a_night_whose_failures_are_all_marked_is_green_until_a_mark_is_over(
-    given: bool, expires: str | None, code: Exit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    given: bool, expires: str | None, code: ExitCode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("assay.harness.nightly.matrix.plan", lambda path: ((cell("fail", "exit=1"),), 0.0))
-    monkeypatch.setattr("assay.harness.nightly.night_runner.Nightly", partial(night_runner.Nightly, program=PROGRAM))
+    monkeypatch.setattr("assay.harness.nightly.matrix.read_plan", lambda path: ((cell("fail", "exit=1"),), 0.0))
+    monkeypatch.setattr(
+        "assay.harness.nightly.night_runner.NightRunner", partial(night_runner.NightRunner, program=PROGRAM)
+    )
     monkeypatch.setattr("signal.signal", lambda number, handler: None)
     monkeypatch.chdir(tmp_path)
     name = "mine.toml" if given else "known-failures.toml"
@@ -444,9 +451,9 @@ def test_a_night_whose_failures_are_all_marked_is_green_until_a_mark_is_over(
 
 
 def test_the_command_line_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["nightly", f"--store={tmp_path}"]) == Exit.USAGE
-    assert main(["nightly", "--budget=5", f"--store={tmp_path}"]) == Exit.USAGE
-    assert main(["nightly", "--resume", f"--store={tmp_path}"]) == Exit.USAGE
+    assert main(["nightly", f"--store={tmp_path}"]) == ExitCode.USAGE
+    assert main(["nightly", "--budget=5", f"--store={tmp_path}"]) == ExitCode.USAGE
+    assert main(["nightly", "--resume", f"--store={tmp_path}"]) == ExitCode.USAGE
     said = capsys.readouterr().err
     assert "--budget is missing" in said
     assert "--budget='5' has no unit" in said
@@ -467,11 +474,11 @@ def test_real_cells_in_the_simulation(tmp_path: Path) -> None:
         (tmp_path / name).symlink_to(ROOT / name)
     command = [sys.executable, "-m", "assay.harness.cli.main", "nightly", "--budget=10min", "--night=n"]
     done = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False)
-    found = {one.cell: one for one in night_record.folder(tmp_path / "store", "n").results()}
+    found = {one.cell: one for one in night_record.night_folder(tmp_path / "store", "n").results()}
     assert {name: one.outcome for name, one in found.items()} == {
         "run/test_log/none/sim": "pass", "run/wrong/test_log/none/sim": "broken",
         "run/blocks/test_zookeeper/none/sim": "skipped", "canary/zombie-commit/sim": "detected",
     }, done.stdout + done.stderr  # fmt: skip
-    assert done.returncode == Exit.USAGE
+    assert done.returncode == ExitCode.USAGE
     assert [len(one.runs) for one in found.values()].count(1) == 2
     assert shlex.split(found["run/test_log/none/sim"].command)[:2] == ["pytest", "workloads/test_log.py"]

@@ -13,17 +13,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.checkers.judging.verdict import Verdict
-from assay.harness.cli.command import Exit
+from assay.harness.cli.command import ExitCode
 from assay.harness.cli.main import main
 from assay.harness.nightly import night_record, night_runner
-from assay.harness.nightly.junit import junit
-from assay.harness.nightly.markdown import code, markdown, text
+from assay.harness.nightly.junit import to_junit
+from assay.harness.nightly.markdown import escape, make_code_block, to_markdown
 from assay.harness.nightly.night_record import AttemptOutcome as Outcome
-from assay.harness.nightly.night_record import Cell, Kind, NightError
-from assay.harness.nightly.night_verdict import Account, account
+from assay.harness.nightly.night_record import CellKind, MatrixCell, NightError
+from assay.harness.nightly.night_verdict import NightAccount, read_account
 from assay.harness.nightly.rows import UNKNOWN
-from assay.harness.nightly.store_index import read
-from assay.reports.index.known import Known, Mark
+from assay.harness.nightly.store_index import read_store
+from assay.reports.index.known import KnownFailures, Mark
 
 from helpers.morning_store import HOSTILE, LAST
 from helpers.morning_store import night as recorded_night
@@ -31,33 +31,35 @@ from helpers.morning_store import result as ended
 from helpers.night_cells import PROGRAM, cell
 
 TODAY = date(2026, 11, 24)
-CANARY: dict[str, Any] = {"kind": Kind.CANARY, "defect": "d", "expected": ("phantom",)}
+CANARY: dict[str, Any] = {"kind": CellKind.CANARY, "defect": "d", "expected": ("phantom",)}
 
 
-def known(*anomalies: str, expires: date = TODAY, workload: str = "t") -> Known:
+def known(*anomalies: str, expires: date = TODAY, workload: str = "t") -> KnownFailures:
     if not anomalies:
-        return Known(today=TODAY)
+        return KnownFailures(today=TODAY)
     mark = Mark(system=UNKNOWN, workload=workload, anomalies=anomalies, reason="being repaired", expires=expires)
-    return Known((mark,), TODAY)
+    return KnownFailures((mark,), TODAY)
 
 
-def performed(store: Path, cells: Sequence[Cell], name: str = "n", share: tuple[int, int] = (1, 1)) -> None:
-    one = night_runner.begin(store, name, cells, 100.0, store.parent, None, share)
-    night_runner.Nightly(store, night_record.folder(store, one.night), one, 100.0, program=PROGRAM, grace=5.0).run()
+def performed(store: Path, cells: Sequence[MatrixCell], name: str = "n", share: tuple[int, int] = (1, 1)) -> None:
+    one = night_runner.begin_night(store, name, cells, 100.0, store.parent, None, share)
+    night_runner.NightRunner(
+        store, night_record.night_folder(store, one.night), one, 100.0, program=PROGRAM, grace=5.0
+    ).run()
 
 
 def test_a_night_whose_record_is_damaged_is_not_hidden_by_an_older_one(tmp_path: Path) -> None:
-    begun = [night_runner.begin(tmp_path, name, [cell("pass")], 1.0, tmp_path, None) for name in ("n", "o")]
+    begun = [night_runner.begin_night(tmp_path, name, [cell("pass")], 1.0, tmp_path, None) for name in ("n", "o")]
     (tmp_path / "nights" / "unbegun").mkdir()
     assert of_night(tmp_path).name == begun[-1].name
     (tmp_path / "nights" / "o" / "night.json").write_text("{")
     with pytest.raises(NightError, match=r"o/night.json is not the record of a night.*--night=ID"):
         of_night(tmp_path)
-    assert account(tmp_path, "n", known()).name == "n"
+    assert read_account(tmp_path, "n", known()).name == "n"
 
 
-def of_night(store: Path, marked: Known | None = None) -> Account:
-    return account(store, None, marked or known())
+def of_night(store: Path, marked: KnownFailures | None = None) -> NightAccount:
+    return read_account(store, None, marked or known())
 
 
 @given(st.integers(1, 9), st.integers(0, 20))
@@ -66,8 +68,10 @@ def test_the_parts_of_a_night_are_the_whole_night_each_cell_once_with_its_seed(
 ) -> None:
     store = tmp_path_factory.mktemp("store")
     cells = [cell("pass", name=f"cell {number}") for number in range(parts + more)]
-    whole = night_runner.begin(store, "n", cells, 1.0, store, None)
-    shares = [night_runner.begin(store, "m", cells, 1.0, store, None, (part, parts)) for part in range(1, parts + 1)]
+    whole = night_runner.begin_night(store, "n", cells, 1.0, store, None)
+    shares = [
+        night_runner.begin_night(store, "m", cells, 1.0, store, None, (part, parts)) for part in range(1, parts + 1)
+    ]
     assert sorted(one.name for share in shares for one in share.cells) == sorted(one.name for one in whole.cells)
     assert max(len(one.cells) for one in shares) - min(len(one.cells) for one in shares) <= 1
     assert {one.name for one in shares} == {"m"}
@@ -82,7 +86,9 @@ def test_a_part_has_the_seeds_of_the_whole_night(tmp_path: Path) -> None:
         store = tmp_path / folder
         for share in shares:
             performed(store, cells, "n", share)
-        seeds.append(sorted((one.cell, one.seed) for path, _ in night_record.nights(store) for one in path.results()))
+        seeds.append(
+            sorted((one.cell, one.seed) for path, _ in night_record.read_nights(store) for one in path.results())
+        )
     assert seeds[0] == seeds[1]
     assert len(seeds[0]) == 4
 
@@ -129,14 +135,14 @@ def test_a_lost_outcome_is_no_pass_and_its_line_is_named(
     lines = tmp_path / "nights" / "n" / "cells.jsonl"
     lines.write_bytes(damage(lines.read_bytes()))
     capsys.readouterr()
-    assert main(["summary", str(tmp_path), f"--junit={tmp_path / 'junit.xml'}"]) == Exit.UNKNOWN
+    assert main(["summary", str(tmp_path), f"--junit={tmp_path / 'junit.xml'}"]) == ExitCode.UNKNOWN
     printed = capsys.readouterr().out
-    assert text(said) in printed
+    assert escape(said) in printed
     assert "for want of time: b" not in printed
     found = of_night(tmp_path)
     assert any(said in str(one) for one in found.lost)
     assert any(said in error.get("message", "") for error in ET.parse(tmp_path / "junit.xml").findall(".//error"))
-    assert any(said in one for one in read(tmp_path, {}).problems)
+    assert any(said in one for one in read_store(tmp_path, {}).problems)
 
 
 def test_a_failure_counts_beside_a_lost_outcome(tmp_path: Path) -> None:
@@ -158,7 +164,7 @@ def test_half_a_line_whose_attempt_was_recorded_again_is_not_lost(tmp_path: Path
 
 def test_more_parts_than_cells_are_an_error(tmp_path: Path) -> None:
     with pytest.raises(NightError, match="too few for 3 parts"):
-        night_runner.begin(tmp_path, "n", [cell("pass"), cell("fail")], 1.0, tmp_path, None, (1, 3))
+        night_runner.begin_night(tmp_path, "n", [cell("pass"), cell("fail")], 1.0, tmp_path, None, (1, 3))
 
 
 def test_parts_are_one_night_for_the_page_and_the_summary(tmp_path: Path) -> None:
@@ -168,7 +174,7 @@ def test_parts_are_one_night_for_the_page_and_the_summary(tmp_path: Path) -> Non
     found = of_night(tmp_path)
     assert (found.name, found.missing, found.parts) == ("n", (), 2)
     assert sorted(one.cell.name for one in found.cells) == sorted(one.name for one in cells)
-    stored = read(tmp_path, {})
+    stored = read_store(tmp_path, {})
     (one,) = stored.nights
     assert (one.name, one.planned, one.done) == ("n", 4, 4)
     assert {entry.night for entry in stored.entries} == {"n"}
@@ -182,9 +188,9 @@ def test_a_part_without_a_record_is_no_pass(tmp_path: Path) -> None:
         performed(tmp_path, cells, "n", (part, 3))
     found = of_night(tmp_path)
     assert (found.missing, found.verdict) == ((2,), Verdict.UNKNOWN)
-    assert "No record of part 2 of 3" in markdown(found)
-    assert ET.fromstring(junit(found)).findall(".//error[@message='it has left no record']")
-    assert any("part 2 of 3" in one for one in read(tmp_path, {}).problems)
+    assert "No record of part 2 of 3" in to_markdown(found)
+    assert ET.fromstring(to_junit(found)).findall(".//error[@message='it has left no record']")
+    assert any("part 2 of 3" in one for one in read_store(tmp_path, {}).problems)
     performed(tmp_path, cells, "n", (2, 3))
     assert of_night(tmp_path).verdict is Verdict.PASS
 
@@ -203,7 +209,7 @@ def test_a_part_without_a_record_is_no_pass(tmp_path: Path) -> None:
     ],
 )
 def test_marked_failures_do_not_count_and_all_others_do(
-    tmp_path: Path, acts: tuple[str, ...], marked: Known, verdict: Verdict
+    tmp_path: Path, acts: tuple[str, ...], marked: KnownFailures, verdict: Verdict
 ) -> None:
     performed(tmp_path, [cell(*acts, "exit=1", name="c")])
     found = of_night(tmp_path, marked)
@@ -229,12 +235,12 @@ def test_a_failure_whose_run_is_gone_counts_in_spite_of_a_mark(tmp_path: Path) -
 def test_a_night_is_summed_up_as_it_was_when_it_was_the_newest(tmp_path: Path) -> None:
     performed(tmp_path, [cell("fail", "exit=1", name="c")], "first")
     performed(tmp_path, [cell("pass", name="c")], "second")
-    assert account(tmp_path, None, known()).verdict is Verdict.PASS
-    found = account(tmp_path, "first", known())
+    assert read_account(tmp_path, None, known()).verdict is Verdict.PASS
+    found = read_account(tmp_path, "first", known())
     assert found.verdict is Verdict.FAIL
     assert [one.new for one in found.failures] == [True]
     with pytest.raises(NightError, match="There are: first, second"):
-        account(tmp_path, "third", known())
+        read_account(tmp_path, "third", known())
 
 
 def test_each_attempt_is_a_case_with_what_repeats_it(tmp_path: Path) -> None:
@@ -247,7 +253,7 @@ def test_each_attempt_is_a_case_with_what_repeats_it(tmp_path: Path) -> None:
         if b'"lost-write": 1' in (path / "verdict.json").read_bytes():
             (path / "report.html").touch()
     found = of_night(tmp_path, known("phantom"))
-    suite = ET.fromstring(junit(found))[0]
+    suite = ET.fromstring(to_junit(found))[0]
     assert [suite.get(key) for key in ("tests", "failures", "errors", "skipped")] == ["6", "1", "2", "1"]
     cases = {str(case.get("name")): case for case in suite.findall("testcase")}
     failed = cases["fail-exit=1"]
@@ -274,7 +280,7 @@ def test_each_attempt_is_a_case_with_what_repeats_it(tmp_path: Path) -> None:
 
 def test_what_is_written_first_is_what_broke_and_how_to_repeat_it(tmp_path: Path) -> None:
     performed(tmp_path, [cell("pass"), cell("fail", "exit=1"), cell("signal=9")])
-    said = markdown(of_night(tmp_path))
+    said = to_markdown(of_night(tmp_path))
     assert said.startswith("## ❌ Night n: fail\n")
     assert said.index("### New failures") < said.index("### Without an answer")
     assert f"**lost-write** in t of {UNKNOWN}" in said
@@ -285,10 +291,10 @@ def test_what_is_written_first_is_what_broke_and_how_to_repeat_it(tmp_path: Path
 
 @given(st.text())
 def test_nothing_that_a_run_says_is_markup(words: str) -> None:
-    assert "\n" not in text(words)
-    left = text(words).replace("\\\\", "")
+    assert "\n" not in escape(words)
+    left = escape(words).replace("\\\\", "")
     assert all(left[place - 1] == "\\" for place, char in enumerate(left) if char in "`*_[]<>|~#&@!")
-    fence, line, end = code(words).split("\n")
+    fence, line, end = make_code_block(words).split("\n")
     assert fence == end
     assert set(fence) == {"`"}
     assert fence not in line
@@ -298,9 +304,9 @@ def test_nothing_that_a_run_says_is_markup(words: str) -> None:
 def test_hostile_words_leave_a_document_that_can_be_read(tmp_path: Path, words: str) -> None:
     one, at = cell("pass"), LAST
     made = recorded_night(tmp_path, at, [one], [ended(one, Outcome.CRASHED, detail=words)])
-    found = account(tmp_path, made.path.name, known())
-    assert ET.fromstring(junit(found))[0].get("errors") == "1"
-    assert "<" not in markdown(found).replace("\\<", "")
+    found = read_account(tmp_path, made.path.name, known())
+    assert ET.fromstring(to_junit(found))[0].get("errors") == "1"
+    assert "<" not in to_markdown(found).replace("\\<", "")
 
 
 def test_the_command_writes_both_and_has_the_exit_code_of_the_night(
@@ -308,29 +314,29 @@ def test_the_command_writes_both_and_has_the_exit_code_of_the_night(
 ) -> None:
     store, marks = tmp_path / "store", tmp_path / "known.toml"
     performed(store, [cell("pass"), cell("fail", "exit=1")])
-    assert main(["summary", str(store)]) == Exit.FAIL
+    assert main(["summary", str(store)]) == ExitCode.FAIL
     assert "New failures" in capsys.readouterr().out
     marks.write_text(
         f'[[failure]]\nsystem = "{UNKNOWN}"\nworkload = "t"\nanomalies = ["lost-write"]\nreason = "r"\n'
         "expires = 2999-01-01\n"
     )
     paths = [f"--markdown={tmp_path / 'm.md'}", f"--junit={tmp_path / 'j.xml'}", f"--known={marks}"]
-    assert main(["summary", str(store), *paths]) == Exit.PASS
+    assert main(["summary", str(store), *paths]) == ExitCode.PASS
     assert capsys.readouterr().out == ""
     assert "### Known failures" in (tmp_path / "m.md").read_text()
     assert ET.parse(tmp_path / "j.xml").getroot().get("skipped") == "1"
     marks.write_text(marks.read_text().replace("2999", "1999"))
-    assert main(["summary", str(store), f"--known={marks}"]) == Exit.FAIL
+    assert main(["summary", str(store), f"--known={marks}"]) == ExitCode.FAIL
     marks.write_text("[[failure]]\n")
-    assert main(["summary", str(store), f"--known={marks}"]) == Exit.USAGE
-    assert main(["summary", str(tmp_path)]) == Exit.USAGE
-    assert main(["summary", str(store), "--night=other"]) == Exit.USAGE
-    assert main(["summary", str(tmp_path / "none")]) == Exit.USAGE
+    assert main(["summary", str(store), f"--known={marks}"]) == ExitCode.USAGE
+    assert main(["summary", str(tmp_path)]) == ExitCode.USAGE
+    assert main(["summary", str(store), "--night=other"]) == ExitCode.USAGE
+    assert main(["summary", str(tmp_path / "none")]) == ExitCode.USAGE
 
 
 @pytest.mark.parametrize("share", ["0/2", "3/2", "2", "a/b", "1/0", "1/-2", "/"])
 def test_what_is_no_part_is_wrong_usage(share: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as left:
         main(["nightly", "--budget=1min", f"--split={share}"])
-    assert left.value.code == Exit.USAGE
+    assert left.value.code == ExitCode.USAGE
     assert "the second of five" in capsys.readouterr().err

@@ -8,18 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.cluster.docker.engine import EngineError, engine
+from assay.cluster.docker.engine import DockerEngineError, open_engine
 from assay.harness.nightly.night_record import AttemptOutcome as Outcome
-from assay.harness.nightly.night_record import Kind
-from assay.harness.nightly.outcome import Machine, Seen, outcome
+from assay.harness.nightly.night_record import CellKind
+from assay.harness.nightly.outcome import MachineState, SeenRun, classify
 from assay.harness.nightly.subprocess_runner import AttemptEnd
 
 from helpers.night_cells import cell
 
-WELL = Machine(disk_full=lambda: False, engine_answers=lambda: True)
-PASS, FAIL, UNKNOWN = Seen("pass"), Seen("fail", ("lost-write",)), Seen("unknown")
+WELL = MachineState(disk_full=lambda: False, engine_answers=lambda: True)
+PASS, FAIL, UNKNOWN = SeenRun("pass"), SeenRun("fail", ("lost-write",)), SeenRun("unknown")
 RUN = cell()
-CANARY = cell(kind=Kind.CANARY, defect="d", expected=("lost-write", "vanished"))
+CANARY = cell(kind=CellKind.CANARY, defect="d", expected=("lost-write", "vanished"))
 SKIPPED = "SKIPPED [1] workloads/test_log.py:20: the simulation has no threads\n==== 1 skipped in 0.1s ===="
 FAILED = "FAILED workloads/test_log.py::test_log[kill] - Failed: UNKNOWN: too little succeeded"
 NO_SPACE = "E   OSError: [Errno 28] No space left on device: '/store/x'"
@@ -31,14 +31,14 @@ NO_SPACE = "E   OSError: [Errno 28] No space left on device: '/store/x'"
         (RUN, AttemptEnd(0), "", [PASS], Outcome.PASS, ""),
         (RUN, AttemptEnd(0), "1 xfailed", [PASS, UNKNOWN], Outcome.UNKNOWN, "1 of 2 runs did not pass"),
         (CANARY, AttemptEnd(0), "1 xfailed", [UNKNOWN], Outcome.UNKNOWN, "1 of 1 runs did not pass"),
-        (RUN, AttemptEnd(0), "1 passed", [Seen(None)], Outcome.UNKNOWN, "1 of 1 runs did not pass"),
-        (RUN, AttemptEnd(0), SKIPPED, [Seen(None)], Outcome.SKIPPED, "the simulation has no threads"),
-        (RUN, AttemptEnd(0), SKIPPED, [PASS, Seen(None)], Outcome.PASS, ""),
+        (RUN, AttemptEnd(0), "1 passed", [SeenRun(None)], Outcome.UNKNOWN, "1 of 1 runs did not pass"),
+        (RUN, AttemptEnd(0), SKIPPED, [SeenRun(None)], Outcome.SKIPPED, "the simulation has no threads"),
+        (RUN, AttemptEnd(0), SKIPPED, [PASS, SeenRun(None)], Outcome.PASS, ""),
         (RUN, AttemptEnd(0), SKIPPED, [], Outcome.SKIPPED, "the simulation has no threads"),
         (RUN, AttemptEnd(1), FAILED, [UNKNOWN], Outcome.UNKNOWN, "Failed: UNKNOWN: too little succeeded"),
         (RUN, AttemptEnd(1), "", [PASS, FAIL], Outcome.FAIL, "lost-write in 1 of 2 runs"),
         (RUN, AttemptEnd(-9), "", [FAIL], Outcome.FAIL, "lost-write in 1 of 1 runs; then killed by SIGKILL"),
-        (RUN, AttemptEnd(-9), "", [Seen(None)], Outcome.CRASHED, "killed by SIGKILL"),
+        (RUN, AttemptEnd(-9), "", [SeenRun(None)], Outcome.CRASHED, "killed by SIGKILL"),
         (RUN, AttemptEnd(-6, Outcome.HUNG, "no end"), "", [], Outcome.HUNG, "no end"),
         (RUN, AttemptEnd(2, Outcome.INTERRUPTED, "so"), "", [UNKNOWN], Outcome.INTERRUPTED, "so"),
         (RUN, AttemptEnd(2), "", [], Outcome.CRASHED, "interrupted, and not by the night"),
@@ -47,68 +47,73 @@ NO_SPACE = "E   OSError: [Errno 28] No space left on device: '/store/x'"
         (RUN, AttemptEnd(4), "ERROR: --rate='x' is not a number", [], Outcome.BROKEN, "--rate='x' is not a number"),
         (RUN, AttemptEnd(5), "no tests ran", [], Outcome.BROKEN, "no tests ran"),
         (RUN, AttemptEnd(3), "INTERNALERROR> KeyError: 'a'", [], Outcome.CRASHED, "exit code 3: KeyError: 'a'"),
-        (RUN, AttemptEnd(1), NO_SPACE, [Seen(None)], Outcome.NO_DISK, NO_SPACE),
+        (RUN, AttemptEnd(1), NO_SPACE, [SeenRun(None)], Outcome.NO_DISK, NO_SPACE),
         (RUN, AttemptEnd(1), NO_SPACE, [UNKNOWN], Outcome.UNKNOWN, "OSError: [Errno 28] No space left"),
         (CANARY, AttemptEnd(1), "", [FAIL], Outcome.DETECTED, "lost-write in 1 of 1 runs"),
         (CANARY, AttemptEnd(0), "", [PASS], Outcome.MISSED, "every run passes, but lost-write, vanished"),
-        (CANARY, AttemptEnd(1), "", [Seen("fail", ("phantom",))], Outcome.MISSED, "fails otherwise: phantom in 1 of 1"),
+        (CANARY, AttemptEnd(1), "", [SeenRun("fail", ("phantom",))], Outcome.MISSED,
+        "fails otherwise: phantom in 1 of 1"),
         (CANARY, AttemptEnd(1), FAILED, [UNKNOWN], Outcome.UNKNOWN, "too little succeeded"),
         (CANARY, AttemptEnd(-11), "", [], Outcome.CRASHED, "SIGSEGV"),
-        (cell(kind=Kind.EXPLORE), AttemptEnd(0), "=== 1 passed in 9s ===", [], Outcome.PASS, ""),
-        (cell(kind=Kind.EXPLORE), AttemptEnd(1), "FOUND vanished after 9 examples, 3 s", [],
+        (cell(kind=CellKind.EXPLORE), AttemptEnd(0), "=== 1 passed in 9s ===", [], Outcome.PASS, ""),
+        (cell(kind=CellKind.EXPLORE), AttemptEnd(1), "FOUND vanished after 9 examples, 3 s", [],
          Outcome.FAIL, "FOUND vanished"),
-        (cell(kind=Kind.EXPLORE), AttemptEnd(1), FAILED, [], Outcome.UNKNOWN, "too little"),
+        (cell(kind=CellKind.EXPLORE), AttemptEnd(1), FAILED, [], Outcome.UNKNOWN, "too little"),
     ],
 )  # fmt: skip
 def test_an_end_has_a_name_and_a_cause(
-    one: object, ended: AttemptEnd, printed: str, runs: list[Seen], named: Outcome, said: str
+    one: object, ended: AttemptEnd, printed: str, runs: list[SeenRun], named: Outcome, said: str
 ) -> None:
-    found, detail = outcome(one, ended, printed, runs, WELL)  # type: ignore[arg-type]
+    found, detail = classify(one, ended, printed, runs, WELL)  # type: ignore[arg-type]
     assert found is named
     assert said in " ".join(detail.split()) or " ".join(said.split()) in detail
 
 
 def test_an_engine_that_dies_is_known_by_the_message_of_the_harness(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
-    with pytest.raises(EngineError) as raised, engine():
+    with pytest.raises(DockerEngineError) as raised, open_engine():
         pass
     printed = f"ERROR w.py::t[kill] - Failed: the cluster did not start: EngineError: {raised.value}"
-    found, detail = outcome(cell(cluster="docker"), AttemptEnd(1), printed, [Seen(None)], WELL)
+    found, detail = classify(cell(cluster="docker"), AttemptEnd(1), printed, [SeenRun(None)], WELL)
     assert (found, detail) == (Outcome.NO_ENGINE, str(raised.value))
-    cleared = f"ERROR w.py::t[none] - assay.cluster.docker.engine.EngineError: not removed: n3 removed: {raised.value}"
-    found, detail = outcome(cell(cluster="docker"), AttemptEnd(1), cleared, [PASS], WELL)
+    cleared = (
+        f"ERROR w.py::t[none] - assay.cluster.docker.engine.DockerEngineError: not removed: n3 removed: {raised.value}"
+    )
+    found, detail = classify(cell(cluster="docker"), AttemptEnd(1), cleared, [PASS], WELL)
     assert (found, detail) == (Outcome.NO_ENGINE, str(raised.value)), "after a run whose verdict is pass"
     other = "ERROR w.py::t[none] - AssertionError: something else"
-    assert outcome(cell(cluster="docker"), AttemptEnd(1), other, [PASS], WELL)[0] is Outcome.UNKNOWN
-    failing = [Seen("fail", ("phantom",))]
-    assert outcome(CANARY, AttemptEnd(1), cleared, failing, WELL)[0] is Outcome.MISSED, "a verdict that is there counts"
+    assert classify(cell(cluster="docker"), AttemptEnd(1), other, [PASS], WELL)[0] is Outcome.UNKNOWN
+    failing = [SeenRun("fail", ("phantom",))]
+    assert classify(CANARY, AttemptEnd(1), cleared, failing, WELL)[0] is Outcome.MISSED, (
+        "a verdict that is there counts"
+    )
 
 
 @pytest.mark.parametrize("ended", [AttemptEnd(1), AttemptEnd(-9), AttemptEnd(-6, Outcome.HUNG, "no end")])
 def test_an_engine_that_is_gone_and_a_full_disk_are_looked_for_where_nothing_is_said(ended: AttemptEnd) -> None:
-    gone = Machine(disk_full=lambda: False, engine_answers=lambda: False)
-    assert outcome(cell(cluster="docker"), ended, "", [], gone)[0] is Outcome.NO_ENGINE
-    assert outcome(cell(cluster="sim"), ended, "", [], gone)[0] is not Outcome.NO_ENGINE
-    full = Machine(disk_full=lambda: True, engine_answers=lambda: True)
-    assert outcome(RUN, ended, "", [], full) == (Outcome.NO_DISK, "the disk of the store is full")
+    gone = MachineState(disk_full=lambda: False, engine_answers=lambda: False)
+    assert classify(cell(cluster="docker"), ended, "", [], gone)[0] is Outcome.NO_ENGINE
+    assert classify(cell(cluster="sim"), ended, "", [], gone)[0] is not Outcome.NO_ENGINE
+    full = MachineState(disk_full=lambda: True, engine_answers=lambda: True)
+    assert classify(RUN, ended, "", [], full) == (Outcome.NO_DISK, "the disk of the store is full")
 
 
 STOPS = st.sampled_from([None, Outcome.HUNG, Outcome.INTERRUPTED])
 PRINTED = st.lists(st.sampled_from([SKIPPED, FAILED, NO_SPACE, "FOUND x", "1 passed", "errors during collection", ""]))
-MACHINES = st.builds(lambda full, there: Machine(lambda: full, lambda: there), st.booleans(), st.booleans())
+MACHINES = st.builds(lambda full, there: MachineState(lambda: full, lambda: there), st.booleans(), st.booleans())
 
 
 @given(
-    one=st.sampled_from([RUN, CANARY, cell(kind=Kind.SCHEDULE, cluster="docker")]),
+    one=st.sampled_from([RUN, CANARY, cell(kind=CellKind.SCHEDULE, cluster="docker")]),
     ended=st.builds(AttemptEnd, st.integers(-64, 140), STOPS, st.just("why")),
     printed=PRINTED.map("\n".join),
-    runs=st.lists(st.sampled_from([PASS, UNKNOWN, Seen(None)]), max_size=3),
+    runs=st.lists(st.sampled_from([PASS, UNKNOWN, SeenRun(None)]), max_size=3),
     machine=MACHINES,
 )
 def test_without_a_failing_run_nothing_fails_and_only_what_ended_well_passes(
-    one: object, ended: AttemptEnd, printed: str, runs: list[Seen], machine: Machine
+    one: object, ended: AttemptEnd, printed: str, runs: list[SeenRun], machine: MachineState
 ) -> None:
-    found, detail = outcome(one, ended, printed, runs, machine)  # type: ignore[arg-type]
+    found, detail = classify(one, ended, printed, runs, machine)  # type: ignore[arg-type]
     assert found not in (Outcome.FAIL, Outcome.DETECTED)
     assert found not in (Outcome.PASS, Outcome.MISSED, Outcome.SKIPPED) or ended.status == 0
     assert found is not Outcome.PASS or UNKNOWN not in runs
@@ -118,13 +123,13 @@ def test_without_a_failing_run_nothing_fails_and_only_what_ended_well_passes(
 
 @given(st.integers(-64, 140), STOPS, MACHINES)
 def test_a_failing_run_is_never_hidden_by_what_came_after_it(
-    status: int, stopped: Outcome | None, machine: Machine
+    status: int, stopped: Outcome | None, machine: MachineState
 ) -> None:
     ended = AttemptEnd(status, stopped, "why")
-    assert outcome(RUN, ended, NO_SPACE, [FAIL, Seen(None)], machine)[0] is Outcome.FAIL
-    assert outcome(CANARY, ended, NO_SPACE, [FAIL, Seen(None)], machine)[0] is Outcome.DETECTED
+    assert classify(RUN, ended, NO_SPACE, [FAIL, SeenRun(None)], machine)[0] is Outcome.FAIL
+    assert classify(CANARY, ended, NO_SPACE, [FAIL, SeenRun(None)], machine)[0] is Outcome.DETECTED
 
 
 def test_every_signal_has_its_name() -> None:
     for number in signal.valid_signals():
-        assert outcome(RUN, AttemptEnd(-number), "", [], WELL)[0] is Outcome.CRASHED
+        assert classify(RUN, AttemptEnd(-number), "", [], WELL)[0] is Outcome.CRASHED

@@ -21,8 +21,18 @@ from hypothesis import strategies as st
 
 from assay.harness.cli.main import main
 from assay.harness.nightly import dataset
-from assay.harness.nightly.dataset import LOCK, PACKED, DataSetError, add, held, keep, pack, parts, singles
-from assay.harness.nightly.rows import SCHEMAS, Run
+from assay.harness.nightly.dataset import (
+    LOCK,
+    PACKED,
+    DataSetError,
+    add_stores,
+    list_parts,
+    list_unpacked_runs,
+    lock_dataset,
+    pack,
+    store_run,
+)
+from assay.harness.nightly.rows import SCHEMAS, RunRow
 
 from helpers.examples import some_of
 from helpers.night_runs import random_run, run_folder
@@ -30,17 +40,17 @@ from helpers.night_runs import random_run, run_folder
 FIRST = date(2026, 11, 20)
 RUNS = [random_run(random.Random(number)) for number in range(6)]
 
-Counted = dict[str, tuple[str, Run]]
+Counted = dict[str, tuple[str, RunRow]]
 
 
 def counted(place: Path) -> Counted:
     """Each run with its night, as readers take it."""
-    own, found = set(singles(place)), {}
-    for part in parts(place):
+    own, found = set(list_unpacked_runs(place)), {}
+    for part in list_parts(place):
         for row in pq.ParquetFile(part).read().to_pylist():
             if part.name != PACKED or row["run"] not in own:
                 assert row["run"] not in found, "it is there twice"
-                found[row["run"]] = (part.parent.name.removeprefix("night="), msgspec.convert(row, Run))
+                found[row["run"]] = (part.parent.name.removeprefix("night="), msgspec.convert(row, RunRow))
     return found
 
 
@@ -75,12 +85,12 @@ def test_runs_added_moved_and_packed_in_any_order_are_as_they_were_last_added(
     steps: list[tuple[str, int, int]],
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        place, model, version = Path(folder), dict[str, tuple[str, Run]](), 0
+        place, model, version = Path(folder), dict[str, tuple[str, RunRow]](), 0
         for what, number, day in [("keep", 0, 0), *steps]:
             if what == "keep":
                 version += 1
                 run, night = msgspec.structs.replace(RUNS[number], seed=version), FIRST + timedelta(days=day)
-                keep(place, night, run)
+                store_run(place, night, run)
                 model[run.run] = (night.isoformat(), run)
             else:
                 with suppress(Died):
@@ -88,21 +98,21 @@ def test_runs_added_moved_and_packed_in_any_order_are_as_they_were_last_added(
             assert counted(place) == model
         pack(place)
         assert counted(place) == model
-        assert {part.name for part in parts(place)} == {PACKED}
+        assert {part.name for part in list_parts(place)} == {PACKED}
 
 
 def test_adding_many_packs_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dataset, "MANY", 2)
     for hours in range(3):
         run_folder(tmp_path / "store", datetime(2026, 11, 21, hours, tzinfo=UTC))
-    add([tmp_path / "store"], tmp_path / "nights", None, lambda run: None)
-    (part,) = parts(tmp_path / "nights")
+    add_stores([tmp_path / "store"], tmp_path / "nights", None, lambda run: None)
+    (part,) = list_parts(tmp_path / "nights")
     assert (part.name, len(counted(tmp_path / "nights"))) == (PACKED, 3)
 
 
 def test_parts_of_all_times_are_packed_together(tmp_path: Path) -> None:
     for number, schema in enumerate(SCHEMAS):
-        keep(tmp_path, FIRST, RUNS[number])
+        store_run(tmp_path, FIRST, RUNS[number])
         part = tmp_path / f"night={FIRST}" / f"{RUNS[number].run}.parquet"
         (row,) = pq.ParquetFile(part).read().to_pylist()
         if "bit" in str(schema):
@@ -115,15 +125,15 @@ def test_parts_of_all_times_are_packed_together(tmp_path: Path) -> None:
 
 
 def test_a_damaged_part_is_named_and_nothing_is_lost(tmp_path: Path) -> None:
-    keep(tmp_path, FIRST, RUNS[0])
-    keep(tmp_path, FIRST, RUNS[1])
-    part = parts(tmp_path)[0]
+    store_run(tmp_path, FIRST, RUNS[0])
+    store_run(tmp_path, FIRST, RUNS[1])
+    part = list_parts(tmp_path)[0]
     whole = part.read_bytes()
     footer = 8 + int.from_bytes(whole[-8:-4], "little")
     part.write_bytes(whole[:4] + bytes(len(whole) - 4 - footer) + whole[-footer:])
     with pytest.raises(DataSetError, match=f"{part.name}: its content is damaged"):
         pack(tmp_path)
-    assert len(parts(tmp_path)) == 2
+    assert len(list_parts(tmp_path)) == 2
 
 
 def test_who_waits_says_for_whom_and_gives_up_in_the_end(
@@ -131,29 +141,29 @@ def test_who_waits_says_for_whom_and_gives_up_in_the_end(
 ) -> None:
     monkeypatch.setattr(dataset, "SILENT", 0.0)
     monkeypatch.setattr(dataset, "DATA_SET_LOCK", 0.4)
-    with held(tmp_path, alone=True):
+    with lock_dataset(tmp_path, alone=True):
         for alone in (True, False):
             with (
                 pytest.raises(
                     DataSetError, match=rf"\.lock is held by process {os.getpid()}, and \d+ s were not enough"
                 ),
-                held(tmp_path, alone=alone),
+                lock_dataset(tmp_path, alone=alone),
             ):
                 raise AssertionError("two have it")
             assert capsys.readouterr().err.startswith(f"assay: waiting for process {os.getpid()}, which holds")
-    with held(tmp_path, alone=True):
+    with lock_dataset(tmp_path, alone=True):
         pass
     assert capsys.readouterr().err == ""
 
 
 def test_who_packs_waits_for_who_reads(tmp_path: Path) -> None:
-    keep(tmp_path, FIRST, RUNS[0])
-    with held(tmp_path, alone=False), held(tmp_path, alone=False):
+    store_run(tmp_path, FIRST, RUNS[0])
+    with lock_dataset(tmp_path, alone=False), lock_dataset(tmp_path, alone=False):
         command = [sys.executable, "-m", "assay.harness.cli.main", "nights", "pack", str(tmp_path)]
         packing = subprocess.Popen(command, stdout=subprocess.PIPE)
         with pytest.raises(subprocess.TimeoutExpired):
             packing.wait(2.0)
-        assert parts(tmp_path)[0].name != PACKED
+        assert list_parts(tmp_path)[0].name != PACKED
     assert packing.communicate(timeout=60)[0].startswith(b"1 files")
-    assert parts(tmp_path)[0].name == PACKED
+    assert list_parts(tmp_path)[0].name == PACKED
     assert (tmp_path / LOCK).exists()

@@ -10,20 +10,20 @@ import msgspec
 import pytest
 
 from assay.harness.nightly.night_record import AttemptOutcome as Outcome
-from assay.harness.nightly.night_record import Kind
+from assay.harness.nightly.night_record import CellKind
 from assay.harness.nightly.rows import ABANDONED, DAMAGED
-from assay.harness.nightly.store_index import GONE, read
+from assay.harness.nightly.store_index import GONE, read_store
 from assay.harness.run import store
-from assay.reports.index.entry import CellKey, Entry, Standing
-from assay.reports.index.failures import failures
-from assay.reports.index.known import Known
-from assay.reports.index.page import page
+from assay.reports.index.entry import CellKey, Entry, RunVerdict
+from assay.reports.index.failures import group_failures
+from assay.reports.index.known import KnownFailures
+from assay.reports.index.page import render_page
 
 from helpers.morning_store import HOSTILE, LAST, Made, cell, night, result, write
 
 
 def only(root: Path) -> Entry:
-    (entry,) = read(root, {}).entries
+    (entry,) = read_store(root, {}).entries
     return entry
 
 
@@ -33,7 +33,7 @@ def test_a_run_is_an_entry_with_what_its_small_files_say(tmp_path: Path) -> None
     entry = only(tmp_path)
     assert entry.name == entry.address == f"{path.parent.name}/{path.name}"
     assert entry.cell == CellKey("broker", "test_log", "kill", "sim", "")
-    assert (entry.standing, entry.status, entry.anomalies) == (Standing.FAIL, "finished", ("lost-write", "vanished"))
+    assert (entry.standing, entry.status, entry.anomalies) == (RunVerdict.FAIL, "finished", ("lost-write", "vanished"))
     assert (entry.version, entry.seed, entry.night) == ("41f0", 7, "2026-11-24")
     assert entry.command.endswith("--nemesis=kill --seed=7")
     assert [label for label, _ in entry.links] == ["report", "schedule", "history"]
@@ -49,9 +49,9 @@ def test_damage_is_shown_and_never_a_pass(tmp_path: Path, name: str, content: by
     path = write(tmp_path, Made(verdict="fail", anomalies=("lost-write",), replay="store/found/x.json"))
     (path / name).write_bytes(content)
     entry = only(tmp_path)
-    assert entry.standing is (Standing.NONE if name in ("run.json", "verdict.json") else Standing.FAIL)
+    assert entry.standing is (RunVerdict.NONE if name in ("run.json", "verdict.json") else RunVerdict.FAIL)
     assert entry.address == f"{path.parent.name}/{path.name}"
-    if entry.standing is Standing.NONE:
+    if entry.standing is RunVerdict.NONE:
         assert entry.status == DAMAGED
         assert entry.reason
 
@@ -61,13 +61,13 @@ def test_a_folder_in_place_of_a_file_is_damage(tmp_path: Path, name: str) -> Non
     path = write(tmp_path, Made())
     (path / name).unlink()
     (path / name).mkdir()
-    assert only(tmp_path).standing is (Standing.PASS if name == "settings.json" else Standing.NONE)
+    assert only(tmp_path).standing is (RunVerdict.PASS if name == "settings.json" else RunVerdict.NONE)
 
 
 def test_a_foreign_folder_is_shown_under_its_name_whatever_that_is(tmp_path: Path) -> None:
     os.makedirs(os.fsencode(tmp_path) + b"/foreign/\xff\xe2\x80\xae<script>")
     entry = only(tmp_path)
-    assert (entry.standing, entry.status) == (Standing.NONE, DAMAGED)
+    assert (entry.standing, entry.status) == (RunVerdict.NONE, DAMAGED)
     assert entry.name == "foreign/\\udcff\\u202e<script>"
     assert entry.address == "foreign/%FF%E2%80%AE%3Cscript%3E"
 
@@ -76,7 +76,7 @@ def test_a_verdict_that_contradicts_the_run_is_damage(tmp_path: Path) -> None:
     path = write(tmp_path, Made(verdict="fail"))
     found = msgspec.json.decode((path / "run.json").read_bytes())
     (path / "run.json").write_bytes(msgspec.json.encode({**found, "verdict": "pass"}))
-    assert (only(tmp_path).standing, only(tmp_path).status) == (Standing.NONE, DAMAGED)
+    assert (only(tmp_path).standing, only(tmp_path).status) == (RunVerdict.NONE, DAMAGED)
 
 
 @pytest.mark.parametrize(
@@ -94,12 +94,12 @@ def test_a_verdict_that_contradicts_the_run_is_damage(tmp_path: Path) -> None:
 def test_a_run_without_a_verdict_says_why(tmp_path: Path, made: Made, status: str, reason: str) -> None:
     write(tmp_path, made)
     entry = only(tmp_path)
-    assert (entry.standing, entry.status, entry.reason) == (Standing.NONE, status, reason)
+    assert (entry.standing, entry.status, entry.reason) == (RunVerdict.NONE, status, reason)
 
 
 def test_an_unknown_run_has_its_first_reason(tmp_path: Path) -> None:
     write(tmp_path, Made(verdict="unknown", reason="too little happened\nmore"))
-    assert (only(tmp_path).standing, only(tmp_path).reason) == (Standing.UNKNOWN, "too little happened")
+    assert (only(tmp_path).standing, only(tmp_path).reason) == (RunVerdict.UNKNOWN, "too little happened")
 
 
 def test_a_shrunk_schedule_gives_its_shape_to_the_run_it_was_made_of_and_to_those_that_play_it(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_a_shrunk_schedule_gives_its_shape_to_the_run_it_was_made_of_and_to_thos
     steps = [{"at": 1.0, "fault": "stop", "target": {}, "duration": 1.0}]
     small = tmp_path / "found" / f"{first.name}-lost-write.json"
     small.write_bytes(msgspec.json.encode({"type": "schedule", "seed": 1, "steps": steps}))
-    one, two = read(tmp_path, {}).entries
+    one, two = read_store(tmp_path, {}).entries
     assert (one.shape, two.shape) == (("stop",), ("stop", "kill"))
     assert one.links[-1] == ("shrunk schedule", f"found/{small.name}")
 
@@ -119,11 +119,11 @@ def test_a_shrunk_schedule_gives_its_shape_to_the_run_it_was_made_of_and_to_thos
 def test_a_defect_is_caught_by_what_it_must_be_reported_by(tmp_path: Path) -> None:
     defect = Made(verdict="fail", anomalies=("lost-write",), defect="forgetful")
     write(tmp_path, defect)
-    assert [read(tmp_path, zoo).entries[0].caught for zoo in ({}, {"forgetful": ("lost-write", "vanished")})] == [
+    assert [read_store(tmp_path, zoo).entries[0].caught for zoo in ({}, {"forgetful": ("lost-write", "vanished")})] == [
         True
     ] * 2
-    assert read(tmp_path, {"forgetful": ("vanished",)}).entries[0].caught is False
-    of = cell("test_log", "kill", kind=Kind.CANARY, defect="forgetful", expected=("vanished",))
+    assert read_store(tmp_path, {"forgetful": ("vanished",)}).entries[0].caught is False
+    of = cell("test_log", "kill", kind=CellKind.CANARY, defect="forgetful", expected=("vanished",))
     night(tmp_path, LAST, [of], [])
     assert only(tmp_path).caught is False, "what the night's matrix expects"
 
@@ -139,13 +139,13 @@ def test_attempts_go_with_their_runs_and_stand_alone_without(tmp_path: Path) -> 
     record = night(tmp_path, LAST, cells, results, ended=False)
     (record.path / "logs").mkdir()
     (record.path / "logs" / "a b.txt").touch()
-    found = read(tmp_path, {})
+    found = read_store(tmp_path, {})
     by_workload = {entry.cell.workload: entry for entry in found.entries}
     assert len(found.entries) == 3
     assert by_workload["test_log"].night == "2026-11-24", "the night's, not the day's"
-    assert by_workload["test_group"].standing is Standing.PASS
+    assert by_workload["test_group"].standing is RunVerdict.PASS
     hung = by_workload["test_moves"]
-    assert (hung.standing, hung.status, hung.reason) == (Standing.NONE, "hung", "no line for 600 s")
+    assert (hung.standing, hung.status, hung.reason) == (RunVerdict.NONE, "hung", "no line for 600 s")
     assert hung.links == [("log", "nights/2026-11-24/logs/a%20b.txt")]
     (of,) = found.nights
     assert (of.planned, of.done, of.ended, of.now) == (3, 3, None, "")
@@ -155,7 +155,7 @@ def test_a_failed_attempt_whose_runs_all_passed_is_a_failure_of_its_own(tmp_path
     path = write(tmp_path, Made())
     of = cell("test_log", "kill")
     night(tmp_path, LAST, [of], [result(of, Outcome.FAIL, f"{path.parent.name}/{path.name}", detail="exit code 1")])
-    assert sorted(entry.standing for entry in read(tmp_path, {}).entries) == [Standing.FAIL, Standing.PASS]
+    assert sorted(entry.standing for entry in read_store(tmp_path, {}).entries) == [RunVerdict.FAIL, RunVerdict.PASS]
 
 
 def test_a_run_that_is_gone_is_no_failure_and_still_says_what_was_green(tmp_path: Path) -> None:
@@ -168,33 +168,33 @@ def test_a_run_that_is_gone_is_no_failure_and_still_says_what_was_green(tmp_path
         name = f"{paths[-1].parent.name}/{paths[-1].name}"
         folder = night(tmp_path, began, [of], [result(of, outcome, name, started=began.isoformat())])
         folder.write(msgspec.structs.replace(folder.read(), version=at))
-    (before,) = failures(read(tmp_path, {}), Known())
+    (before,) = group_failures(read_store(tmp_path, {}), KnownFailures())
     assert (before.new, before.green, before.rate.failed, before.rate.of) == (False, "v1", 2, 4)
-    store.delete(paths[:3])
-    stored = read(tmp_path, {})
-    (after,) = failures(stored, Known())
+    store.delete_runs(paths[:3])
+    stored = read_store(tmp_path, {})
+    (after,) = group_failures(stored, KnownFailures())
     assert (after.new, after.green, after.rate.failed, after.rate.of) == (True, "v3", 1, 1)
     gone = [(entry.standing, entry.reason) for entry in stored.entries[:3]]
-    assert gone == [(Standing.PASS, ""), (Standing.NONE, GONE), (Standing.PASS, "")]
-    store.delete(paths[3:])
-    assert failures(read(tmp_path, {}), Known()) == [], "of none the anomalies are known"
+    assert gone == [(RunVerdict.PASS, ""), (RunVerdict.NONE, GONE), (RunVerdict.PASS, "")]
+    store.delete_runs(paths[3:])
+    assert group_failures(read_store(tmp_path, {}), KnownFailures()) == [], "of none the anomalies are known"
 
 
 def test_a_night_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
     (tmp_path / "nights" / "broken").mkdir(parents=True)
     (tmp_path / "nights" / "broken" / "night.json").write_text("{")
-    (problem,) = read(tmp_path, {}).problems
+    (problem,) = read_store(tmp_path, {}).problems
     assert "night.json is not the record of a night" in problem
 
 
 def test_days_are_nights_where_there_is_no_record(tmp_path: Path) -> None:
     for days in (0, 0, 1, 3):
         write(tmp_path, Made(LAST - timedelta(days=days)))
-    assert [of.name for of in read(tmp_path, {}).nights] == ["2026-11-21", "2026-11-23", "2026-11-24"]
+    assert [of.name for of in read_store(tmp_path, {}).nights] == ["2026-11-21", "2026-11-23", "2026-11-24"]
 
 
 def test_an_empty_store_has_nothing(tmp_path: Path) -> None:
-    found = read(tmp_path, {})
+    found = read_store(tmp_path, {})
     assert (found.entries, found.nights) == ((), ())
 
 
@@ -204,7 +204,7 @@ def test_a_defect_that_a_plain_cell_has_is_a_failure_and_a_canarys_is_not(
     tmp_path: Path, outcome: Outcome, system: str, defect: str
 ) -> None:
     path = write(tmp_path, Made(verdict="fail", anomalies=("lost-write",), defect="isr-of-one"))
-    planned = cell("test_log", "kill", kind=Kind.RUN if outcome is Outcome.FAIL else Kind.CANARY)
+    planned = cell("test_log", "kill", kind=CellKind.RUN if outcome is Outcome.FAIL else CellKind.CANARY)
     night(tmp_path, LAST, [planned], [result(planned, outcome, f"{path.parent.name}/{path.name}")])
     entry = only(tmp_path)
     assert (entry.cell.system, entry.cell.defect) == (system, defect)
@@ -221,9 +221,9 @@ def test_a_defect_in_a_plain_cell_was_green_before_it_and_the_page_has_the_commi
         folder = night(tmp_path, began, [planned], [result(planned, ended, f"{path.parent.name}/{path.name}")])
         commits = (f"abc {HOSTILE}",) if after else ()
         folder.write(msgspec.structs.replace(folder.read(), version=at, after=after, commits=commits))
-    (one,) = failures(read(tmp_path, {}), Known())
+    (one,) = group_failures(read_store(tmp_path, {}), KnownFailures())
     assert (one.system, one.green, one.suspects) == ("broker with isr-of-one", "v1", ("v2",))
     assert one.entries[0].planned == planned.name
-    html = page(read(tmp_path, {}), Known()).html
+    html = render_page(read_store(tmp_path, {}), KnownFailures()).html
     assert "1 commit since <code>v1</code>" in html
     assert "<code>abc &lt;/script&gt;" in html

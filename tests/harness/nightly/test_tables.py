@@ -17,10 +17,10 @@ import pytest
 
 from assay.harness.cli.main import main
 from assay.harness.nightly import tables
-from assay.harness.nightly.dataset import DataSetError, keep, parts
-from assay.harness.nightly.rows import NONE, SCHEMAS, Run
-from assay.harness.nightly.table_output import as_json
-from assay.harness.nightly.tables import Tables, Zoo, compute_on
+from assay.harness.nightly.dataset import DataSetError, list_parts, store_run
+from assay.harness.nightly.rows import NONE, SCHEMAS, RunRow
+from assay.harness.nightly.table_output import to_json
+from assay.harness.nightly.tables import NightTables, Zoo, compute_tables_on
 from assay.system_under_test.defects import DEFECTS
 
 from helpers.night_runs import ZOO, random_run
@@ -28,7 +28,7 @@ from helpers.standalone import WORKERS, Cluster
 
 pytestmark = pytest.mark.spark
 
-Night = tuple[str, Run]
+Night = tuple[str, RunRow]
 Rows = list[dict[str, Any]]
 NIGHTS = ("2026-11-19", "2026-11-20", "2026-11-21")
 
@@ -50,7 +50,7 @@ def percentile(values: Sequence[float], share: float) -> float | None:
     return ordered[low] + (place - low) * (ordered[high] - ordered[low])
 
 
-def hits(run: Run, zoo: Zoo) -> list[Any]:
+def hits(run: RunRow, zoo: Zoo) -> list[Any]:
     if run.verdict != "fail" or run.defect == NONE:
         return []
     wanted = zoo.get(run.defect)
@@ -75,7 +75,7 @@ def verdicts(runs: Sequence[Night]) -> Rows:
     return rows
 
 
-def cell(run: Run) -> tuple[str, str, str]:
+def cell(run: RunRow) -> tuple[str, str, str]:
     return run.workload, run.nemesis, run.defect
 
 
@@ -160,7 +160,7 @@ def changes(runs: Sequence[Night], newest: str, before: str | None) -> Rows:
     return rows
 
 
-def worst(runs: Sequence[Run]) -> str:
+def worst(runs: Sequence[RunRow]) -> str:
     recorded = {run.verdict or "unjudged" for run in runs}
     return next(
         (one for one in ("fail", "unjudged", "unknown", "pass") if one in recorded),
@@ -179,7 +179,7 @@ def unjudged(runs: Sequence[Night]) -> Rows:
 
 def stored(place: Path, runs: Sequence[Night]) -> Path:
     for night, run in runs:
-        keep(place, date.fromisoformat(night), run)
+        store_run(place, date.fromisoformat(night), run)
     return place
 
 
@@ -200,12 +200,12 @@ SOME = some_runs(1, 40)
 
 
 @pytest.fixture(scope="module")
-def computed(application: Any, tmp_path_factory: pytest.TempPathFactory) -> Tables:
+def computed(application: Any, tmp_path_factory: pytest.TempPathFactory) -> NightTables:
     """The tables of ``SOME``, of a folder whose name looks like a pattern."""
-    return compute_on(application, stored(tmp_path_factory.mktemp("computed") / "[nights]", SOME), ZOO)
+    return compute_tables_on(application, stored(tmp_path_factory.mktemp("computed") / "[nights]", SOME), ZOO)
 
 
-def test_the_tables_are_those_of_plain_python(computed: Tables) -> None:
+def test_the_tables_are_those_of_plain_python(computed: NightTables) -> None:
     check_tables(computed, SOME)
 
 
@@ -218,10 +218,10 @@ def test_the_tables_of_few_runs_are_those_of_plain_python(
     application: Any, tmp_path: Path, seed: int, number: int, nights: tuple[str, ...]
 ) -> None:
     runs = some_runs(seed, number, nights)
-    check_tables(compute_on(application, stored(tmp_path / "nights", runs), ZOO), runs)
+    check_tables(compute_tables_on(application, stored(tmp_path / "nights", runs), ZOO), runs)
 
 
-def check_tables(computed: Tables, runs: Sequence[Night]) -> None:
+def check_tables(computed: NightTables, runs: Sequence[Night]) -> None:
     newest, before = [*sorted({night for night, _ in runs}, reverse=True), None][:2]
     assert newest is not None
     assert (computed.night, computed.before) == (newest, before)
@@ -241,7 +241,7 @@ def check_tables(computed: Tables, runs: Sequence[Night]) -> None:
 
 @pytest.mark.long
 def test_added_in_another_order_and_twice_and_with_columns_of_other_names_the_tables_are_the_same(
-    application: Any, tmp_path: Path, computed: Tables
+    application: Any, tmp_path: Path, computed: NightTables
 ) -> None:
     """Half of the parts are from before, when a column had another name."""
     place = stored(tmp_path / "mixed", [*SOME[5:], *reversed(SOME)])
@@ -250,30 +250,30 @@ def test_added_in_another_order_and_twice_and_with_columns_of_other_names_the_ta
         for fault in rows[0]["faults"]:
             fault["bit"] = fault.pop("took_effect")
         pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMAS[-1]), part)
-    assert compute_on(application, place, ZOO) == computed
+    assert compute_tables_on(application, place, ZOO) == computed
 
 
 def test_the_command_tells_writes_and_requires(
     application: Any,
     tmp_path: Path,
-    computed: Tables,
+    computed: NightTables,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Without a Spark: to start one is what ``compute`` does besides."""
     asked = []
 
-    def compute(place: Path, zoo: Zoo, master: str | None) -> Tables:
+    def compute(place: Path, zoo: Zoo, master: str | None) -> NightTables:
         assert (set(zoo), master) == (set(DEFECTS), "local[1]")
         asked.append(place)
         return computed
 
-    monkeypatch.setattr(tables, "compute", compute)
+    monkeypatch.setattr(tables, "compute_tables", compute)
     place, out = stored(tmp_path / "nights", SOME[:3]), tmp_path / "out"
     given = ["nights", "show", str(place), "--spark-master=local[1]"]
     assert main([*given, "--json", f"--out={out}"]) == 0
     recorded = json.loads(capsys.readouterr().out)
-    assert recorded == json.loads(as_json(computed))
+    assert recorded == json.loads(to_json(computed))
     assert "never-run" in recorded["missed"]
     for name, rows in recorded["tables"].items():
         assert pq.ParquetFile(out / f"{name}.parquet").read().to_pylist() == rows
@@ -292,11 +292,11 @@ def test_the_command_tells_writes_and_requires(
 
     night = []
 
-    def of_one_night(place: Path, zoo: Zoo, master: str | None) -> Tables:
-        night.append(compute_on(application, place, {}))
+    def of_one_night(place: Path, zoo: Zoo, master: str | None) -> NightTables:
+        night.append(compute_tables_on(application, place, {}))
         return night[-1]
 
-    monkeypatch.setattr(tables, "compute", of_one_night)
+    monkeypatch.setattr(tables, "compute_tables", of_one_night)
     assert (
         main(
             [
@@ -317,25 +317,25 @@ def test_a_standalone_cluster_computes_the_same_tables_on_all_its_workers(
 ) -> None:
     place = stored(tmp_path / "nights", some_runs(7, 60))
     code, recorded, done = cluster.asked("nights", "show", str(place))
-    here = compute_on(
+    here = compute_tables_on(
         application,
         place,
         {defect.name: defect.anomalies for defect in DEFECTS.values()},
     )
     assert code == 0
-    assert json.loads(recorded) == json.loads(as_json(here))
+    assert json.loads(recorded) == json.loads(to_json(here))
     assert len(done) == WORKERS, done
 
 
-def sound() -> Run:
+def sound() -> RunRow:
     return next(run for seed in range(100) if (run := random_run(random.Random(seed))).defect == NONE)
 
 
 def test_a_damaged_part_is_named_instead_of_what_spark_says(application: Any, tmp_path: Path) -> None:
     place = stored(tmp_path / "nights", some_runs(6, 3))
-    part = parts(place)[0]
+    part = list_parts(place)[0]
     whole = part.read_bytes()
     footer = 8 + int.from_bytes(whole[-8:-4], "little")
     part.write_bytes(whole[:4] + bytes(len(whole) - 4 - footer) + whole[-footer:])
     with pytest.raises(DataSetError, match=f"{part.name}: its content is damaged"):
-        compute_on(application, place, ZOO)
+        compute_tables_on(application, place, ZOO)

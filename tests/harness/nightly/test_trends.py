@@ -15,9 +15,9 @@ import pytest
 
 from assay.harness.cli.main import main
 from assay.harness.nightly import trends as module
-from assay.harness.nightly.dataset import held, keep, pack
-from assay.harness.nightly.rows import NONE, UNKNOWN, Run
-from assay.harness.nightly.trends import RECENT, SHOWN, compute_on, trends
+from assay.harness.nightly.dataset import lock_dataset, pack, store_run
+from assay.harness.nightly.rows import NONE, UNKNOWN, RunRow
+from assay.harness.nightly.trends import RECENT, SHOWN, compute_trends_on, make_trends
 from assay.reports.index.entry import CellKey
 from assay.reports.index.trends import Trends, read_trends
 
@@ -26,10 +26,10 @@ from helpers.night_runs import ZOO, random_run
 LAST = date(2026, 11, 24)
 KILL = CellKey("broker", "log", "kill", "sim", "")
 
-Night = tuple[str, Run]
+Night = tuple[str, RunRow]
 
 
-def measured(chance: random.Random) -> Run:
+def measured(chance: random.Random) -> RunRow:
     """With or without what later versions keep."""
     run = random_run(chance)
     return msgspec.structs.replace(
@@ -49,7 +49,7 @@ def middle(values: Sequence[float | None]) -> float | None:
     return pytest.approx(median(known), abs=0.0006) if known else None  # type: ignore[no-any-return]
 
 
-def detected(run: Run) -> float | None:
+def detected(run: RunRow) -> float | None:
     times = [
         one.time / 1e9
         for one in run.findings
@@ -60,7 +60,7 @@ def detected(run: Run) -> float | None:
 
 
 def plain(runs: Sequence[Night]) -> dict[CellKey, dict[str, list[Any]]]:
-    groups: dict[CellKey, dict[str, list[Run]]] = defaultdict(lambda: defaultdict(list))
+    groups: dict[CellKey, dict[str, list[RunRow]]] = defaultdict(lambda: defaultdict(list))
     for night, run in runs:
         defect = "" if run.defect == NONE else run.defect
         cell = CellKey(run.system or UNKNOWN, run.workload, run.nemesis, run.cluster or UNKNOWN, defect)
@@ -89,18 +89,18 @@ def test_the_rows_are_those_of_plain_python_packed_or_not_and_added_again(applic
     runs = [((LAST - timedelta(days=chance.randrange(4))).isoformat(), measured(chance)) for _ in range(40)]
     model = {run.run: (night, run) for night, run in runs}
     for night, run in model.values():
-        keep(tmp_path, date.fromisoformat(night), run)
-    found = compute_on(application, tmp_path, ZOO)
+        store_run(tmp_path, date.fromisoformat(night), run)
+    found = compute_trends_on(application, tmp_path, ZOO)
     assert without_detection(drawn(found)) == without_detection(plain(list(model.values())))
-    with held(tmp_path, alone=True):
+    with lock_dataset(tmp_path, alone=True):
         pack(tmp_path)
-    assert compute_on(application, tmp_path, ZOO) == found
+    assert compute_trends_on(application, tmp_path, ZOO) == found
     for night, run in runs[:10]:
         again = msgspec.structs.replace(measured(chance), run=run.run)
         other = LAST if night == runs[0][0] else date.fromisoformat(night)
-        keep(tmp_path, other, again)
+        store_run(tmp_path, other, again)
         model[run.run] = (other.isoformat(), again)
-    found = compute_on(application, tmp_path, ZOO)
+    found = compute_trends_on(application, tmp_path, ZOO)
     assert without_detection(drawn(found)) == without_detection(plain(list(model.values())))
     with_defect = {cell: rows for cell, rows in drawn(found).items() if cell.defect}
     assert with_defect == {cell: rows for cell, rows in plain(list(model.values())).items() if cell.defect}
@@ -122,7 +122,7 @@ def night(day: int, cell: CellKey = KILL, **figures: Any) -> dict[str, Any]:
 
 def test_a_cell_that_got_slower_is_said_with_its_nights_and_versions() -> None:
     rows = [night(day, median_ms=3.0 if day < 10 else 2.0 + day / 1_000) for day in reversed(range(70))]
-    found = trends(rows)
+    found = make_trends(rows)
     (worse,) = found.worse
     assert (worse.cell, worse.figure, worse.unit, worse.since) == (KILL, "median latency", "ms", rows[-10]["night"])
     assert (worse.before, worse.now) == (pytest.approx(2.0, abs=0.1), 3.0)
@@ -143,19 +143,19 @@ def test_a_cell_that_got_slower_is_said_with_its_nights_and_versions() -> None:
 )
 def test_every_figure_is_watched_each_its_way(changed: dict[str, Any], figure: str) -> None:
     rows = [night(day, **(changed if day < 10 else {})) for day in reversed(range(70))]
-    assert [worse.figure for worse in trends(rows).worse] == [figure]
+    assert [worse.figure for worse in make_trends(rows).worse] == [figure]
     better = [night(day, **(changed if day >= 10 else {})) for day in reversed(range(70))]
-    assert trends(better).worse == ()
+    assert make_trends(better).worse == ()
 
 
 def test_a_defect_that_is_missed_and_found_later_is_worse() -> None:
     cell = KILL._replace(defect="forgetful")
     caught = {"failed": 1, "passed": 0, "caught": 1, "detection": 1.0}
     rows = [night(day, cell, **(caught if day >= 10 else {})) for day in reversed(range(70))]
-    (worse,) = trends(rows).worse
+    (worse,) = make_trends(rows).worse
     assert (worse.figure, worse.before, worse.now) == ("runs that miss the defect", 0.0, 100.0)
     later = [night(day, cell, **caught | {"detection": 9.0 if day < 10 else 1.0}) for day in reversed(range(70))]
-    assert [worse.figure for worse in trends(later).worse] == ["time to detection"]
+    assert [worse.figure for worse in make_trends(later).worse] == ["time to detection"]
 
 
 @pytest.mark.parametrize(("idle", "listed"), [(RECENT - 1, 1), (RECENT, 0)])
@@ -163,21 +163,21 @@ def test_a_cell_that_is_not_run_any_more_is_not_listed(idle: int, listed: int) -
     """Another goes on."""
     slow = [night(day, p99_ms=9e9 if day < idle + 10 else 8.0) for day in reversed(range(idle, 74))]
     other = [night(day, KILL._replace(workload="other")) for day in reversed(range(74))]
-    assert len(trends([*slow, *other]).worse) == listed
+    assert len(make_trends([*slow, *other]).worse) == listed
 
 
 def test_the_command_prints_writes_and_checks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    slow = trends([night(day, p99_ms=99.0 if day < 10 else 8.0) for day in reversed(range(70))])
-    monkeypatch.setattr(module, "compute", lambda place, zoo, master: slow)
+    slow = make_trends([night(day, p99_ms=99.0 if day < 10 else 8.0) for day in reversed(range(70))])
+    monkeypatch.setattr(module, "compute_trends", lambda place, zoo, master: slow)
     given = ["nights", "trends", str(tmp_path), "--spark-master=local[1]"]
     assert main([*given, "--check", f"--out={tmp_path / 'trends.json'}"]) == 1
     assert "99 % latency" in capsys.readouterr().out
     assert read_trends(tmp_path / "trends.json") == slow
     assert main([*given, "--json"]) == 0
     assert msgspec.json.decode(capsys.readouterr().out, type=Trends) == slow
-    monkeypatch.setattr(module, "compute", lambda place, zoo, master: msgspec.structs.replace(slow, worse=()))
+    monkeypatch.setattr(module, "compute_trends", lambda place, zoo, master: msgspec.structs.replace(slow, worse=()))
     assert main([*given, "--check"]) == 0
     assert "0 of 5 figures" in capsys.readouterr().out
     assert main([*given, f"--out={tmp_path / 'no' / 'trends.json'}"]) == 64

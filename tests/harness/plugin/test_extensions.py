@@ -12,7 +12,7 @@ import pytest
 
 from assay.checkers.check import Family
 from assay.checkers.judging.contract import forbid
-from assay.harness.cli.command import Exit
+from assay.harness.cli.command import ExitCode
 from assay.harness.cli.main import main
 from assay.harness.run.registry import Registry
 from assay.harness.run.settings import SettingsError
@@ -77,16 +77,16 @@ def test_a_correct_system_passes_them_and_without_them_a_later_check_is_unknown(
     assert examined["nonlinearizable"] > 100
     check = (sys.executable, "-m", "assay.harness.cli.main", "check", "store/latest")
     capfd.readouterr()
-    assert main(["check", "store/latest"]) == Exit.UNKNOWN
+    assert main(["check", "store/latest"]) == ExitCode.UNKNOWN
     said = capfd.readouterr().out
     assert "the checks offsets-of-sends (reused-offset) that the run was judged by are not available here" in said
     run = (extended.path / "store" / "latest").resolve().relative_to(extended.path)
     assert f"are not available here: assay check {run} --plugin=conftest loads them" in said
     assert f"the run's model 'ends' is not available here: assay check {run} --plugin=conftest loads it" in said
     assert "has nothing to which it applies" not in said
-    assert extended.run(*check, "--plugin=conftest").ret == Exit.PASS
+    assert extended.run(*check, "--plugin=conftest").ret == ExitCode.PASS
     empty = extended.run(*check, "--plugin=toy_log")
-    assert empty.ret == Exit.USAGE
+    assert empty.ret == ExitCode.USAGE
     empty.stderr.fnmatch_lines(["*--plugin=toy_log adds nothing*"])
 
 

@@ -12,9 +12,9 @@ from hypothesis import assume, given
 from hypothesis import settings as of
 from hypothesis import strategies as st
 
-from assay.harness.plugin.options import Options, add_options, read_options, settings_for
-from assay.harness.run.command_line import repeat_command
-from assay.harness.run.limits import DAY, too_many_faults
+from assay.harness.plugin.options import Options, add_options, make_settings, read_options
+from assay.harness.run.command_line import make_repeat_command
+from assay.harness.run.limits import DAY, check_fault_count
 from assay.harness.run.settings import ONCE, Settings
 
 from helpers.examples import some_of
@@ -40,7 +40,7 @@ def test_operations_are_given_the_time_they_need_unless_the_user_said_less(
     given: bool, needs: float, has: float
 ) -> None:
     options = replace(OPTIONS, own_timeout=given)
-    made = settings_for(options, cluster="sim", seed=1, nemesis=("mix",), mix=(), operation_timeout=needs)
+    made = make_settings(options, cluster="sim", seed=1, nemesis=("mix",), mix=(), operation_timeout=needs)
     assert made.operation_timeout == has
 
 
@@ -69,7 +69,7 @@ def played(command: str, needs: float) -> Settings:
     assert options.cluster is not None
     nemesis = tuple(name for text in options.nemesis for name in text.split(","))
     mix = tuple(name for text in options.workload_mix for name in text.split(","))
-    made = settings_for(
+    made = make_settings(
         options, cluster=options.cluster, seed=options.seed, nemesis=nemesis, mix=mix, operation_timeout=needs
     )
     return replace(made, nemesis=()) if made.replay is not None else made
@@ -101,8 +101,8 @@ SETTINGS = st.builds(
 @of(max_examples=some_of(100), deadline=None)
 @given(SETTINGS, st.sampled_from([0.0, 3.0, 10.0]), st.booleans())
 def test_the_command_that_repeats_a_run_plays_its_settings(settings: Settings, needs: float, known: bool) -> None:
-    assume(too_many_faults(settings.nemesis_interval, settings.time_limit) is None)
+    assume(check_fault_count(settings.nemesis_interval, settings.time_limit) is None)
     """However long it is, and whether the test's own needs are known or not."""
-    command = repeat_command("t.py::test", settings, needs if known else None)
+    command = make_repeat_command("t.py::test", settings, needs if known else None)
     expected = replace(settings, nemesis=()) if settings.replay is not None else settings
     assert played(command, needs) == expected

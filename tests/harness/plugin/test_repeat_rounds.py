@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from assay.harness.plugin.repeat_rounds import Rounds, how_many
+from assay.harness.plugin.repeat_rounds import TimedRounds, count_rounds
 from assay.harness.run.settings import ONCE, Budget
 
 SIM = ("--cluster=sim", "--nodes=1", "--time-limit=0.5", "--rate=100")
@@ -88,13 +88,13 @@ def test_a_round_after_the_first_begins_only_while_there_is_time(
     request: pytest.FixtureRequest, now: float, number: int, runs: bool
 ) -> None:
     times = iter([5.0, 5.0 + now])
-    rounds = Rounds(10.0, lambda item: number, lambda: next(times))
+    rounds = TimedRounds(10.0, lambda item: number, lambda: next(times))
     rounds.pytest_runtest_protocol(request.node)
     assert (rounds.pytest_runtest_protocol(request.node) is None) is runs
 
 
 def test_rounds_that_are_collected_are_as_many_as_asked_for_or_more_than_fit() -> None:
-    assert how_many(ONCE) == 1
-    assert how_many(Budget(examples=7)) == 7
-    assert how_many(Budget(seconds=600.0)) == 600
-    assert how_many(Budget(seconds=0.2)) == 2
+    assert count_rounds(ONCE) == 1
+    assert count_rounds(Budget(examples=7)) == 7
+    assert count_rounds(Budget(seconds=600.0)) == 600
+    assert count_rounds(Budget(seconds=0.2)) == 2

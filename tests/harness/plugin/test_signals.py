@@ -17,7 +17,7 @@ import pytest
 from assay.cluster import owner
 from assay.cluster.docker.engine import OWNER_LABEL
 from assay.cluster.doctor import engine_available
-from assay.cluster.journal import Journal, RemoveContainer, RunInContainer, outstanding
+from assay.cluster.journal import RemoveContainer, RunInContainer, UndoJournal, describe_outstanding
 
 ROOT = Path(__file__).parents[3]
 SIM = ("--cluster=sim", "--seed=7", "--time-limit=10", "--rate=100", "--nodes=1", "--reports=never")
@@ -109,8 +109,8 @@ from assay.harness.run import interrupt
 interrupt.TOGETHER = 0.0
 
 def twice():
-    from assay.cluster.journal import Journal, RemoveContainer, RemoveNetwork, state_folder
-    journal = Journal(state_folder(), "one")
+    from assay.cluster.journal import UndoJournal, RemoveContainer, RemoveNetwork, state_folder
+    journal = UndoJournal(state_folder(), "one")
     journal.append(RemoveNetwork("the-network"))
     journal.append(RemoveContainer("the-container"))
     send(signal.SIGTERM)
@@ -133,14 +133,14 @@ def twice():
 
 
 def test_a_fault_is_named_unless_it_goes_with_its_container(tmp_path: Path) -> None:
-    mine = owner.current()
-    journal = Journal(tmp_path, "one", mine)
+    mine = owner.current_owner()
+    journal = UndoJournal(tmp_path, "one", mine)
     journal.append(RemoveContainer("c1"))
     journal.append(RunInContainer("c1", ("mend", "it")))
     journal.append(RunInContainer("other", ("mend", "that")))
-    assert outstanding(tmp_path, mine) == ["not undone: other: mend that", "container c1"]
+    assert describe_outstanding(tmp_path, mine) == ["not undone: other: mend that", "container c1"]
     journal.close(finished=True)
-    assert outstanding(tmp_path, mine) == []
+    assert describe_outstanding(tmp_path, mine) == []
 
 
 def test_during_collection_it_interrupts(toy_project: pytest.Pytester) -> None:
@@ -314,7 +314,7 @@ def test_containers_and_networks_are_removed(moment: str, tmp_path: Path) -> Non
     client = docker.from_env()
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         try:
-            mine = {"label": f"{OWNER_LABEL}={owner.of(process.pid)}"}
+            mine = {"label": f"{OWNER_LABEL}={owner.owner_of(process.pid)}"}
             if "nodes" in moment:
                 until(lambda: client.containers.list(filters=mine), process)
             else:

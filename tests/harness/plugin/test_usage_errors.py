@@ -73,7 +73,7 @@ def dead() -> Iterator[int]:
 def test_a_spark_master_that_is_dead_is_named_before_a_cluster_starts(
     toy_project: pytest.Pytester, dead: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("assay.checkers.engine.engine_selection._require", lambda: None)  # Java may be missing
+    monkeypatch.setattr("assay.checkers.engine.engine_selection._require_spark", lambda: None)  # Java may be missing
     recorded = said(toy_project, f"--spark-master=spark://127.0.0.1:{dead}")
     assert f"no Spark master answers at spark://127.0.0.1:{dead}" in recorded
     assert "leave out --spark-master" in recorded

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from assay.checkers.judging.contract import Contract
-from assay.cluster.owner import current
+from assay.cluster.owner import current_owner
 from assay.harness.cli.main import main
 from assay.harness.core.history import HistoryError, HistoryWriter
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
@@ -121,11 +121,12 @@ def test_a_nul_in_a_verb_is_text_like_any_other(tmp_path: Path, capsys: pytest.C
 
 
 def run_folder(root: Path) -> Path:
-    folder = store.create(root, "t.py::t[none]", datetime(2026, 1, 1, tzinfo=UTC))
+    folder = store.create_run_folder(root, "t.py::t[none]", datetime(2026, 1, 1, tzinfo=UTC))
     with HistoryWriter(folder.history) as writer:
         writer.completed(completed("sénd", "é"), [Effect("append", "k", position=0, value=1)])
     info = store.RunInfo(
-        test="t.py::t[none]", status=store.FINISHED, started="2026-01-01T00:00:00+00:00", owner=str(current()), seed=1,
+        test="t.py::t[none]", status=store.FINISHED, started="2026-01-01T00:00:00+00:00", owner=str(current_owner()),
+        seed=1,
         cluster="sim", nemesis="none", command="pytest t.py::t --seed=1",
     )  # fmt: skip
     folder.write_run(info)

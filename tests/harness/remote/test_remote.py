@@ -18,15 +18,15 @@ from assay.cluster.node import Node
 from assay.cluster.sim.cluster import SimCluster
 from assay.cluster.sim.loop import SimLoop
 from assay.cluster.system import System
-from assay.harness.core.client import Endpoint, Home
+from assay.harness.core.client import ClientHome, Endpoint
 from assay.harness.core.generator import limit
-from assay.harness.core.observed_node import Observed
+from assay.harness.core.observed_node import ObservedEndpoint
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
 from assay.harness.core.report import RunReport
 from assay.harness.remote import PORT, RemoteClient, RemoteError, server
-from assay.harness.remote.messages import Raised, Request, encode, receive
+from assay.harness.remote.messages import RaisedAnswer, Request, encode_message, receive_message
 from assay.harness.remote.runtime import ClientRuntime
-from assay.harness.run.client_nodes import WithClientNodes
+from assay.harness.run.client_nodes import SystemWithClientNodes
 
 from helpers.examples import some_of
 from helpers.interpret import interpret
@@ -87,11 +87,11 @@ class Nothing(System):
 async def node() -> AsyncIterator[Node]:
     """Yields a node on which a worker process serves."""
     did.clear()
-    cluster = SimCluster(WithClientNodes(Nothing(), Recording), {"client": 1}, 1)
+    cluster = SimCluster(SystemWithClientNodes(Nothing(), Recording), {"client": 1}, 1)
     try:
         (made,) = cluster.nodes
         await made.start()
-        await until(lambda: server.ready(made.address))
+        await until(lambda: server.is_ready(made.address))
         yield made
     finally:
         await cluster.close()
@@ -118,7 +118,7 @@ async def opened(node: Node, name: str = "n1") -> RemoteClient:
 
 
 def endpoint(node: Node, name: str = "n1") -> Endpoint:
-    return Endpoint(name, "10.0.0.1:9092", ("10.0.0.1:9092",), Home(node.name, f"{node.address}:{PORT}"))
+    return Endpoint(name, "10.0.0.1:9092", ("10.0.0.1:9092",), ClientHome(node.name, f"{node.address}:{PORT}"))
 
 
 def simulated(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
@@ -137,7 +137,7 @@ def test_a_node_that_clients_live_on_is_called_so() -> None:
 def test_that_a_client_asks_for_other_addresses_is_known_from_its_node() -> None:
     async def main() -> list[bool]:
         async with node() as made:
-            client, observed = RemoteClient(Recording, LIMIT), Observed.of(endpoint(made))
+            client, observed = RemoteClient(Recording, LIMIT), ObservedEndpoint.of(endpoint(made))
             made_here.append(client)
             await client.open(observed, None)
             known = [observed.others]
@@ -248,7 +248,7 @@ def test_an_open_that_fails_says_why() -> None:
 
     async def until_down(made: Node) -> bool:
         try:
-            return not await server.ready(made.address)
+            return not await server.is_ready(made.address)
         except OSError:
             return True
 
@@ -265,7 +265,7 @@ def test_an_operation_whose_process_is_killed_is_indeterminate_and_the_next_proc
             assert (await waiting).outcome is Outcome.INFO
             assert (await client.invoke(Operation("echo"))).outcome is Outcome.INFO, "no one is there any more"
             await made.start()
-            await until(lambda: server.ready(made.address))
+            await until(lambda: server.is_ready(made.address))
             again = await opened(made)
             assert (await again.invoke(Operation("echo"))).outcome is Outcome.OK
 
@@ -287,12 +287,12 @@ def test_a_process_that_was_stopped_does_when_it_wakes_what_no_one_waits_for_any
             await asyncio.sleep(10)
             assert did == ["open n1 None True"]
             await made.resume()
-            await until(lambda: server.ready(made.address))
+            await until(lambda: server.is_ready(made.address))
             await asyncio.sleep(0.1)
 
     async def answers(made: Node) -> bool:
         try:
-            return await server.ready(made.address)
+            return await server.is_ready(made.address)
         except TimeoutError:
             return False
 
@@ -345,12 +345,12 @@ def test_nonsense_on_the_line_ends_that_connection_alone() -> None:
 def test_a_message_is_read_by_its_kind() -> None:
     async def main() -> None:
         reader = asyncio.StreamReader()
-        reader.feed_data(encode(Raised("x", "y")))
+        reader.feed_data(encode_message(RaisedAnswer("x", "y")))
         with pytest.raises(ConnectionError, match="not a message"):
-            await receive(reader, Request)
+            await receive_message(reader, Request)
         reader.feed_data(b'{"type":"opened"')
         reader.feed_eof()
-        assert await receive(reader, Request) is None, "cut short by the end of the line"
+        assert await receive_message(reader, Request) is None, "cut short by the end of the line"
 
     asyncio.run(main())
 
@@ -369,15 +369,15 @@ def test_a_worker_process_is_found_at_an_address_of_either_kind(host: str) -> No
 
     async def real() -> Completion:
         words = ["--client", f"{Recording.__module__}:{Recording.__qualname__}", "--port", str(port)]
-        process = asyncio.ensure_future(server.entry(ClientRuntime(random.Random(1), None), words))
+        process = asyncio.ensure_future(server.run_worker(ClientRuntime(random.Random(1), None), words))
 
         async def listens() -> bool:
             assert not process.done(), process
-            return await server.ready(host.strip("[]"), port)
+            return await server.is_ready(host.strip("[]"), port)
 
         await until(listens)
         client = RemoteClient(Recording, LIMIT)
-        await client.open(Endpoint("n1", "10.0.0.1:1", ("10.0.0.1:1",), Home("client1", f"{host}:{port}")), None)
+        await client.open(Endpoint("n1", "10.0.0.1:1", ("10.0.0.1:1",), ClientHome("client1", f"{host}:{port}")), None)
         try:
             return await client.invoke(Operation("echo", argument=1))
         finally:

@@ -29,9 +29,9 @@ from assay.cluster.system import (
 )
 from assay.harness.core.client import Endpoint
 from assay.harness.remote import PORT
-from assay.harness.run.client_nodes import WithClientNodes, housed
-from assay.harness.run.experiment import Experiment, experiment_of
-from assay.harness.run.faults import node_counts
+from assay.harness.run.client_nodes import SystemWithClientNodes, assign_client_nodes
+from assay.harness.run.experiment import Experiment, find_experiment
+from assay.harness.run.faults import count_nodes
 from assay.harness.run.settings import Settings
 from assay.system_under_test.deployment import Broker
 from assay.workloads import test_offsets
@@ -66,18 +66,18 @@ class SessionClient(OffsetsClient):
 
 
 def test_what_the_system_can_do_it_can_still_do_and_what_it_cannot_it_cannot() -> None:
-    both = WithClientNodes(Broker(groups=("members",)), OffsetsClient)
+    both = SystemWithClientNodes(Broker(groups=("members",)), OffsetsClient)
     assert all(isinstance(both, capability) for capability in CAPABILITIES)
     assert not isinstance(both, SupportsClientSessions)
-    assert isinstance(WithClientNodes(Broker(), SessionClient), SupportsClientSessions)
+    assert isinstance(SystemWithClientNodes(Broker(), SessionClient), SupportsClientSessions)
     assert (both.name, list(both.keys()), both.groups) == ("broker", list(Broker().keys()), ("members",))  # type: ignore[attr-defined]
     assert set(both.defects) == set(Broker().defects)
-    least = WithClientNodes(Least(), OffsetsClient)
+    least = SystemWithClientNodes(Least(), OffsetsClient)
     assert not any(isinstance(least, capability) for capability in CAPABILITIES)
 
 
 def test_a_client_node_runs_the_workloads_client_and_the_others_what_they_did() -> None:
-    system = WithClientNodes(Broker(), OffsetsClient)
+    system = SystemWithClientNodes(Broker(), OffsetsClient)
     client, broker = FakeNode("client1", "client", 1, "10.0.0.9"), FakeNode("n1", "broker", 1, "10.0.0.1")
     cluster = FakeCluster([broker, client])
     assert list(system.roles) == ["zookeeper", "broker", "client"]
@@ -100,16 +100,16 @@ def test_a_client_node_runs_the_workloads_client_and_the_others_what_they_did() 
 def test_there_are_as_many_as_servers_and_at_most_three_unless_asked_for(
     nodes: int, asked: int | None, count: int
 ) -> None:
-    counts = node_counts(WithClientNodes(Broker(), OffsetsClient), Settings(1, nodes=nodes, client_nodes=asked))
+    counts = count_nodes(SystemWithClientNodes(Broker(), OffsetsClient), Settings(1, nodes=nodes, client_nodes=asked))
     assert counts == {"zookeeper": 1, "broker": nodes, "client": count}
-    assert "client" not in node_counts(Broker(), Settings(1, client_nodes=2))
+    assert "client" not in count_nodes(Broker(), Settings(1, client_nodes=2))
 
 
 @pytest.mark.parametrize(("servers", "homes"), [(3, 3), (3, 2), (2, 3), (5, 3), (1, 1)])
 def test_clients_are_spread_evenly_over_servers_and_nodes(servers: int, homes: int) -> None:
     endpoints = [Endpoint(f"n{i}", f"10.0.0.{i}:9092", ()) for i in range(servers)]
     cluster = FakeCluster([FakeNode(f"client{i}", "client", i, f"10.0.1.{i}") for i in range(homes)])
-    found = housed(endpoints, cluster)  # type: ignore[arg-type]
+    found = assign_client_nodes(endpoints, cluster)  # type: ignore[arg-type]
     assert len({(one.node, one.home) for one in found}) == len(found)
     for names in ([one.node for one in found], [one.home for one in found]):
         assert len({names.count(name) for name in names}) == 1
@@ -121,13 +121,13 @@ def test_a_client_that_no_other_process_could_import_is_refused_where_it_is_writ
         pass
 
     with pytest.raises(ValueError, match="importable"):
-        WithClientNodes(Broker(), Local)
+        SystemWithClientNodes(Broker(), Local)
 
     class Crowded(Least):
         roles = ("server", "client")  # type: ignore[assignment]
 
     with pytest.raises(ValueError, match="a role 'client' of its own"):
-        WithClientNodes(Crowded(), OffsetsClient)
+        SystemWithClientNodes(Crowded(), OffsetsClient)
 
 
 BLOCKED = """
@@ -141,10 +141,10 @@ class OnlyWhatANodeHas:
 sys.meta_path.insert(0, OnlyWhatANodeHas())
 sys.path[:] = [sys.argv[1], *(entry for entry in sys.path if entry.endswith("-packages") or "lib/python" in entry)]
 import assay.harness.remote.__main__
-from assay.harness.remote.runtime import loaded
-assert callable(loaded(sys.argv[3]))
+from assay.harness.remote.runtime import import_object
+assert callable(import_object(sys.argv[3]))
 for name in sys.argv[4:]:
-    assert loaded(name)().effects
+    assert import_object(name)().effects
 assert assay.harness.remote.__main__.__file__.startswith(sys.argv[1]), assay.harness.remote.__main__.__file__
 print("imported")
 """
@@ -152,7 +152,7 @@ print("imported")
 
 def shipped() -> list[Experiment]:
     """The workloads whose clients live on nodes."""
-    found = [experiment_of(value) for value in vars(test_offsets).values()]
+    found = [find_experiment(value) for value in vars(test_offsets).values()]
     return [one for one in found if one is not None and one.client_nodes]
 
 
@@ -160,7 +160,7 @@ def test_a_node_needs_nothing_but_what_is_copied_and_what_its_image_has(tmp_path
     """Neither Arrow nor DuckDB, pytest or Hypothesis: the code as a container is given it, and the image's packages."""
     (experiment,) = shipped()
     system = experiment.deployed()
-    with tarfile.open(fileobj=io.BytesIO(code_archive.archive(list(system.source)))) as tar:
+    with tarfile.open(fileobj=io.BytesIO(code_archive.archive_code(list(system.source)))) as tar:
         for member in tar:
             if (file := tar.extractfile(member)) is not None:
                 target = tmp_path / member.name
@@ -178,17 +178,19 @@ def test_a_node_needs_nothing_but_what_is_copied_and_what_its_image_has(tmp_path
 def test_a_module_of_one_file_is_copied_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "lonely_client.py").write_text("class Client: ...\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    with tarfile.open(fileobj=io.BytesIO(code_archive.archive(["lonely_client", "assay/harness/core"]))) as tar:
+    with tarfile.open(fileobj=io.BytesIO(code_archive.archive_code(["lonely_client", "assay/harness/core"]))) as tar:
         names = tar.getnames()
     assert f"{code_archive.ROOT}/lonely_client.py" in names
     assert f"{code_archive.ROOT}/assay/harness/core/client.py" in names
 
 
 def test_what_a_client_needs_of_python_is_on_its_nodes_alone_in_the_versions_that_are_here() -> None:
-    system = WithClientNodes(Least(), PythonClient)
-    found = software.needed(system, "client").python
+    system = SystemWithClientNodes(Least(), PythonClient)
+    found = software.require_software(system, "client").python
     assert found == (f"msgspec=={metadata.version('msgspec')}", "Not_Installed-Here[extra]", "tabulate==0.1")
-    assert software.needed(system, "server") == software.needed(WithClientNodes(Least(), OffsetsClient), "client")
+    assert software.require_software(system, "server") == software.require_software(
+        SystemWithClientNodes(Least(), OffsetsClient), "client"
+    )
 
 
 def test_python_of_a_client_that_is_no_list_is_refused_with_what_it_takes() -> None:
@@ -197,7 +199,7 @@ def test_python_of_a_client_that_is_no_list_is_refused_with_what_it_takes() -> N
 
     Slip.__qualname__ = "Slip"
     with pytest.raises(DeploymentError, match=r"role client: python takes names, such as .* not 'msgspec'"):
-        software.needed(WithClientNodes(Least(), Slip), "client")
+        software.require_software(SystemWithClientNodes(Least(), Slip), "client")
 
 
 @pytest.mark.docker
@@ -210,14 +212,16 @@ def test_wheels_of_a_client_are_in_the_image_of_its_nodes() -> None:
         python = ("tabulate==0.9.0",)
 
     Tabulating.__qualname__ = "Tabulating"
-    before = {one.name for one in built_images.present()}
+    before = {one.name for one in built_images.list_images()}
     try:
-        made = software.ensure(WithClientNodes(Least(), Tabulating), ["server", "client"], lambda line: None)
+        made = software.ensure_images(
+            SystemWithClientNodes(Least(), Tabulating), ["server", "client"], lambda line: None
+        )
         code = "import msgspec, tabulate; print(tabulate.__version__)"
         argv = ["docker", "run", "--rm", "--network=none", "--entrypoint=python3", made["client"].id, "-c", code]
-        assert layer.command(argv).stdout == "0.9.0\n"
-        assert made["server"].id == image.ensure(lambda line: None)
+        assert layer.run_command(argv).stdout == "0.9.0\n"
+        assert made["server"].id == image.ensure_node_image(lambda line: None)
     finally:
-        for one in built_images.present():
+        for one in built_images.list_images():
             if one.name not in before:
                 built_images.remove(one.name)

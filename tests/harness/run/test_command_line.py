@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from assay.harness.run.command_line import DEFAULTS, DEFAULTS_OF_MIX, MIX, defaults, repeat_command
+from assay.harness.run.command_line import DEFAULTS, DEFAULTS_OF_MIX, MIX, make_repeat_command, select_defaults
 from assay.harness.run.settings import Settings
 from assay.nemesis.schedule import catalogue
 
@@ -22,8 +22,8 @@ MIXED = replace(
 
 def test_the_mix_is_the_nemesis_that_is_called_so() -> None:
     assert MIX == catalogue.MIX
-    assert defaults(["mix"]) is DEFAULTS_OF_MIX
-    assert defaults([]) is defaults(["kill"]) is defaults(["mix", "kill"]) is DEFAULTS
+    assert select_defaults(["mix"]) is DEFAULTS_OF_MIX
+    assert select_defaults([]) is select_defaults(["kill"]) is select_defaults(["mix", "kill"]) is DEFAULTS
 
 
 @pytest.mark.parametrize(
@@ -44,10 +44,10 @@ def test_the_mix_is_the_nemesis_that_is_called_so() -> None:
     ],
 )  # fmt: skip
 def test_options_are_named_where_they_are_not_what_they_would_be(settings: Settings, options: str) -> None:
-    assert repeat_command("t.py", settings, 0.0) == f"pytest t.py --cluster=sim {options}--seed=7"
+    assert make_repeat_command("t.py", settings, 0.0) == f"pytest t.py --cluster=sim {options}--seed=7"
 
 
 def test_a_watched_run_is_watched_again() -> None:
     watched = replace(USUAL, cluster="docker", watch=True)
-    assert repeat_command("t.py", watched, 0.0) == "pytest t.py --cluster=docker --seed=7 --watch"
-    assert repeat_command("t.py", replace(watched, fail_fast=True)).endswith("--seed=7 --fail-fast")
+    assert make_repeat_command("t.py", watched, 0.0) == "pytest t.py --cluster=docker --seed=7 --watch"
+    assert make_repeat_command("t.py", replace(watched, fail_fast=True)).endswith("--seed=7 --fail-fast")

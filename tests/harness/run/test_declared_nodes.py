@@ -11,13 +11,13 @@ from assay.checkers.judging.contract import Contract
 from assay.cluster.node import Cluster, Node
 from assay.cluster.system import System
 from assay.harness.core.generator import Generator
-from assay.harness.run.command_line import DEFAULT_NODES, repeat_command
-from assay.harness.run.declared_nodes import declared, undeclared, with_counts
-from assay.harness.run.experiment import IncompleteError, experiment, experiment_of
-from assay.harness.run.faults import node_counts
+from assay.harness.run.command_line import DEFAULT_NODES, make_repeat_command
+from assay.harness.run.declared_nodes import check_declared, read_declarations, with_counts
+from assay.harness.run.experiment import IncompleteError, experiment, find_experiment
+from assay.harness.run.faults import count_nodes
 from assay.harness.run.settings import Settings, parse_nodes
-from assay.harness.search.exploration import terrain
-from assay.nemesis.schedule.catalogue import Catalogue
+from assay.harness.search.exploration import make_terrain
+from assay.nemesis.schedule.catalogue import FaultCatalogue
 from assay.workloads.systems.galera import Galera
 from assay.workloads.systems.mariadb import MariaDB
 from assay.workloads.systems.postgresql import PostgreSQL
@@ -58,10 +58,10 @@ class Client:
 def sized(system: System, asked: str | None, more: Any = None) -> tuple[dict[str, int], str | None, Settings]:
     """The nodes of each role, why they are refused, and the settings."""
     nodes, role_nodes = parse_nodes(asked or DEFAULT_NODES)
-    counts = declared(system, more)
+    counts = read_declarations(system, more)
     settings = with_counts(Settings(1, nodes=nodes, role_nodes=role_nodes), asked, system, counts)
-    own = {role: number for role, number in node_counts(system, settings).items() if role != "zookeeper"}
-    return own, undeclared(settings, asked, system, counts) if counts else None, settings
+    own = {role: number for role, number in count_nodes(system, settings).items() if role != "zookeeper"}
+    return own, check_declared(settings, asked, system, counts) if counts else None, settings
 
 
 COUNTS = {"server": (5, 3), "proxy": 1}
@@ -122,7 +122,7 @@ def test_a_system_of_one_node_needs_no_option() -> None:
 @pytest.mark.parametrize("asked", [None, "3,proxy=1", "server=3"])
 def test_the_command_that_repeats_a_run_gives_each_role_its_number(asked: str | None) -> None:
     found, _, settings = sized(Served({"server": (3, 5), "proxy": 1}), asked)
-    (typed,) = (word for word in repeat_command("t.py", settings).split() if word.startswith("--nodes="))
+    (typed,) = (word for word in make_repeat_command("t.py", settings).split() if word.startswith("--nodes="))
     assert typed == "--nodes=server=3,sentinel=3,proxy=1"
     assert sized(Served({"server": (5, 3), "proxy": 1}), typed.removeprefix("--nodes="))[0] == found
 
@@ -151,7 +151,7 @@ def body(settings: Settings) -> Generator:
 
 def test_an_experiment_declares_for_itself_and_keeps_what_else_its_system_declares() -> None:
     test = experiment(system=Served(COUNTS), client=Client, contract=Contract(), node_counts={"server": 2})(body)
-    found = experiment_of(test)
+    found = find_experiment(test)
     assert found is not None
     assert found.node_counts == {"server": (2,), "proxy": (1,)}
 
@@ -159,4 +159,4 @@ def test_an_experiment_declares_for_itself_and_keeps_what_else_its_system_declar
 def test_a_search_draws_no_number_that_is_not_declared() -> None:
     for counts, resizable in ((None, True), ({"server": (3, 4)}, False)):
         system = Served(counts)
-        assert terrain(system, sized(system, None)[2], Catalogue.standard()).resizable is resizable
+        assert make_terrain(system, sized(system, None)[2], FaultCatalogue.standard()).resizable is resizable

@@ -18,23 +18,24 @@ from pathlib import Path
 import assay.workloads.test_log
 from assay.harness.run import store
 from assay.harness.run.environments import close_loop
-from assay.harness.run.experiment import experiment_of
+from assay.harness.run.experiment import find_experiment
 from assay.harness.run.interrupt import Interrupt
-from assay.harness.run.progress import Silent
+from assay.harness.run.progress import SilentProgress
 from assay.harness.run.settings import Settings
 from assay.harness.run.trial import Trial
 from assay.harness.run.environments import open_world
-from assay.nemesis.schedule.catalogue import Catalogue
+from assay.nemesis.schedule.catalogue import FaultCatalogue
 
-found = experiment_of(assay.workloads.test_log.test_log)
+found = find_experiment(assay.workloads.test_log.test_log)
 faults = ("clock", "hold", "kill", "partition", "power-loss", "stop")
 for seed in map(int, sys.argv[1:]):
     nemesis = faults[seed % len(faults):][:2]
     settings = Settings(seed=seed, nemesis=nemesis, nemesis_interval=1.5, time_limit=3.5, rate=30.0)
     with tempfile.TemporaryDirectory() as folder:
         world = open_world(found.system, settings, run_id="determinism")
-        kept = store.create(Path(folder), "determinism", datetime.now(UTC))
-        trial = Trial(found, found.system, settings, world, kept, Catalogue.standard(), Interrupt(), Silent())
+        kept = store.create_run_folder(Path(folder), "determinism", datetime.now(UTC))
+        trial = Trial(found, found.system, settings, world, kept, FaultCatalogue.standard(), Interrupt(),
+                      SilentProgress())
         complete = world.loop.run_until_complete
         complete(trial.set_up())
         ended = complete(trial.run())

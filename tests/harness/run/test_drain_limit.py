@@ -12,10 +12,20 @@ import pytest
 
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.verdict import Judgement, Verdict
-from assay.harness.core.generator import Generator, described, in_phase, limit, mix, phases, repeat, stagger, unfold
+from assay.harness.core.generator import (
+    Generator,
+    describe_generator,
+    in_phase,
+    limit,
+    mix,
+    phases,
+    repeat,
+    stagger,
+    unfold,
+)
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome, Phase
-from assay.harness.run.attempt import Attempt, Reports
-from assay.harness.run.drain_watchdog import NewRecords, drain_limit
+from assay.harness.run.attempt import Attempt, ReportPolicy
+from assay.harness.run.drain_watchdog import NewRecordCounter, compute_drain_limit
 from assay.harness.run.experiment import Experiment
 from assay.harness.run.settings import Settings
 
@@ -34,7 +44,9 @@ def sends(phase: Phase) -> Generator:
 
 def judged(toy: ModuleType, root: Path, later: Any) -> Judgement:
     made = Experiment("test_toy", toy.ToySystem(), toy.ToyClient, CONTRACT, lambda settings: sends(Phase.MAIN) | later)
-    run = Attempt(made, replace(SETTINGS, store=root), "toy.py::test_toy[none]", "pytest toy.py", reports=Reports.NEVER)
+    run = Attempt(
+        made, replace(SETTINGS, store=root), "toy.py::test_toy[none]", "pytest toy.py", reports=ReportPolicy.NEVER
+    )
     try:
         run.set_up()
         run.run()
@@ -83,7 +95,7 @@ class Kept(list[Completed]):
 
 def test_what_is_counted() -> None:
     kept = Kept()
-    records = NewRecords(kept)
+    records = NewRecordCounter(kept)
 
     def add(*effects: Effect, outcome: Outcome = Outcome.OK) -> int:
         records.completed(Completed(0, 0, "w0", POLL, Completion(outcome), 1, 2), effects)
@@ -103,14 +115,14 @@ def test_what_is_counted() -> None:
 
 def test_the_default_comes_from_the_longest_deadline() -> None:
     settings = Settings(seed=1, operation_timeout=2.0)
-    assert drain_limit(Contract(recovery_deadline=20.0), settings) == 26.0
-    assert drain_limit(Contract(recovery_deadline=20.0, deletion_deadline=90.0), settings) == 96.0
+    assert compute_drain_limit(Contract(recovery_deadline=20.0), settings) == 26.0
+    assert compute_drain_limit(Contract(recovery_deadline=20.0, deletion_deadline=90.0), settings) == 96.0
 
 
 def test_generators_are_named_as_their_author_knows_them() -> None:
     def mine(context: Any) -> Operation:
         return POLL
 
-    assert described(repeat(mine)).startswith("repeat(")
-    assert "mine at test_drain_limit.py:" in described(repeat(in_phase("drain", mine)))
-    assert described(mix(*[POLL] * 5)) == "mix(poll, poll, poll, ...)"
+    assert describe_generator(repeat(mine)).startswith("repeat(")
+    assert "mine at test_drain_limit.py:" in describe_generator(repeat(in_phase("drain", mine)))
+    assert describe_generator(mix(*[POLL] * 5)) == "mix(poll, poll, poll, ...)"

@@ -9,8 +9,8 @@ import pytest
 
 from assay.cluster.hosts.attached import AttachedNode
 from assay.cluster.system import CLIENT_ROLE, ZOOKEEPER_ROLE, System
-from assay.harness.run.client_nodes import housed
-from assay.harness.run.endpoints import endpoints
+from assay.harness.run.client_nodes import assign_client_nodes
+from assay.harness.run.endpoints import make_endpoints
 
 
 class Plain(System):
@@ -34,7 +34,7 @@ def test_an_ipv6_address_has_brackets_before_its_port(host: str) -> None:
     zookeeper, one, other, home = (
         inside.format(number) + f":{port}" for number, port in enumerate((2181, 7000, 7000, 7070), 1)
     )
-    first, second = endpoints(Plain(), cluster, None)
+    first, second = make_endpoints(Plain(), cluster, None)
     assert (first.address, first.all, second.all) == (one, (one, other), (other, one))
     assert (first.zookeeper, first.roles) == ((zookeeper,), {"server": (one, other)})
-    assert [at.home.address for at in housed([first], cluster) if at.home] == [home]
+    assert [at.home.address for at in assign_client_nodes([first], cluster) if at.home] == [home]

@@ -12,11 +12,11 @@ import pytest
 from assay.cluster.sim.loop import SimLoop
 from assay.harness.core.history.in_memory import HistoryInMemory
 from assay.harness.core.timestamps import Stamps
-from assay.harness.run.event_logs import UNREADABLE, Collector, Lives
+from assay.harness.run.event_logs import UNREADABLE, EventLogCollector, TopicIncarnations
 
 
 def test_lives_of_a_topic_are_numbered_as_they_are_heard_of() -> None:
-    lives = Lives()
+    lives = TopicIncarnations()
     heard = [("orders-0", 40), ("orders-1", 40), ("bills-0", 41), ("orders-0", 77), ("orders-0", 40), ("orders-2", 77)]
     assert [lives.key(*one) for one in heard] == [
         "orders-0", "orders-1", "bills-0", "orders#2-0", "orders-0", "orders#2-2",
@@ -24,14 +24,14 @@ def test_lives_of_a_topic_are_numbered_as_they_are_heard_of() -> None:
 
 
 def test_one_that_was_missed_is_none_of_those_that_were_counted() -> None:
-    lives = Lives()
+    lives = TopicIncarnations()
     assert [lives.key("orders-0", life) for life in (40, 90, 77, 95)] == [
         "orders-0", "orders#2-0", "orders#0-0", "orders#3-0",
     ]  # fmt: skip
 
 
 def test_what_says_no_topic_stays_as_it_is() -> None:
-    lives = Lives()
+    lives = TopicIncarnations()
     assert [lives.key(None, None), lives.key("workers", None), lives.key(None, 5)] == [None, "workers", None]
 
 
@@ -67,7 +67,7 @@ def test_a_line_that_the_history_does_not_take_is_kept_as_unreadable(odd: dict[s
 
     async def collect() -> None:
         nodes: list[Any] = [Saying([json.dumps({"time": 1.0, "seq": 1, "event": "led"} | odd)])]
-        collector = Collector(nodes, history, Stamps(), None)
+        collector = EventLogCollector(nodes, history, Stamps(), None)
         collector.start()
         await collector.stop()
         assert collector.problems == []

@@ -12,7 +12,7 @@ from assay.cluster.system import System
 from assay.harness.core.blocking import BlockingClient
 from assay.harness.core.client import Client
 from assay.harness.core.generator import Generator, sequence
-from assay.harness.run.experiment import IncompleteError, experiment, experiment_of
+from assay.harness.run.experiment import IncompleteError, experiment, find_experiment
 
 
 def body(settings: Any) -> Generator:
@@ -33,14 +33,14 @@ def without(kind: type, *names: str) -> type:
 
 def test_a_whole_system_and_client_make_an_experiment(toy: ModuleType) -> None:
     made = experiment(system=toy.ToySystem(), client=toy.ToyClient, contract=Contract())(body)
-    assert experiment_of(made) is not None
+    assert find_experiment(made) is not None
 
 
 def test_a_client_that_is_judged_by_a_model_need_not_say_what_effects_its_operations_have(toy: ModuleType) -> None:
     silent = without(toy.ToyClient, "effects")
     assert "lacks effects" in rejected(toy.ToySystem(), silent)
     for promised in ({"contract": linearizable("kv")}, {"contract": Contract(), "model": "kv"}):
-        made = experiment_of(experiment(system=toy.ToySystem(), client=silent, **promised)(body))
+        made = find_experiment(experiment(system=toy.ToySystem(), client=silent, **promised)(body))
         assert made is not None
         assert made.contract.model == "kv"
 

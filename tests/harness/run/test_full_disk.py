@@ -9,7 +9,7 @@ import pytest
 
 from assay.harness.core.files import write_atomically
 from assay.harness.run import store
-from assay.harness.run.full_disk import FullDiskError, Reserve, is_full, naming_a_full_disk
+from assay.harness.run.full_disk import DiskReserve, FullDiskError, is_full, translate_full_disk
 
 from helpers.small_disk import small_disk
 
@@ -30,7 +30,7 @@ def test_a_history_that_finds_no_room_is_one_line_and_no_verdict(
         assert failures.count("the run was ended: No space left on device: the disk of ") == 1
         assert "Traceback" not in text
         assert "Error:" not in text
-        (run,) = store.runs(disk / "store")
+        (run,) = store.list_runs(disk / "store")
         info = store.read_run(run)
         assert info is not None
         assert (info.status, info.verdict) == (store.ERROR, None)
@@ -49,7 +49,7 @@ def test_without_any_room_the_run_does_not_begin(toy_project: pytest.Pytester, t
 def test_a_report_that_finds_no_room_leaves_the_verdict(toy_project: pytest.Pytester, tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", "400k") as disk:
         toy_project.runpytest_inprocess(*FAST, f"--store={disk / 'store'}", "--reports=all").assert_outcomes(passed=1)
-        (run,) = store.runs(disk / "store")
+        (run,) = store.list_runs(disk / "store")
         info = store.read_run(run)
         assert info is not None
         assert (info.status, info.verdict) == (store.FINISHED, "pass")
@@ -73,14 +73,14 @@ def test_an_error_is_of_a_full_disk_whatever_was_made_of_it() -> None:
 
 
 def test_other_errors_pass(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="bad sector"), naming_a_full_disk(tmp_path):
+    with pytest.raises(OSError, match="bad sector"), translate_full_disk(tmp_path):
         raise OSError(errno.EIO, "bad sector")
-    with pytest.raises(FullDiskError, match="No space left on device: the disk of"), naming_a_full_disk(tmp_path):
+    with pytest.raises(FullDiskError, match="No space left on device: the disk of"), translate_full_disk(tmp_path):
         raise OSError(errno.EDQUOT, "quota")
 
 
 def test_a_reserve_is_given_up_in_pieces_or_whole(tmp_path: Path) -> None:
-    reserve = Reserve(tmp_path / "reserve")
+    reserve = DiskReserve(tmp_path / "reserve")
     assert not reserve.give_up()
     reserve.keep(10)
     assert reserve.give_up(4)

@@ -11,4 +11,4 @@ from assay.harness.run import import_by_name
 def test_a_module_is_found_by_its_former_path(former: str) -> None:
     today = import_by_name.MOVED[former]
     assert find_spec(today) is not None
-    assert vars(import_by_name.module("--system=x", former))["__name__"] == today
+    assert vars(import_by_name.import_module_named("--system=x", former))["__name__"] == today

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from assay.harness.run.interrupt import SIGNALS, Interrupt, StopSignals, stopped_by_all
+from assay.harness.run.interrupt import SIGNALS, Interrupt, StopSignals, handle_stop_signals
 
 
 class Clock:
@@ -76,7 +76,7 @@ def test_a_signal_that_was_ignored_at_the_start_stays_ignored(number: signal.Sig
     before = signal.signal(number, signal.SIG_IGN)
     try:
         interrupt = Interrupt()
-        with stopped_by_all(), interrupt.listening():
+        with handle_stop_signals(), interrupt.listening():
             os.kill(os.getpid(), number)
         assert not interrupt.requested
         assert signal.getsignal(number) is signal.SIG_IGN
@@ -86,7 +86,7 @@ def test_a_signal_that_was_ignored_at_the_start_stays_ignored(number: signal.Sig
 
 FORKED = """
 import os, signal
-from assay.harness.run.interrupt import Interrupt, stopped_by_all
+from assay.harness.run.interrupt import Interrupt, handle_stop_signals
 interrupt = Interrupt()
 with {block}:
     child = os.fork()
@@ -97,7 +97,7 @@ with {block}:
 """
 
 
-@pytest.mark.parametrize("block", ["stopped_by_all()", "interrupt.listening()"])
+@pytest.mark.parametrize("block", ["handle_stop_signals()", "interrupt.listening()"])
 def test_a_forked_child_dies_by_sigterm_as_it_would_without_handlers(block: str) -> None:
     command = [sys.executable, "-c", FORKED.format(block=block)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -105,7 +105,7 @@ def test_a_forked_child_dies_by_sigterm_as_it_would_without_handlers(block: str)
 
 
 def test_commands_are_interrupted_by_each_signal() -> None:
-    with stopped_by_all():
+    with handle_stop_signals():
         for number in SIGNALS:
             with pytest.raises(KeyboardInterrupt):
                 os.kill(os.getpid(), number)

@@ -17,7 +17,7 @@ from assay.checkers.judging.history_views import open_history
 from assay.checkers.judging.verdict import Verdict
 from assay.cluster.node import Cluster
 from assay.harness.run import attempt as attempt_module
-from assay.harness.run.attempt import Attempt, Reports
+from assay.harness.run.attempt import Attempt, ReportPolicy
 from assay.harness.run.experiment import Experiment
 from assay.harness.run.registry import Registry
 from assay.harness.run.settings import Settings
@@ -59,7 +59,9 @@ def run(toy: ModuleType, root: Path, contract: Any = None, **settings: Any) -> t
     keys = ("orders-0", "orders-1")
     promised = contract or forbid("lost-write")
     made = Experiment("test_toy", Asserts(), toy.ToyClient, promised, lambda _: traffic(keys) | drain(keys, seconds=5))
-    attempt = Attempt(made, Settings(store=root, **chosen), "toy.py::test_toy", "pytest toy.py", reports=Reports.NEVER)
+    attempt = Attempt(
+        made, Settings(store=root, **chosen), "toy.py::test_toy", "pytest toy.py", reports=ReportPolicy.NEVER
+    )
     try:
         attempt.set_up()
         attempt.run()

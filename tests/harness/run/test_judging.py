@@ -14,9 +14,9 @@ from assay.checkers.judging.history_views import open_history
 from assay.checkers.judging.verdict import Finding, Judgement, Verdict
 from assay.harness.core.history import HistoryWriter
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
-from assay.harness.run.judging import judge_run, merged
+from assay.harness.run.judging import judge_run, merge_judgements
 from assay.harness.run.registry import Registry
-from assay.reports.failure_text import Ending, EvidenceLines, describe
+from assay.reports.failure_text import EvidenceLines, FailureFooter, describe
 
 NOTHING = Contract(forbidden=(), minimum_operations=1)
 """For an experiment that is judged by a model alone."""
@@ -139,7 +139,7 @@ def test_what_the_model_finds_is_beneath_what_a_check_says_of_that_operation(
     }
     assert judgement.anomalies == {"nonlinearizable": 1, "stale-read": 1}
     assert heads == {"nonlinearizable": head, "stale-read": None}
-    assert describe(judgement, EvidenceLines(), Ending()).startswith("FAIL stale-read: "), "it says more"
+    assert describe(judgement, EvidenceLines(), FailureFooter()).startswith("FAIL stale-read: "), "it says more"
     assert [one.anomaly for one in judgement.findings] == ["stale-read", "nonlinearizable"]
 
 
@@ -153,7 +153,7 @@ def test_of_checks_and_a_model_what_is_forbidden_comes_before_what_is_tolerated(
         )  # fmt: skip
 
     checks = said(["stale-read", "borne", "seen-again"], "stale-read", same_cause_as=1)
-    both = merged(checks, said(["nonlinearizable"], "nonlinearizable"))
+    both = merge_judgements(checks, said(["nonlinearizable"], "nonlinearizable"))
     assert [one.anomaly for one in both.findings] == ["stale-read", "nonlinearizable", "borne", "seen-again"]
     assert [one.same_cause_as for one in both.findings] == [None, None, None, 2]
 

@@ -11,7 +11,7 @@ import pytest
 
 from assay.cluster.sim.loop import SimLoop
 from assay.harness.core.timestamps import NANOSECONDS, Stamps
-from assay.harness.run.leader_poller import Sightings
+from assay.harness.run.leader_poller import LeaderPoller
 
 NODES = [SimpleNamespace(name=f"n{number}") for number in (1, 2, 3)]
 
@@ -52,7 +52,7 @@ def seen(
         rows.append((round(time / NANOSECONDS), event, node, key))
 
     async def run() -> None:
-        sightings: Any = Sightings(
+        sightings: Any = LeaderPoller(
             system,
             SimpleNamespace(nodes=NODES),
             SimpleNamespace(event=event),

@@ -12,8 +12,15 @@ import pytest
 
 from assay.harness.run import live_judging as module
 from assay.harness.run.interrupt import Interrupt
-from assay.harness.run.live_judging import FAILED_FAST, MOST_BYTES, NO_LONGER, Seen, Watched, encode
-from assay.harness.run.progress import Silent, Tally
+from assay.harness.run.live_judging import (
+    FAILED_FAST,
+    MOST_BYTES,
+    NO_LONGER,
+    LiveJudge,
+    LiveJudgement,
+    encode_judgement,
+)
+from assay.harness.run.progress import RunTally, SilentProgress
 
 from helpers.growing_run import GrowingRun
 
@@ -21,7 +28,7 @@ LONGEST = 60.0
 
 
 @dataclass
-class Heard(Silent):
+class Heard(SilentProgress):
     """What was said that no one may miss."""
 
     alarms: list[str] = field(default_factory=list)
@@ -36,9 +43,9 @@ async def until(it_is: Callable[[], bool]) -> None:
             await asyncio.sleep(0.05)
 
 
-def watched(run: GrowingRun, *, fail_fast: bool = False) -> tuple[Watched, Heard, Interrupt, Tally]:
-    heard, interrupt, tally = Heard(), Interrupt(), Tally()
-    return Watched(run.path, heard, tally, interrupt, fail_fast), heard, interrupt, tally
+def watched(run: GrowingRun, *, fail_fast: bool = False) -> tuple[LiveJudge, Heard, Interrupt, RunTally]:
+    heard, interrupt, tally = Heard(), Interrupt(), RunTally()
+    return LiveJudge(run.path, heard, tally, interrupt, fail_fast), heard, interrupt, tally
 
 
 def gone(pid: int) -> bool:
@@ -131,16 +138,17 @@ def test_that_it_ended_early_is_a_problem_of_the_run(tmp_path: Path) -> None:
 
 def in_place_of_it(monkeypatch: pytest.MonkeyPatch, script: str) -> None:
     """A shell script that behaves as no ``assay watch`` should."""
-    monkeypatch.setattr(module, "command", lambda run: ["sh", "-c", script])
+    monkeypatch.setattr(module, "watch_command", lambda run: ["sh", "-c", script])
 
 
-SEEN = Seen(until=3.5, taken=0.1, operations=1, found={}, text="", ended=False)
+SEEN = LiveJudgement(until=3.5, taken=0.1, operations=1, found={}, text="", ended=False)
 
 
 def test_what_it_complains_of_never_holds_it_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     more_than_any_pipe = 4 * MOST_BYTES
     in_place_of_it(
-        monkeypatch, f"yes | head -c {more_than_any_pipe} >&2; echo '{encode(SEEN)}'; echo no more >&2; exit 3"
+        monkeypatch,
+        f"yes | head -c {more_than_any_pipe} >&2; echo '{encode_judgement(SEEN)}'; echo no more >&2; exit 3",
     )
 
     async def play() -> None:
@@ -176,7 +184,7 @@ def test_what_it_prints_and_no_one_understands_is_said_at_once(tmp_path: Path, m
 
 
 def test_its_end_with_the_run_is_no_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    in_place_of_it(monkeypatch, f"echo '{encode(SEEN)}'; exec sleep 1000")
+    in_place_of_it(monkeypatch, f"echo '{encode_judgement(SEEN)}'; exec sleep 1000")
 
     async def play() -> None:
         watch, heard, _, tally = watched(GrowingRun(tmp_path))

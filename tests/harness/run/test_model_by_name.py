@@ -11,9 +11,9 @@ import pytest
 
 from assay.checkers.judging.verdict import Judgement, Verdict
 from assay.checkers.linearizability import MODELS
-from assay.harness.cli.command import Exit
+from assay.harness.cli.command import ExitCode
 from assay.harness.cli.main import main
-from assay.harness.run.model_by_name import model_of
+from assay.harness.run.model_by_name import find_model
 
 MODULE = """
 from abc import abstractmethod
@@ -86,7 +86,7 @@ def test_a_model_of_the_current_folder_judges(
 ) -> None:
     code = main(["check", str(history(bank, step)), "--model=bank.models:Account", "--json"])
     judgement = msgspec.json.decode(capsys.readouterr().out, type=Judgement)
-    assert (code, judgement.verdict) == (Exit.PASS if ends is Verdict.PASS else Exit.FAIL, ends)
+    assert (code, judgement.verdict) == (ExitCode.PASS if ends is Verdict.PASS else ExitCode.FAIL, ends)
     assert judgement.operations == 16
 
 
@@ -112,7 +112,7 @@ def test_a_model_of_the_current_folder_judges(
 def test_what_is_no_model_is_one_line_and_64(
     bank: Path, capsys: pytest.CaptureFixture[str], model: str, recorded: str
 ) -> None:
-    assert main(["check", str(bank), f"--model={model}"]) == Exit.USAGE
+    assert main(["check", str(bank), f"--model={model}"]) == ExitCode.USAGE
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("assay: ")
     assert recorded in line
@@ -120,9 +120,9 @@ def test_what_is_no_model_is_one_line_and_64(
 
 def test_an_operation_that_it_cannot_take_is_named(bank: Path, capsys: pytest.CaptureFixture[str]) -> None:
     bank.write_text(bank.read_text().replace("{:amount 3}", "nil", 1))
-    assert main(["check", str(bank), "--model=bank.models:Account"]) == Exit.USAGE
+    assert main(["check", str(bank), "--model=bank.models:Account"]) == ExitCode.USAGE
     assert "operation 0: f deposit: the model account raised TypeError: " in capsys.readouterr().err
 
 
 def test_those_that_come_along_go_by_their_names() -> None:
-    assert [model_of(name) for name in MODELS] == list(MODELS.values())
+    assert [find_model(name) for name in MODELS] == list(MODELS.values())

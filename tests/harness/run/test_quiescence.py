@@ -15,7 +15,7 @@ from assay.checkers.liveness.snapshots import STALL
 from assay.cluster.sim.loop import SimLoop
 from assay.harness.core.history import HistoryReader, HistoryWriter
 from assay.harness.core.timestamps import Stamps
-from assay.harness.run.quiescence import Watch
+from assay.harness.run.quiescence import QuiescenceWatch
 
 SECOND = 1_000_000_000
 RUNTIME = SimpleNamespace(wall_clock=lambda: 1_700_000_000.0)
@@ -51,7 +51,7 @@ def watched(
 
     async def go() -> str | None:
         history = HistoryWriter(folder / "history")
-        watch = Watch(system, None, RUNTIME, history, Stamps())  # type: ignore[arg-type]
+        watch = QuiescenceWatch(system, None, RUNTIME, history, Stamps())  # type: ignore[arg-type]
         trouble = await watch.until_at_rest(int(patience * SECOND), stopped)
         history.close()
         return trouble

@@ -17,14 +17,14 @@ from assay.harness.core.client import Endpoint
 from assay.harness.core.generator import Generator, repeat
 from assay.harness.core.history import HistoryReader
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
-from assay.harness.run.attempt import Attempt, Reports
+from assay.harness.run.attempt import Attempt, ReportPolicy
 from assay.harness.run.experiment import Experiment
-from assay.harness.run.faults import not_applicable, schedule
+from assay.harness.run.faults import check_applicable, plan_schedule
 from assay.harness.run.registry import Registry
 from assay.harness.run.settings import Settings
 from assay.nemesis.faults.kill import Kill
 from assay.nemesis.faults.link_set import LINKS, read_links
-from assay.nemesis.schedule.catalogue import Catalogue
+from assay.nemesis.schedule.catalogue import FaultCatalogue
 
 SENTINEL_PORT = 26379
 
@@ -83,7 +83,7 @@ def played(root: Path, **settings: Any) -> tuple[list[Endpoint], set[str]]:
     given: dict[str, Any] = {"nodes": 2, "role_nodes": ("sentinel=3",), "nemesis_interval": 2.0} | settings
     chosen = Settings(seed=1, time_limit=30.0, store=root, **given)
     registry = Registry.extended(faults=[KillSentinel()])
-    attempt = Attempt(made, chosen, "test_it", "pytest", reports=Reports.NEVER, registry=registry)
+    attempt = Attempt(made, chosen, "test_it", "pytest", reports=ReportPolicy.NEVER, registry=registry)
     try:
         attempt.set_up()
         attempt.run()
@@ -124,7 +124,7 @@ def test_nodes_that_are_drawn_by_name_are_there_and_of_every_role(nemesis: str) 
     named: set[str] = set()
     for seed in range(10):
         given = Settings(seed=seed, nodes=2, role_nodes=("sentinel=3",), nemesis=(nemesis,), time_limit=60.0)
-        drawn = schedule(Watched(), given, Catalogue.standard())
+        drawn = plan_schedule(Watched(), given, FaultCatalogue.standard())
         named |= {name for step in drawn.steps for name in step.target.names}
         named |= {end for step in drawn.steps for link in read_links(step.parameters.get(LINKS, "")) for end in link}
     assert named == nodes
@@ -140,6 +140,6 @@ def test_nodes_that_are_drawn_by_name_are_there_and_of_every_role(nemesis: str) 
     ],
 )
 def test_a_role_that_there_is_not_is_refused(given: dict[str, Any], said: str) -> None:
-    reason = not_applicable(Watched(), Settings(seed=1, **given), Catalogue.standard())
+    reason = check_applicable(Watched(), Settings(seed=1, **given), FaultCatalogue.standard())
     assert reason is not None
     assert said in reason

@@ -14,8 +14,8 @@ from assay.harness.plugin.options import add_options
 from assay.harness.run.limits import LIMITS
 from assay.harness.run.settings import (
     SettingsError,
-    asked_by_name,
-    derive,
+    derive_seed,
+    list_required_faults,
     parse_budget,
     parse_choice,
     parse_concurrency,
@@ -25,35 +25,35 @@ from assay.harness.run.settings import (
     parse_rate,
     parse_seconds,
     parse_seed,
-    repeated_seed,
+    seed_of_repetition,
 )
 
 
 def test_derived_seeds_are_the_same_in_every_process() -> None:
-    code = "from assay.harness.run.settings import derive; print(derive(7, 'network', 3))"
+    code = "from assay.harness.run.settings import derive_seed; print(derive_seed(7, 'network', 3))"
     outputs = {
         subprocess.run(
             [sys.executable, "-c", code], env={"PYTHONHASHSEED": salt}, capture_output=True, check=True, text=True
         ).stdout
         for salt in ("1", "2")
     }
-    assert outputs == {f"{derive(7, 'network', 3)}\n"}
+    assert outputs == {f"{derive_seed(7, 'network', 3)}\n"}
 
 
 def test_parts_of_a_run_get_different_seeds() -> None:
-    assert len({derive(seed, part) for seed in range(50) for part in ("a", "b")}) == 100
+    assert len({derive_seed(seed, part) for seed in range(50) for part in ("a", "b")}) == 100
 
 
 def test_the_first_repetition_has_the_seed_itself_so_that_a_repetition_can_be_run_alone() -> None:
-    assert repeated_seed(42, 1) == 42
-    third = repeated_seed(42, 3)
+    assert seed_of_repetition(42, 1) == 42
+    third = seed_of_repetition(42, 3)
     assert third != 42
-    assert repeated_seed(third, 1) == third
+    assert seed_of_repetition(third, 1) == third
 
 
 def test_tests_share_the_seed_of_a_session_and_of_no_further_repetition() -> None:
-    assert repeated_seed(42, 1, "test_log") == repeated_seed(42, 1, "test_group")
-    assert len({repeated_seed(42, number, test) for number in (2, 3) for test in ("test_log", "test_group")}) == 4
+    assert seed_of_repetition(42, 1, "test_log") == seed_of_repetition(42, 1, "test_group")
+    assert len({seed_of_repetition(42, number, test) for number in (2, 3) for test in ("test_log", "test_group")}) == 4
 
 
 def test_concurrency_counts_workers_or_multiplies_nodes() -> None:
@@ -77,7 +77,7 @@ def test_nodes_are_of_every_role_or_of_one(text: str, nodes: int, by_role: tuple
 
 
 def test_what_all_brings_in_was_not_asked_for_by_name() -> None:
-    assert asked_by_name(["all", "kill,partition", "none"]) == {"kill", "partition"}
+    assert list_required_faults(["all", "kill,partition", "none"]) == {"kill", "partition"}
 
 
 @pytest.mark.parametrize(

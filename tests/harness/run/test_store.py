@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.cluster.docker import disk
-from assay.cluster.owner import current
+from assay.cluster.owner import current_owner
 from assay.harness.run import store
-from assay.harness.run.attempt import run_id
+from assay.harness.run.attempt import make_run_id
 from assay.harness.run.store import RunInfo
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)
@@ -24,28 +24,29 @@ NOW = datetime(2026, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)
 
 def info(started: datetime, status: str = store.FINISHED, owner: str | None = None) -> RunInfo:
     return RunInfo(
-        test="t", status=status, started=started.isoformat(), owner=owner or str(current()), seed=1, cluster="sim",
+        test="t", status=status, started=started.isoformat(), owner=owner or str(current_owner()), seed=1,
+        cluster="sim",
         nemesis="none", command="pytest t",
     )  # fmt: skip
 
 
 def test_a_node_id_becomes_a_readable_name() -> None:
     assert (
-        store.safe_name("workloads/test_log.py::test_log[kill+partition]")
+        store.to_safe_name("workloads/test_log.py::test_log[kill+partition]")
         == "workloads-test_log-test_log-kill+partition"
     )
 
 
 @given(st.text(max_size=300))
 def test_a_name_is_a_single_path_component_whatever_the_id(test_id: str) -> None:
-    name = store.safe_name(test_id)
+    name = store.to_safe_name(test_id)
     assert name
     assert len(name.encode()) <= 255
     assert "/" not in name
     assert "\0" not in name
     assert name not in (".", "..", store.LATEST)
     assert not name.startswith("-")
-    assert name == store.safe_name(test_id)
+    assert name == store.to_safe_name(test_id)
 
 
 @given(st.text(max_size=100), st.sets(st.text(max_size=300), max_size=40))
@@ -72,11 +73,11 @@ def test_the_name_of_a_schedule_says_what_it_is_of() -> None:
 def test_ids_that_differ_in_replaced_characters_keep_apart(one: str, other: str) -> None:
     prefix = "a::t[ü"
     if one != other:
-        assert store.safe_name(prefix + one) != store.safe_name(prefix + other)
+        assert store.to_safe_name(prefix + one) != store.to_safe_name(prefix + other)
 
 
 def test_two_runs_in_one_millisecond_get_two_folders(tmp_path: Path) -> None:
-    first, second = (store.create(tmp_path, "a.py::t", NOW) for _ in range(2))
+    first, second = (store.create_run_folder(tmp_path, "a.py::t", NOW) for _ in range(2))
     assert first.path.name == "20260102T030405.678Z"
     assert first.path != second.path
     assert first.path.is_dir()
@@ -85,22 +86,24 @@ def test_two_runs_in_one_millisecond_get_two_folders(tmp_path: Path) -> None:
 
 def test_runs_that_start_in_one_millisecond_in_two_stores_mark_their_containers_apart(tmp_path: Path) -> None:
     moments = (NOW, NOW, NOW + timedelta(milliseconds=1))
-    first, second, later = (run_id(store.create(tmp_path / str(i), "t", now).path) for i, now in enumerate(moments))
+    first, second, later = (
+        make_run_id(store.create_run_folder(tmp_path / str(i), "t", now).path) for i, now in enumerate(moments)
+    )
     assert first.startswith("20260102t030405.678z")
     assert first != second
     assert max(first, second) < later, "they sort by time"
 
 
 def test_what_a_run_has_made_is_found_by_its_id(tmp_path: Path) -> None:
-    run = run_id(store.create(tmp_path, "t", NOW).path)
-    path = disk.image_path(tmp_path, current(), run, "n1")
+    run = make_run_id(store.create_run_folder(tmp_path, "t", NOW).path)
+    path = disk.image_path(tmp_path, current_owner(), run, "n1")
     path.parent.mkdir()
     path.touch()
-    assert disk.images(tmp_path) == [disk.DiskImage(path, str(current()), run)]
+    assert disk.list_images(tmp_path) == [disk.DiskImage(path, str(current_owner()), run)]
 
 
 def test_latest_is_never_missing_while_it_is_swapped(tmp_path: Path) -> None:
-    folders = [store.create(tmp_path, "a.py::t", NOW + timedelta(seconds=i)) for i in range(2)]
+    folders = [store.create_run_folder(tmp_path, "a.py::t", NOW + timedelta(seconds=i)) for i in range(2)]
     folders[0].publish()
     missing: list[int] = []
     done = threading.Event()
@@ -124,7 +127,7 @@ def test_latest_is_never_missing_while_it_is_swapped(tmp_path: Path) -> None:
 
 def test_in_a_copy_of_a_store_a_folder_in_place_of_a_link_stays_and_is_named(tmp_path: Path) -> None:
     """As ``cp -rL`` leaves it, or an archive without links: the verdict of a run must not be lost by it."""
-    first = store.create(tmp_path, "a.py::t", NOW)
+    first = store.create_run_folder(tmp_path, "a.py::t", NOW)
     (tmp_path / store.LATEST).mkdir()
     assert first.publish() == [tmp_path / store.LATEST]
     assert (first.path.parent / store.LATEST).resolve() == first.path.resolve()
@@ -134,7 +137,7 @@ def test_in_a_copy_of_a_store_a_folder_in_place_of_a_link_stays_and_is_named(tmp
 
 
 def test_run_json_round_trips_and_garbage_is_no_run(tmp_path: Path) -> None:
-    folder = store.create(tmp_path, "a.py::t", NOW)
+    folder = store.create_run_folder(tmp_path, "a.py::t", NOW)
     assert store.read_run(folder.path) is None
     folder.write_run(info(NOW))
     assert store.read_run(folder.path) == info(NOW)
@@ -145,7 +148,7 @@ def test_run_json_round_trips_and_garbage_is_no_run(tmp_path: Path) -> None:
 
 def test_text_of_any_origin_can_be_written(tmp_path: Path) -> None:
     """A path or an error may have bytes that are no UTF-8, as halves of characters."""
-    folder = store.create(tmp_path, "a.py::t", NOW)
+    folder = store.create_run_folder(tmp_path, "a.py::t", NOW)
     odd = msgspec.structs.replace(info(NOW), problem="caf\udce9 \U0001f600", notes=("\udc80",))
     folder.write_run(odd)
     read = msgspec.structs.replace(odd, problem="caf\\udce9 \U0001f600", notes=("\\udc80",))
@@ -153,24 +156,24 @@ def test_text_of_any_origin_can_be_written(tmp_path: Path) -> None:
 
 
 def test_gc_keeps_the_newest_of_each_test_the_latest_and_what_is_going_on(tmp_path: Path) -> None:
-    a = [store.create(tmp_path, "a.py::t", NOW + timedelta(days=i)) for i in range(4)]
-    b = store.create(tmp_path, "b.py::t", NOW)
+    a = [store.create_run_folder(tmp_path, "a.py::t", NOW + timedelta(days=i)) for i in range(4)]
+    b = store.create_run_folder(tmp_path, "b.py::t", NOW)
     for number, folder in enumerate([*a, b]):
         folder.write_run(info(NOW + timedelta(days=number)))
     a[1].publish()
     a[0].write_run(info(NOW, store.RUNNING))
     later = NOW + timedelta(days=30)
-    assert store.collectable(tmp_path, keep=1, older_than=None, now=later) == [a[2].path]
-    assert store.collectable(tmp_path, keep=1, older_than=timedelta(days=29), now=later) == []
+    assert store.find_collectable(tmp_path, keep=1, older_than=None, now=later) == [a[2].path]
+    assert store.find_collectable(tmp_path, keep=1, older_than=timedelta(days=29), now=later) == []
 
 
 def test_a_run_whose_owner_died_is_not_going_on(tmp_path: Path) -> None:
-    folder = store.create(tmp_path, "a.py::t", NOW)
-    newer = store.create(tmp_path, "a.py::t", NOW + timedelta(days=1))
-    dead = str(dataclasses.replace(current(), started=1))
+    folder = store.create_run_folder(tmp_path, "a.py::t", NOW)
+    newer = store.create_run_folder(tmp_path, "a.py::t", NOW + timedelta(days=1))
+    dead = str(dataclasses.replace(current_owner(), started=1))
     folder.write_run(info(NOW, store.RUNNING, dead))
     newer.write_run(info(NOW + timedelta(days=1)))
-    assert store.collectable(tmp_path, keep=1, older_than=None, now=NOW) == [folder.path]
+    assert store.find_collectable(tmp_path, keep=1, older_than=None, now=NOW) == [folder.path]
 
 
 NOT_OURS = {
@@ -189,29 +192,29 @@ def test_a_folder_that_is_no_run_of_ours_is_never_deleted(tmp_path: Path, conten
     theirs.mkdir(parents=True)
     if content is not None:
         (theirs / "run.json").write_text(content, errors="surrogateescape")
-    assert store.collectable(tmp_path, keep=0, older_than=None, now=NOW) == []
-    assert store.collectable(tmp_path, keep=0, older_than=timedelta(0), now=NOW + timedelta(days=9)) == []
+    assert store.find_collectable(tmp_path, keep=0, older_than=None, now=NOW) == []
+    assert store.find_collectable(tmp_path, keep=0, older_than=timedelta(0), now=NOW + timedelta(days=9)) == []
     kept = (tmp_path / "thesis", f"no run.json of ours is at {tmp_path / 'thesis'}")
     assert store.kept_by_gc(tmp_path) == [kept]
-    store.delete([theirs])
+    store.delete_runs([theirs])
     assert theirs.is_dir()
 
 
 def test_a_foreign_folder_among_runs_is_named_and_does_not_count_as_a_newer_run(tmp_path: Path) -> None:
-    run = store.create(tmp_path, "a.py::t", NOW)
+    run = store.create_run_folder(tmp_path, "a.py::t", NOW)
     run.write_run(info(NOW))
     notes = run.path.parent / "zz-notes"
     notes.mkdir()
-    assert store.collectable(tmp_path, keep=1, older_than=None, now=NOW) == []
-    assert store.collectable(tmp_path, keep=0, older_than=None, now=NOW) == [run.path]
+    assert store.find_collectable(tmp_path, keep=1, older_than=None, now=NOW) == []
+    assert store.find_collectable(tmp_path, keep=0, older_than=None, now=NOW) == [run.path]
     assert store.kept_by_gc(tmp_path) == [(notes, f"no run.json of ours is at {notes}")]
 
 
 def test_a_run_of_a_test_is_not_taken_for_a_test_of_runs(tmp_path: Path) -> None:
     """``gc store/TEST`` would otherwise have deleted ``history/`` of every run."""
-    run = store.create(tmp_path, "a.py::t", NOW)
+    run = store.create_run_folder(tmp_path, "a.py::t", NOW)
     run.write_run(info(NOW))
-    assert store.collectable(run.path.parent, keep=0, older_than=None, now=NOW) == []
+    assert store.find_collectable(run.path.parent, keep=0, older_than=None, now=NOW) == []
 
 
 def test_a_run_json_that_is_a_folder_or_a_pipe_makes_no_run(tmp_path: Path) -> None:
@@ -225,16 +228,16 @@ def test_a_run_json_that_is_a_folder_or_a_pipe_makes_no_run(tmp_path: Path) -> N
 
 
 def test_a_run_that_began_to_go_on_after_it_was_listed_is_kept(tmp_path: Path) -> None:
-    run = store.create(tmp_path, "a.py::t", NOW)
+    run = store.create_run_folder(tmp_path, "a.py::t", NOW)
     run.write_run(info(NOW))
-    listed = store.collectable(tmp_path, keep=0, older_than=None, now=NOW)
+    listed = store.find_collectable(tmp_path, keep=0, older_than=None, now=NOW)
     run.write_run(info(NOW, store.RUNNING))
-    store.delete(listed)
+    store.delete_runs(listed)
     assert run.path.exists()
 
 
 def test_a_path_that_is_no_run_says_what_was_looked_for(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="does not exist"):
-        store.resolve(tmp_path / "nowhere")
+        store.resolve_history(tmp_path / "nowhere")
     with pytest.raises(FileNotFoundError, match="history/ops/"):
-        store.resolve(tmp_path)
+        store.resolve_history(tmp_path)

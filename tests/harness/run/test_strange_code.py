@@ -26,7 +26,7 @@ from assay.harness.core.history import HistoryReader
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
 from assay.harness.plugin import pass_remarks
 from assay.harness.run import store
-from assay.harness.run.attempt import Attempt, InfrastructureError, Reports
+from assay.harness.run.attempt import Attempt, InfrastructureError, ReportPolicy
 from assay.harness.run.experiment import Experiment
 from assay.harness.run.settings import Settings
 
@@ -96,7 +96,7 @@ def attempt(root: Path, system: Mapping[str, Any], client: Mapping[str, Any], **
     deployed, driven = type("Q", (Quiet,), dict(system))(), type("C", (Counting,), {"drawn": count(), **client})
     made = Experiment("test_it", deployed, driven, COUNTS, body)
     chosen = Settings(**{"seed": 1, "nodes": 1, "time_limit": 30.0, "concurrency": 3, "store": root} | settings)
-    return Attempt(made, chosen, "test_it", "pytest", reports=Reports.NEVER)
+    return Attempt(made, chosen, "test_it", "pytest", reports=ReportPolicy.NEVER)
 
 
 def played(root: Path, system: Mapping[str, Any], client: Mapping[str, Any], **settings: Any) -> tuple[Attempt, str]:
@@ -328,7 +328,7 @@ def test_remarks_are_said_once_with_the_number_of_runs() -> None:
     lines: list[str] = []
     items = [SimpleNamespace(user_properties=[]) for _ in range(3)]
     for item in items[:2]:
-        pass_remarks.keep(item, ["close() failed"])
+        pass_remarks.keep_remarks(item, ["close() failed"])
     reports = [SimpleNamespace(when=when, user_properties=item.user_properties) for item in items for when in WHEN]
     reporter = SimpleNamespace(stats={"": reports, "passed": [SimpleNamespace()]}, write_line=lines.append)
     pass_remarks.pytest_terminal_summary(reporter)
@@ -353,7 +353,7 @@ def test_what_runs_that_passed_looked_at_is_said_by_the_smallest(tmp_path: Path)
 WHEN = ("setup", "call", "teardown")
 HANGS = """
 import asyncio, time
-from assay.harness.core.blocking import adapt
+from assay.harness.core.blocking import adapt_client
 class Client:
     blocking = True
     def open(self, endpoint, runtime): time.sleep(1000)
@@ -362,7 +362,7 @@ class Client:
     effects = staticmethod(lambda completed: ())
 async def main():
     try:
-        await asyncio.wait_for(adapt(Client()).open(None, None), 0.1)
+        await asyncio.wait_for(adapt_client(Client()).open(None, None), 0.1)
     except TimeoutError:
         print("given up", flush=True)
 asyncio.run(main())

@@ -9,14 +9,14 @@ import time
 
 import pytest
 
-from assay.harness.run.tester_stall import Standstill
+from assay.harness.run.tester_stall import StallMeter
 
 TICKING = """
 import asyncio, time
-from assay.harness.run.tester_stall import Standstill
+from assay.harness.run.tester_stall import StallMeter
 
 async def main():
-    still = Standstill(0.05)
+    still = StallMeter(0.05)
     loop = asyncio.get_running_loop()
     for number in range(30):
         still.woke(loop.time(), time.process_time())
@@ -41,14 +41,14 @@ asyncio.run(main())
     ],
 )
 def test_what_a_sleep_took_too_long_counts_less_what_was_computed(took: float, computed: float, total: float) -> None:
-    still = Standstill(0.1)
+    still = StallMeter(0.1)
     still.woke(50.0, 7.0)
     still.woke(50.0 + took, 7.0 + computed)
     assert still.total == pytest.approx(total)
 
 
 def test_it_adds_up() -> None:
-    still, now = Standstill(0.1), 0.0
+    still, now = StallMeter(0.1), 0.0
     for took in (0.0, 0.6, 0.1, 0.3, 1.1):
         now += took
         still.woke(now, 0.0)

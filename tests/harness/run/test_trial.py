@@ -21,8 +21,8 @@ from assay.harness.core.generator import Generator, each_process, repeat
 from assay.harness.core.history import HistoryReader
 from assay.harness.core.operation import Completion, Operation, Outcome, Phase
 from assay.harness.run import store
-from assay.harness.run.attempt import Attempt, InfrastructureError, Reports
-from assay.harness.run.environments import Needs
+from assay.harness.run.attempt import Attempt, InfrastructureError, ReportPolicy
+from assay.harness.run.environments import FaultRequirements
 from assay.harness.run.experiment import Experiment
 from assay.harness.run.registry import Registry
 from assay.harness.run.settings import Settings
@@ -42,7 +42,7 @@ def body(settings: Settings) -> Generator:
     return traffic(KEYS) | drain(KEYS, seconds=10)
 
 
-def attempt(toy: ModuleType, root: Path, reports: Reports = Reports.NEVER, **settings: Any) -> Attempt:
+def attempt(toy: ModuleType, root: Path, reports: ReportPolicy = ReportPolicy.NEVER, **settings: Any) -> Attempt:
     """Without a page unless it is asked for: drawing it takes longer than the run."""
     chosen: dict[str, Any] = {"seed": 4, "nodes": 1, "time_limit": 1.0, "rate": 100.0, "concurrency": 3}
     chosen |= {"store": root} | settings
@@ -254,7 +254,7 @@ def test_a_report_that_cannot_be_drawn_leaves_the_verdict_as_it_is(
         raise ZeroDivisionError("a bug in the report")
 
     monkeypatch.setattr("assay.reports.page.render", broken)
-    run = attempt(toy, tmp_path, Reports.ALL)
+    run = attempt(toy, tmp_path, ReportPolicy.ALL)
     done(run)
     info = store.read_run(run.folder.path)
     assert info is not None
@@ -339,7 +339,7 @@ def test_what_spoke_against_a_pass_is_not_forgotten_when_a_run_breaks_off_behind
     if raises:
         monkeypatch.setattr("assay.harness.run.trial.Trial.keep_logs", broken)
     else:
-        monkeypatch.setattr("assay.harness.run.trial.failed_finds", interrupted)
+        monkeypatch.setattr("assay.harness.run.trial.describe_failed_finds", interrupted)
     run = attempt(toy, tmp_path)
     with pytest.raises(KeyboardInterrupt):
         done(run)
@@ -367,7 +367,7 @@ def test_a_history_is_opened_once_for_verdict_text_and_report(
         really(self, folder, **given)
 
     really = HistoryReader.__init__
-    run = attempt(toy, tmp_path, Reports.ALL, defect="forgetful")
+    run = attempt(toy, tmp_path, ReportPolicy.ALL, defect="forgetful")
     with monkeypatch.context() as patched:
         patched.setattr(HistoryReader, "__init__", opening)
         try:
@@ -393,26 +393,26 @@ def test_a_system_that_never_serves_is_an_infrastructure_error(toy: ModuleType, 
 @pytest.mark.parametrize(
     ("nemesis", "own"),
     [
-        ((), Needs()),
-        (("kill",), Needs()),
-        (("kill", "ups-failure"), Needs(own_disks=True)),
-        (("clock", "kill"), Needs(own_clocks=True)),
-        (("slow-disk",), Needs(slow_disks=True)),
-        (("memory",), Needs(own_memory=True)),
-        (("membership-remove",), Needs()),
-        (("kill", "membership"), Needs(spares=1)),
-        (("power-loss-in-fsync",), Needs(own_disks=True, slow_disks=True)),
+        ((), FaultRequirements()),
+        (("kill",), FaultRequirements()),
+        (("kill", "ups-failure"), FaultRequirements(own_disks=True)),
+        (("clock", "kill"), FaultRequirements(own_clocks=True)),
+        (("slow-disk",), FaultRequirements(slow_disks=True)),
+        (("memory",), FaultRequirements(own_memory=True)),
+        (("membership-remove",), FaultRequirements()),
+        (("kill", "membership"), FaultRequirements(spares=1)),
+        (("power-loss-in-fsync",), FaultRequirements(own_disks=True, slow_disks=True)),
     ],
 )
 def test_nodes_get_what_the_faults_of_a_run_need_and_no_more(
-    toy: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nemesis: tuple[str, ...], own: Needs
+    toy: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nemesis: tuple[str, ...], own: FaultRequirements
 ) -> None:
     class UpsFailure(PowerLoss):
         name = "ups-failure"
 
-    opened: list[Needs] = []
+    opened: list[FaultRequirements] = []
 
-    def open_world(*_arguments: Any, needs: Needs, **_more: Any) -> None:
+    def open_world(*_arguments: Any, needs: FaultRequirements, **_more: Any) -> None:
         opened.append(needs)
         raise NotImplementedError
 

@@ -12,9 +12,9 @@ import pytest
 from assay.checkers.judging.contract import Contract
 from assay.harness.core.generator import Generator, limit, phases, repeat, simulate, split_phases
 from assay.harness.core.operation import Operation, Phase
-from assay.harness.run.experiment import Experiment, mixed, resolved
+from assay.harness.run.experiment import Experiment, apply_mixes, resolve_random_mix
 from assay.harness.run.settings import Settings, SettingsError
-from assay.harness.run.workload_mix import RANDOM, WorkloadMix, combinations, listing, unfit
+from assay.harness.run.workload_mix import RANDOM, WorkloadMix, check_mixes, format_mix_list, mix_combinations
 from assay.system_under_test.deployment import Broker
 from assay.workloads.broker.log_client import LogClient
 
@@ -56,11 +56,11 @@ def segment_bytes(made: Experiment) -> int:
 
 def test_without_mixes_an_experiment_is_what_it_was() -> None:
     made = shelf(*MIXES)
-    assert mixed(made, asked()) is made
+    assert apply_mixes(made, asked()) is made
 
 
 def test_operations_are_added_by_weight_and_closing_comes_before_the_workloads_own_end() -> None:
-    made = mixed(shelf(*MIXES), asked("scans"))
+    made = apply_mixes(shelf(*MIXES), asked("scans"))
     main, *later = split_phases(made.generator(asked("scans")))
     counts = Counter(operations(limit(900, main)))
     assert set(counts) == {"own", "scan"}
@@ -70,35 +70,37 @@ def test_operations_are_added_by_weight_and_closing_comes_before_the_workloads_o
 
 
 def test_settings_and_options_are_drawn_from_the_seed_and_no_other_mix_changes_what_is_drawn() -> None:
-    drawn = {seed: mixed(shelf(*MIXES), asked("sizes", seed=seed)) for seed in range(40)}
+    drawn = {seed: apply_mixes(shelf(*MIXES), asked("sizes", seed=seed)) for seed in range(40)}
     assert {segment_bytes(one) for one in drawn.values()} == {1024, 2048, 4096}
     assert {one.client_options["pages"] for one in drawn.values()} == {4, 5}
     for seed, one in drawn.items():
-        both = mixed(shelf(*MIXES), asked("scans", "sizes", seed=seed))
+        both = apply_mixes(shelf(*MIXES), asked("scans", "sizes", seed=seed))
         assert (both.system, both.client_options) == (one.system, one.client_options)
 
 
 def test_random_is_one_mix_or_several_that_go_together() -> None:
-    found = {resolved(shelf(*MIXES), asked(RANDOM, seed=seed)).workload_mix for seed in range(200)}
+    found = {resolve_random_mix(shelf(*MIXES), asked(RANDOM, seed=seed)).workload_mix for seed in range(200)}
     assert found == {("huge",), ("scans",), ("sizes",), ("huge", "scans"), ("scans", "sizes")}
-    again = {resolved(shelf(*MIXES), asked(RANDOM, seed=7)).workload_mix for _ in range(3)}
+    again = {resolve_random_mix(shelf(*MIXES), asked(RANDOM, seed=7)).workload_mix for _ in range(3)}
     assert len(again) == 1
 
 
 def test_what_is_not_promised_is_taken_by_its_name_alone() -> None:
     scans, *others = (replace(one, promised=one.name != "scans") for one in MIXES if one.name in ("scans", "huge"))
     taken = [scans, *others]
-    assert {resolved(shelf(*taken), asked(RANDOM, seed=seed)).workload_mix for seed in range(20)} == {("huge",)}
-    assert combinations(("all",), taken) == (("huge",),)
-    assert unfit("test_shelf", ("scans",), taken) is None
-    assert mixed(shelf(*taken), asked("scans")).contract.tolerates("duplicate")
-    assert unfit("test_shelf", (RANDOM,), [scans]) == (
+    assert {resolve_random_mix(shelf(*taken), asked(RANDOM, seed=seed)).workload_mix for seed in range(20)} == {
+        ("huge",)
+    }
+    assert mix_combinations(("all",), taken) == (("huge",),)
+    assert check_mixes("test_shelf", ("scans",), taken) is None
+    assert apply_mixes(shelf(*taken), asked("scans")).contract.tolerates("duplicate")
+    assert check_mixes("test_shelf", (RANDOM,), [scans]) == (
         "--workload-mix=random: test_shelf takes no mixes but what is not promised: scans"
     )
-    assert unfit("test_shelf", ("all",), [scans]) == (
+    assert check_mixes("test_shelf", ("all",), [scans]) == (
         "--workload-mix=all: test_shelf does not take the mix 'all'; it takes: scans"
     )
-    assert any(line.endswith("(not promised: by its name alone)") for line in listing({"test_shelf": taken}))
+    assert any(line.endswith("(not promised: by its name alone)") for line in format_mix_list({"test_shelf": taken}))
 
 
 @pytest.mark.parametrize(
@@ -118,10 +120,10 @@ def test_what_is_not_promised_is_taken_by_its_name_alone() -> None:
     ],
 )
 def test_what_does_not_fit_is_said(names: tuple[str, ...], mixes: tuple[WorkloadMix, ...], reason: str | None) -> None:
-    assert unfit("test_shelf", names, mixes) == reason
+    assert check_mixes("test_shelf", names, mixes) == reason
     if reason is not None and names != (RANDOM,):
         with pytest.raises(SettingsError):
-            mixed(shelf(*mixes), asked(*names))
+            apply_mixes(shelf(*mixes), asked(*names))
 
 
 @pytest.mark.parametrize(
@@ -136,10 +138,10 @@ def test_what_does_not_fit_is_said(names: tuple[str, ...], mixes: tuple[Workload
     ],
 )
 def test_a_comma_combines_and_repeating_makes_separate_tests(options: Sequence[str], expected: list[Any]) -> None:
-    assert list(combinations(options, MIXES)) == expected
+    assert list(mix_combinations(options, MIXES)) == expected
 
 
 def test_a_setting_that_the_system_has_not_is_said_with_the_mix() -> None:
     odd = WorkloadMix("odd", "", settings={"flavour": ("sour",)})
     with pytest.raises(SettingsError, match="the mix odd: unknown topic setting 'flavour'"):
-        mixed(shelf(odd), asked("odd"))
+        apply_mixes(shelf(odd), asked("odd"))

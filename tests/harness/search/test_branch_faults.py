@@ -9,26 +9,26 @@ from random import Random
 import pytest
 
 from assay.harness.run.settings import Settings
-from assay.harness.search.branch_faults import further_steps
+from assay.harness.search.branch_faults import draw_branch_steps
 from assay.harness.search.example import Example
-from assay.harness.search.exploration import terrain
+from assay.harness.search.exploration import make_terrain
 from assay.harness.search.fork_server import Moment
 from assay.harness.search.strategies import MAINSTAYS, MARGIN, Terrain
-from assay.nemesis.schedule.catalogue import Catalogue
-from assay.nemesis.schedule.schedule import Schedule, Step, decode, encode
-from assay.nemesis.schedule.target import Kind, named, parse
+from assay.nemesis.schedule.catalogue import FaultCatalogue
+from assay.nemesis.schedule.schedule import FaultSchedule, FaultStep, decode_schedule, encode_schedule
+from assay.nemesis.schedule.target import TargetKind, named_target, parse_target
 from assay.nemesis.schedule.trigger import OnEvent
 from assay.system_under_test.deployment import Broker
 
 BASE = Settings(seed=1, time_limit=8.0, rate=50.0)
 EVENTS = ("became-leader", "isr-change", "high-watermark")
-TERRAIN = replace(terrain(Broker(), BASE, Catalogue.standard()), events=EVENTS)
-EXAMPLE = Example.of(BASE, Schedule(0, (Step(1.0, "slow-disk", parse("one"), 2.0),)))
+TERRAIN = replace(make_terrain(Broker(), BASE, FaultCatalogue.standard()), events=EVENTS)
+EXAMPLE = Example.of(BASE, FaultSchedule(0, (FaultStep(1.0, "slow-disk", parse_target("one"), 2.0),)))
 DRAWN = 400
 
 
-def drawn(moment: Moment, terrain: Terrain = TERRAIN) -> list[Step]:
-    return [step for seed in range(DRAWN) for step in further_steps(Random(seed), moment, terrain)]
+def drawn(moment: Moment, terrain: Terrain = TERRAIN) -> list[FaultStep]:
+    return [step for seed in range(DRAWN) for step in draw_branch_steps(Random(seed), moment, terrain)]
 
 
 @pytest.mark.parametrize("at", [0.0, 3.41234, 6.4, 7.39])
@@ -40,7 +40,7 @@ def test_they_fit_into_what_is_left(at: float) -> None:
         assert step.duration > 0
         assert step.until <= BASE.time_limit - MARGIN + 1e-9
     ordered = tuple(sorted(steps, key=lambda step: step.at))
-    assert decode(encode(Schedule(0, ordered))).steps == ordered
+    assert decode_schedule(encode_schedule(FaultSchedule(0, ordered))).steps == ordered
 
 
 def test_none_fits_at_the_end() -> None:
@@ -53,7 +53,7 @@ def test_most_take_away_the_server_of_the_event_or_a_leader_at_once() -> None:
     whom = Counter(str(step.target) for step in at_once)
     assert len(mainstays) > DRAWN / 4
     assert len(mainstays) / 3 < len(at_once) < 2 * len(mainstays) / 3
-    assert whom[str(named("n2"))] > len(at_once) / 6
+    assert whom[str(named_target("n2"))] > len(at_once) / 6
     assert whom["leader of any key"] > len(at_once) / 6
     assert all(step.at <= 3.2 for step in at_once)
 
@@ -90,4 +90,4 @@ def test_a_system_without_keys_has_no_leader_to_strike() -> None:
     keyless = replace(TERRAIN, keys=(), faults=tuple(sorted(MAINSTAYS)))
     kinds = {step.target.kind for step in drawn(Moment(EXAMPLE, 3.0, (), "n2"), keyless)}
     assert kinds
-    assert not kinds & {Kind.LEADER, Kind.FOLLOWER}
+    assert not kinds & {TargetKind.LEADER, TargetKind.FOLLOWER}

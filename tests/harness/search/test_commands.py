@@ -16,15 +16,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from assay.harness.cli.command import Exit
+from assay.harness.cli.command import ExitCode
 from assay.harness.cli.main import main
 from assay.harness.run.settings import Settings
 from assay.harness.search import exploration, explore, shrink_run
-from assay.harness.search.coverage_report import load
+from assay.harness.search.coverage_report import load_reports
 from assay.harness.search.example import Example
-from assay.harness.search.workers import search
+from assay.harness.search.workers import run_search
 from assay.harness.stored import replay
-from assay.nemesis.schedule.schedule import Schedule, decode
+from assay.nemesis.schedule.schedule import FaultSchedule, decode_schedule
 
 from helpers.commands import in_this_process
 
@@ -40,8 +40,8 @@ def test_a_search_finds_a_defect_and_needs_no_fault_for_it(
     for of_a_rate in ("MOST_REPETITIONS", "RATE_RUNS"):
         monkeypatch.setattr(explore, of_a_rate, 2)  # the defect shows in every run
     monkeypatch.setattr(explore, "SHRINKING", 0.0)  # by Hypothesis; what follows it takes out each step by itself
-    one = functools.partial(search, workers=1)  # a second one finds the same, and makes it small for nothing
-    monkeypatch.setattr(exploration, "search", lambda make, workers, note: one(make, note=note))
+    one = functools.partial(run_search, workers=1)  # a second one finds the same, and makes it small for nothing
+    monkeypatch.setattr(exploration, "run_search", lambda make, workers, note: one(make, note=note))
     done = toy_project.runpytest_inprocess(*PLAIN, *SMALL, "--explore=4", "--defect=forgetful", "--nemesis=kill")
     done.assert_outcomes(failed=1)
     recorded = done.stdout.str()
@@ -51,7 +51,7 @@ def test_a_search_finds_a_defect_and_needs_no_fault_for_it(
     assert "replay: pytest " in recorded
     kept = list((toy_project.path / "runs" / "found").glob("*.json"))
     assert len(kept) == 1
-    assert decode(kept[0].read_bytes()) == Schedule(0)
+    assert decode_schedule(kept[0].read_bytes()) == FaultSchedule(0)
     assert (toy_project.path / "runs" / "latest" / "report.html").exists()
 
 
@@ -79,8 +79,8 @@ def test_a_search_that_is_interrupted_says_what_it_had_found_and_leaves_its_sche
     assert searching.returncode == pytest.ExitCode.INTERRUPTED, text
     found = text[text.index("\nFOUND ") + 1 :].splitlines()
     (kept,) = (toy_project.path / "runs" / "found").glob("*.json")
-    schedule = decode(kept.read_bytes())
-    assert isinstance(schedule, Schedule)
+    schedule = decode_schedule(kept.read_bytes())
+    assert isinstance(schedule, FaultSchedule)
     steps = len(schedule.steps)
     assert "lost-write" in found[0].partition(" after ")[0]
     small = re.fullmatch(
@@ -115,7 +115,7 @@ def test_a_search_that_finds_nothing_passes_and_tells_what_it_did(toy_project: p
     done.assert_outcomes(passed=1)
     done.stdout.fnmatch_lines(["explored * examples in *pass*states reached*"])
     assert [one.name for one in (toy_project.path / "runs").iterdir()] == ["searches"], "no run, and no schedule"
-    (reached,) = load(toy_project.path / "runs")
+    (reached,) = load_reports(toy_project.path / "runs")
     assert reached.verdicts == {"pass": 3}
 
 
@@ -123,15 +123,15 @@ def test_what_a_search_reaches_of_the_systems_code_is_shown(
     toy_project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The toy is one module; without its defect it never forgets. With ``off`` nothing is counted."""
-    one = functools.partial(search, workers=1)
-    monkeypatch.setattr(exploration, "search", lambda make, workers, note: one(make, note=note))
+    one = functools.partial(run_search, workers=1)
+    monkeypatch.setattr(exploration, "run_search", lambda make, workers, note: one(make, note=note))
     source = (toy_project.path / "toy_log.py").read_text()
     forgets = next(number for number, line in enumerate(source.splitlines(), 1) if "self.defect ==" in line)
     for wanted in ("auto", "off"):
         runs = toy_project.path / wanted
         options = ("--explore=1", "--nemesis=clock", f"--code-coverage={wanted}", f"--store={runs}")
         toy_project.runpytest_inprocess(*PLAIN, *SMALL[:-2], "--seed=5", *options).assert_outcomes(passed=1)
-        (reached,) = load(runs)
+        (reached,) = load_reports(runs)
         if wanted == "off":
             assert reached.code == ()
             continue
@@ -141,7 +141,7 @@ def test_what_a_search_reaches_of_the_systems_code_is_shown(
         assert (forgets, False) not in module.missed
         assert "ToySystem.with_defect" in [function.name for function in module.never]
         assert "Server.serve" not in [function.name for function in module.never]
-        assert main(["search", "show", str(runs)]) == Exit.PASS
+        assert main(["search", "show", str(runs)]) == ExitCode.PASS
         assert f"{forgets} never true" in capsys.readouterr().out
 
 
@@ -171,15 +171,15 @@ def test_a_failing_run_is_made_small(
     toy_project.runpytest_inprocess(*run, "--reports=never").assert_outcomes(failed=1)
     capfd.readouterr()
     in_this_process(toy_project, monkeypatch, replay, *PLAIN)
-    assert main(["shrink", "runs/latest", "--replays=1", "--yes"]) == Exit.PASS
+    assert main(["shrink", "runs/latest", "--replays=1", "--yes"]) == ExitCode.PASS
     recorded = capfd.readouterr().out
     assert "from 1 steps to 0" in recorded
     assert "it failed 1 of 1" in recorded
     assert "not minimal" not in recorded
     assert "replay: pytest " in recorded
     found = list(Path("runs/found").glob("*.json"))
-    kept = [decode(path.read_bytes()) for path in found]
-    assert [one.steps for one in kept if isinstance(one, Schedule)] == [()]
+    kept = [decode_schedule(path.read_bytes()) for path in found]
+    assert [one.steps for one in kept if isinstance(one, FaultSchedule)] == [()]
     (page,) = Path("runs").glob("*/2*/report.html")
     assert f"report: {page.absolute()}" in recorded
     assert len(list(Path("runs").glob("*/2*/verdict.json"))) > 2
@@ -189,7 +189,7 @@ def test_a_failing_run_is_made_small(
             "the command of a run that is kept can be given"
         )
     monkeypatch.setattr(shrink_run, "time", SimpleNamespace(monotonic=iter((0.0, math.inf)).__next__))
-    assert main(["shrink", "runs/latest", "--replays=2", "--budget=1", "--store=other", "--yes"]) == Exit.USAGE
+    assert main(["shrink", "runs/latest", "--replays=2", "--budget=1", "--store=other", "--yes"]) == ExitCode.USAGE
     assert "--budget=1 ended after 1 of 2 replays; 1 of them failed." in capfd.readouterr().err
 
 
@@ -224,7 +224,7 @@ def test_the_run_of_another_session_is_neither_judged_nor_deleted(pytester: pyte
     pytester.makepyfile(test_it=BESIDE)
     root, settings = pytester.path / "runs", Settings(seed=7, cluster="sim")
     runner = shrink_run._Runner("test_it.py::test_it", settings, root, frozenset({"lost-write"}), print, None)
-    assert not runner.fails(Example.of(settings, Schedule(0)))
+    assert not runner.fails(Example.of(settings, FaultSchedule(0)))
     assert [one.name for one in (root / "t").iterdir()] == ["2"]
     assert list((root / shrink_run.PLACE).iterdir()) == [], "nor is the schedule left of one that did not fail"
 
@@ -234,5 +234,5 @@ def test_a_run_that_found_nothing_is_not_made_small(
 ) -> None:
     toy_project.runpytest_inprocess(*PLAIN, *SMALL, "--cluster=sim", "--reports=never").assert_outcomes(passed=1)
     capfd.readouterr()
-    assert main(["shrink", "runs/latest"]) == Exit.USAGE
+    assert main(["shrink", "runs/latest"]) == ExitCode.USAGE
     assert "nothing to be made small" in capfd.readouterr().err

@@ -7,11 +7,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from assay.harness.cli.command import Exit
+from assay.harness.cli.command import ExitCode
 from assay.harness.cli.main import main
-from assay.harness.search.coverage_features import reached
-from assay.harness.search.coverage_page import page
-from assay.harness.search.coverage_report import Reached, keep, load, rarest, together
+from assay.harness.search.coverage_features import extract_features
+from assay.harness.search.coverage_page import render_page
+from assay.harness.search.coverage_report import CoverageReport, find_rarest, load_reports, merge_reports, store_report
 
 TEST = "workloads/test_log.py::test_log[explore]"
 
@@ -31,10 +31,10 @@ FAULTS = [
 ]  # fmt: skip
 
 
-def one(states: dict[str, int] | None = None, test: str = TEST, examples: int = 1) -> Reached:
+def one(states: dict[str, int] | None = None, test: str = TEST, examples: int = 1) -> CoverageReport:
     """By default what one example with the above came through."""
-    found = dict.fromkeys(reached(EVENTS, FAULTS), 1) if states is None else states
-    return Reached(
+    found = dict.fromkeys(extract_features(EVENTS, FAULTS), 1) if states is None else states
+    return CoverageReport(
         test=test, started="2026-01-02T03:04:05+00:00", seconds=2.5, examples=examples, verdicts={"pass": examples},
         states=found, events=("elected", "deposed", "merged"), faults=("freeze", "kill"),
     )  # fmt: skip
@@ -51,7 +51,7 @@ def test_the_words_for_states_say_what_came_and_what_was_in_force() -> None:
 
 
 def test_an_event_that_came_twice_in_one_example_counts_once() -> None:
-    both = together([one(), one({"elected x1": 3, "elected x2": 1}, examples=4)])
+    both = merge_reports([one(), one({"elected x1": 3, "elected x2": 1}, examples=4)])
     assert both.seen["elected"] == 5
     assert (both.examples, both.searches, both.seconds) == (5, 2, 5.0)
     assert both.verdicts == {"pass": 5}
@@ -63,21 +63,21 @@ def test_an_event_during_two_faults_is_of_each_of_them() -> None:
 
 
 def test_the_rarest_come_first() -> None:
-    assert rarest({"b": 1, "a": 1, "c": 9}, 2) == [("a", 1), ("b", 1)]
+    assert find_rarest({"b": 1, "a": 1, "c": 9}, 2) == [("a", 1), ("b", 1)]
 
 
 def test_the_searches_of_a_store_are_summed_up_by_test(tmp_path: Path) -> None:
-    keep(tmp_path, one())
-    keep(tmp_path, one())
-    alone = keep(tmp_path, one(test="workloads/test_group.py::test_group[explore]"))
-    group, log = load(tmp_path)
+    store_report(tmp_path, one())
+    store_report(tmp_path, one())
+    alone = store_report(tmp_path, one(test="workloads/test_group.py::test_group[explore]"))
+    group, log = load_reports(tmp_path)
     assert (group.searches, log.searches) == (1, 2)
-    assert load(alone) == [group]
+    assert load_reports(alone) == [group]
 
 
 def test_the_table_names_what_was_never_reached(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    keep(tmp_path, one())
-    assert main(["search", "show", str(tmp_path)]) == Exit.PASS
+    store_report(tmp_path, one())
+    assert main(["search", "show", str(tmp_path)]) == ExitCode.PASS
     printed = capsys.readouterr().out
     assert "turning points that no example came to: merged" in printed
     assert "faults that were never injected: freeze" in printed
@@ -86,18 +86,18 @@ def test_the_table_names_what_was_never_reached(tmp_path: Path, capsys: pytest.C
 
 
 def test_as_json_it_is_all_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    keep(tmp_path, one())
-    assert main(["search", "show", str(tmp_path), "--json"]) == Exit.PASS
-    assert msgspec.json.decode(capsys.readouterr().out, type=list[Reached]) == [together([one()])]
+    store_report(tmp_path, one())
+    assert main(["search", "show", str(tmp_path), "--json"]) == ExitCode.PASS
+    assert msgspec.json.decode(capsys.readouterr().out, type=list[CoverageReport]) == [merge_reports([one()])]
 
 
 def test_the_page_has_every_fault_and_every_event(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    keep(tmp_path, one())
+    store_report(tmp_path, one())
     target = tmp_path / "reached.html"
-    assert main(["search", "show", str(tmp_path), f"--html={target}"]) == Exit.PASS
+    assert main(["search", "show", str(tmp_path), f"--html={target}"]) == ExitCode.PASS
     assert capsys.readouterr().out.strip() == str(target)
     text = target.read_text()
-    assert text == page([together([one()])])
+    assert text == render_page([merge_reports([one()])])
     for name in ("elected", "deposed", "merged", "kill", "freeze", "nothing"):
         assert f">{name}<" in text
     assert 'class="never">–<' in text
@@ -106,8 +106,8 @@ def test_the_page_has_every_fault_and_every_event(tmp_path: Path, capsys: pytest
 def test_a_page_that_cannot_be_written_is_an_error_with_its_remedy(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    keep(tmp_path, one())
-    assert main(["search", "show", str(tmp_path), f"--html={tmp_path / 'no' / 'page.html'}"]) == Exit.USAGE
+    store_report(tmp_path, one())
+    assert main(["search", "show", str(tmp_path), f"--html={tmp_path / 'no' / 'page.html'}"]) == ExitCode.USAGE
     said = capsys.readouterr().err
     assert "page.html cannot be written: No such file or directory; give a file in an existing folder" in said
 
@@ -119,6 +119,6 @@ def test_where_there_is_nothing_that_is_said(
     if content is not None:
         (tmp_path / "searches").mkdir()
         (tmp_path / "searches" / "x.json").write_text(content)
-    assert main(["search", "show", str(tmp_path)]) == Exit.USAGE
+    assert main(["search", "show", str(tmp_path)]) == ExitCode.USAGE
     error = capsys.readouterr().err
     assert ("--explore=10min" if content is None else "x.json is no coverage report of a search") in error

@@ -19,22 +19,22 @@ from hypothesis.internal.conjecture.providers import HypothesisProvider
 
 from assay.checkers.engine import Engines
 from assay.checkers.judging.contract import Contract
-from assay.harness.core.failure_rate import Rate
+from assay.harness.core.failure_rate import FailureRate
 from assay.harness.core.generator import Generator
-from assay.harness.run.attempt import Reports
-from assay.harness.run.client_nodes import WithClientNodes
+from assay.harness.run.attempt import ReportPolicy
+from assay.harness.run.client_nodes import SystemWithClientNodes
 from assay.harness.run.experiment import Experiment
-from assay.harness.run.progress import Silent
+from assay.harness.run.progress import SilentProgress
 from assay.harness.run.settings import Budget, Settings
-from assay.harness.search.code_coverage.counter import Place
+from assay.harness.search.code_coverage.counter import CodePlace
 from assay.harness.search.example import Example
-from assay.harness.search.exploration import Exploration, terrain
-from assay.harness.search.explore import Explorer, Found
-from assay.harness.search.player import DIED, ENDLESS, NOT_STARTED, Player, PlayOutcome, without_verdict
-from assay.harness.search.workers import WorkerError, search
-from assay.nemesis.schedule.catalogue import Catalogue
-from assay.nemesis.schedule.schedule import Schedule, Step, decode
-from assay.nemesis.schedule.target import Kind, Target
+from assay.harness.search.exploration import Exploration, make_terrain
+from assay.harness.search.explore import Explorer, FoundFailure
+from assay.harness.search.player import DIED, ENDLESS, NOT_STARTED, Player, PlayOutcome, make_outcome_without_history
+from assay.harness.search.workers import WorkerError, run_search
+from assay.nemesis.schedule.catalogue import FaultCatalogue
+from assay.nemesis.schedule.schedule import FaultSchedule, FaultStep, decode_schedule
+from assay.nemesis.schedule.target import Target, TargetKind
 from assay.system_under_test.deployment import Broker
 from assay.workloads.broker.group_client import GroupClient
 from assay.workloads.broker.log_operations import traffic
@@ -57,9 +57,9 @@ class PretendPlayer:
 
     fails: Callable[[Example], bool]
     played: int = 0
-    code: Callable[[Example], frozenset[Place]] = lambda example: frozenset()
+    code: Callable[[Example], frozenset[CodePlace]] = lambda example: frozenset()
 
-    def play(self, example: Example, *, reports: Reports = Reports.NEVER) -> PlayOutcome:
+    def play(self, example: Example, *, reports: ReportPolicy = ReportPolicy.NEVER) -> PlayOutcome:
         self.played += 1
         failed = self.fails(example)
         states = frozenset("+".join(pair) for pair in itertools.combinations(sorted(kinds(example)), 2))
@@ -80,7 +80,7 @@ class PretendPlayer:
 
 
 def explorer(player: Any, budget: Budget, seed: int = 3) -> Explorer:
-    return Explorer(player, terrain(Broker(), replace(BASE, seed=seed), Catalogue.standard()), budget)
+    return Explorer(player, make_terrain(Broker(), replace(BASE, seed=seed), FaultCatalogue.standard()), budget)
 
 
 def kinds(example: Example) -> set[str]:
@@ -89,7 +89,9 @@ def kinds(example: Example) -> set[str]:
 
 @pytest.mark.parametrize("names", [(), ("members",)])
 def test_a_fault_that_finds_nothing_to_strike_is_not_drawn(names: tuple[str, ...]) -> None:
-    drawn = terrain(WithClientNodes(Broker(groups=names), GroupClient), BASE, Catalogue.standard()).faults
+    drawn = make_terrain(
+        SystemWithClientNodes(Broker(groups=names), GroupClient), BASE, FaultCatalogue.standard()
+    ).faults
     assert ("consumer-from-coordinator" in drawn) is bool(names)
     assert {"kill", "cut-consumer", "hold"} <= set(drawn)
 
@@ -151,12 +153,12 @@ FOUND = "found"
 
 def test_an_example_that_reaches_new_code_is_kept_also_when_its_states_are_known() -> None:
     """As long as it is new: the player says of each place once that it was reached."""
-    places = [Place("m", 1, None), Place("m", 1, True)]
+    places = [CodePlace("m", 1, None), CodePlace("m", 1, True)]
     searching = explorer(PretendPlayer(lambda example: False), Budget(examples=1))
-    outcome = PretendPlayer(lambda example: False).play(Example.of(BASE, Schedule(0)))
+    outcome = PretendPlayer(lambda example: False).play(Example.of(BASE, FaultSchedule(0)))
     kept = []
-    for new in (frozenset(places[:1]), frozenset[Place](), frozenset(places[1:])):
-        searching._learn(Example.of(replace(BASE, seed=len(kept)), Schedule(0)), replace(outcome, code=new))
+    for new in (frozenset(places[:1]), frozenset[CodePlace](), frozenset(places[1:])):
+        searching._learn(Example.of(replace(BASE, seed=len(kept)), FaultSchedule(0)), replace(outcome, code=new))
         kept.append(searching.tally.corpus)
     assert kept == [1, 1, 2]
     assert searching.code == set(places)
@@ -166,15 +168,17 @@ def test_an_example_that_reaches_new_code_is_kept_also_when_its_states_are_known
 
 def test_what_several_workers_reach_of_the_code_is_united() -> None:
     def make(number: int, note: Callable[[str], None]) -> Explorer:
-        found = frozenset({Place("m", 1, None), Place("m", 2 + number, None)})
+        found = frozenset({CodePlace("m", 1, None), CodePlace("m", 2 + number, None)})
         return explorer(PretendPlayer(lambda example: False, code=lambda example: found), Budget(examples=2), number)
 
-    result = search(make, 2, lambda line: None)
+    result = run_search(make, 2, lambda line: None)
     assert {place.line for place in result.code} == {1, 2, 3}
 
 
 def test_a_step_that_never_acted_is_not_kept_in_the_corpus() -> None:
-    example = Example.of(BASE, Schedule(0, tuple(Step(float(at), "kill", Target(Kind.ONE), 1.0) for at in (1, 2, 3))))
+    example = Example.of(
+        BASE, FaultSchedule(0, tuple(FaultStep(float(at), "kill", Target(TargetKind.ONE), 1.0) for at in (1, 2, 3)))
+    )
     assert [step.at for step in example.only({1, 3}).schedule.steps] == [1.0, 3.0]
     assert example.only(set()) == example  # a run without any fault leads nowhere
 
@@ -185,7 +189,7 @@ def test_several_workers_share_a_search_and_the_first_failure_ends_it() -> None:
         fails = (lambda example: "kill" in kinds(example)) if number == 1 else (lambda example: False)
         return explorer(PretendPlayer(fails), Budget(seconds=60.0), seed=number)
 
-    result = search(make, 2, lambda line: None)
+    result = run_search(make, 2, lambda line: None)
     assert result.found is not None
     assert kinds(result.found.example) == {"kill"}
 
@@ -195,7 +199,7 @@ def test_a_worker_that_breaks_is_reported_and_ends_the_search() -> None:
         raise RuntimeError("the harness broke")
 
     with pytest.raises(WorkerError, match="the harness broke"):
-        search(lambda number, note: explorer(PretendPlayer(broken), Budget(examples=10)), 2, lambda line: None)
+        run_search(lambda number, note: explorer(PretendPlayer(broken), Budget(examples=10)), 2, lambda line: None)
 
 
 @dataclass
@@ -204,9 +208,9 @@ class UnendedPlayer(PretendPlayer):
 
     instead: str = ENDLESS
 
-    def play(self, example: Example, *, reports: Reports = Reports.NEVER) -> PlayOutcome:
+    def play(self, example: Example, *, reports: ReportPolicy = ReportPolicy.NEVER) -> PlayOutcome:
         outcome = super().play(example, reports=reports)
-        return outcome if self.played % 2 else without_verdict(self.instead)
+        return outcome if self.played % 2 else make_outcome_without_history(self.instead)
 
 
 @pytest.mark.parametrize("found", [False, True])
@@ -220,7 +224,7 @@ class UnendedPlayer(PretendPlayer):
 def test_what_has_no_end_ends_no_search_but_is_no_pass_and_can_be_played_again(
     instead: str, said: str, found: bool, tmp_path: Path
 ) -> None:
-    result = search(
+    result = run_search(
         lambda number, note: explorer(UnendedPlayer(lambda example: False, instead=instead), Budget(examples=4)),
         1,
         lambda line: None,
@@ -230,7 +234,8 @@ def test_what_has_no_end_ends_no_search_but_is_no_pass_and_can_be_played_again(
     assert len(unended) == 2 == len(result.endless + result.died)
     nowhere: Any = None
     asked = Exploration(
-        nowhere, Settings(1, store=tmp_path), Budget(), "t", lambda made: f"pytest {made.seed} {made.replay}", Silent(),
+        nowhere, Settings(1, store=tmp_path), Budget(), "t", lambda made: f"pytest {made.seed} {made.replay}",
+        SilentProgress(),
         nowhere,
     )  # fmt: skip
     if found:
@@ -240,7 +245,7 @@ def test_what_has_no_end_ends_no_search_but_is_no_pass_and_can_be_played_again(
     assert text.startswith("FOUND lost-write" if found else said)
     for example in unended:
         (kept,) = (tmp_path / "found").glob(f"{example.seed}-{instead}-*.json")
-        assert decode(kept.read_bytes()) == example.schedule
+        assert decode_schedule(kept.read_bytes()) == example.schedule
         assert f"replay: pytest {example.seed} {kept}" in text
     assert asked._said(replace(result, endless=(), died=(), found=None)) is None
 
@@ -272,13 +277,15 @@ def test_what_was_found_stays_found_when_its_explorer_breaks_while_it_is_made_sm
     def make(number: int, note: Callable[[str], None]) -> Explorer:
         return explorer(BreakingPlayer(lambda example: True, ends=ends), Budget(seconds=60.0))
 
-    result = search(make, 1, lambda line: None)
+    result = run_search(make, 1, lambda line: None)
     assert not result.interrupted
     assert said in result.broken
     assert result.found is not None
     assert result.found.outcome.failures == {"lost-write"}
     nowhere: Any = None
-    asked = Exploration(nowhere, Settings(1, store=tmp_path), Budget(), "t", lambda made: "pytest", Silent(), nowhere)
+    asked = Exploration(
+        nowhere, Settings(1, store=tmp_path), Budget(), "t", lambda made: "pytest", SilentProgress(), nowhere
+    )
     lines = asked._cut_short(result.found, result.broken).splitlines()
     assert lines[0].startswith("FOUND lost-write after ")
     assert lines[1].startswith("the search broke while it was made small: ")
@@ -288,14 +295,14 @@ def test_what_was_found_stays_found_when_its_explorer_breaks_while_it_is_made_sm
 def test_what_an_interrupted_search_has_found_is_kept_though_it_is_not_small_yet() -> None:
     def make(number: int, note: Callable[[str], None]) -> Explorer:
         player = PretendPlayer(lambda example: "kill" in kinds(example))
-        ground = terrain(Broker(), replace(BASE, seed=number), Catalogue.standard())
+        ground = make_terrain(Broker(), replace(BASE, seed=number), FaultCatalogue.standard())
         return Explorer(player, ground, Budget(seconds=60.0), note=note)  # type: ignore[arg-type]
 
     def interrupt(line: str) -> None:
         if "fails with" in line:
             signal.raise_signal(signal.SIGINT)
 
-    result = search(make, 2, interrupt)
+    result = run_search(make, 2, interrupt)
     assert result.interrupted
     assert result.found is not None
     assert "kill" in kinds(result.found.example)
@@ -305,18 +312,18 @@ def test_what_an_interrupted_search_has_found_is_kept_though_it_is_not_small_yet
 SLEEPING = """
 import time
 from assay.harness.run.settings import Budget, Settings
-from assay.harness.search.explore import Explorer, Found
-from assay.harness.search.exploration import Exploration, terrain
-from assay.harness.search.workers import search
-from assay.nemesis.schedule.catalogue import Catalogue
+from assay.harness.search.explore import Explorer, FoundFailure
+from assay.harness.search.exploration import Exploration, make_terrain
+from assay.harness.search.workers import run_search
+from assay.nemesis.schedule.catalogue import FaultCatalogue
 from assay.system_under_test.deployment import Broker
 
 class Player:
     def play_all(self, examples, enough):
         time.sleep(600)
 
-ground = terrain(Broker(), Settings(seed=3), Catalogue.standard())
-search(lambda number, note: Explorer(Player(), ground, Budget(examples=1)), 2, print)
+ground = make_terrain(Broker(), Settings(seed=3), FaultCatalogue.standard())
+run_search(lambda number, note: Explorer(Player(), ground, Budget(examples=1)), 2, print)
 """
 
 
@@ -328,10 +335,10 @@ def test_its_processes_end_with_the_one_that_started_them_however_that_ends() ->
     assert process_tree.left(workers) == []
 
 
-def found_in(example: Example, *failures: str, digest: str | None = None) -> Found:
+def found_in(example: Example, *failures: str, digest: str | None = None) -> FoundFailure:
     nothing: frozenset[Any] = frozenset()
     outcome = PlayOutcome("error", frozenset(failures), digest, nothing, nothing, nothing, None, None)
-    return Found(example, outcome, Rate(2, 2), True, True, example, 2.4, 7)
+    return FoundFailure(example, outcome, FailureRate(2, 2), True, True, example, 2.4, 7)
 
 
 def exploration_of(system: Any, client: Any, store: Path) -> Exploration:
@@ -341,7 +348,7 @@ def exploration_of(system: Any, client: Any, store: Path) -> Exploration:
     made = Experiment("test_toy", system, client, Contract(), body)
     settings = Settings(1, cluster="sim", nodes=1, store=store, time_limit=2.0, rate=20.0)
     return Exploration(
-        made, settings, Budget(), "t", lambda again: f"pytest --replay={again.replay}", Silent(), Engines()
+        made, settings, Budget(), "t", lambda again: f"pytest --replay={again.replay}", SilentProgress(), Engines()
     )
 
 
@@ -349,7 +356,7 @@ def test_a_run_that_is_too_short_for_a_fault_is_not_searched_with(toy: ModuleTyp
     asked = exploration_of(toy.ToySystem(), toy.ToyClient, tmp_path)
     asked.settings = replace(asked.settings, time_limit=1.4)
     assert asked.run() == "UNKNOWN: --time-limit=1.4 leaves no time for a fault: take 1.5 or more"
-    shortest = terrain(Broker(), replace(BASE, time_limit=1.5), Catalogue.standard())
+    shortest = make_terrain(Broker(), replace(BASE, time_limit=1.5), FaultCatalogue.standard())
     done = Explorer(PretendPlayer(lambda example: False), shortest, Budget(examples=5))  # type: ignore[arg-type]
     assert done.run() is None
     assert done.tally.examples == 5
@@ -359,7 +366,7 @@ def test_what_does_not_start_is_no_crash_of_a_process(toy: ModuleType, tmp_path:
     """Else a crash of five servers would be made small to three, on which the system does not start."""
     asked = exploration_of(toy.ToySystem(broken=True), toy.ToyClient, tmp_path / "store")
     player = Player(asked.experiment, asked.settings, tmp_path / "scratch", Engines())
-    outcome = player.play(Example.of(asked.settings, Schedule(0)))
+    outcome = player.play(Example.of(asked.settings, FaultSchedule(0)))
     assert (outcome.verdict, outcome.failures) == ("error", {NOT_STARTED})
 
 
@@ -371,7 +378,9 @@ def test_ctrl_c_while_what_was_found_is_played_again_ends_the_session(toy: Modul
 
     asked = exploration_of(toy.ToySystem(), Interrupting, tmp_path)
     asked.settings = replace(asked.settings, concurrency=1)
-    said = asked._described(found_in(Example.of(asked.settings, Schedule(0)), "lost-write", digest="1")).splitlines()
+    said = asked._described(
+        found_in(Example.of(asked.settings, FaultSchedule(0)), "lost-write", digest="1")
+    ).splitlines()
     assert said[0] == "FOUND lost-write after 7 examples, 2 s"
     assert "history 1: interrupted while it was played again" in said
     assert asked.interrupted
@@ -379,7 +388,7 @@ def test_ctrl_c_while_what_was_found_is_played_again_ends_the_session(toy: Modul
 
 def test_a_system_that_does_not_start_is_found_like_any_failure(toy: ModuleType, tmp_path: Path) -> None:
     asked = exploration_of(toy.ToySystem(broken=True), toy.ToyClient, tmp_path)
-    said = asked._described(found_in(Example.of(asked.settings, Schedule(0)), NOT_STARTED)).splitlines()
+    said = asked._described(found_in(Example.of(asked.settings, FaultSchedule(0)), NOT_STARTED)).splitlines()
     assert said[0] == "FOUND not-started after 7 examples, 2 s"
     assert "no history: the same again in other plays and another process" in said
     assert any(line.startswith("the cluster did not start: ") for line in said)
@@ -389,11 +398,13 @@ def test_a_system_that_does_not_start_is_found_like_any_failure(toy: ModuleType,
 
 def test_what_was_found_is_said_on_a_full_disk(tmp_path: Path) -> None:
     nowhere: Any = None
-    example = Example.of(BASE, Schedule(0, (Step(1.0, "kill", Target(Kind.ONE), 1.0),)))
+    example = Example.of(BASE, FaultSchedule(0, (FaultStep(1.0, "kill", Target(TargetKind.ONE), 1.0),)))
     with small_disk(tmp_path / "disk", "64k") as disk:
         with pytest.raises(OSError, match="No space left"):
             (disk / "large").write_bytes(bytes(1 << 20))
-        asked = Exploration(nowhere, Settings(1, store=disk), Budget(), "t", lambda made: "pytest", Silent(), nowhere)
+        asked = Exploration(
+            nowhere, Settings(1, store=disk), Budget(), "t", lambda made: "pytest", SilentProgress(), nowhere
+        )
         said = asked._text(found_in(example, "crash")).splitlines()
         assert said[0] == "FOUND crash after 7 examples, 2 s"
         assert "No space left" in said[1]
@@ -404,9 +415,9 @@ def test_what_was_found_is_said_on_a_full_disk(tmp_path: Path) -> None:
 class FickleWhenShown(PretendPlayer):
     """A run that is played to be shown is another one."""
 
-    def play(self, example: Example, *, reports: Reports = Reports.NEVER) -> PlayOutcome:
+    def play(self, example: Example, *, reports: ReportPolicy = ReportPolicy.NEVER) -> PlayOutcome:
         outcome = super().play(example, reports=reports)
-        return outcome if reports is Reports.NEVER else replace(outcome, failures=frozenset(), digest="another")
+        return outcome if reports is ReportPolicy.NEVER else replace(outcome, failures=frozenset(), digest="another")
 
 
 def test_what_was_found_keeps_its_name_though_the_last_play_does_not_fail() -> None:
@@ -419,25 +430,27 @@ def test_no_search_takes_the_schedule_of_another(tmp_path: Path) -> None:
     """With the same seed and the same anomaly, as two tests of one session can have."""
     nowhere: Any = None
     asked = Exploration(
-        nowhere, Settings(1, store=tmp_path), Budget(), "t", lambda made: str(made.replay), Silent(), nowhere
+        nowhere, Settings(1, store=tmp_path), Budget(), "t", lambda made: str(made.replay), SilentProgress(), nowhere
     )
-    steps = [Step(float(at), "kill", Target(Kind.ONE), 1.0) for at in (1, 2)]
-    found = [Example.of(replace(BASE, seed=0), Schedule(0, (step,))) for step in steps]
+    steps = [FaultStep(float(at), "kill", Target(TargetKind.ONE), 1.0) for at in (1, 2)]
+    found = [Example.of(replace(BASE, seed=0), FaultSchedule(0, (step,))) for step in steps]
     played = [Path(asked._cut_short(found_in(one, "crash")).splitlines()[-1].removeprefix("replay: ")) for one in found]
-    assert [decode(one.read_bytes()) for one in played] == [one.schedule for one in found]
+    assert [decode_schedule(one.read_bytes()) for one in played] == [one.schedule for one in found]
     asked._cut_short(found_in(found[1], "crash"))
     assert len(list((tmp_path / "found").iterdir())) == 2, "the same schedule is there once"
 
 
 def test_a_search_that_is_cut_short_says_what_is_left_and_how_to_play_it_again(tmp_path: Path) -> None:
-    first = Example.of(BASE, Schedule(0, tuple(Step(float(at), "kill", Target(Kind.ONE), 1.0) for at in (1, 2, 3))))
+    first = Example.of(
+        BASE, FaultSchedule(0, tuple(FaultStep(float(at), "kill", Target(TargetKind.ONE), 1.0) for at in (1, 2, 3)))
+    )
     nothing: frozenset[Any] = frozenset()
     outcome = PlayOutcome("fail", frozenset({"lost-write"}), None, nothing, nothing, nothing, None, None)
-    found = Found(first.only({2}), outcome, None, False, False, first, 2.4, 7)
+    found = FoundFailure(first.only({2}), outcome, None, False, False, first, 2.4, 7)
     nowhere: Any = None
     settings = Settings(1, store=tmp_path)
     asked = Exploration(
-        nowhere, settings, Budget(), "t", lambda made: f"pytest --replay={made.replay}", Silent(), nowhere
+        nowhere, settings, Budget(), "t", lambda made: f"pytest --replay={made.replay}", SilentProgress(), nowhere
     )
     said = asked._cut_short(found).splitlines()
     (kept,) = (tmp_path / "found").glob(f"{first.seed}-lost-write-*.json")
@@ -447,4 +460,4 @@ def test_a_search_that_is_cut_short_says_what_is_left_and_how_to_play_it_again(t
     ]
     assert [line for line in said if " s  kill " in line] == [f"  {line}" for line in found.example.lines()[-1:]]
     assert said[-2:] == [f"schedule: {kept}", f"replay: pytest --replay={kept}"]
-    assert decode(kept.read_bytes()) == found.example.schedule
+    assert decode_schedule(kept.read_bytes()) == found.example.schedule

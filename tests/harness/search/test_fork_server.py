@@ -20,44 +20,44 @@ import pytest
 
 from assay.checkers.engine import Engines
 from assay.harness.core.operation import Completion, Operation
-from assay.harness.run.attempt import Reports
-from assay.harness.run.experiment import Experiment, experiment_of
-from assay.harness.run.packages import packages_of
+from assay.harness.run.attempt import ReportPolicy
+from assay.harness.run.experiment import Experiment, find_experiment
+from assay.harness.run.packages import find_packages
 from assay.harness.run.settings import Settings
 from assay.harness.search import fork_server
-from assay.harness.search.code_coverage.source import modules
+from assay.harness.search.code_coverage.source import find_modules
 from assay.harness.search.example import Example
-from assay.harness.search.fork_player import DEATHS, DOUBTFUL, FAVOUR, QuickPlayer, StageError
+from assay.harness.search.fork_player import DEATHS, DOUBTFUL, FAVOUR, ForkPlayer, ForkServerError
 from assay.harness.search.fork_server import Moment
 from assay.harness.search.player import DIED, ENDLESS, Player
-from assay.nemesis.schedule.schedule import Schedule, Step
-from assay.nemesis.schedule.target import parse
+from assay.nemesis.schedule.schedule import FaultSchedule, FaultStep
+from assay.nemesis.schedule.target import parse_target
 from assay.nemesis.schedule.trigger import OnEvent
 from assay.workloads.broker.log_client import LogClient
 from assay.workloads.test_log import test_log as of_log
 
 from helpers import process_tree
 
-KILL = Step(0.6, "kill", parse("n1"), 1.0, seed=3)
+KILL = FaultStep(0.6, "kill", parse_target("n1"), 1.0, seed=3)
 
 
 def experiment() -> Experiment:
-    found = experiment_of(of_log)
+    found = find_experiment(of_log)
     assert found is not None
     return found
 
 
-def an_example(seed: int = 1, *steps: Step) -> Example:
-    return Example.of(Settings(seed, time_limit=4.0, rate=20.0), Schedule(0, steps or (KILL,)))
+def an_example(seed: int = 1, *steps: FaultStep) -> Example:
+    return Example.of(Settings(seed, time_limit=4.0, rate=20.0), FaultSchedule(0, steps or (KILL,)))
 
 
-def quick(tmp_path: Path, defect: str | None = None, invariants: str = "auto") -> QuickPlayer:
+def quick(tmp_path: Path, defect: str | None = None, invariants: str = "auto") -> ForkPlayer:
     base = Settings(1, store=tmp_path, time_limit=4.0, rate=20.0, defect=defect, invariants=invariants)
-    return QuickPlayer(Player(experiment(), base, tmp_path / "schedules", Engines(threads=1)))
+    return ForkPlayer(Player(experiment(), base, tmp_path / "schedules", Engines(threads=1)))
 
 
 @pytest.fixture
-def player(tmp_path: Path) -> Iterator[QuickPlayer]:
+def player(tmp_path: Path) -> Iterator[ForkPlayer]:
     with closing(quick(tmp_path)) as made:
         yield made
 
@@ -76,8 +76,8 @@ def test_when_each_process_dies_the_error_names_an_example_such_that_it_can_be_p
 
     base = Settings(1, store=tmp_path, time_limit=4.0, rate=20.0)
     made = replace(experiment(), client=Deadly)
-    deadly = QuickPlayer(Player(made, base, tmp_path, Engines(threads=1)))
-    with closing(deadly) as player, pytest.raises(StageError) as raised:
+    deadly = ForkPlayer(Player(made, base, tmp_path, Engines(threads=1)))
+    with closing(deadly) as player, pytest.raises(ForkServerError) as raised:
         player.play_all([an_example(seed) for seed in range(20)], never)
     said = str(raised.value).splitlines()
     assert said == [
@@ -123,7 +123,7 @@ def test_a_run_that_has_no_end_is_killed_and_named_and_others_are_played_after_i
     Stuck.stands = staticmethod(stands)
     base = Settings(1, store=tmp_path / "store", time_limit=4.0, rate=20.0)
     made = replace(experiment(), client=Stuck)
-    player = QuickPlayer(Player(made, base, tmp_path, Engines(threads=1)), patience=6.0)
+    player = ForkPlayer(Player(made, base, tmp_path, Engines(threads=1)), patience=6.0)
     with closing(player):
         stuck, played = player.play_all([an_example(7), an_example(1)], never)
         left = player.branch(Random(1), stopping, 2, never)
@@ -140,7 +140,7 @@ def test_an_example_that_its_process_died_of_is_no_pass_and_others_are_played_af
     Deadly.stands = staticmethod(lambda: os._exit(1))
     base = Settings(1, store=tmp_path / "store", time_limit=4.0, rate=20.0)
     made = replace(experiment(), client=Deadly)
-    player = QuickPlayer(Player(made, base, tmp_path, Engines(threads=1)))
+    player = ForkPlayer(Player(made, base, tmp_path, Engines(threads=1)))
     with closing(player):
         died, played = player.play_all([an_example(7), an_example(1)], never)
         Deadly.flag.unlink()
@@ -158,7 +158,7 @@ def test_what_breaks_an_invariant_is_judged_before_others_are_played(tmp_path: P
 
 
 @pytest.mark.slow
-def test_a_step_that_waits_in_vain_is_left_out_unless_nothing_is_left_then(player: QuickPlayer) -> None:
+def test_a_step_that_waits_in_vain_is_left_out_unless_nothing_is_left_then(player: ForkPlayer) -> None:
     vain = msgspec.structs.replace(KILL, trigger=OnEvent("never-comes", within=1.0, optional=True))
     alone, waited_for = player.play(an_example(1, vain)), player.play(an_example(1, vain).demanding())
     assert {alone.verdict, waited_for.verdict} == {"unknown"}
@@ -169,7 +169,7 @@ def test_a_step_that_waits_in_vain_is_left_out_unless_nothing_is_left_then(playe
 
 
 @pytest.mark.slow
-def test_moments_of_a_run_that_was_unknown_are_left_less_often(player: QuickPlayer) -> None:
+def test_moments_of_a_run_that_was_unknown_are_left_less_often(player: ForkPlayer) -> None:
     vain = msgspec.structs.replace(KILL, trigger=OnEvent("never-comes", within=1.0, optional=True))
     idle, struck = an_example(1, vain), an_example(2, KILL)
     assert [outcome.verdict for outcome in player.play_all([idle, struck], never)] == ["unknown", "pass"]
@@ -183,7 +183,7 @@ def test_moments_of_a_run_that_was_unknown_are_left_less_often(player: QuickPlay
 
 
 @pytest.mark.slow
-def test_a_moment_costs_what_is_left_to_be_played_there_also_in_a_run_that_left_another(player: QuickPlayer) -> None:
+def test_a_moment_costs_what_is_left_to_be_played_there_also_in_a_run_that_left_another(player: ForkPlayer) -> None:
     player.play_all([an_example(1, KILL)], never)
     costs = {kept.moment.moment.at: kept.cost for kept in player._archive._kept}
     assert len(costs) > 1
@@ -199,7 +199,7 @@ def test_a_moment_costs_what_is_left_to_be_played_there_also_in_a_run_that_left_
 
 
 @pytest.mark.slow
-def test_a_process_that_died_with_nothing_to_do_costs_no_example(player: QuickPlayer) -> None:
+def test_a_process_that_died_with_nothing_to_do_costs_no_example(player: ForkPlayer) -> None:
     before = player.play(an_example(1))
     *_, playing = process_tree.descendants(os.getpid())
     os.kill(playing, signal.SIGKILL)
@@ -219,7 +219,7 @@ def test_a_branch_that_has_no_end_is_killed_too_and_no_run_is_left_where_it_was(
 
     base = Settings(1, store=tmp_path / "store", time_limit=4.0, rate=20.0)
     made = replace(experiment(), client=Stuck)
-    player = QuickPlayer(Player(made, base, tmp_path, Engines(threads=1)), patience=6.0)
+    player = ForkPlayer(Player(made, base, tmp_path, Engines(threads=1)), patience=6.0)
     with closing(player):
         player.play_all([an_example(1)], never)
         (tmp_path / "flag").touch()
@@ -230,8 +230,8 @@ def test_a_branch_that_has_no_end_is_killed_too_and_no_run_is_left_where_it_was(
     assert again.digest is not None
 
 
-def stopping(chance: Random, moment: Moment) -> list[Step]:
-    return [Step(moment.at + 0.1, "stop", parse("n2"), 0.3, seed=chance.getrandbits(32))]
+def stopping(chance: Random, moment: Moment) -> list[FaultStep]:
+    return [FaultStep(moment.at + 0.1, "stop", parse_target("n2"), 0.3, seed=chance.getrandbits(32))]
 
 
 def facts(outcome: Any) -> tuple[object, ...]:
@@ -240,7 +240,7 @@ def facts(outcome: Any) -> tuple[object, ...]:
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_what_passes_leaves_no_file_and_is_judged_as_in_a_folder(player: QuickPlayer, tmp_path: Path) -> None:
+def test_what_passes_leaves_no_file_and_is_judged_as_in_a_folder(player: ForkPlayer, tmp_path: Path) -> None:
     outcomes = player.play_all([an_example(1), an_example(2)], never)
     assert list(tmp_path.iterdir()) == []
     ordinary = Player(experiment(), player._player.base, tmp_path / "again", Engines(threads=1))
@@ -256,7 +256,7 @@ def test_what_fails_says_the_same_and_is_kept_once_a_report_is_wanted(tmp_path: 
         example, found = next((one, outcome) for one, outcome in played if outcome.failures)
         assert facts(player.play(example)) == facts(found)
         assert list(tmp_path.iterdir()) == []
-        kept = player.play(example, reports=Reports.FAILED)
+        kept = player.play(example, reports=ReportPolicy.FAILED)
     assert facts(kept) == facts(found)
     assert kept.folder is not None
     assert (kept.folder / "verdict.json").exists()
@@ -268,7 +268,7 @@ def test_a_broken_invariant_ends_an_example_and_is_what_it_fails_with(tmp_path: 
     with closing(quick(tmp_path, "ack-before-replication", invariants="on")) as player:
         (found,) = player.play_all([an_example(1)], never)
         assert found.failures == {"broken-invariant"}
-        kept = player.play(an_example(1), reports=Reports.FAILED)
+        kept = player.play(an_example(1), reports=ReportPolicy.FAILED)
     assert facts(kept) == facts(found)
     assert kept.text is not None
     assert "the invariant acknowledged was broken" in kept.text
@@ -276,7 +276,7 @@ def test_a_broken_invariant_ends_an_example_and_is_what_it_fails_with(tmp_path: 
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_branches_replay_from_the_start_to_the_same_history_also_branches_of_branches(player: QuickPlayer) -> None:
+def test_branches_replay_from_the_start_to_the_same_history_also_branches_of_branches(player: ForkPlayer) -> None:
     player.play_all([an_example()], never)
     left = player.branch(Random(1), stopping, 10, never)
     assert len(left) == 10
@@ -292,16 +292,16 @@ def test_branches_replay_from_the_start_to_the_same_history_also_branches_of_bra
 
 
 @pytest.mark.slow
-def test_counting_changes_no_run_and_a_branch_counts_for_itself(player: QuickPlayer, tmp_path: Path) -> None:
+def test_counting_changes_no_run_and_a_branch_counts_for_itself(player: ForkPlayer, tmp_path: Path) -> None:
     """A healthy run is left by kills: what only these reach is counted, each place once, over all processes."""
 
-    def killing(chance: Random, moment: Moment) -> list[Step]:
-        return [Step(moment.at + 0.1, "kill", parse(f"n{number}"), 0.5) for number in (1, 2, 3)]
+    def killing(chance: Random, moment: Moment) -> list[FaultStep]:
+        return [FaultStep(moment.at + 0.1, "kill", parse_target(f"n{number}"), 0.5) for number in (1, 2, 3)]
 
-    healthy = Example.of(Settings(1, time_limit=4.0, rate=20.0), Schedule(0))
+    healthy = Example.of(Settings(1, time_limit=4.0, rate=20.0), FaultSchedule(0))
     base = player._player.base
     counted = Player(experiment(), base, tmp_path / "schedules", Engines(threads=1))
-    with closing(QuickPlayer(counted, modules=modules(packages_of(experiment().system)))) as counting:
+    with closing(ForkPlayer(counted, modules=find_modules(find_packages(experiment().system)))) as counting:
         first, again = counting.play_all([healthy, healthy], never)
         words = [word for kept in counting._archive._kept for word in kept.words]
         of_events = [kept.moment.moment for kept in counting._archive._kept if set(kept.words) - {fork_server.NEW_CODE}]
@@ -327,16 +327,16 @@ def test_counting_changes_no_run_and_a_branch_counts_for_itself(player: QuickPla
 PLAYS = """
 import os, sys
 from random import Random
-from assay.harness.run.packages import packages_of
+from assay.harness.run.packages import find_packages
 from assay.harness.run.registry import Registry
 from assay.harness.run.settings import Settings
-from assay.harness.run.experiment import experiment_of
+from assay.harness.run.experiment import find_experiment
 from assay.harness.search import fork_server
-from assay.harness.search.code_coverage.counter_selection import counter
-from assay.harness.search.code_coverage.source import modules
+from assay.harness.search.code_coverage.counter_selection import make_counter
+from assay.harness.search.code_coverage.source import find_modules
 from assay.harness.search.example import Example
-from assay.nemesis.schedule.schedule import Branch, Schedule, Step
-from assay.nemesis.schedule.target import parse
+from assay.nemesis.schedule.schedule import Branch, FaultSchedule, FaultStep
+from assay.nemesis.schedule.target import parse_target
 from assay.nemesis.schedule.trigger import OnEvent
 from assay.workloads.broker.log_client import LogClient
 from assay.workloads.test_log import test_log
@@ -345,12 +345,12 @@ left = []
 def leave(moment):
     left.append(moment.at)
     assert len(os.listdir("/proc/self/task")) == 1
-kill = Step(0.6, "kill", parse("n1"), 1.0, seed=3)
-example = Example.of(Settings(1, time_limit=4.0, rate=20.0), Schedule(0, (kill,)))
-count = counter(modules(packages_of(experiment_of(test_log).system)))
+kill = FaultStep(0.6, "kill", parse_target("n1"), 1.0, seed=3)
+example = Example.of(Settings(1, time_limit=4.0, rate=20.0), FaultSchedule(0, (kill,)))
+count = make_counter(find_modules(find_packages(find_experiment(test_log).system)))
 count.start()
-run = fork_server._Run(fork_server.Order(example, moments=3), leave, count)
-played = run.play(experiment_of(test_log), Settings(1), Registry.standard())
+run = fork_server._Run(fork_server.PlayRequest(example, moments=3), leave, count)
+played = run.play(find_experiment(test_log), Settings(1), Registry.standard())
 assert len(left) == 3
 assert len(played.code) > 1000
 assert not {"numpy", "pyarrow", "duckdb", "pandas"} & set(sys.modules)
@@ -360,7 +360,7 @@ print(played.digest)
 
 
 @pytest.mark.slow
-def test_what_plays_has_one_thread_loads_no_arrow_and_writes_no_file(player: QuickPlayer, tmp_path: Path) -> None:
+def test_what_plays_has_one_thread_loads_no_arrow_and_writes_no_file(player: ForkPlayer, tmp_path: Path) -> None:
     """And the history is the same under another hash seed, with or without someone who looks for moments, or counts."""
     environment = {**os.environ, "PYTHONHASHSEED": "7", "PYTHONDONTWRITEBYTECODE": "1", "TMPDIR": str(tmp_path)}
     command = [sys.executable, "-c", PLAYS]
@@ -376,7 +376,7 @@ def test_a_process_with_two_threads_is_not_forked() -> None:
     thread.start()
     try:
         with pytest.raises(RuntimeError, match="one thread"):
-            fork_server.fork()
+            fork_server.fork_single_threaded()
     finally:
         over.set()
         thread.join()
@@ -389,15 +389,15 @@ from assay.checkers.engine import Engines
 from assay.harness.run.settings import Settings
 from assay.harness.search.example import Example
 from assay.harness.search.player import Player
-from assay.harness.search.fork_player import QuickPlayer, StageError
-from assay.harness.run.experiment import experiment_of
-from assay.nemesis.schedule.schedule import Schedule
+from assay.harness.search.fork_player import ForkPlayer, ForkServerError
+from assay.harness.run.experiment import find_experiment
+from assay.nemesis.schedule.schedule import FaultSchedule
 from assay.workloads.broker.log_client import LogClient
 from assay.workloads.test_log import test_log
 
 settings = Settings(1, time_limit=4.0, rate=20.0)
-player = QuickPlayer(Player(experiment_of(test_log), settings, Path("schedules"), Engines(threads=1)))
-player.play_all([Example.of(settings, Schedule(0))], lambda: False)
+player = ForkPlayer(Player(find_experiment(test_log), settings, Path("schedules"), Engines(threads=1)))
+player.play_all([Example.of(settings, FaultSchedule(0))], lambda: False)
 print("standing", flush=True)
 time.sleep(600)
 """

@@ -12,15 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.checkers.judging.verdict import Judgement, Verdict
-from assay.harness.core.failure_rate import MOST_REPETITIONS, Rate
+from assay.harness.core.failure_rate import MOST_REPETITIONS, FailureRate
 from assay.harness.run.settings import Settings
 from assay.harness.search.example import Example
 from assay.harness.search.shrink import OutOfTime, delta_debug, minimise
-from assay.harness.search.shrink_note import write_story
-from assay.harness.search.shrink_run import _Runner, _stored
-from assay.harness.stored.replay import Session
-from assay.nemesis.schedule.schedule import Branch, Schedule, Step, encode
-from assay.nemesis.schedule.target import ONE, named, parse
+from assay.harness.search.shrink_note import write_shrink_note
+from assay.harness.search.shrink_run import _read_example, _Runner
+from assay.harness.stored.replay import PytestEnd
+from assay.nemesis.schedule.schedule import Branch, FaultSchedule, FaultStep, encode_schedule
+from assay.nemesis.schedule.target import ONE, named_target, parse_target
 from assay.nemesis.schedule.trigger import OnEvent
 from assay.reports.files import SHRINKING, Shrinking
 
@@ -44,34 +44,34 @@ def test_of_several_causes_one_is_left_from_which_nothing_can_be_left_out(causes
     ("failed", "of", "low", "high"), [(7, 20, 0.181, 0.567), (0, 10, 0.0, 0.278), (10, 10, 0.722, 1.0)]
 )
 def test_the_interval_of_a_rate(failed: int, of: int, low: float, high: float) -> None:
-    found = Rate(failed, of).interval()
+    found = FailureRate(failed, of).interval()
     assert found == (pytest.approx(low, abs=0.001), pytest.approx(high, abs=0.001))
 
 
 def test_a_rate_is_reported_with_its_interval() -> None:
-    assert str(Rate(7, 20)) == "7 of 20, 95 % 18-57 %"
+    assert str(FailureRate(7, 20)) == "7 of 20, 95 % 18-57 %"
 
 
 @given(st.integers(1, 49), st.just(50))
 def test_so_many_repetitions_that_one_fails_95_times_of_100(failed: int, of: int) -> None:
-    rate = Rate(failed, of)
+    rate = FailureRate(failed, of)
     number = rate.repetitions()
     missed = (1 - rate.probability) ** number
     assert missed <= 0.05 + 1e-9 or number == MOST_REPETITIONS
     assert number == 1 or (1 - rate.probability) ** (number - 1) > 0.05 - 1e-9
 
 
-def example(*steps: Step) -> Example:
+def example(*steps: FaultStep) -> Example:
     return Example(
-        seed=1, schedule=Schedule(0, steps), nodes=5, zookeepers=3, concurrency=10, rate=50.0, time_limit=10.0,
+        seed=1, schedule=FaultSchedule(0, steps), nodes=5, zookeepers=3, concurrency=10, rate=50.0, time_limit=10.0,
         configuration=("flush.messages=1",),
     )  # fmt: skip
 
 
-KILL = Step(1.0, "kill", ONE, 3.0, trigger=OnEvent("became-leader", nth=2, delay=0.01, within=2.0))
-CUT = Step(2.0, "partition", named("n2"), 2.0)
-STOP = Step(3.0, "stop", ONE, 2.0)
-LAST = Step(4.0, "partition", named("n2"), 2.0)
+KILL = FaultStep(1.0, "kill", ONE, 3.0, trigger=OnEvent("became-leader", nth=2, delay=0.01, within=2.0))
+CUT = FaultStep(2.0, "partition", named_target("n2"), 2.0)
+STOP = FaultStep(3.0, "stop", ONE, 2.0)
+LAST = FaultStep(4.0, "partition", named_target("n2"), 2.0)
 
 
 def test_everything_that_can_be_simpler_becomes_simpler() -> None:
@@ -89,7 +89,7 @@ def test_everything_that_can_be_simpler_becomes_simpler() -> None:
 
 
 def test_a_cluster_is_not_made_smaller_than_a_step_needs() -> None:
-    cut = msgspec.structs.replace(CUT, target=named("n5"))
+    cut = msgspec.structs.replace(CUT, target=named_target("n5"))
     small, _ = minimise(example(cut), 1, lambda candidate, _: candidate if candidate.schedule.steps else None)
     assert small.nodes == 5
 
@@ -125,8 +125,8 @@ def test_when_the_time_is_over_the_best_so_far_stands_and_is_not_called_minimal(
 
 def test_settings_of_an_earlier_run_keep_the_number_of_client_nodes(tmp_path: Path) -> None:
     (tmp_path / "settings.json").write_text('{"settings": {"seed": 1, "workers": 2}}')
-    (tmp_path / "schedule.json").write_bytes(encode(Schedule(0)))
-    assert _stored(tmp_path)[0].client_nodes == 2
+    (tmp_path / "schedule.json").write_bytes(encode_schedule(FaultSchedule(0)))
+    assert _read_example(tmp_path)[0].client_nodes == 2
 
 
 def test_a_run_that_failed_in_another_way_or_has_no_verdict_is_kept_and_named(
@@ -148,17 +148,19 @@ def test_a_run_that_failed_in_another_way_or_has_no_verdict_is_kept_and_named(
 
     found, other, tolerated, crashed = (made(one) for one in ("lost-write", "phantom", "duplicate", None))
     for run, fails in ((found, True), (other, False), (tolerated, False), (crashed, False)):
-        monkeypatch.setattr("assay.harness.search.shrink_run.play", lambda *_, run=run, **__: Session(1, run, ""))
+        monkeypatch.setattr("assay.harness.search.shrink_run.run_pytest", lambda *_, run=run, **__: PytestEnd(1, run, ""))
         assert runner.fails(example(KILL)) is fails
     assert said == [f"kept: {other}, which failed with phantom", f"kept: {crashed}, which has no verdict"]
     assert [run.exists() for run in (found, other, tolerated, crashed)] == [True, True, False, True]
 
 
 def test_the_story_names_what_was_left_out_and_what_stayed_also_where_it_became_simpler(tmp_path: Path) -> None:
-    first, second, third = (Step(at=float(at), fault="kill", target=ONE, duration=4.0, seed=at) for at in (1, 2, 3))
+    first, second, third = (
+        FaultStep(at=float(at), fault="kill", target=ONE, duration=4.0, seed=at) for at in (1, 2, 3)
+    )
     before = example(first, second, third)
     after = example(msgspec.structs.replace(second, duration=0.5))
-    write_story(tmp_path, before, after, runs=7, first=None, last="3 of 9", minimal=False)
+    write_shrink_note(tmp_path, before, after, runs=7, first=None, last="3 of 9", minimal=False)
     assert msgspec.json.decode((tmp_path / SHRINKING).read_bytes(), type=Shrinking) == Shrinking(
         runs=7,
         kept=("2.000 s  kill one, for 0.5 s",),
@@ -170,8 +172,8 @@ def test_the_story_names_what_was_left_out_and_what_stayed_also_where_it_became_
 
 
 def branched() -> Example:
-    kill, stop = (Step(at, name, parse("n1"), 0.5, seed=1) for at, name in ((1.0, "kill"), (3.5, "stop")))
-    plain = Example.of(Settings(1, time_limit=9.0), Schedule(0, (kill,)))
+    kill, stop = (FaultStep(at, name, parse_target("n1"), 0.5, seed=1) for at, name in ((1.0, "kill"), (3.5, "stop")))
+    plain = Example.of(Settings(1, time_limit=9.0), FaultSchedule(0, (kill,)))
     return plain.branching(Branch(2.0, 5)).branching(Branch(3.0, 6, (stop,)))
 
 
@@ -202,4 +204,4 @@ def test_lines_say_where_a_run_leaves_and_with_what() -> None:
         " 3.000 s  from 3 s on chance is drawn from seed 6",
         " 3.500 s  stop n1, for 0.5 s",
     ]
-    assert branched().only({2}).schedule == Schedule(0, (branched().schedule.all_steps[1],))
+    assert branched().only({2}).schedule == FaultSchedule(0, (branched().schedule.all_steps[1],))

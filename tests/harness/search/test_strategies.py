@@ -10,18 +10,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from assay.harness.run.client_nodes import WithClientNodes
-from assay.harness.run.faults import not_applicable
+from assay.harness.run.client_nodes import SystemWithClientNodes
+from assay.harness.run.faults import check_applicable
 from assay.harness.run.settings import Settings
 from assay.harness.search.example import Example
-from assay.harness.search.exploration import terrain
-from assay.harness.search.shrink import simplifications
-from assay.harness.search.strategies import MOST_STEPS, Terrain, examples, tidy
-from assay.nemesis.faults.file_damage import Damage
+from assay.harness.search.exploration import make_terrain
+from assay.harness.search.shrink import iterate_simplifications
+from assay.harness.search.strategies import MOST_STEPS, Terrain, draw_example, make_playable
+from assay.nemesis.faults.file_damage import FileDamage
 from assay.nemesis.faults.power_loss import PowerLoss
-from assay.nemesis.schedule.catalogue import Catalogue
-from assay.nemesis.schedule.schedule import Schedule, decode, encode
-from assay.nemesis.schedule.target import OF_CLIENTS, Kind, named
+from assay.nemesis.schedule.catalogue import FaultCatalogue
+from assay.nemesis.schedule.schedule import FaultSchedule, decode_schedule, encode_schedule
+from assay.nemesis.schedule.target import OF_CLIENTS, TargetKind, named_target
 from assay.nemesis.schedule.trigger import OnEvent
 from assay.system_under_test.deployment import Broker
 from assay.workloads.broker.offsets_client import OffsetsClient
@@ -30,12 +30,12 @@ from helpers.examples import some_of
 
 BASE = Settings(seed=1, time_limit=10.0, rate=50.0)
 EVENTS = ("became-leader", "isr-change", "truncated")
-FAULTS = Catalogue.standard()
-TERRAIN = replace(terrain(Broker(), BASE, FAULTS), events=EVENTS)
-LOSSY = {name for name, fault in FAULTS.items() if isinstance(fault, PowerLoss | Damage)}
+FAULTS = FaultCatalogue.standard()
+TERRAIN = replace(make_terrain(Broker(), BASE, FAULTS), events=EVENTS)
+LOSSY = {name for name, fault in FAULTS.items() if isinstance(fault, PowerLoss | FileDamage)}
 
-fresh = examples(TERRAIN, ())
-corpora = st.lists(fresh, max_size=3).flatmap(lambda corpus: examples(TERRAIN, tuple(corpus)))
+fresh = draw_example(TERRAIN, ())
+corpora = st.lists(fresh, max_size=3).flatmap(lambda corpus: draw_example(TERRAIN, tuple(corpus)))
 
 
 @settings(max_examples=some_of(80), deadline=None, suppress_health_check=list(HealthCheck))
@@ -44,18 +44,20 @@ def test_what_is_drawn_can_be_played(tmp_path_factory: pytest.TempPathFactory, e
     steps = example.schedule.steps
     assert len(steps) <= MOST_STEPS
     assert example.time_limit <= 10.0
-    assert decode(encode(example.schedule)) == example.schedule
+    assert decode_schedule(encode_schedule(example.schedule)) == example.schedule
     for step in steps:
         assert step.until < example.time_limit
         assert step.duration > 0
         assert all(int(name.strip("nzk")) <= example.nodes for name in step.target.names)
     file = tmp_path_factory.getbasetemp() / "drawn.json"
-    assert not_applicable(Broker(), example.settings(BASE, file), FAULTS) is None
+    assert check_applicable(Broker(), example.settings(BASE, file), FAULTS) is None
 
 
-STAFFED = WithClientNodes(Broker(groups=("members",)), OffsetsClient)
-CONSUMERS = replace(terrain(STAFFED, BASE, FAULTS), events=EVENTS)
-consumed = st.lists(examples(CONSUMERS, ()), max_size=2).flatmap(lambda corpus: examples(CONSUMERS, tuple(corpus)))
+STAFFED = SystemWithClientNodes(Broker(groups=("members",)), OffsetsClient)
+CONSUMERS = replace(make_terrain(STAFFED, BASE, FAULTS), events=EVENTS)
+consumed = st.lists(draw_example(CONSUMERS, ()), max_size=2).flatmap(
+    lambda corpus: draw_example(CONSUMERS, tuple(corpus))
+)
 
 
 @settings(max_examples=some_of(80), deadline=None, suppress_health_check=list(HealthCheck))
@@ -66,11 +68,11 @@ def test_faults_of_consumers_are_drawn_for_consumers_alone(
     for step in example.schedule.steps:
         assert ("-consumer" in step.fault or "consumer-" in step.fault) == (step.target.kind in OF_CLIENTS)
     file = tmp_path_factory.getbasetemp() / "drawn.json"
-    assert not_applicable(STAFFED, example.settings(BASE, file), FAULTS) is None
-    by_name = [msgspec.structs.replace(step, target=named("client1")) for step in example.schedule.steps]
-    of_clients = msgspec.structs.replace(example, schedule=Schedule(0, tuple(by_name)))
-    assert tidy(of_clients, CONSUMERS).schedule.steps
-    assert list(simplifications(of_clients))
+    assert check_applicable(STAFFED, example.settings(BASE, file), FAULTS) is None
+    by_name = [msgspec.structs.replace(step, target=named_target("client1")) for step in example.schedule.steps]
+    of_clients = msgspec.structs.replace(example, schedule=FaultSchedule(0, tuple(by_name)))
+    assert make_playable(of_clients, CONSUMERS).schedule.steps
+    assert list(iterate_simplifications(of_clients))
 
 
 def test_consumers_are_among_the_choices_where_clients_live_on_nodes() -> None:
@@ -107,7 +109,7 @@ def test_what_waits_has_time_to_see_a_session_expire(example: Example) -> None:
 def test_what_loses_data_hits_one_server_all_through_a_run(example: Example) -> None:
     hit = {step.target for step in example.schedule.steps if step.fault in LOSSY}
     assert len(hit) <= 1
-    assert all(target.kind is Kind.NAMED and len(target.names) == 1 for target in hit)
+    assert all(target.kind is TargetKind.NAMED and len(target.names) == 1 for target in hit)
 
 
 def test_every_fault_that_the_system_can_bear_is_among_the_choices() -> None:
@@ -115,6 +117,6 @@ def test_every_fault_that_the_system_can_bear_is_among_the_choices() -> None:
 
 
 def test_faults_asked_for_are_the_only_ones(tmp_path: Path) -> None:
-    asked = terrain(Broker(), replace(BASE, nemesis=("kill", "stop")), FAULTS)
+    asked = make_terrain(Broker(), replace(BASE, nemesis=("kill", "stop")), FAULTS)
     assert asked.faults == ("kill", "stop")
     assert isinstance(asked, Terrain)

@@ -17,13 +17,13 @@ import pytest
 
 from assay.checkers.engine import Engines
 from assay.checkers.judging.verdict import Judgement, Verdict
-from assay.harness.cli.command import Exit
+from assay.harness.cli.command import ExitCode
 from assay.harness.cli.main import main
-from assay.harness.run.judging import Opens
+from assay.harness.run.judging import SupportsOpen
 from assay.harness.run.store import RunInfo
 from assay.harness.stored import batch_check
-from assay.harness.stored.batch_check import Judged, judge_many
-from assay.harness.stored.by_contract import Stored
+from assay.harness.stored.batch_check import BatchResult, judge_many
+from assay.harness.stored.by_contract import StoredHistory
 
 from helpers.judging import without_times
 from helpers.stored_runs import FIXTURES, TODAY
@@ -43,17 +43,17 @@ SOME = [
 LOG = SOME[3]
 
 
-def reported(judged: Judged) -> Any:
+def reported(judged: BatchResult) -> Any:
     return judged.path, None if judged.judgement is None else without_times(judged.judgement), judged.text
 
 
-def judged(paths: list[Path], **options: Any) -> list[Judged]:
+def judged(paths: list[Path], **options: Any) -> list[BatchResult]:
     with Engines("duckdb") as engines:
         return list(judge_many(paths, engines, (), **options))
 
 
 @functools.cache
-def by_itself(path: Path) -> Judged:
+def by_itself(path: Path) -> BatchResult:
     """Once for all tests: to be asked before anything is patched."""
     (one,) = judged([path])
     return one
@@ -88,7 +88,7 @@ def test_of_each_is_said_what_is_said_of_it_alone(paths: list[Path], damaged: Pa
 def test_small_ones_share_a_database_and_others_have_their_own(monkeypatch: pytest.MonkeyPatch, damaged: Path) -> None:
     """A damaged or large history is judged alone."""
     counts: list[int] = []
-    together = batch_check.opened_together
+    together = batch_check.open_together
 
     def counted(histories: Any, engines: Engines) -> Any:
         counts.append(len(histories))
@@ -97,8 +97,8 @@ def test_small_ones_share_a_database_and_others_have_their_own(monkeypatch: pyte
     one = by_itself(SOME[1])
     assert one.judgement is not None
     monkeypatch.setattr(batch_check, "judge_again", lambda *_: one.judgement)
-    monkeypatch.setattr(batch_check, "explained", lambda *_: SimpleNamespace(text=""))
-    monkeypatch.setattr(batch_check, "opened_together", counted)
+    monkeypatch.setattr(batch_check, "explain", lambda *_: SimpleNamespace(text=""))
+    monkeypatch.setattr(batch_check, "open_together", counted)
     judged([*SOME, damaged])
     assert counts == [4]
     monkeypatch.setattr(batch_check, "SMALL", 3_500)
@@ -118,7 +118,7 @@ def test_what_goes_wrong_together_is_judged_alone(monkeypatch: pytest.MonkeyPatc
     expected = [alone(path) for path in SOME[1:4:2]]
     judge_again, refused = batch_check.judge_again, []
 
-    def judge(stored: Any, history: Any, engines: Opens, registry: Any) -> Judgement:
+    def judge(stored: Any, history: Any, engines: SupportsOpen, registry: Any) -> Judgement:
         if not isinstance(engines, Engines):
             refused.append(stored.history)
             raise batch_check.EngineError("no room")
@@ -136,7 +136,7 @@ def test_a_line_for_each_and_the_worst_of_them_is_the_exit_code(
     (tmp_path / "latest").symlink_to(failed)
     (tmp_path / "nights").mkdir()
     paths = [passed, damaged, failed, tmp_path / "latest", tmp_path / "nights"]
-    assert main(["check", *map(str, paths)]) == Exit.FAIL
+    assert main(["check", *map(str, paths)]) == ExitCode.FAIL
     said = capsys.readouterr()
     lines = said.out.splitlines()
     assert lines[0].startswith(f"pass     {passed}  ")
@@ -148,7 +148,7 @@ def test_a_line_for_each_and_the_worst_of_them_is_the_exit_code(
     assert said.err.splitlines() == [
         f"assay: neither runs nor history folders, skipped: {tmp_path / 'nights'}",
     ]
-    assert main(["check", str(passed), str(damaged)]) == Exit.USAGE
+    assert main(["check", str(passed), str(damaged)]) == ExitCode.USAGE
 
 
 def test_one_that_cannot_be_read_keeps_no_other_from_being_judged(
@@ -157,7 +157,7 @@ def test_one_that_cannot_be_read_keeps_no_other_from_being_judged(
     failed, waiting = TODAY / "synthetic-set-set-lost", tmp_path / "waiting"
     shutil.copytree(LOG, waiting)
     os.mkfifo(waiting / "history" / "ops" / "part-9.parquet")
-    assert main(["check", str(waiting), str(failed)]) == Exit.FAIL
+    assert main(["check", str(waiting), str(failed)]) == ExitCode.FAIL
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith(f"error    {waiting}  ")
     assert "this is a FIFO" in lines[0]
@@ -165,7 +165,7 @@ def test_one_that_cannot_be_read_keeps_no_other_from_being_judged(
 
 
 def test_as_json_there_is_an_object_for_each(damaged: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", "--json", str(SOME[1]), str(damaged)]) == Exit.FAIL
+    assert main(["check", "--json", str(SOME[1]), str(damaged)]) == ExitCode.FAIL
     first, second = map(json.loads, capsys.readouterr().out.splitlines())
     assert first["path"] == str(SOME[1])
     assert msgspec.convert(first["judgement"], Judgement).verdict is Verdict.FAIL
@@ -180,7 +180,7 @@ def test_what_a_check_of_ones_own_has_wrong_is_said_of_the_history_and_ends_no_p
     """An error of the project's own does."""
     first = by_itself(SOME[1])
 
-    def judge_again(stored: Stored, *_: Any) -> Judgement:
+    def judge_again(stored: StoredHistory, *_: Any) -> Judgement:
         if SOME[1] in stored.history.parents:
             assert first.judgement is not None
             return first.judgement
@@ -190,7 +190,7 @@ def test_what_a_check_of_ones_own_has_wrong_is_said_of_the_history_and_ends_no_p
         raise error
 
     monkeypatch.setattr(batch_check, "judge_again", judge_again)
-    monkeypatch.setattr(batch_check, "explained", lambda *_: SimpleNamespace(text="as ever"))
+    monkeypatch.setattr(batch_check, "explain", lambda *_: SimpleNamespace(text="as ever"))
     if not noted:
         with pytest.raises(KeyError):
             judged([SOME[1], LOG])
@@ -212,7 +212,7 @@ def test_what_a_check_of_ones_own_has_wrong_is_said_of_the_history_and_ends_no_p
 def test_what_cannot_be_asked_of_many_is_an_error(
     more: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["check", *map(str, SOME[:2]), *more]) == Exit.USAGE
+    assert main(["check", *map(str, SOME[:2]), *more]) == ExitCode.USAGE
     assert message in capsys.readouterr().err
 
 
@@ -220,7 +220,7 @@ def test_where_there_is_no_run_at_all_it_is_an_error(tmp_path: Path, capsys: pyt
     folders = [tmp_path / name for name in "ab"]
     for folder in folders:
         folder.mkdir()
-    assert main(["check", *map(str, folders)]) == Exit.USAGE
+    assert main(["check", *map(str, folders)]) == ExitCode.USAGE
     said = f"there is no run or history folder, with ops/ or history/ops/ in it, at {folders[0]}, {folders[1]}"
     assert said in capsys.readouterr().err
 
@@ -248,7 +248,7 @@ def test_a_store_and_the_folder_of_a_test_stand_for_their_runs(
         (store / other / "one").mkdir(parents=True)
 
     def check(*asked: Path) -> tuple[list[str], str]:
-        assert main(["check", *map(str, asked)]) == Exit.FAIL
+        assert main(["check", *map(str, asked)]) == ExitCode.FAIL
         said = capsys.readouterr()
         return [line.split()[1] for line in said.out.splitlines()[:-1]], said.err
 
@@ -262,7 +262,7 @@ def test_a_store_and_the_folder_of_a_test_stand_for_their_runs(
     spaced.rename(store / "test_b")
     each, _ = check(*sorted(store.iterdir()))
     assert sorted(each) == sorted([str(store / "latest"), *map(str, runs[:2]), str(died)])
-    assert main(["check", str(store), "--model=kv"]) == Exit.USAGE
+    assert main(["check", str(store), "--model=kv"]) == ExitCode.USAGE
     assert f"--model is for one history, and {store} is a folder of runs" in capsys.readouterr().err
 
 

@@ -17,13 +17,13 @@ from assay.checkers.engine import Engines
 from assay.checkers.judging.contract import Contract
 from assay.checkers.judging.history_views import open_history
 from assay.checkers.judging.verdict import Judgement
-from assay.harness.cli.command import Exit
+from assay.harness.cli.command import ExitCode
 from assay.harness.cli.main import main
 from assay.harness.core.history import CLOSED, SCHEMAS, HistoryWriter
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
 from assay.harness.run.registry import Registry
 from assay.harness.run.store import FINISHED, RunInfo
-from assay.harness.stored.by_contract import Stored, judge_again
+from assay.harness.stored.by_contract import StoredHistory, judge_again
 
 KEY = "orders-0"
 STEP = 1_000_000
@@ -155,7 +155,7 @@ def refused(history: Path, capsys: pytest.CaptureFixture[str]) -> str:
     """The one line that ``assay check --json`` writes to standard error, and nothing to standard output."""
     code = main(["check", str(history), "--json"])
     recorded = capsys.readouterr()
-    assert code == Exit.USAGE, recorded
+    assert code == ExitCode.USAGE, recorded
     assert recorded.out == ""
     (line,) = recorded.err.splitlines()
     assert line.startswith("assay: ")
@@ -168,7 +168,7 @@ def history(tmp_path: Path) -> Path:
 
 
 def test_the_history_itself_can_be_judged(history: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", str(history), "--json"]) == Exit.UNKNOWN  # nothing was read in it
+    assert main(["check", str(history), "--json"]) == ExitCode.UNKNOWN  # nothing was read in it
     judgement = msgspec.json.decode(capsys.readouterr().out, type=Judgement)
     assert (judgement.operations, judgement.effects, judgement.engine) == (12, 12, "sqlite")
 
@@ -291,18 +291,18 @@ def test_a_killed_run_may_have_effects_whose_operations_were_not_written(tmp_pat
     history = good(tmp_path / "run" / "history")
     rewrite(history, "ops", lambda rows: rows[:-1])
     (history / CLOSED).unlink()
-    stored = Stored(history=history, run=history.parent, info=None, contract=Contract(), closed=False)
+    stored = StoredHistory(history=history, run=history.parent, info=None, contract=Contract(), closed=False)
     with Engines() as engines:
         judgement = judge_again(stored, open_history(history), engines, Registry.standard())
     assert "not closed" in " ".join(judgement.unknown)
 
 
 def test_two_engines_or_a_master_for_duckdb_is_wrong_usage(history: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", str(history), "--engine=duckdb", "--spark-master=yarn"]) == Exit.USAGE
+    assert main(["check", str(history), "--engine=duckdb", "--spark-master=yarn"]) == ExitCode.USAGE
     assert "--spark-master=yarn goes with --engine=spark or auto" in capsys.readouterr().err
     with pytest.raises(SystemExit) as caught:
         main(["check", str(history), "--engine=abacus"])
-    assert caught.value.code == Exit.USAGE
+    assert caught.value.code == ExitCode.USAGE
 
 
 def test_spark_without_java_is_reported_with_the_remedy(
@@ -310,5 +310,5 @@ def test_spark_without_java_is_reported_with_the_remedy(
 ) -> None:
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    assert main(["check", str(history), "--engine=spark"]) == Exit.USAGE
+    assert main(["check", str(history), "--engine=spark"]) == ExitCode.USAGE
     assert "install" in capsys.readouterr().err

@@ -19,14 +19,14 @@ from assay.checkers.judging.judge import Watch
 from assay.checkers.judging.verdict import Judgement, Verdict
 from assay.checkers.linearizability import MODELS, Limits
 from assay.harness.cli import time_estimate
-from assay.harness.cli.command import Exit
+from assay.harness.cli.command import ExitCode
 from assay.harness.cli.main import main
-from assay.harness.cli.time_estimate import Estimate
+from assay.harness.cli.time_estimate import TimeEstimate
 from assay.harness.core.history import OPS, HistoryWriter
 from assay.harness.foreign import MODELS as SHAPES
-from assay.harness.foreign import Format, Keys, Order
+from assay.harness.foreign import EntryOrder, ForeignFormat, KeyMode
 from assay.harness.stored import request
-from assay.harness.stored.by_model import doubts, rejudge, stored_operations
+from assay.harness.stored.by_model import find_doubts, judge_by_model, open_stored_operations
 from assay.harness.stored.effects_from_ops import store_register
 
 from helpers.examples import some_of
@@ -123,7 +123,7 @@ def test_what_is_wrong_is_reported_with_the_operations_of_the_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "h.edn").write_text(register({7: 5}))
-    assert main(["check", str(tmp_path / "h.edn"), "--model=register"]) == Exit.FAIL
+    assert main(["check", str(tmp_path / "h.edn"), "--model=register"]) == ExitCode.FAIL
     out = capsys.readouterr().out
     assert out.startswith("FAIL stale-read: ")
     assert "read null by process 1, 0.030 - 0.031 s: ok 5" in out
@@ -132,7 +132,7 @@ def test_what_is_wrong_is_reported_with_the_operations_of_the_file(
 
 def test_a_key_says_nothing_to_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "h.edn").write_text(register({7: 5}).replace("{", '{:key "a\x1b[1A\\nPASS" '))
-    assert main(["check", str(tmp_path / "h.edn"), "--model=register"]) == Exit.FAIL
+    assert main(["check", str(tmp_path / "h.edn"), "--model=register"]) == ExitCode.FAIL
     out = capsys.readouterr().out
     assert out.startswith("FAIL stale-read: ")
     assert out.replace("\n", "").isprintable()
@@ -143,14 +143,14 @@ def test_a_key_says_nothing_to_the_terminal(tmp_path: Path, capsys: pytest.Captu
 def test_next_to_no_history_is_unknown(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str) -> None:
     (tmp_path / "h.edn").write_text(text)
     code = main(["check", str(tmp_path / "h.edn"), "--model=register", "--json"])
-    assert verdict(code, capsys.readouterr().out) == (Exit.UNKNOWN, "unknown")
+    assert verdict(code, capsys.readouterr().out) == (ExitCode.UNKNOWN, "unknown")
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     """The one line on standard error."""
     code = main(["check", *arguments])
     recorded = capsys.readouterr()
-    assert (code, recorded.out) == (Exit.USAGE, "")
+    assert (code, recorded.out) == (ExitCode.USAGE, "")
     (line,) = recorded.err.splitlines()
     assert line.startswith("assay: ")
     return line
@@ -186,29 +186,29 @@ def test_what_cannot_be_judged_is_one_line_and_64(tmp_path: Path, capsys: pytest
     ):  # fmt: skip
         with pytest.raises(SystemExit) as caught:
             main(["check", str(path), option])
-        assert caught.value.code == Exit.USAGE
+        assert caught.value.code == ExitCode.USAGE
 
 
 def test_options_say_how_a_file_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "h.edn"
     path.write_text(register({}).replace(":value ", ":value [:k ").replace("}", "]}"))
     code = main(["check", str(path), "--model=register", "--keys=tuples", "--json"])
-    assert verdict(code, capsys.readouterr().out) == (Exit.PASS, "pass")
+    assert verdict(code, capsys.readouterr().out) == (ExitCode.PASS, "pass")
     backwards = "".join(
         line.replace("}", f" :time {100 - number}}}") for number, line in enumerate(register({}).splitlines(True))
     )
     path.write_text(backwards)
     assert "time goes backwards" in refused(capsys, str(path), "--model=register")
     code = main(["check", str(path), "--model=register", "--order=file", "--json"])
-    assert verdict(code, capsys.readouterr().out) == (Exit.PASS, "pass")
+    assert verdict(code, capsys.readouterr().out) == (ExitCode.PASS, "pass")
 
 
 def test_the_options_offer_what_there_is() -> None:
     """They are written down a second time, so that ``assay --help`` loads nothing heavy."""
     assert tuple(MODELS) == tuple(SHAPES) == request.MODELS
-    assert ("auto", "parquet", *Format) == request.FORMATS
-    assert tuple(Keys) == request.KEYS
-    assert tuple(Order) == request.ORDERS
+    assert ("auto", "parquet", *ForeignFormat) == request.FORMATS
+    assert tuple(KeyMode) == request.KEYS
+    assert tuple(EntryOrder) == request.ORDERS
 
 
 def test_help_has_an_example_for_each_format(capsys: pytest.CaptureFixture[str]) -> None:
@@ -283,7 +283,7 @@ def many(keys: int, each: int = 6) -> pa.Table:
 
 def rejudged(ops: pa.Table, watch: Watch = lambda what, done, total: None) -> Judgement:
     with Engines("duckdb") as engines:
-        return rejudge(ops, MODELS["kv"], engines, watch, Limits())
+        return judge_by_model(ops, MODELS["kv"], engines, watch, Limits())
 
 
 def test_progress_is_reported_in_operations() -> None:
@@ -306,9 +306,9 @@ def test_ctrl_c_in_a_search_leaves_what_is_known(before: str, ends: Verdict) -> 
 
 
 def interrupted_once(stage: str, done: int) -> Any:
-    """In place of ``Estimate.step``: Ctrl-C at a step of this stage that comes after so many others."""
+    """In place of ``TimeEstimate.step``: Ctrl-C at a step of this stage that comes after so many others."""
 
-    def step(_: Estimate, what: str, now: float, total: float) -> None:
+    def step(_: TimeEstimate, what: str, now: float, total: float) -> None:
         if what.startswith(stage) and now == done:
             signal.raise_signal(signal.SIGINT)
 
@@ -324,9 +324,9 @@ def test_ctrl_c_prints_the_checks_that_were_done_and_exits_130(
     word: str,
 ) -> None:
     """During the second check; the first has found the value that no operation wrote."""
-    monkeypatch.setattr(Estimate, "step", interrupted_once("checking, now ", 1))
+    monkeypatch.setattr(TimeEstimate, "step", interrupted_once("checking, now ", 1))
     (tmp_path / "h.edn").write_text(register(reads))
-    assert main(["check", str(tmp_path / "h.edn"), "--model=register"]) == Exit.INTERRUPTED
+    assert main(["check", str(tmp_path / "h.edn"), "--model=register"]) == ExitCode.INTERRUPTED
     recorded = capsys.readouterr()
     assert recorded.out.startswith(word)
     assert "interrupted; of the checks, only these were done: missing-writer" in recorded.out
@@ -334,16 +334,18 @@ def test_ctrl_c_prints_the_checks_that_were_done_and_exits_130(
 
 
 def test_ctrl_c_during_a_query_is_no_engine_error() -> None:
-    from assay.checkers.engine.duck import _error
+    from assay.checkers.engine.duck import _to_error
 
-    assert isinstance(_error(RuntimeError("Query interrupted"), "select 1"), KeyboardInterrupt)
+    assert isinstance(_to_error(RuntimeError("Query interrupted"), "select 1"), KeyboardInterrupt)
 
 
 def test_too_little_proves_nothing() -> None:
-    assert doubts(table()) == ["the history is empty", "only 0 operations succeeded, the contract asks for 10"]
+    assert find_doubts(table()) == ["the history is empty", "only 0 operations succeeded, the contract asks for 10"]
     writes = table(*[(0, "put", "k", '"a"', None, "ok")] * 12)
-    assert doubts(writes) == ["no operation that could contradict another (read, get, cas, dequeue, acquire) succeeded"]
-    assert doubts(many(2)) == []
+    assert find_doubts(writes) == [
+        "no operation that could contradict another (read, get, cas, dequeue, acquire) succeeded"
+    ]
+    assert find_doubts(many(2)) == []
     assert rejudged(writes).verdict is Verdict.UNKNOWN
 
 
@@ -351,30 +353,30 @@ def test_a_folder_of_parquet_gives_the_same_operations_and_verdict(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "h.edn").write_text(register({7: 5}))
-    from assay.harness.foreign import read
+    from assay.harness.foreign import read_history
 
-    ops = read(tmp_path / "h.edn", Format.EDN, "register").ops
+    ops = read_history(tmp_path / "h.edn", ForeignFormat.EDN, "register").ops
     with HistoryWriter(tmp_path / "history") as writer:
         for batch in ops.to_batches():
             writer.batch("ops", batch)
-    assert stored_operations(tmp_path / "history").table("ops").equals(ops)
+    assert open_stored_operations(tmp_path / "history").table("ops").equals(ops)
     code = main(["check", str(tmp_path / "history"), "--model=register", "--json"])
-    assert verdict(code, capsys.readouterr().out) == (Exit.FAIL, "fail")
+    assert verdict(code, capsys.readouterr().out) == (ExitCode.FAIL, "fail")
 
 
 def test_an_estimate_tells_how_much_is_left() -> None:
-    assert time_estimate.line("reading h.edn", 0, 100, 0.0) == "reading h.edn: 0%"
-    assert time_estimate.line("reading h.edn", 25, 100, 0.5) == "reading h.edn: 25%"
-    assert time_estimate.line("reading h.edn", 25, 100, 10.0) == "reading h.edn: 25%, about 30 s left"
-    assert time_estimate.line("x", 1, 100, 600.0) == "x: 1%, about 16.5 h left"
-    assert time_estimate.line("x", 10, 100, 60.0) == "x: 10%, about 9 min left"
-    assert time_estimate.line("x", 3, 0, 60.0) == "x"
-    assert time_estimate.line("x", 200, 100, 60.0) == "x: 100%, about 0 s left"
+    assert time_estimate.describe_progress("reading h.edn", 0, 100, 0.0) == "reading h.edn: 0%"
+    assert time_estimate.describe_progress("reading h.edn", 25, 100, 0.5) == "reading h.edn: 25%"
+    assert time_estimate.describe_progress("reading h.edn", 25, 100, 10.0) == "reading h.edn: 25%, about 30 s left"
+    assert time_estimate.describe_progress("x", 1, 100, 600.0) == "x: 1%, about 16.5 h left"
+    assert time_estimate.describe_progress("x", 10, 100, 60.0) == "x: 10%, about 9 min left"
+    assert time_estimate.describe_progress("x", 3, 0, 60.0) == "x"
+    assert time_estimate.describe_progress("x", 200, 100, 60.0) == "x: 100%, about 0 s left"
 
 
 def test_an_estimate_is_shown_five_times_a_second_at_most() -> None:
     now, shown = [0.0], []
-    one = Estimate(shown.append, clock=lambda: now[0])
+    one = TimeEstimate(shown.append, clock=lambda: now[0])
     for tick in range(100):
         now[0] = tick / 10
         one.step("reading", tick, 100)
@@ -406,9 +408,11 @@ def test_a_part_that_was_cut_or_bent_is_never_a_traceback(
     for _ in range(data.draw(st.integers(0, 4)) if content else 0):
         content[data.draw(st.integers(0, len(content) - 1))] ^= data.draw(st.integers(1, 255))
     part.write_bytes(bytes(content))
-    assert main(["check", str(folder)]) in (Exit.USAGE, Exit.UNKNOWN)  # nothing but the model judges gets
+    assert main(["check", str(folder)]) in (ExitCode.USAGE, ExitCode.UNKNOWN)  # nothing but the model judges gets
     code = main(["check", str(folder), "--model=kv"])
-    assert code in (Exit.USAGE, Exit.UNKNOWN) or stored_operations(folder).table("ops").equals(many(2, each=8))
+    assert code in (ExitCode.USAGE, ExitCode.UNKNOWN) or open_stored_operations(folder).table("ops").equals(
+        many(2, each=8)
+    )
 
 
 TYPES = [pa.int8(), pa.uint64(), pa.float64(), pa.bool_(), pa.binary(), pa.large_string(), pa.timestamp("ns"),
@@ -451,9 +455,9 @@ def test_columns_of_other_types_are_read_or_refused(
     code = main(["check", str(folder), "--model=kv"])
     recorded = capsys.readouterr()
     assert "Traceback" not in recorded.err
-    assert code in (Exit.USAGE, Exit.UNKNOWN) or stored_operations(folder).table("ops").equals(many(2, each=8)), (
-        recorded
-    )
+    assert code in (ExitCode.USAGE, ExitCode.UNKNOWN) or open_stored_operations(folder).table("ops").equals(
+        many(2, each=8)
+    ), recorded
 
 
 def replaced(folder: Path, column: str, values: pa.Array) -> Path:
@@ -508,4 +512,4 @@ def test_a_queue_goes_through_the_search(kept: bool, tmp_path: Path, capsys: pyt
         ]
     (tmp_path / "h.edn").write_text("\n".join(lines) + "\n")
     code = main(["check", str(tmp_path / "h.edn"), "--model=fifo-queue", "--json"])
-    assert verdict(code, capsys.readouterr().out) == ((Exit.PASS, "pass") if kept else (Exit.FAIL, "fail"))
+    assert verdict(code, capsys.readouterr().out) == ((ExitCode.PASS, "pass") if kept else (ExitCode.FAIL, "fail"))

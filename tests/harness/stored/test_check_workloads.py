@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from assay.checkers.judging.verdict import Judgement
-from assay.harness.cli.command import Exit
+from assay.harness.cli.command import ExitCode
 from assay.harness.cli.main import main
 from assay.harness.foreign import WORKLOADS as SHAPES
 from assay.harness.stored import request
@@ -29,7 +29,7 @@ def checked(
 
 
 def rejected(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    assert main(["check", *arguments]) == Exit.USAGE
+    assert main(["check", *arguments]) == ExitCode.USAGE
     (line,) = capsys.readouterr().err.splitlines()
     return line
 
@@ -110,16 +110,16 @@ def test_where_nothing_was_read_before_a_transfer_only_totals_and_signs_are_judg
 def test_what_had_to_be_found_out_is_said_under_the_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "h.edn"
     path.write_text(edn(bank()))
-    assert main(["check", str(path), "--workload=bank"]) == Exit.PASS
+    assert main(["check", str(path), "--workload=bank"]) == ExitCode.PASS
     assert "bank is taken to hold 20, as 5 of 5 reads show" in capsys.readouterr().out.splitlines()
-    assert main(["check", str(path), "--workload=bank", "--total=20"]) == Exit.PASS
+    assert main(["check", str(path), "--workload=bank", "--total=20"]) == ExitCode.PASS
     assert "is taken" not in capsys.readouterr().out
 
 
 def test_a_balance_that_no_column_holds_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "h.edn"
     path.write_text(edn(bank(*done(0, "read", "nil", f"{{0 {2**64 + 1}, 1 3}}"))))
-    assert main(["check", str(path), "--workload=bank"]) == Exit.USAGE
+    assert main(["check", str(path), "--workload=bank"]) == ExitCode.USAGE
     assert f'account 0 holds {{"integer":"{2**64 + 1}"}}: no number of 64 bits' in capsys.readouterr().err
 
 

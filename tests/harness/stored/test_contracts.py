@@ -165,7 +165,7 @@ def brought(folder: Path, *, of_run: bool) -> Path:
 
 
 def test_the_files_of_a_run_say_that_a_run_wrote_them(tmp_path: Path) -> None:
-    folder = store.create(tmp_path / "store", "t.py::t[none]", datetime(2026, 1, 1, tzinfo=UTC))
+    folder = store.create_run_folder(tmp_path / "store", "t.py::t[none]", datetime(2026, 1, 1, tzinfo=UTC))
     folder.open_history(None).close()
     ours = bare_parts(folder.path)
     assert pq.read_schema(ours / "ops" / "part-000000.parquet").metadata[ORIGIN_KEY] == OF_RUN

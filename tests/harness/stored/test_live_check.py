@@ -9,19 +9,19 @@ import pytest
 
 from assay.checkers.engine import Engines
 from assay.checkers.judging.verdict import Verdict
-from assay.cluster.owner import current
+from assay.cluster.owner import current_owner
 from assay.harness.core.history.live_manifest import UNFINISHED
 from assay.harness.run import store
 from assay.harness.run.registry import Registry
 from assay.harness.run.settings import SettingsError
-from assay.harness.stored.live_check import Look, going_on, watch
+from assay.harness.stored.live_check import WatchJudgement, find_running_run, watch_run
 
 from helpers.growing_run import GrowingRun
 
 DEAD = f"1.1.{'0' * 8}-0000-0000-0000-{'0' * 12}.1"
 
 
-def looks(run: GrowingRun, *steps: Callable[[], None]) -> Iterator[Look]:
+def looks(run: GrowingRun, *steps: Callable[[], None]) -> Iterator[WatchJudgement]:
     """Does a step of the run each time that the watch waits; the last one must end it."""
     to_do = list(steps)
 
@@ -29,10 +29,10 @@ def looks(run: GrowingRun, *steps: Callable[[], None]) -> Iterator[Look]:
         assert to_do, "the watch waits, and the run does nothing any more"
         to_do.pop(0)()
 
-    return watch(run.path, Engines("duckdb"), Registry.standard(), sleep)
+    return watch_run(run.path, Engines("duckdb"), Registry.standard(), sleep)
 
 
-def found(look: Look) -> dict[str, int]:
+def found(look: WatchJudgement) -> dict[str, int]:
     return {name: many for name, many in look.judgement.anomalies.items() if name in look.judgement.forbidden}
 
 
@@ -133,13 +133,13 @@ def test_of_a_store_the_newest_run_that_goes_on_is_meant(tmp_path: Path) -> None
     over = GrowingRun(tmp_path)
     over.end()
     with pytest.raises(SettingsError, match="no run goes on"):
-        going_on(tmp_path)
-    assert going_on(over.path) == over.path
+        find_running_run(tmp_path)
+    assert find_running_run(over.path) == over.path
     run = GrowingRun(tmp_path)
     GrowingRun(tmp_path, owner=DEAD)
-    assert going_on(tmp_path) == run.path
+    assert find_running_run(tmp_path) == run.path
     with pytest.raises(SettingsError, match="neither a run nor a store"):
-        going_on(tmp_path / "nothing")
+        find_running_run(tmp_path / "nothing")
 
 
 def test_the_last_judgement_is_that_of_the_run_as_it_was_stored(tmp_path: Path) -> None:
@@ -151,4 +151,4 @@ def test_the_last_judgement_is_that_of_the_run_as_it_was_stored(tmp_path: Path) 
     assert only.ended
     assert only.judgement.verdict is Verdict.UNKNOWN
     assert "interrupted" in " ".join(only.judgement.unknown)
-    assert str(current()) == run.info.owner
+    assert str(current_owner()) == run.info.owner

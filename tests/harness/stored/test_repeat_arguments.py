@@ -17,12 +17,12 @@ import pytest
 from assay.harness.cli.main import main
 from assay.harness.core.history import HistoryError
 from assay.harness.run import store
-from assay.harness.run.command_line import REPEATABLE, repeat_command
+from assay.harness.run.command_line import REPEATABLE, make_repeat_command
 from assay.harness.run.settings import Settings
 from assay.harness.search import shrink_run
 from assay.harness.stored import replay
-from assay.harness.stored.repeat_arguments import find_test, repeat_arguments
-from assay.nemesis.schedule.schedule import Schedule, encode
+from assay.harness.stored.repeat_arguments import build_repeat_arguments, find_test
+from assay.nemesis.schedule.schedule import FaultSchedule, encode_schedule
 
 TEST = "tests/test_it.py::test_it"
 SETTINGS = Settings(seed=7, nemesis=("kill",), rate=50.0, configuration=("flush.messages=1",))
@@ -42,7 +42,7 @@ def stored(project: Path, test: str = TEST, settings: Settings = SETTINGS, more:
     run.mkdir(parents=True)
     info = store.RunInfo(
         test=f"{test}[kill]", status=store.FINISHED, started="2026-01-01T00:00:00+00:00", owner="", seed=7,
-        cluster="sim", nemesis="kill", command=repeat_command(test, settings) + more, digest="0" * 32,
+        cluster="sim", nemesis="kill", command=make_repeat_command(test, settings) + more, digest="0" * 32,
     )  # fmt: skip
     (run / "run.json").write_bytes(msgspec.json.encode(info))
     (run / "settings.json").write_bytes(store.encode_json({"settings": asdict(settings)}))
@@ -51,18 +51,18 @@ def stored(project: Path, test: str = TEST, settings: Settings = SETTINGS, more:
         "examined": [], "unknown": [], "operations": 1, "effects": 1, "seconds": 0.1, "engine": "sqlite",
     }  # fmt: skip
     (run / "verdict.json").write_bytes(msgspec.json.encode(verdict))
-    (run / "schedule.json").write_bytes(encode(Schedule(1, ())))
+    (run / "schedule.json").write_bytes(encode_schedule(FaultSchedule(1, ())))
     return run
 
 
 def arguments(run: Path) -> list[str]:
     info = store.read_run(run)
     assert info is not None
-    return repeat_arguments(run, info)
+    return build_repeat_arguments(run, info)
 
 
 def test_a_run_of_this_project_is_done_again_by_the_command_that_it_printed(project: Path) -> None:
-    assert arguments(stored(project)) == shlex.split(repeat_command(TEST, SETTINGS))[1:]
+    assert arguments(stored(project)) == shlex.split(make_repeat_command(TEST, SETTINGS))[1:]
 
 
 def test_every_option_of_a_command_is_one_that_may_be_repeated() -> None:
@@ -73,7 +73,7 @@ def test_every_option_of_a_command_is_one_that_may_be_repeated() -> None:
         workload_mix=("m",), invariants="on", drain_limit=99.0,
     )  # fmt: skip
     every = [full, replace(full, watch=True), replace(full, fail_fast=True), replace(full, replay=Path("s.json"))]
-    words = {word.partition("=")[0] for one in every for word in shlex.split(repeat_command("t.py::t", one))[2:]}
+    words = {word.partition("=")[0] for one in every for word in shlex.split(make_repeat_command("t.py::t", one))[2:]}
     assert words == REPEATABLE
 
 
@@ -198,7 +198,7 @@ def test_without_a_terminal_and_without_yes_nothing_is_executed(
     run = stored(project)
     started: list[object] = []
     for module in (replay, shrink_run):
-        monkeypatch.setattr(module, "play", lambda *given, **options: started.append(given))
+        monkeypatch.setattr(module, "run_pytest", lambda *given, **options: started.append(given))
     monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
     assert main([verb, str(run)]) == 2
     assert "--yes agrees" in capsys.readouterr().err

@@ -14,14 +14,21 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from assay.harness.cli.command import Exit
+from assay.harness.cli.command import ExitCode
 from assay.harness.cli.main import main
 from assay.harness.run import store
 from assay.harness.run.settings import Settings
 from assay.harness.stored import replay
-from assay.harness.stored.replay import AS_RESOLVED, _as_resolved
-from assay.nemesis.schedule.schedule import Record, Resolved, Schedule, Step, decode, encode
-from assay.nemesis.schedule.target import parse
+from assay.harness.stored.replay import AS_RESOLVED, _replace_faults_by_schedule
+from assay.nemesis.schedule.schedule import (
+    FaultSchedule,
+    FaultStep,
+    ResolvedStep,
+    ScheduleRecord,
+    decode_schedule,
+    encode_schedule,
+)
+from assay.nemesis.schedule.target import parse_target
 
 from helpers.commands import in_this_process
 
@@ -42,7 +49,7 @@ def test_a_simulated_run_is_done_again_exactly_and_another_history_is_reported(
     in_this_process(toy_project, monkeypatch, replay, *SIM, "--reports=never")
     before = store.read_run(first)
     assert before is not None
-    assert main(["replay", "runs/latest", "--yes"]) == Exit.PASS
+    assert main(["replay", "runs/latest", "--yes"]) == ExitCode.PASS
     recorded = capfd.readouterr().out
     assert f"history {before.digest} is the same" in recorded
     again = (toy_project.path / "runs" / "latest").resolve()
@@ -50,7 +57,7 @@ def test_a_simulated_run_is_done_again_exactly_and_another_history_is_reported(
     assert f"replayed as {again}" in recorded
     # and where the history that is stored is another one:
     (first / "run.json").write_bytes(msgspec.json.encode(msgspec.structs.replace(before, digest="0" * 32)))
-    assert main(["replay", str(first), "--store=elsewhere", "--yes"]) == Exit.FAIL
+    assert main(["replay", str(first), "--store=elsewhere", "--yes"]) == ExitCode.FAIL
     recorded = capfd.readouterr().out
     assert f"was {'0' * 32}: other settings, or code" in recorded
     assert "replay it with" not in recorded, "both were made with this Python"
@@ -70,24 +77,24 @@ def test_another_history_on_another_python_names_the_python_of_the_first(tmp_pat
 
     first = made("1", "0" * 32, python="3.11.2", source="a", kernel="6.1")
     again = made("2", "1" * 32, python="3.13.0", source="b", kernel="6.12")
-    compared = replay._compared(*first, *again)
+    compared = replay._compare(*first, *again)
     assert compared.same is False
     assert compared.summary == (
         f"history {'1' * 32} was {'0' * 32}: it was made with python 3.11.2 (now 3.13.0), source a (now b); "
         "replay it with Python 3.11.2"
     )
     found = msgspec.structs.replace(again[1], digest="0" * 32)
-    assert replay._compared(*first, again[0], found).same, "on another Python the history may be the same"
+    assert replay._compare(*first, again[0], found).same, "on another Python the history may be the same"
 
 
 def test_what_is_no_complete_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["replay", str(tmp_path)]) == Exit.USAGE
+    assert main(["replay", str(tmp_path)]) == ExitCode.USAGE
     assert "is not a run's folder" in capsys.readouterr().err
     info = store.RunInfo(
         test="t", status=store.RUNNING, started="", owner="", seed=1, cluster="sim", nemesis="none", command="pytest t"
     )
     (tmp_path / "run.json").write_bytes(msgspec.json.encode(info))
-    assert main(["replay", str(tmp_path)]) == Exit.USAGE
+    assert main(["replay", str(tmp_path)]) == ExitCode.USAGE
     assert "did not come to its end" in capsys.readouterr().err
 
 
@@ -168,25 +175,25 @@ def test_at_a_request_to_stop_there_is_time_to_heal(
             assert time.monotonic() < end, "it did not begin"
             time.sleep(0.05)
         send(again.pid, number)
-        assert again.wait(60) == Exit.INTERRUPTED
+        assert again.wait(60) == ExitCode.INTERRUPTED
     finally:
         again.kill()
     assert (pytester.path / "healed").exists()
 
 
 def test_on_real_nodes_the_faults_are_those_that_came_out(tmp_path: Path) -> None:
-    step = Step(2.0, "kill", parse("one"), 5.0, seed=9)
-    done = Resolved(step, ("n2",), 2.25, 7.5, {})
-    (tmp_path / "schedule.json").write_bytes(encode(Record(Schedule(1, (step,)), (done,))))
+    step = FaultStep(2.0, "kill", parse_target("one"), 5.0, seed=9)
+    done = ResolvedStep(step, ("n2",), 2.25, 7.5, {})
+    (tmp_path / "schedule.json").write_bytes(encode_schedule(ScheduleRecord(FaultSchedule(1, (step,)), (done,))))
     argv = ["t.py::t", "--cluster=docker", "--nemesis=kill", "--nemesis-interval=5", "--time-limit=60", "--seed=1"]
-    assert _as_resolved(argv, tmp_path) == [
+    assert _replace_faults_by_schedule(argv, tmp_path) == [
         "t.py::t", "--cluster=docker", "--time-limit=60", "--seed=1", f"--replay={tmp_path / AS_RESOLVED}"
     ]  # fmt: skip
-    played = decode((tmp_path / AS_RESOLVED).read_bytes())
-    assert isinstance(played, Schedule)
+    played = decode_schedule((tmp_path / AS_RESOLVED).read_bytes())
+    assert isinstance(played, FaultSchedule)
     assert [(one.at, str(one.target), one.duration) for one in played.steps] == [(2.25, "n2", 5.25)]
     mixed = ["t.py::t", "--cluster=docker", "--nemesis=mix", "--time-limit=60", "--seed=1"]
-    assert _as_resolved(mixed, tmp_path) == [
+    assert _replace_faults_by_schedule(mixed, tmp_path) == [
         "t.py::t", "--cluster=docker", "--time-limit=60", "--seed=1", "--operation-timeout=2", "--concurrency=6n",
         "--rate=80", f"--replay={tmp_path / AS_RESOLVED}",
     ], "the defaults of the mix, whose word is left out"  # fmt: skip

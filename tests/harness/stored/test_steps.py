@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from assay.harness.cli.command import Exit
+from assay.harness.cli.command import ExitCode
 from assay.harness.cli.main import main
-from assay.harness.cli.time_estimate import Estimate
+from assay.harness.cli.time_estimate import TimeEstimate
 from assay.harness.core.history import DIGESTED
 from assay.harness.core.history.data_sets import DATA_SETS
 from assay.harness.stored.by_contract import open_stored
@@ -29,7 +29,7 @@ Step = tuple[str, float, float]
 @pytest.fixture
 def steps(monkeypatch: pytest.MonkeyPatch) -> list[Step]:
     found: list[Step] = []
-    monkeypatch.setattr(Estimate, "step", lambda _, *step: found.append(step))
+    monkeypatch.setattr(TimeEstimate, "step", lambda _, *step: found.append(step))
     return found
 
 
@@ -38,7 +38,7 @@ def of(steps: list[Step], stage: str) -> list[Step]:
 
 
 def test_each_stage_says_how_far_it_is(steps: list[Step]) -> None:
-    assert main(["check", str(FAILS)]) == Exit.FAIL
+    assert main(["check", str(FAILS)]) == ExitCode.FAIL
     assert [step for stage in STAGES for step in of(steps, stage)] == steps, "one after the other, and no other"
     for stage in STAGES:
         mine = of(steps, stage)
@@ -63,13 +63,13 @@ def test_ctrl_c_leaves_what_is_known(
 ) -> None:
     pressed: list[str] = []
 
-    def step(_: Estimate, what: str, done: float, total: float) -> None:
+    def step(_: TimeEstimate, what: str, done: float, total: float) -> None:
         if what.startswith(stage) and not pressed:
             pressed.append(what)
             signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(Estimate, "step", step)
-    assert main(["check", str(FAILS)]) == Exit.INTERRUPTED
+    monkeypatch.setattr(TimeEstimate, "step", step)
+    assert main(["check", str(FAILS)]) == ExitCode.INTERRUPTED
     said = capsys.readouterr()
     assert said.out.startswith(word)
     assert reason is None or reason in said.out
@@ -79,12 +79,12 @@ def test_ctrl_c_leaves_what_is_known(
 def test_a_failure_that_was_not_compared_with_the_digest_says_so(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def step(_: Estimate, what: str, done: float, total: float) -> None:
+    def step(_: TimeEstimate, what: str, done: float, total: float) -> None:
         if what == "looking through the files" and done == total:
             signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(Estimate, "step", step)
-    assert main(["check", str(FAILS), "--json"]) == Exit.INTERRUPTED
+    monkeypatch.setattr(TimeEstimate, "step", step)
+    assert main(["check", str(FAILS), "--json"]) == ExitCode.INTERRUPTED
     judgement = json.loads(capsys.readouterr().out)
     assert judgement["verdict"] == "fail"
     assert judgement["interrupted"]
@@ -92,7 +92,7 @@ def test_a_failure_that_was_not_compared_with_the_digest_says_so(
 
 
 def test_the_time_of_all_stages_is_accounted_for(steps: list[Step], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", str(FAILS), "--json"]) == Exit.FAIL
+    assert main(["check", str(FAILS), "--json"]) == ExitCode.FAIL
     judgement: dict[str, Any] = json.loads(capsys.readouterr().out)
     assert list(judgement["stages"]) == [
         "starting the command",

@@ -14,7 +14,7 @@ from assay.checkers.judging.history_views import register_history
 from assay.harness.cli.main import main
 from assay.harness.core.history import DIGESTED, FORMAT, SCHEMAS, HistoryReader
 from assay.harness.run import store
-from assay.nemesis.schedule.schedule import decode
+from assay.nemesis.schedule.schedule import decode_schedule
 
 from helpers.stored_runs import FIXTURES
 
@@ -111,7 +111,7 @@ def test_its_files_are_read_as_of_today(folder: Path) -> None:
         info = store.read_run(folder)
         assert info is not None
         assert info.schema_version == written <= FORMAT
-        decode((folder / "schedule.json").read_bytes(), "schedule.json")
+        decode_schedule((folder / "schedule.json").read_bytes(), "schedule.json")
         assert "contract" in msgspec.json.decode((folder / "settings.json").read_bytes())
 
 

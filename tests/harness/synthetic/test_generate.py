@@ -48,17 +48,17 @@ from assay.checkers.servers.invariants import INVARIANTS
 from assay.checkers.servers.process_exits import PROCESSES
 from assay.checkers.transactions.cycles import REAL_TIME
 from assay.checkers.transactions.family import TRANSACTION_ANOMALIES, TRANSACTION_FAMILIES
-from assay.harness.cli.command import Exit
+from assay.harness.cli.command import ExitCode
 from assay.harness.cli.main import main
 from assay.harness.core.history import HistoryError, HistoryReader, HistoryWriter
 from assay.harness.core.operation import Completed, Completion, Operation, Outcome
-from assay.harness.core.transactions import effects as effects_of_transaction
+from assay.harness.core.transactions import derive_effects as effects_of_transaction
 from assay.harness.stored.by_contract import open_stored
 from assay.harness.synthetic import log_drain, segments, timeline
 from assay.harness.synthetic.catalogue import CATALOGUE
 from assay.harness.synthetic.generate import HISTORY, MODELS, PLANTED, UNFINISHED, generate
-from assay.harness.synthetic.plan import LEAST_TO_PLANT, Made, Plan, PlanError, Planted, Record
-from assay.harness.synthetic.state import Cursors, Highest, Latest, Tally
+from assay.harness.synthetic.plan import LEAST_TO_PLANT, GenerationResult, Plan, PlanError, Planted, Record
+from assay.harness.synthetic.state import Cursors, LatestValues, RunningMaximum, RunningTotal
 from assay.harness.synthetic.traffic import Traffic
 
 from helpers.judging import judge
@@ -103,7 +103,7 @@ def found(model: str, folder: Path) -> list[Recorded]:
 
 
 @contextmanager
-def made(model: str, plan: Plan) -> Iterator[tuple[Path, Made]]:
+def made(model: str, plan: Plan) -> Iterator[tuple[Path, GenerationResult]]:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "made"
         yield folder, generate(model, plan, folder)
@@ -502,7 +502,7 @@ def test_queues_hand_out_elements_in_order_and_all_of_them_in_the_end() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.booleans(), st.integers(0, 9)), max_size=60), st.integers(1, 60))
 def test_what_objects_remember_is_what_a_loop_does(operations: list[tuple[int, bool, int]], cut: int) -> None:
-    tally, latest, cursors, highest = Tally(5), Latest(5), Cursors(5), Highest(5)
+    tally, latest, cursors, highest = RunningTotal(5), LatestValues(5), Cursors(5), RunningMaximum(5)
     totals, values, former, positions, most = ([0] * 5 for _ in range(5))
     for part in (operations[:cut], operations[cut:]):
         key = np.array([one[0] for one in part], np.int64)
@@ -529,10 +529,10 @@ def test_running_sums_minima_and_last_values_are_those_of_a_loop() -> None:
     for length in (0, 1, 2, 50, 400):
         group = rng.integers(0, 7, length)
         values, flags = rng.integers(-100, 100, length), rng.random(length) < 0.3
-        order, starts = segments.sorted_by(group)
-        sums = segments.running_sum(values[order], starts)
-        minima = segments.running_min(values[order], starts)
-        last = segments.last_before(flags[order], starts)
+        order, starts = segments.sort_by(group)
+        sums = segments.compute_running_sum(values[order], starts)
+        minima = segments.compute_running_min(values[order], starts)
+        last = segments.find_last_before(flags[order], starts)
         for place, row in enumerate(order):
             mine = [other for other in range(row + 1) if group[other] == group[row]]
             assert sums[place] == sum(values[other] for other in mine)
@@ -558,7 +558,7 @@ def test_running_sums_minima_and_last_values_are_those_of_a_loop() -> None:
 def test_wrong_plans_are_usage_errors(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], words: str
 ) -> None:
-    assert main(["generate", *options, "--out", str(tmp_path / "history")]) == Exit.USAGE
+    assert main(["generate", *options, "--out", str(tmp_path / "history")]) == ExitCode.USAGE
     assert words in capsys.readouterr().err
     assert not (tmp_path / "history").exists()
 
@@ -568,13 +568,13 @@ def test_the_command_tells_what_it_planted_and_check_finds_it(
 ) -> None:
     folder = str(tmp_path / "made")
     options = ["--operations=2000", "--clients=5", "--keys=3", "--seed=7", "--out", folder]
-    assert main(["generate", "log", *options, "--plant=lost-write", "--plant=poll-skip"]) == Exit.PASS
+    assert main(["generate", "log", *options, "--plant=lost-write", "--plant=poll-skip"]) == ExitCode.PASS
     recorded = capsys.readouterr().out
     assert "planted: lost-write in log-" in recorded
     assert "planted: poll-skip in log-" in recorded
-    assert main(["check", folder]) == Exit.FAIL
+    assert main(["check", folder]) == ExitCode.FAIL
     assert "lost-write" in capsys.readouterr().out
-    assert main(["generate", "log", *options]) == Exit.USAGE
+    assert main(["generate", "log", *options]) == ExitCode.USAGE
     assert "is not an empty folder" in capsys.readouterr().err
 
 

@@ -7,16 +7,25 @@ from datetime import date
 
 import pytest
 
-from assay.reports.index.board import detection, doubts, history, matrix, tally, tonight
-from assay.reports.index.entry import CellKey, Entry, Figures, NightEntry, Standing, Stored, plain
-from assay.reports.index.failures import Failure, failures
-from assay.reports.index.known import Known, Mark
+from assay.reports.index.board import (
+    build_histories,
+    build_matrix,
+    count_detections,
+    count_verdicts,
+    find_newest_runs,
+    group_unknowns,
+)
+from assay.reports.index.entry import CellKey, Entry, EntryFigures, NightEntry, RunVerdict, StoreContents, sanitize_text
+from assay.reports.index.failures import Failure, group_failures
+from assay.reports.index.known import KnownFailures, Mark
 
 KILL = CellKey("broker", "test_log", "kill", "sim", "")
 LOST = ("lost-write",)
 
 
-def entry(day: int, standing: Standing = Standing.PASS, anomalies: tuple[str, ...] = (), **changes: object) -> Entry:
+def entry(
+    day: int, standing: RunVerdict = RunVerdict.PASS, anomalies: tuple[str, ...] = (), **changes: object
+) -> Entry:
     """A run of the night of that day of November."""
     stamp = f"2026-11-{day:02}"
     made = Entry(name=f"t/{stamp}", address=f"t/{stamp}", cell=KILL, night=stamp, started=f"{stamp}T01:00:00.000+00:00",
@@ -25,17 +34,17 @@ def entry(day: int, standing: Standing = Standing.PASS, anomalies: tuple[str, ..
 
 
 def failed(day: int, anomalies: tuple[str, ...] = LOST, **changes: object) -> Entry:
-    return entry(day, Standing.FAIL, anomalies, **changes)
+    return entry(day, RunVerdict.FAIL, anomalies, **changes)
 
 
-def store(*entries: Entry) -> Stored:
+def store(*entries: Entry) -> StoreContents:
     first = {one.night: one.started for one in reversed(entries)}
     nights = tuple(NightEntry(name=name, started=first[name], planned=1) for name in sorted(first))
-    return Stored(name="store", entries=tuple(sorted(entries, key=lambda one: one.started)), nights=nights)
+    return StoreContents(name="store", entries=tuple(sorted(entries, key=lambda one: one.started)), nights=nights)
 
 
-def found(*entries: Entry, known: Known = Known(today=date(2026, 11, 24))) -> list[Failure]:  # noqa: B008 - frozen
-    return failures(store(*entries), known)
+def found(*entries: Entry, known: KnownFailures = KnownFailures(today=date(2026, 11, 24))) -> list[Failure]:  # noqa: B008 - frozen
+    return group_failures(store(*entries), known)
 
 
 def test_runs_that_fail_alike_are_one_failure() -> None:
@@ -65,7 +74,7 @@ def test_shapes_are_apart_and_a_schedule_that_was_not_shrunk_goes_with_the_only_
 
 def test_the_rate_is_of_the_decided_runs_of_its_cells_alone() -> None:
     elsewhere = KILL._replace(nemesis="stop")
-    doubtful = (entry(3, Standing.UNKNOWN), entry(4, Standing.NONE))
+    doubtful = (entry(3, RunVerdict.UNKNOWN), entry(4, RunVerdict.NONE))
     (one,) = found(failed(1), *(entry(day) for day in range(2, 6)), *doubtful, entry(2, cell=elsewhere))
     assert (one.rate.failed, one.rate.of) == (1, 5)
     (late,) = found(entry(1), entry(2), failed(3), entry(4))
@@ -121,16 +130,16 @@ def test_a_variant_was_green_where_its_own_cell_was_not_where_the_plain_system_i
 
 
 def test_commits_are_those_of_all_nights_after_the_green_one() -> None:
-    made = store(entry(1), entry(2, Standing.UNKNOWN), entry(3, Standing.UNKNOWN), failed(4), failed(5))
+    made = store(entry(1), entry(2, RunVerdict.UNKNOWN), entry(3, RunVerdict.UNKNOWN), failed(4), failed(5))
     said = [("v1", "", ()), ("v2", "v1", ("b",)), ("v2", "v2", ()), ("v4", "v2", ("d", "c")), ("v5", "v4", ("e",))]
     nights = [
         replace(night, version=version, after=after, commits=commits)
         for night, (version, after, commits) in zip(made.nights, said, strict=True)
     ]
-    (one,) = failures(replace(made, nights=tuple(nights)), Known())
+    (one,) = group_failures(replace(made, nights=tuple(nights)), KnownFailures())
     assert (one.green, one.commits) == ("v1", ("d", "c", "b"))
     nights[1] = replace(nights[1], after="")
-    (gap,) = failures(replace(made, nights=tuple(nights)), Known())
+    (gap,) = group_failures(replace(made, nights=tuple(nights)), KnownFailures())
     assert gap.commits == (), "a night that is missing may have had others"
 
 
@@ -143,9 +152,9 @@ def test_the_run_to_repeat_is_small_then_simulated_then_the_latest() -> None:
 
 
 def test_a_mark_covers_until_it_expires() -> None:
-    def known(day: int) -> Known:
+    def known(day: int) -> KnownFailures:
         mark = Mark(system="broker", workload="test_log", anomalies=LOST, reason="r", expires=date(2026, 11, day))
-        return Known((mark,), date(2026, 11, 24))
+        return KnownFailures((mark,), date(2026, 11, 24))
 
     (covered,) = found(failed(1), known=known(24))
     assert (covered.counts, covered.expired) == (False, False)
@@ -161,40 +170,40 @@ def test_the_newest_night_is_a_recorded_one_even_if_someone_ran_tests_later() ->
     made = replace(made, nights=(*made.nights[:2], replace(made.nights[2], planned=0)))
     assert made.tonight is not None
     assert made.tonight.name == "2026-11-02"
-    assert [one.night for one in tonight(made)] == ["2026-11-02"]
+    assert [one.night for one in find_newest_runs(made)] == ["2026-11-02"]
 
 
 def test_a_matrix_keeps_the_worst_when_it_is_cut() -> None:
     cells = [KILL._replace(nemesis=f"n{number}") for number in range(5)]
     runs = [entry(1, cell=cell) for cell in cells] + [
         failed(1, cell=cells[4]),
-        entry(1, Standing.UNKNOWN, cell=cells[3]),
+        entry(1, RunVerdict.UNKNOWN, cell=cells[3]),
     ]
-    board = matrix(runs, 2)
+    board = build_matrix(runs, 2)
     assert (board.columns, board.left_out) == (("n3", "n4"), 3)
     assert str(board.cells["test_log", "n4"]) == "1 fail, 1 pass"
-    assert board.cells["test_log", "n4"].worst is Standing.FAIL
-    assert tally(runs).total == 7
+    assert board.cells["test_log", "n4"].worst is RunVerdict.FAIL
+    assert count_verdicts(runs).total == 7
 
 
 def test_reasons_that_differ_in_numbers_are_one() -> None:
-    runs = [entry(day, Standing.UNKNOWN, reason=f"only {day} operations") for day in (1, 2)]
-    runs += [entry(1, Standing.NONE, status="hung", reason="only 1 operations")]
-    one, two = doubts(runs)
+    runs = [entry(day, RunVerdict.UNKNOWN, reason=f"only {day} operations") for day in (1, 2)]
+    runs += [entry(1, RunVerdict.NONE, status="hung", reason="only 1 operations")]
+    one, two = group_unknowns(runs)
     assert (one.reason, len(one.entries)) == ("only 2 operations", 2)
     assert two.status == "hung"
 
 
 def test_detection_counts_what_was_judged() -> None:
     cell = KILL._replace(defect="forgetful")
-    runs = [failed(1, cell=cell, caught=True), entry(2, cell=cell, caught=False), entry(3, Standing.NONE, cell=cell)]
-    caught = detection(store(*runs, failed(4)))["forgetful"]["test_log"]
+    runs = [failed(1, cell=cell, caught=True), entry(2, cell=cell, caught=False), entry(3, RunVerdict.NONE, cell=cell)]
+    caught = count_detections(store(*runs, failed(4)))["forgetful"]["test_log"]
     assert (caught.caught, caught.runs, caught.unjudged) == (1, 2, 1)
 
 
 def test_a_cells_history_has_medians_of_each_night() -> None:
-    runs = [entry(1, figures=Figures(operations=number, p99=None)) for number in (1, 5, 9)] + [failed(2)]
-    assert history(store(*runs)) == {
+    runs = [entry(1, figures=EntryFigures(operations=number, p99=None)) for number in (1, 5, 9)] + [failed(2)]
+    assert build_histories(store(*runs)) == {
         KILL: [[0, 0, 0, 0, 3, 5, None, None, None, None], [1, 1, 0, 0, 0, None, None, None, None, None]]
     }
 
@@ -210,4 +219,4 @@ def test_a_cells_history_has_medians_of_each_night() -> None:
     ],
 )
 def test_text_is_short_and_harmless(text: str, shown: str) -> None:
-    assert plain(text, 5 if len(text) == 9 else 300) == shown
+    assert sanitize_text(text, 5 if len(text) == 9 else 300) == shown

@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from assay.harness.nightly.store_index import read
-from assay.reports.index.known import Known
-from assay.reports.index.page import page
+from assay.harness.nightly.store_index import read_store
+from assay.reports.index.known import KnownFailures
+from assay.reports.index.page import render_page
 
 from helpers.accessibility import tab_stops, violations
 from helpers.browser import asked_for, complaints, wait
@@ -38,7 +38,7 @@ def larger(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def written(root: Path) -> Path:
     target = root / "index.html"
-    target.write_text(page(read(root, {}), Known(today=date(2026, 11, 24))).html, encoding="utf-8")
+    target.write_text(render_page(read_store(root, {}), KnownFailures(today=date(2026, 11, 24))).html, encoding="utf-8")
     return target
 
 
@@ -73,7 +73,7 @@ def test_thousands_of_runs_are_one_small_file_that_asks_for_nothing(
     asked_for(browser)
     assert opened(browser, target) == []
     assert [one for one in asked_for(browser) if one != "about:blank"] == [target.as_uri()]
-    assert texts(browser, "#found")[0].startswith(f"{len(read(target.parent, {}).entries):,} runs")
+    assert texts(browser, "#found")[0].startswith(f"{len(read_store(target.parent, {}).entries):,} runs")
     assert len(texts(browser, "#list tbody tr")) == 100
 
 
@@ -165,7 +165,7 @@ def test_a_cells_nights_are_drawn(browser: Any, tmp_path: Path) -> None:
 
 def test_a_run_that_is_written_while_the_page_is_open_appears(browser: Any, tmp_path: Path) -> None:
     write(tmp_path, Made())
-    made = lambda: page(read(tmp_path, {}), Known(today=date(2026, 11, 24)), live=True)  # noqa: E731
+    made = lambda: render_page(read_store(tmp_path, {}), KnownFailures(today=date(2026, 11, 24)), live=True)  # noqa: E731
     with serving(tmp_path.resolve(), made) as port:
         asked_for(browser)
         browser.get(f"http://127.0.0.1:{port}/")

@@ -14,20 +14,20 @@ from typing import Any
 import msgspec
 import pytest
 
-from assay.harness.nightly.store_index import read
+from assay.harness.nightly.store_index import read_store
 from assay.reports.index import page as module
-from assay.reports.index.known import Known, Mark
-from assay.reports.index.page import Page, page
+from assay.reports.index.known import KnownFailures, Mark
+from assay.reports.index.page import RenderedPage, render_page
 
 from helpers.morning_store import HOSTILE, LAST, Made, cell, many, night, write
 
 pytestmark = pytest.mark.slow
 
-TODAY = Known(today=date(2026, 11, 24))
+TODAY = KnownFailures(today=date(2026, 11, 24))
 
 
-def made(root: Path, known: Known = TODAY, *, live: bool = False) -> Page:
-    return page(read(root, {}), known, live=live)
+def made(root: Path, known: KnownFailures = TODAY, *, live: bool = False) -> RenderedPage:
+    return render_page(read_store(root, {}), known, live=live)
 
 
 def data(html: str) -> Any:
@@ -57,7 +57,7 @@ def test_hostile_text_is_text_wherever_it_stands(tmp_path: Path) -> None:
 def test_the_order_is_new_open_not_seen_again_known(tmp_path: Path) -> None:
     many(tmp_path, 600)
     mark = Mark(system="broker", workload="test_register", anomalies=("stale-read",), reason="slow", expires=date.max)
-    html = made(tmp_path, Known((mark,), TODAY.today)).html
+    html = made(tmp_path, KnownFailures((mark,), TODAY.today)).html
     places = [html.index(f'<section id="{name}"') for name in ("new", "open", "quiet", "known", "unknown", "detection")]
     assert places == sorted(places)
     assert html[places[0] : places[1]].count("<article") == 1
@@ -72,18 +72,21 @@ def test_what_counts_is_what_no_mark_covers(tmp_path: Path) -> None:
     write(tmp_path, Made(verdict="fail", anomalies=("lost-write",)))
     mark = Mark(system="broker", workload="test_log", anomalies=("lost-write",), reason="r", expires=TODAY.today)
     assert [one.anomalies for one in made(tmp_path).counting] == [("lost-write",)]
-    assert made(tmp_path, Known((mark,), TODAY.today)).counting == ()
-    over = made(tmp_path, Known((mark,), date(2026, 11, 25)))
+    assert made(tmp_path, KnownFailures((mark,), TODAY.today)).counting == ()
+    over = made(tmp_path, KnownFailures((mark,), date(2026, 11, 25)))
     assert len(over.counting) == 1
     assert "mark expired 2026-11-24" in over.html
     assert "A mark without a failure" not in over.html
     idle = Mark(system="broker", workload="test_log", anomalies=("vanished",), reason="r", expires=TODAY.today)
-    assert "A mark without a failure: broker, test_log, vanished" in made(tmp_path, Known((idle,), TODAY.today)).html
+    assert (
+        "A mark without a failure: broker, test_log, vanished"
+        in made(tmp_path, KnownFailures((idle,), TODAY.today)).html
+    )
 
 
 def test_every_run_is_in_the_data_until_there_is_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     many(tmp_path, 400)
-    stored = read(tmp_path, {})
+    stored = read_store(tmp_path, {})
     html = made(tmp_path).html
     assert len(data(html)["runs"]) == len(stored.entries)
     assert f"All {len(stored.entries)} runs are listed" in html

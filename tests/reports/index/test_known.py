@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.reports.index.known import Known, KnownError, read_known
+from assay.reports.index.known import KnownError, KnownFailures, read_known
 
 TODAY = date(2026, 11, 24)
 ENTRY = """\
@@ -20,7 +20,7 @@ expires = 2026-11-24
 """
 
 
-def read(tmp_path: Path, text: str, today: date = TODAY) -> Known:
+def read(tmp_path: Path, text: str, today: date = TODAY) -> KnownFailures:
     path = tmp_path / "known-failures.toml"
     path.write_text(text)
     return read_known(path, today)

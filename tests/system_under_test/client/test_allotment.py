@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.system_under_test.client.zookeeper_groups.subscription import (
-    Filter,
-    Static,
+    StaticSubscription,
     StreamSubscription,
-    subscription_of,
+    TopicFilter,
+    to_subscription,
 )
-from assay.system_under_test.client.zookeeper_groups.view import GroupView, allot, thread_id
+from assay.system_under_test.client.zookeeper_groups.view import GroupView, allot, to_thread_id
 from assay.system_under_test.zookeeper.znodes import ConsumerRegistration, ZnodeError
 
 names = st.text(st.characters(codec="utf-8", exclude_characters="/"), min_size=1, max_size=8)
@@ -20,11 +20,13 @@ names = st.text(st.characters(codec="utf-8", exclude_characters="/"), min_size=1
 
 def shares(partitions: int, members: dict[str, int]) -> list[list[list[int]]]:
     """By member, by thread: its partitions of the one topic."""
-    view = GroupView({name: Static({"t": count}) for name, count in members.items()}, {"t": tuple(range(partitions))})
+    view = GroupView(
+        {name: StaticSubscription({"t": count}) for name, count in members.items()}, {"t": tuple(range(partitions))}
+    )
     found = []
     for name, count in members.items():
         mine = view.allotted_to(name)
-        threads = [thread_id(name, index) for index in range(count)]
+        threads = [to_thread_id(name, index) for index in range(count)]
         found.append([[index for (_, index), owner in mine.items() if owner == thread] for thread in threads])
     return found
 
@@ -63,7 +65,7 @@ def test_every_partition_has_one_thread_and_shares_are_contiguous_and_even(
 ) -> None:
     topics = {topic: tuple(indexes) for topic, indexes in partitions.items()}
     threads = {
-        topic: [thread_id(m, index) for m, count in members.items() for index in range(count)] for topic in topics
+        topic: [to_thread_id(m, index) for m, count in members.items() for index in range(count)] for topic in topics
     }
     owners = allot(topics, threads)
     if members:
@@ -85,7 +87,14 @@ def test_all_members_come_to_the_same_end(members: dict[str, int], counts: dict[
     """Each from the topics that it looks at, and all together leave nothing over that any of them wants."""
     subscriptions: dict[str, StreamSubscription] = {
         name: data.draw(
-            st.sampled_from([Static({"a": count}), Static({"a": 1, "b": count}), Filter("logs.*,b", count)]), label=name
+            st.sampled_from(
+                [
+                    StaticSubscription({"a": count}),
+                    StaticSubscription({"a": 1, "b": count}),
+                    TopicFilter("logs.*,b", count),
+                ]
+            ),
+            label=name,
         )
         for name, count in members.items()
     }
@@ -100,25 +109,27 @@ def test_all_members_come_to_the_same_end(members: dict[str, int], counts: dict[
 
 
 def test_filters_let_through_whole_names_and_never_the_offsets_topic() -> None:
-    white, black = Filter("orders.*, audit", 1), Filter("orders.*", 1, exclude=True)
+    white, black = TopicFilter("orders.*, audit", 1), TopicFilter("orders.*", 1, exclude=True)
     topics = ["orders", "orders-2", "audit", "audit2", "my-orders", "__consumer_offsets"]
     assert list(white.threads(topics)) == ["orders", "orders-2", "audit"]
     assert list(black.threads(topics)) == ["audit", "audit2", "my-orders"]
     for wrong in ("*", "(", "["):
         with pytest.raises(ValueError, match="not a regular expression"):
-            Filter(wrong, 1)
+            TopicFilter(wrong, 1)
     with pytest.raises(ValueError, match="at least one thread"):
-        Filter(".*", 0)
+        TopicFilter(".*", 0)
     with pytest.raises(ValueError, match="at least one topic"):
-        Static({})
+        StaticSubscription({})
 
 
-@pytest.mark.parametrize("wanted", [Static({"a": 2, "b": 1}), Filter("a.*", 3), Filter("a.*", 3, exclude=True)])
+@pytest.mark.parametrize(
+    "wanted", [StaticSubscription({"a": 2, "b": 1}), TopicFilter("a.*", 3), TopicFilter("a.*", 3, exclude=True)]
+)
 def test_what_one_registers_is_what_others_read(wanted: StreamSubscription) -> None:
-    assert subscription_of("/consumers/g/ids/c", wanted.registered(7)) == wanted
+    assert to_subscription("/consumers/g/ids/c", wanted.registered(7)) == wanted
 
 
 @pytest.mark.parametrize("subscription", [{}, {"a": 1, "b": 2}, {"(": 1}, {"a": 0}])
 def test_a_registration_that_makes_no_sense_is_reported_by_its_path(subscription: dict[str, int]) -> None:
     with pytest.raises(ZnodeError, match="/consumers/g/ids/c"):
-        subscription_of("/consumers/g/ids/c", ConsumerRegistration(subscription, "white_list", "7"))
+        to_subscription("/consumers/g/ids/c", ConsumerRegistration(subscription, "white_list", "7"))

@@ -16,7 +16,7 @@ from assay.system_under_test.client.delivery import SendResult
 from assay.system_under_test.client.errors import ClientError, SendFailed, SendUnknown
 from assay.system_under_test.client.producer import Producer
 from assay.system_under_test.client.serializer import as_json, as_text
-from assay.system_under_test.client.traits import client_traits
+from assay.system_under_test.client.traits import select_client_traits
 from assay.system_under_test.deployment import Broker
 from assay.system_under_test.protocol.errors import ErrorCode as E
 
@@ -40,7 +40,7 @@ async def producing(
             runtime=FakeRuntime(),
             handler=handler,
             callbacks=callbacks,
-            traits=client_traits(defects),
+            traits=select_client_traits(defects),
         )
         try:
             yield cluster, producer

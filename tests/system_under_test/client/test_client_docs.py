@@ -15,7 +15,7 @@ from assay.system_under_test.client.errors import (
     OFFSET_COMMIT_WORTH_REPEATING,
     PRODUCE_NOT_DONE,
     PRODUCE_WORTH_REPEATING,
-    outcome,
+    classify_error,
 )
 from assay.system_under_test.deployment import Broker
 from assay.system_under_test.protocol.errors import ErrorCode
@@ -65,9 +65,11 @@ def cells(row: str) -> tuple[str, str]:
 def test_the_table_of_errors_is_that_of_the_code(code: ErrorCode) -> None:
     if code is ErrorCode.NONE:
         return
-    produce = outcome(code, PRODUCE_NOT_DONE).value + (", tried again" if code in PRODUCE_WORTH_REPEATING else "")
+    produce = classify_error(code, PRODUCE_NOT_DONE).value + (
+        ", tried again" if code in PRODUCE_WORTH_REPEATING else ""
+    )
     again = ", tried again" if code in OFFSET_COMMIT_WORTH_REPEATING else ""
-    commit = outcome(code, OFFSET_COMMIT_NOT_DONE).value + again
+    commit = classify_error(code, OFFSET_COMMIT_NOT_DONE).value + again
     rows = [row for row in PAGE.splitlines() if row.startswith(f"| {code.value} {code.name} ")]
     if rows:
         assert cells(rows[0]) == (produce, commit)

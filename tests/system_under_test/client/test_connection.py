@@ -13,7 +13,7 @@ import pytest
 
 from assay.cluster.sim.loop import SimLoop
 from assay.cluster.sim.process import Process
-from assay.system_under_test.client.connection import Connection, NotSent, Unknown
+from assay.system_under_test.client.connection import Connection, NotSent, UnknownOutcome
 from assay.system_under_test.protocol.api import ApiVersionsRequest, ApiVersionsResponse
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.header import encode_response
@@ -92,7 +92,7 @@ def test_a_connection_lost_before_the_call_is_not_sent_and_after_it_unknown() ->
 
     async def main() -> None:
         async with connected(script) as connection:
-            with pytest.raises(Unknown, match=r"closed the connection|was lost"):
+            with pytest.raises(UnknownOutcome, match=r"closed the connection|was lost"):
                 await connection.call(ASK, 0, 1.0)
             assert not connection.usable
             with pytest.raises(NotSent):
@@ -114,7 +114,7 @@ def test_a_call_without_answer_spares_the_calls_that_still_wait_and_no_others() 
             hasty = asyncio.create_task(connection.call(ASK, 0, 0.05))
             await asyncio.sleep(0)
             patient = asyncio.create_task(connection.call(ASK, 0, 5.0))
-            with pytest.raises(Unknown, match=r"no answer within 0.05 s"):
+            with pytest.raises(UnknownOutcome, match=r"no answer within 0.05 s"):
                 await hasty
             with pytest.raises(NotSent):
                 await connection.call(ASK, 0, 1.0)
@@ -135,7 +135,7 @@ def test_a_peer_that_takes_nothing_more_leaves_the_waiting_call_not_sent() -> No
             await asyncio.sleep(0.05)
             with pytest.raises(NotSent, match="not taken"):
                 await connection.call(ASK, 0, 0.1)
-            with pytest.raises(Unknown):
+            with pytest.raises(UnknownOutcome):
                 await first
 
     simulate(main)
@@ -160,7 +160,7 @@ def test_an_answer_that_is_none_is_unknown_and_ends_the_connection(reply: bytes)
 
     async def main() -> None:
         async with connected(script) as connection:
-            with pytest.raises(Unknown, match=r"cannot be read|does not speak"):
+            with pytest.raises(UnknownOutcome, match=r"cannot be read|does not speak"):
                 await connection.call(ASK, 0, 1.0)
             assert not connection.usable
 
@@ -228,7 +228,7 @@ def test_close_ends_waiting_calls_as_unknown() -> None:
             call = asyncio.create_task(connection.call(ASK, 0, 5.0))
             await asyncio.sleep(0.01)
             await connection.close()
-            with pytest.raises(Unknown, match="was closed"):
+            with pytest.raises(UnknownOutcome, match="was closed"):
                 await call
 
     simulate(main)
@@ -259,14 +259,14 @@ def test_what_was_given_up_in_a_partition_arrives_late_unless_it_is_taken_back(t
             connection = await Connection.open("broker", 9092, 1.0, takes_back=takes_back)
             patient = asyncio.create_task(connection.call(ASK, 0, 20.0))
             loop.network.drop(client.host, broker.host)
-            with pytest.raises(Unknown):
+            with pytest.raises(UnknownOutcome):
                 await connection.call(ASK, 0, 1.5)
             if takes_back:  # it does not wait for the others
                 await connection.ended()
             loop.network.heal(broker.host)
             await asyncio.sleep(10)
             await connection.close()
-            with pytest.raises(Unknown):
+            with pytest.raises(UnknownOutcome):
                 await patient
 
         await client.spawn(ask(), "ask")
@@ -297,7 +297,7 @@ def test_a_connection_that_takes_back_is_closed_on_real_sockets_too() -> None:
         port = server.sockets[0].getsockname()[1]
         for takes_back in (True, False):
             connection = await Connection.open("127.0.0.1", port, 1.0, takes_back=takes_back)
-            with pytest.raises(Unknown):
+            with pytest.raises(UnknownOutcome):
                 await connection.call(ASK, 0, 0.05)
             await connection.close()
             await asyncio.sleep(0.05)

@@ -14,7 +14,7 @@ from assay.system_under_test.client.errors import Certainty
 from assay.system_under_test.client.membership import CommitFailed, Membership, Position
 from assay.system_under_test.client.zookeeper_groups.offsets import ZooKeeperOffsets
 from assay.system_under_test.client.zookeeper_groups.registration import Registration
-from assay.system_under_test.client.zookeeper_groups.subscription import Static
+from assay.system_under_test.client.zookeeper_groups.subscription import StaticSubscription
 from assay.system_under_test.deployment import Broker
 from assay.system_under_test.runtime import ZooKeeper
 
@@ -158,7 +158,7 @@ def test_one_whose_session_is_over_rewinds_no_other() -> None:
         async with brokers(Broker(partitions=PARTITIONS)) as cluster:
             zookeeper = await zookeeper_of(cluster)
             registration = Registration(zookeeper, "g", "g_c1")
-            await registration.ensure(Static({"orders": 1}), 0)
+            await registration.ensure(StaticSubscription({"orders": 1}), 0)
             await zookeeper.delete("/consumers/g/ids/g_c1")
             with pytest.raises(CommitFailed, match="the member is not registered") as failed:
                 await ZooKeeperOffsets(zookeeper, "g", registration).commit({("orders", 0): 5})
@@ -187,7 +187,7 @@ def test_a_commit_that_was_never_sent_leaves_no_doubt(kind: type[Registration], 
         async with brokers(Broker(partitions=PARTITIONS)) as cluster:
             zookeeper = await zookeeper_of(cluster)
             registration = kind(zookeeper, "g", "g_c1")
-            await registration.ensure(Static({"orders": 1}), 0)
+            await registration.ensure(StaticSubscription({"orders": 1}), 0)
             commit = ZooKeeperOffsets(zookeeper, "g", registration).commit({("orders", 0): 5})
             task = asyncio.get_running_loop().create_task(commit)
             await asyncio.sleep(0)  # it looks whether the znode is there

@@ -18,7 +18,7 @@ from assay.system_under_test.client.group_consumer import GroupConsumer
 from assay.system_under_test.client.metadata import SILENCE
 from assay.system_under_test.deployment import Broker
 from assay.system_under_test.protocol.errors import ErrorCode as E
-from assay.system_under_test.protocol.schema import records_bytes
+from assay.system_under_test.protocol.schema import read_records
 
 from helpers.fake_brokers import FakeCluster, FakeRuntime, fake_cluster, lose_connection, never
 from helpers.sim_brokers import brokers, simulate, until
@@ -314,7 +314,7 @@ def damaged(cluster: FakeCluster, value: bytes, position: int) -> None:
         async def fetch(request: Any, context: Any, serve: Any = serve) -> Any:
             response = await serve(request, context)
             part = response.topics[0].partitions[0]
-            records = bytearray(records_bytes(part.records))
+            records = bytearray(read_records(part.records))
             at = records.index(value) + position
             records[at] ^= 1
             part.records = bytes(records)

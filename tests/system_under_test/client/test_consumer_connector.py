@@ -19,7 +19,7 @@ from assay.system_under_test.client.zookeeper_groups.config import ConnectorConf
 from assay.system_under_test.client.zookeeper_groups.connector import ChangeKind, ConsumerConnector
 from assay.system_under_test.client.zookeeper_groups.ownership import Ownership
 from assay.system_under_test.client.zookeeper_groups.registration import Registration
-from assay.system_under_test.client.zookeeper_groups.subscription import Filter, Static
+from assay.system_under_test.client.zookeeper_groups.subscription import StaticSubscription, TopicFilter
 from assay.system_under_test.deployment import Broker
 from assay.system_under_test.runtime import ZooKeeper
 from assay.system_under_test.zookeeper import znodes
@@ -164,8 +164,8 @@ def test_filters_take_up_a_new_topic_and_leave_others_alone() -> None:
     async def check() -> None:
         async with brokers(Broker(partitions=2)) as cluster:
             white, black = Consumer(cluster, "w", group="w"), Consumer(cluster, "b", group="b")
-            await white.start(wanted=Filter("logs-.*", 2))
-            await black.start(wanted=Filter("logs-.*", 1, exclude=True))
+            await white.start(wanted=TopicFilter("logs-.*", 2))
+            await black.start(wanted=TopicFilter("logs-.*", 1, exclude=True))
             await until(lambda: len(black.owned) == 2, "what is there")
             assert white.owned == []
             await make_topic(cluster, "logs-a", 3)
@@ -615,13 +615,13 @@ def test_nothing_is_released_without_a_registration_and_everything_once_there_is
             zookeeper = await zookeeper_of(cluster)
             registration = Registration(zookeeper, "g", "g_c1")
             ownership = Ownership(zookeeper, "g", registration)
-            await registration.ensure(Static({"orders": 1}), 0)
+            await registration.ensure(StaticSubscription({"orders": 1}), 0)
             assert await ownership.claim({("orders", 0): "g_c1-0"})
             await zookeeper.delete("/consumers/g/ids/g_c1")
             with pytest.raises(NoNodeError):
                 await ownership.release()
             assert ownership.claimed == {("orders", 0)}
-            await registration.ensure(Static({"orders": 1}), 0)
+            await registration.ensure(StaticSubscription({"orders": 1}), 0)
             await ownership.release()
             assert not ownership.claimed
             assert await owners(zookeeper) == {}
@@ -638,7 +638,7 @@ def test_a_claim_that_could_not_be_looked_at_is_looked_at_again(monkeypatch: pyt
             zookeeper = await zookeeper_of(cluster)
             registration = Registration(zookeeper, "g", "g_c1")
             ownership = Ownership(zookeeper, "g", registration)
-            await registration.ensure(Static({"orders": 1}), 0)
+            await registration.ensure(StaticSubscription({"orders": 1}), 0)
             assert await ownership.claim({("orders", 0): "g_c1-0"})
             (watch,) = ownership._watches.values()
             watch(WatchedEvent(EventType.NONE, KeeperState.CONNECTING, ""))  # as when the connection is lost
@@ -672,7 +672,7 @@ def test_a_member_stops_reading_a_partition_whose_claim_is_deleted_by_hand_and_c
             await zookeeper.multi(
                 [
                     Delete("/consumers/g/owners/orders/1", -1),
-                    znodes.create("/consumers/g/owners/orders/1", b"g_other-0"),
+                    znodes.make_create("/consumers/g/owners/orders/1", b"g_other-0"),
                 ]
             )
             await until(lambda: ChangeKind.LOST in member.kinds(), "it has noticed")

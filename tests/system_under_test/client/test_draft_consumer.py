@@ -12,7 +12,7 @@ import pytest
 
 from assay.system_under_test.client.admin import Admin, NewTopic
 from assay.system_under_test.client.coordinated import CommitFailed, Position
-from assay.system_under_test.client.draft_membership import State
+from assay.system_under_test.client.draft_membership import DraftMemberState
 from assay.system_under_test.client.errors import Certainty
 from assay.system_under_test.deployment import Broker
 from assay.system_under_test.groups.group import GroupError
@@ -80,12 +80,16 @@ def test_consumers_read_on_while_they_look_for_a_new_coordinator(count: int, see
         for reader in readers:
             reader.states.clear()
         await (await coordinating(cluster)).kill()
-        await until(lambda: all(State.REDISCOVERING in reader.states for reader in readers), "all look for it")
+        await until(
+            lambda: all(DraftMemberState.REDISCOVERING in reader.states for reader in readers), "all look for it"
+        )
         consumed = await fill(cluster, "meanwhile")
         await until(lambda: read(*readers) >= consumed, "all is read", 60)
         await quiet(*readers)
         assert readers[0].generation == before
-        assert {tuple(reader.states) for reader in readers} == {(State.REDISCOVERING, State.MEMBER)}
+        assert {tuple(reader.states) for reader in readers} == {
+            (DraftMemberState.REDISCOVERING, DraftMemberState.MEMBER)
+        }
         return readers
 
     simulate(lambda: with_readers(count, seed, act), seed)
@@ -167,7 +171,7 @@ def test_other_topics_are_joined_for_and_what_was_owned_is_given_up_before() -> 
             wanted = (("others", 0), ("others", 1))
             await until(lambda: reader.consumer.assignment == wanted, "the other topic", 10)
             assert heard == [("orders", index) for index in range(PARTITIONS)]
-            assert reader.states[-2:] == [State.STOPPED, State.MEMBER]
+            assert reader.states[-2:] == [DraftMemberState.STOPPED, DraftMemberState.MEMBER]
             await reader.stop()
 
     simulate(check)

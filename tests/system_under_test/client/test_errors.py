@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.system_under_test.client.config import MemberConfig, ProducerConfig
-from assay.system_under_test.client.connection import CallError, NotSent, Unknown
-from assay.system_under_test.client.delivery import Delivery, Way
+from assay.system_under_test.client.connection import CallError, NotSent, UnknownOutcome
+from assay.system_under_test.client.delivery import Delivery, DeliveryState
 from assay.system_under_test.client.draft_membership import DraftMembership
 from assay.system_under_test.client.errors import (
     OFFSET_COMMIT_NOT_DONE,
@@ -24,7 +24,7 @@ from assay.system_under_test.client.errors import (
     ReadFailed,
     SendFailed,
     SendUnknown,
-    outcome,
+    classify_error,
 )
 from assay.system_under_test.client.membership import CommitFailed, Membership, Position
 from assay.system_under_test.client.metadata import Metadata, Node
@@ -46,7 +46,7 @@ from helpers.sim_brokers import simulate
     [E.NOT_LEADER_FOR_PARTITION, E.REQUEST_TIMED_OUT, E.NOT_ENOUGH_REPLICAS_AFTER_APPEND, E.UNKNOWN],
 )
 def test_after_these_it_is_unknown_whether_messages_were_appended(code: E) -> None:
-    assert outcome(code, PRODUCE_NOT_DONE) is Certainty.UNKNOWN
+    assert classify_error(code, PRODUCE_NOT_DONE) is Certainty.UNKNOWN
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_after_these_it_is_unknown_whether_messages_were_appended(code: E) -> No
     [E.REQUEST_TIMED_OUT, E.GROUP_COORDINATOR_NOT_AVAILABLE, E.NOT_COORDINATOR_FOR_GROUP, E.UNKNOWN],
 )
 def test_after_these_it_is_unknown_whether_offsets_were_committed(code: E) -> None:
-    assert outcome(code, OFFSET_COMMIT_NOT_DONE) is Certainty.UNKNOWN
+    assert classify_error(code, OFFSET_COMMIT_NOT_DONE) is Certainty.UNKNOWN
 
 
 def test_what_is_tried_again_was_certainly_not_done() -> None:
@@ -64,9 +64,9 @@ def test_what_is_tried_again_was_certainly_not_done() -> None:
 
 @pytest.mark.parametrize("refusals", [PRODUCE_NOT_DONE, OFFSET_COMMIT_NOT_DONE])
 def test_every_code_is_judged_and_a_timeout_never_a_failure(refusals: frozenset[E]) -> None:
-    assert outcome(E.NONE, refusals) is Certainty.DONE
+    assert classify_error(E.NONE, refusals) is Certainty.DONE
     for code in E:
-        assert (outcome(code, refusals) is Certainty.NOT_DONE) == (code in refusals)
+        assert (classify_error(code, refusals) is Certainty.NOT_DONE) == (code in refusals)
     assert not refusals & {E.NONE, E.UNKNOWN, E.REQUEST_TIMED_OUT, E.NETWORK_EXCEPTION}
 
 
@@ -125,7 +125,7 @@ class Broker:
         self.appended += self.step.appends
         if self.step.end == "no answer" or self.step.seconds >= timeout:
             self.unsure = True
-            raise Unknown("as scripted")
+            raise UnknownOutcome("as scripted")
         if self.step.end == "says nothing":
             self.unsure = True
             return ProduceResponse(topics=[])
@@ -141,7 +141,7 @@ def test_a_send_is_reported_as_it_was(script: list[Step], retries: int, repeat_u
         config = ProducerConfig(retries=retries, repeat_unknown=repeat_unknown)
         delivery = Delivery(broker, broker, config)  # type: ignore[arg-type]
         try:
-            await delivery.deliver("t", 0, b"", asyncio.get_running_loop().time() + timeout, Way())
+            await delivery.deliver("t", 0, b"", asyncio.get_running_loop().time() + timeout, DeliveryState())
         except SendFailed:
             assert broker.appended == 0
         except SendUnknown:
@@ -177,7 +177,7 @@ def test_a_commit_is_reported_as_it_was(not_sent: int, end: str, parts: list[tup
                 self.left -= 1
                 raise NotSent("as scripted")
             if end == "no answer":
-                raise Unknown("as scripted")
+                raise UnknownOutcome("as scripted")
             answered = [
                 OffsetCommitPartitionResponse(partition=index, error_code=code)
                 for index, (code, _) in enumerate(parts)
@@ -244,16 +244,16 @@ EVER = 5.0
     [
         ([LOADING, LOADING, E.NONE], False, False, 3, None, None),
         ([LOADING, LOADING, E.NONE], False, True, 3, None, None),
-        ([LOADING, ABSENT, ELSEWHERE, Unknown("it broke"), E.NONE], True, False, 5, None, None),
+        ([LOADING, ABSENT, ELSEWHERE, UnknownOutcome("it broke"), E.NONE], True, False, 5, None, None),
         ([ABSENT], False, False, 1, Certainty.UNKNOWN, ABSENT),
         ([LOADING, ELSEWHERE], False, True, 2, Certainty.UNKNOWN, ELSEWHERE),
-        ([Unknown("it broke")], False, False, 1, Certainty.UNKNOWN, None),
+        ([UnknownOutcome("it broke")], False, False, 1, Certainty.UNKNOWN, None),
         ([LOADING, E.UNKNOWN_MEMBER_ID], True, False, 2, Certainty.NOT_DONE, E.UNKNOWN_MEMBER_ID),
         ([ELSEWHERE, E.UNKNOWN_MEMBER_ID], True, False, 2, Certainty.UNKNOWN, E.UNKNOWN_MEMBER_ID),
         ([ELSEWHERE, LOADING], True, False, None, Certainty.UNKNOWN, LOADING),
         ([LOADING], False, False, None, Certainty.NOT_DONE, LOADING),
         ([ABSENT], True, False, None, Certainty.UNKNOWN, ABSENT),
-        ([Unknown("it broke"), NotSent("none is there")], True, False, None, Certainty.UNKNOWN, None),
+        ([UnknownOutcome("it broke"), NotSent("none is there")], True, False, None, Certainty.UNKNOWN, None),
     ],
 )
 def test_a_commit_is_tried_again_while_it_may_succeed_and_says_what_all_tries_came_to(
@@ -297,7 +297,7 @@ class Slow:
 
     async def call(self, request: Any, version: int, timeout: float) -> Any:
         await asyncio.sleep(timeout)
-        raise Unknown("as scripted")
+        raise UnknownOutcome("as scripted")
 
     async def close(self) -> None:
         pass

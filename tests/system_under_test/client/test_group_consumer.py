@@ -13,10 +13,10 @@ from assay.system_under_test.client.assignors import Partition
 from assay.system_under_test.client.config import ConsumerConfig
 from assay.system_under_test.client.consumer import SimpleConsumer
 from assay.system_under_test.client.errors import Certainty, ClientError, ReadFailed
-from assay.system_under_test.client.fetch_result import Fetched
-from assay.system_under_test.client.group_consumer import NO_LISTENER, GroupConsumer, GroupListener, Received
+from assay.system_under_test.client.fetch_result import FetchResult
+from assay.system_under_test.client.group_consumer import NO_LISTENER, ConsumerRecord, GroupConsumer, GroupListener
 from assay.system_under_test.client.membership import CommitFailed, Position
-from assay.system_under_test.client.traits import client_traits
+from assay.system_under_test.client.traits import select_client_traits
 from assay.system_under_test.deployment import Broker
 from assay.system_under_test.protocol.errors import ErrorCode
 
@@ -39,7 +39,7 @@ def consumer(
         ConsumerConfig(**({"session_timeout": 2.0, "rebalance_timeout": 3.0} | settings)),
         runtime=cluster.cluster.harness_runtime(),
         listener=listener,
-        traits=client_traits(defects),
+        traits=select_client_traits(defects),
     )
     cluster._open.append(made)
     return made
@@ -59,7 +59,7 @@ class Reader:
 
     def __init__(self, one: GroupConsumer) -> None:
         self.consumer = one
-        self.records: list[Received] = []
+        self.records: list[ConsumerRecord] = []
         self._task = asyncio.get_running_loop().create_task(self._read())
 
     async def _read(self) -> None:
@@ -128,7 +128,7 @@ def test_it_reports_what_it_gets_and_loses_and_may_seek() -> None:
                     on_revoked=lambda partitions: calls.append(("revoked", len(partitions))),
                 ),
             )
-            found: list[Received] = []
+            found: list[ConsumerRecord] = []
             while len(found) < len(everything):
                 found += await one.poll(1.0)
             assert calls == [("assigned", PARTITIONS)]
@@ -181,7 +181,7 @@ def test_assigned_partitions_are_read_without_a_membership() -> None:
             one.assign([("orders", 1), ("orders", 2)])
             with pytest.raises(ValueError, match="assigned"):
                 one.subscribe(["orders"])
-            found: list[Received] = []
+            found: list[ConsumerRecord] = []
             while len(found) < 6:
                 found += await one.poll(1.0)
             assert {record.partition for record in found} == {1, 2}
@@ -271,7 +271,7 @@ def test_what_was_revoked_can_still_be_committed_in_the_callback() -> None:
                 committed.append(len(partitions))
 
             one = consumer(cluster, listener=GroupListener(on_revoked=revoked))
-            found: list[Received] = []
+            found: list[ConsumerRecord] = []
             while len(found) < len(values):
                 found += await one.poll(1.0)
             two = Reader(consumer(cluster))
@@ -445,7 +445,7 @@ def test_a_poll_that_raises_has_reset_no_position(monkeypatch: pytest.MonkeyPatc
 
     async def one_damaged(self: SimpleConsumer, offsets: Mapping[Partition, int], *args: Any, **kinds: Any) -> Any:
         found = await read(self, offsets, *args, **kinds)
-        return found | {one: Fetched((), -1, 1, ErrorCode.CORRUPT_MESSAGE) for one in found if one[1] == 1}
+        return found | {one: FetchResult((), -1, 1, ErrorCode.CORRUPT_MESSAGE) for one in found if one[1] == 1}
 
     async def check() -> None:
         async with brokers(Broker(partitions=2)) as cluster:
@@ -523,7 +523,7 @@ def read_again(defects: tuple[str, ...]) -> list[tuple[int, list[int]]]:
             one = consumer(cluster, defects=defects)
 
             async def poll() -> None:
-                records: list[Received] = []
+                records: list[ConsumerRecord] = []
                 for _ in range(4):
                     records += await one.poll(0.2)
                 for partition in range(2):

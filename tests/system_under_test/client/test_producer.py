@@ -491,7 +491,9 @@ def test_the_type_of_a_producer_is_that_of_its_properties() -> None:
     async def main() -> None:
         async with fake_cluster() as cluster:
             for kind in KINDS:
-                made = properties.producer({"producer.type": kind, "metadata.broker.list": ",".join(cluster.bootstrap)})
+                made = properties.read_producer_settings(
+                    {"producer.type": kind, "metadata.broker.list": ",".join(cluster.bootstrap)}
+                )
                 producer = Producer(
                     made.bootstrap, made.config, runtime=FakeRuntime(), handler=made.handler, callbacks=made.callbacks
                 )

@@ -12,7 +12,12 @@ from hypothesis import strategies as st
 from assay.system_under_test.client.callbacks import Callbacks, pass_on
 from assay.system_under_test.client.config import AsyncProducerConfig, ProducerConfig
 from assay.system_under_test.client.partitioner import hash_partitioner
-from assay.system_under_test.client.properties import PropertiesError, connector, parse, producer
+from assay.system_under_test.client.properties import (
+    PropertiesError,
+    parse,
+    read_connector_config,
+    read_producer_settings,
+)
 from assay.system_under_test.client.serializer import as_bytes, as_json, as_text
 from assay.system_under_test.client.zookeeper_groups.config import ConnectorConfig
 
@@ -81,10 +86,10 @@ def test_a_name_that_is_there_twice_is_a_mistake() -> None:
 
 
 def test_a_synchronous_producer() -> None:
-    made = producer(BROKERS)
+    made = read_producer_settings(BROKERS)
     assert made.bootstrap == ("n1:9092", "n2:9092")
     assert made.config == ProducerConfig()
-    made = producer(
+    made = read_producer_settings(
         BROKERS
         | {
             "producer.type": "sync",
@@ -119,7 +124,7 @@ def test_an_asynchronous_producer(old: bool) -> None:
         "queue.enqueue.timeout.ms": ("queue.enqueueTimeout.ms", "-1"),
         "batch.num.messages": ("batch.size", "7"),
     }
-    made = producer(
+    made = read_producer_settings(
         {"broker.list" if old else "metadata.broker.list": "n1:9092", "producer.type": "async"}
         | {(before if old else now): value for now, (before, value) in names.items()}
         | {
@@ -144,10 +149,10 @@ def test_an_asynchronous_producer(old: bool) -> None:
 
 def test_the_time_in_the_queue_is_no_part_of_the_time_of_a_request() -> None:
     lingering = BROKERS | {"producer.type": "async", "queue.buffering.max.ms": "5000"}
-    made = producer(lingering | {"request.timeout.ms": "1500"}).config
+    made = read_producer_settings(lingering | {"request.timeout.ms": "1500"}).config
     assert isinstance(made, AsyncProducerConfig)
     assert (made.linger, made.timeout) == (5.0, 6.5)
-    assert producer(BROKERS | {"request.timeout.ms": "1500"}).config.timeout == 1.5
+    assert read_producer_settings(BROKERS | {"request.timeout.ms": "1500"}).config.timeout == 1.5
 
 
 @pytest.mark.parametrize(
@@ -162,12 +167,14 @@ def test_the_time_in_the_queue_is_no_part_of_the_time_of_a_request() -> None:
 def test_offsets_in_the_topic_are_committed_to_zookeeper_too_unless_it_is_said(
     said: dict[str, str], dual: bool
 ) -> None:
-    assert connector(GROUP | said).dual_commit is dual
+    assert read_connector_config(GROUP | said).dual_commit is dual
 
 
 def test_a_consumer_of_the_old_design() -> None:
-    assert connector(GROUP) == ConnectorConfig(zookeeper="zk1:2181,zk2:2181", bootstrap=("n1:9092", "n2:9092"))
-    made = connector(
+    assert read_connector_config(GROUP) == ConnectorConfig(
+        zookeeper="zk1:2181,zk2:2181", bootstrap=("n1:9092", "n2:9092")
+    )
+    made = read_connector_config(
         GROUP
         | {
             "group.id": "g",
@@ -221,7 +228,7 @@ def test_a_consumer_of_the_old_design() -> None:
 )
 def test_a_consumers_file_needs_no_brokers(text: str) -> None:
     """As Kafka's own has none: they are those in ZooKeeper."""
-    made = connector(parse(text, "consumer.properties"))
+    made = read_connector_config(parse(text, "consumer.properties"))
     assert made == ConnectorConfig(zookeeper="zk1:2181,zk2:2181", bootstrap=(), group="g")
 
 
@@ -250,7 +257,7 @@ def test_a_consumers_file_needs_no_brokers(text: str) -> None:
 )
 def test_a_producers_mistake_is_one_clear_line(given: dict[str, str], said: str) -> None:
     with pytest.raises(PropertiesError, match=r"^producer\.properties: ") as raised:
-        producer(given, "producer.properties")
+        read_producer_settings(given, "producer.properties")
     assert said in str(raised.value)
 
 
@@ -266,5 +273,5 @@ def test_a_producers_mistake_is_one_clear_line(given: dict[str, str], said: str)
 )
 def test_a_consumers_mistake_is_one_clear_line(given: dict[str, str], said: str) -> None:
     with pytest.raises(PropertiesError, match=r"^consumer\.properties: ") as raised:
-        connector(given, "consumer.properties")
+        read_connector_config(given, "consumer.properties")
     assert said in str(raised.value)

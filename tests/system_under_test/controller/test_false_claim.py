@@ -47,7 +47,7 @@ async def elected(zookeeper: ZooKeeper) -> bool:
         data, stat = await zookeeper.get(paths.CONTROLLER)
     except NoNodeError:
         return False
-    return stat.ephemeralOwner != 0 and znodes.controller_id(data) > 0
+    return stat.ephemeralOwner != 0 and znodes.parse_controller_id(data) > 0
 
 
 def terms(cluster: Brokers) -> list[int]:
@@ -59,7 +59,7 @@ def test_nonsense_over_the_claim_is_overcome_and_named_in_the_log(name: str, cap
     async def check() -> None:
         async with brokers() as cluster:
             zookeeper = await zookeeper_of(cluster)
-            await zookeeper.multi([Delete(paths.CONTROLLER, -1), znodes.create(paths.CONTROLLER, NONSENSE[name])])
+            await zookeeper.multi([Delete(paths.CONTROLLER, -1), znodes.make_create(paths.CONTROLLER, NONSENSE[name])])
             await until(lambda: elected(zookeeper), "a claim that a session holds")
             await until(lambda: len(terms(cluster)) == 2, "a second term")
             assert terms(cluster) == [1, 2]
@@ -101,7 +101,7 @@ def test_nonsense_with_children_stays_until_it_is_removed_by_hand() -> None:
             zookeeper = await zookeeper_of(cluster)
             child = f"{paths.CONTROLLER}/child"
             await zookeeper.multi(
-                [Delete(paths.CONTROLLER, -1), znodes.create(paths.CONTROLLER, b"?"), znodes.create(child)]
+                [Delete(paths.CONTROLLER, -1), znodes.make_create(paths.CONTROLLER, b"?"), znodes.make_create(child)]
             )
             await asyncio.sleep(5)
             assert not await elected(zookeeper)
@@ -147,7 +147,7 @@ def test_a_claim_that_was_made_since_it_was_read_is_not_removed() -> None:
 
             await remove_false_claim(Between(slow, faster))  # type: ignore[arg-type]
             data, stat = await slow.get(paths.CONTROLLER)
-            assert (znodes.controller_id(data), stat.version, stat.ephemeralOwner) == (2, 0, quick.session_id)
+            assert (znodes.parse_controller_id(data), stat.version, stat.ephemeralOwner) == (2, 0, quick.session_id)
             await remove_false_claim(slow)
             assert (await slow.get(paths.CONTROLLER))[1] == stat
             await slow.close()
@@ -165,7 +165,7 @@ def test_a_real_broker_overcomes_nonsense_on_a_real_zookeeper(tmp_path: Path) ->
             try:
                 for data in NONSENSE.values():
                     epoch = int((await zookeeper.get(paths.CONTROLLER_EPOCH))[0])
-                    await zookeeper.multi([Delete(paths.CONTROLLER, -1), znodes.create(paths.CONTROLLER, data)])
+                    await zookeeper.multi([Delete(paths.CONTROLLER, -1), znodes.make_create(paths.CONTROLLER, data)])
                     await within(lambda: elected(zookeeper), f"a controller after {data!r}", 20)
                     assert int((await zookeeper.get(paths.CONTROLLER_EPOCH))[0]) == epoch + 1
             finally:

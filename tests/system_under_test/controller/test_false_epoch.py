@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from kazoo.exceptions import NoNodeError
 
-from assay.system_under_test.controller.term import claim, known_epoch, remove_false_claim
+from assay.system_under_test.controller.term import claim, read_epoch, remove_false_claim
 from assay.system_under_test.protocol.control import StopReplicaRequest
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.metadata import MetadataRequest
@@ -187,7 +187,7 @@ def test_a_false_claim_is_removed_under_a_false_epoch_too() -> None:
             with pytest.raises(znodes.ZnodeError, match="/controller_epoch"):
                 await claim(zookeeper, 1, "0")
             with pytest.raises(znodes.ZnodeError, match="/controller_epoch"):
-                await known_epoch(zookeeper)
+                await read_epoch(zookeeper)
             await zookeeper.close()
 
     simulate(check)
@@ -224,7 +224,7 @@ def test_a_real_broker_waits_on_a_real_zookeeper(tmp_path: Path) -> None:
                     assert await unclaimed(zookeeper)
                     await zookeeper.set(paths.CONTROLLER_EPOCH, str(number * 10).encode())
                     await within(lambda: claimed(zookeeper), f"a controller after {data!r}", 20)
-                    assert await known_epoch(zookeeper) == number * 10 + 1
+                    assert await read_epoch(zookeeper) == number * 10 + 1
             finally:
                 await zookeeper.close()
 

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from assay.cluster.sim.node import SimNode
-from assay.system_under_test.protocol.control import AnnouncedState, LeaderAndIsrRequest
+from assay.system_under_test.protocol.control import LeaderAndIsrRequest, LeaderAndIsrState
 from assay.system_under_test.protocol.errors import ErrorCode as E
 from assay.system_under_test.protocol.metadata import MetadataRequest
 from assay.system_under_test.protocol.topics import DeleteTopicsRequest
@@ -121,7 +121,7 @@ def test_a_broker_leads_only_in_the_life_in_which_it_was_elected(how: str, monke
             await leader.start()
             await until(lambda: len(cluster.events(leader, "registered")) == 2, "another life")
             if how == "asked by a stranger":
-                named = AnnouncedState(
+                named = LeaderAndIsrState(
                     topic="second",
                     partition=0,
                     controller_epoch=1,

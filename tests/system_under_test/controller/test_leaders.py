@@ -8,33 +8,33 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from assay.system_under_test.controller.assignments import grown
+from assay.system_under_test.controller.assignments import merge_replicas
 from assay.system_under_test.controller.leaders import (
     AskLogEnds,
-    BrokerLife,
-    Policy,
-    by_length,
-    first_state,
-    longest,
-    moved,
-    next_state,
-    preferred,
-    renewed,
-    without_damaged,
+    BrokerIncarnation,
+    ElectionPolicy,
+    decide_next_state,
+    elect_first_replica,
+    elect_longest,
+    find_longest,
+    make_first_state,
+    remove_damaged,
+    renew_epoch,
+    restrict_to_target,
 )
-from assay.system_under_test.controller.traits import controller_traits
-from assay.system_under_test.replication.insync import Members
+from assay.system_under_test.controller.traits import select_controller_traits
+from assay.system_under_test.replication.insync import InSyncMembers
 from assay.system_under_test.zookeeper.znodes import NO_LEADER, PartitionState
 
 from helpers.examples import some_of
 
 ASSIGNMENT = (1, 2, 3)
 EVERYBODY = (1, 2, 3, 4)
-POLICY = Policy(min_insync=2, unclean_election=False)
+POLICY = ElectionPolicy(min_insync=2, unclean_election=False)
 
 
-def broker(broker_id: int, czxid: int, clean_lives: tuple[int, ...] = ()) -> BrokerLife:
-    return BrokerLife(broker_id, f"host{broker_id}", 9092, czxid, clean_lives)
+def broker(broker_id: int, czxid: int, clean_lives: tuple[int, ...] = ()) -> BrokerIncarnation:
+    return BrokerIncarnation(broker_id, f"host{broker_id}", 9092, czxid, clean_lives)
 
 
 def state(
@@ -45,19 +45,19 @@ def state(
 
 def test_nothing_is_written_while_all_members_live() -> None:
     live = {i: broker(i, i * 10) for i in ASSIGNMENT}
-    assert next_state(state(1, [1, 2, 3], {1: 10, 2: 20, 3: 30}), ASSIGNMENT, live, POLICY, 1) is None
+    assert decide_next_state(state(1, [1, 2, 3], {1: 10, 2: 20, 3: 30}), ASSIGNMENT, live, POLICY, 1) is None
 
 
 def test_a_dead_leader_is_replaced_by_the_first_living_member_of_the_isr() -> None:
     live = {2: broker(2, 20), 3: broker(3, 30)}
-    found = next_state(state(1, [1, 3, 2], {1: 10, 2: 20, 3: 30}), ASSIGNMENT, live, POLICY, 7)
+    found = decide_next_state(state(1, [1, 3, 2], {1: 10, 2: 20, 3: 30}), ASSIGNMENT, live, POLICY, 7)
     assert isinstance(found, PartitionState)
     assert (found.leader, found.isr, found.leader_epoch, found.controller_epoch) == (2, [3, 2], 5, 7)
 
 
 def test_a_leader_that_came_back_under_another_registration_has_failed() -> None:
     live = {1: broker(1, 99), 2: broker(2, 20), 3: broker(3, 30)}
-    found = next_state(state(1, [1, 2, 3], {1: 10, 2: 20, 3: 30}), ASSIGNMENT, live, POLICY, 1)
+    found = decide_next_state(state(1, [1, 2, 3], {1: 10, 2: 20, 3: 30}), ASSIGNMENT, live, POLICY, 1)
     assert isinstance(found, PartitionState)
     assert found.leader == 2
     assert 1 not in found.isr
@@ -65,33 +65,35 @@ def test_a_leader_that_came_back_under_another_registration_has_failed() -> None
 
 def test_a_member_that_left_a_set_at_its_minimum_stays_eligible() -> None:
     live = {1: broker(1, 10)}
-    shrunk = next_state(state(1, [1, 2], {1: 10, 2: 20}), ASSIGNMENT, live, POLICY, 1)
+    shrunk = decide_next_state(state(1, [1, 2], {1: 10, 2: 20}), ASSIGNMENT, live, POLICY, 1)
     assert isinstance(shrunk, PartitionState)
     assert (shrunk.isr, shrunk.elr) == ([1], [2])
-    later = next_state(shrunk, ASSIGNMENT, {2: broker(2, 20)}, POLICY, 1)
+    later = decide_next_state(shrunk, ASSIGNMENT, {2: broker(2, 20)}, POLICY, 1)
     assert isinstance(later, PartitionState)
     assert (later.leader, later.isr, later.elr) == (2, [2], [1])
 
 
 def test_outside_isr_and_elr_no_replica_is_elected() -> None:
-    found = next_state(state(1, [1, 2], {1: 10, 2: 20}), ASSIGNMENT, {3: broker(3, 30)}, POLICY, 1)
+    found = decide_next_state(state(1, [1, 2], {1: 10, 2: 20}), ASSIGNMENT, {3: broker(3, 30)}, POLICY, 1)
     assert isinstance(found, PartitionState)
     assert (found.leader, found.isr) == (NO_LEADER, [1, 2])
 
 
 def test_unclean_election_takes_any_replica_when_the_topic_allows_it() -> None:
-    found = next_state(state(1, [1, 2], {1: 10, 2: 20}), ASSIGNMENT, {3: broker(3, 30)}, Policy(2, True), 1)
+    found = decide_next_state(
+        state(1, [1, 2], {1: 10, 2: 20}), ASSIGNMENT, {3: broker(3, 30)}, ElectionPolicy(2, True), 1
+    )
     assert isinstance(found, PartitionState)
     assert (found.leader, found.isr) == (3, [3])
 
 
 def test_unclean_starters_are_asked_only_when_all_are_back() -> None:
     gone = state(NO_LEADER, [1], {1: 10, 2: 20}, elr=(2,))
-    assert next_state(gone, ASSIGNMENT, {1: broker(1, 50)}, POLICY, 1) is None
+    assert decide_next_state(gone, ASSIGNMENT, {1: broker(1, 50)}, POLICY, 1) is None
     both = {1: broker(1, 50), 2: broker(2, 60)}
-    assert next_state(gone, ASSIGNMENT, both, POLICY, 1) == AskLogEnds((1, 2))
-    assert longest({1: (4, 10), 2: (5, 3)}, ASSIGNMENT) == 2
-    assert longest({2: (5, 3), 1: (5, 3)}, ASSIGNMENT) == 1
+    assert decide_next_state(gone, ASSIGNMENT, both, POLICY, 1) == AskLogEnds((1, 2))
+    assert find_longest({1: (4, 10), 2: (5, 3)}, ASSIGNMENT) == 2
+    assert find_longest({2: (5, 3), 1: (5, 3)}, ASSIGNMENT) == 1
 
 
 @pytest.mark.parametrize(("min_insync", "elr"), [(1, []), (2, [3])])
@@ -100,7 +102,7 @@ def test_those_with_the_same_log_as_the_longest_stay_eligible(min_insync: int, e
     gone = state(NO_LEADER, [1, 3], {1: 10, 2: 20, 3: 30}, elr=(2,))
     back = {member: broker(member, 40 + member) for member in (1, 2, 3)}
     ends = {1: (4, 10), 2: (4, 9), 3: (4, 10)}
-    found = by_length(ends, ASSIGNMENT, back, gone, Policy(min_insync, False), 1)
+    found = elect_longest(ends, ASSIGNMENT, back, gone, ElectionPolicy(min_insync, False), 1)
     assert (found.leader, found.isr, found.elr) == (1, [1], elr)
     assert found.isr_epochs == {str(member): 40 + member for member in (1, *elr)}
     assert found.leader_epoch == gone.leader_epoch + 1
@@ -108,22 +110,22 @@ def test_those_with_the_same_log_as_the_longest_stay_eligible(min_insync: int, e
 
 def test_a_clean_return_is_elected_without_asking() -> None:
     gone = state(NO_LEADER, [1], {1: 10, 2: 20}, elr=(2,))
-    found = next_state(gone, ASSIGNMENT, {1: broker(1, 50, (10,))}, POLICY, 1)
+    found = decide_next_state(gone, ASSIGNMENT, {1: broker(1, 50, (10,))}, POLICY, 1)
     assert isinstance(found, PartitionState)
     assert (found.leader, found.isr_epochs["1"]) == (1, 50)
 
 
 def test_a_clean_stop_does_not_mend_what_an_unclean_start_before_it_had_lost() -> None:
     gone = state(NO_LEADER, [1], {1: 10, 2: 20}, elr=(2,))
-    assert next_state(gone, ASSIGNMENT, {1: broker(1, 50, (40,))}, POLICY, 1) is None
+    assert decide_next_state(gone, ASSIGNMENT, {1: broker(1, 50, (40,))}, POLICY, 1) is None
 
 
 def test_an_older_copy_with_the_notes_of_a_clean_stop_is_not_elected() -> None:
     gone = state(NO_LEADER, [1], {1: 30, 2: 20}, elr=(2,))
     copied_in_its_second_life = {1: broker(1, 50, (10, 20))}
-    assert next_state(gone, ASSIGNMENT, copied_in_its_second_life, POLICY, 1) is None
+    assert decide_next_state(gone, ASSIGNMENT, copied_in_its_second_life, POLICY, 1) is None
     stopped_cleanly_since = {1: broker(1, 60, (10, 20, 50))}
-    assert next_state(gone, ASSIGNMENT, stopped_cleanly_since, POLICY, 1) is None
+    assert decide_next_state(gone, ASSIGNMENT, stopped_cleanly_since, POLICY, 1) is None
 
 
 UNCLEAN = {1: broker(1, 50)}
@@ -143,12 +145,12 @@ UNCLEAN = {1: broker(1, 50)}
     ids=["sole member", "member at the minimum", "one of two", "outside", "clean return", "living members", "all live"],
 )
 def test_only_with_the_defect_a_member_leads_whose_machine_may_have_lost_its_tail(
-    before: PartitionState, live: dict[int, BrokerLife], leader: int | None
+    before: PartitionState, live: dict[int, BrokerIncarnation], leader: int | None
 ) -> None:
     """``leader``: with the defect, and without it where no return was unclean; there it waits, or asks for the ends."""
-    defective = controller_traits(["last-replica"]).decide(before, ASSIGNMENT, live, POLICY, 1)
+    defective = select_controller_traits(["last-replica"]).decide(before, ASSIGNMENT, live, POLICY, 1)
     assert (defective.leader if isinstance(defective, PartitionState) else None) == leader
-    correct = controller_traits(()).decide(before, ASSIGNMENT, live, POLICY, 1)
+    correct = select_controller_traits(()).decide(before, ASSIGNMENT, live, POLICY, 1)
     if live is UNCLEAN:
         assert not isinstance(correct, PartitionState)
     else:
@@ -175,32 +177,34 @@ WIPED = {1: broker(1, 10), 2: broker(2, 20), 3: broker(3, 99)}
 )
 def test_only_with_the_defect_a_member_counts_in_a_life_in_which_it_was_not_let_in(
     before: PartitionState,
-    live: dict[int, BrokerLife],
+    live: dict[int, BrokerIncarnation],
     correct: tuple[int, list[int]] | None,
     defective: tuple[int, list[int]] | None,
 ) -> None:
     """Leader and in-sync set that follow; None: nothing is written, or the log ends are asked for."""
     for defects, expected in (((), correct), (["wiped-replica"], defective)):
-        found = controller_traits(defects).decide(before, ASSIGNMENT, live, POLICY, 1)
+        found = select_controller_traits(defects).decide(before, ASSIGNMENT, live, POLICY, 1)
         assert (None if not isinstance(found, PartitionState) else (found.leader, found.isr)) == expected
 
 
 def test_a_move_ends_when_all_that_stay_are_in_sync_in_this_life() -> None:
     life = {1: broker(1, 10), 2: broker(2, 20), 3: broker(3, 30)}
     before = state(1, [1, 2, 3], {1: 10, 2: 20, 3: 30})
-    after = moved(before, [3, 2], life, 7)
+    after = restrict_to_target(before, [3, 2], life, 7)
     assert after is not None
     assert (after.leader, after.isr, after.elr, after.leader_epoch) == (3, [2, 3], [], before.leader_epoch + 1)
-    assert moved(before, [3, 2], {**life, 2: broker(2, 21)}, 7) is None
-    assert moved(before, [3, 2], {1: life[1], 3: life[3]}, 7) is None
-    assert moved(before, [3, 4], {**life, 4: broker(4, 40)}, 7) is None
-    assert moved(before, [3, 2], {2: life[2], 3: life[3]}, 7) is None, "its leader is being replaced: that goes first"
+    assert restrict_to_target(before, [3, 2], {**life, 2: broker(2, 21)}, 7) is None
+    assert restrict_to_target(before, [3, 2], {1: life[1], 3: life[3]}, 7) is None
+    assert restrict_to_target(before, [3, 4], {**life, 4: broker(4, 40)}, 7) is None
+    assert restrict_to_target(before, [3, 2], {2: life[2], 3: life[3]}, 7) is None, (
+        "its leader is being replaced: that goes first"
+    )
 
 
 def test_a_move_forgets_who_was_eligible() -> None:
     """Else one might be elected whose files are about to go."""
     before = state(3, [3], {1: 10, 3: 30}, elr=(1,))
-    after = moved(before, [3], {3: broker(3, 30)}, 7)
+    after = restrict_to_target(before, [3], {3: broker(3, 30)}, 7)
     assert after is not None
     assert (after.isr, after.elr, after.isr_epochs) == ([3], [], {"3": 30})
 
@@ -208,24 +212,24 @@ def test_a_move_forgets_who_was_eligible() -> None:
 def test_a_state_sent_again_has_only_replicas_among_its_members() -> None:
     life = {1: broker(1, 10), 2: broker(2, 20), 3: broker(3, 30)}
     before = state(2, [1, 2], {1: 10, 2: 20, 3: 30}, elr=(3,))
-    after = renewed(before, [2, 3], life, 7)
+    after = renew_epoch(before, [2, 3], life, 7)
     assert after is not None
     assert (after.leader, after.isr, after.elr, after.isr_epochs) == (2, [2], [3], {"2": 20, "3": 30})
     assert after.leader_epoch == before.leader_epoch + 1
-    assert renewed(before, [1, 3], life, 7) is None
-    assert renewed(before, [1, 2, 3], {1: life[1], 2: broker(2, 21)}, 7) is None
+    assert renew_epoch(before, [1, 3], life, 7) is None
+    assert renew_epoch(before, [1, 2, 3], {1: life[1], 2: broker(2, 21)}, 7) is None
 
 
 def test_the_preferred_leader_leads_if_it_is_in_sync_in_this_life() -> None:
     life = {1: broker(1, 10), 2: broker(2, 20)}
     before = state(2, [2, 1], {1: 10, 2: 20})
-    after = preferred(before, [1, 2], life, 7)
+    after = elect_first_replica(before, [1, 2], life, 7)
     assert after is not None
     assert (after.leader, after.isr, after.leader_epoch, after.controller_epoch) == (1, [2, 1], 5, 7)
-    assert preferred(before, [2, 1], life, 7) is None, "it leads already"
-    assert preferred(before, [3, 2, 1], life, 7) is None
-    assert preferred(before, [1, 2], {**life, 1: broker(1, 11)}, 7) is None
-    assert preferred(before, [1, 2], {2: life[2]}, 7) is None
+    assert elect_first_replica(before, [2, 1], life, 7) is None, "it leads already"
+    assert elect_first_replica(before, [3, 2, 1], life, 7) is None
+    assert elect_first_replica(before, [1, 2], {**life, 1: broker(1, 11)}, 7) is None
+    assert elect_first_replica(before, [1, 2], {2: life[2]}, 7) is None
 
 
 @pytest.mark.parametrize(
@@ -243,7 +247,7 @@ def test_the_preferred_leader_leads_if_it_is_in_sync_in_this_life() -> None:
 def test_no_one_counts_on_a_damaged_replica_but_the_last_stays(
     before: PartitionState, leader: int, isr: list[int], elr: list[int]
 ) -> None:
-    after = without_damaged(before, 1, 7)
+    after = remove_damaged(before, 1, 7)
     assert (after.leader, after.isr, after.elr) == (leader, isr, elr)
     assert (after.leader_epoch, after.controller_epoch) == (before.leader_epoch + 1, 7)
     assert set(after.isr_epochs) == {str(member) for member in (*isr, *elr)}
@@ -259,7 +263,7 @@ class Model:
     assignment: list[int] = field(default_factory=lambda: list(ASSIGNMENT))
     target: list[int] | None = None
     """Where it is to move."""
-    live: dict[int, BrokerLife] = field(default_factory=dict)
+    live: dict[int, BrokerIncarnation] = field(default_factory=dict)
     acknowledged: int = 0
     lives: int = 0
     clean_lives: dict[int, tuple[int, ...]] = field(default_factory=dict)
@@ -308,7 +312,7 @@ class Model:
             self.broken.add(member)
             self.control()
 
-    def whole(self) -> dict[int, BrokerLife]:
+    def whole(self) -> dict[int, BrokerIncarnation]:
         if self.offline is None or self.state is None or self.state.leader_epoch != self.offline[2]:
             return self.live
         return {m: life for m, life in self.live.items() if (m, life.czxid) != self.offline[:2]}
@@ -320,7 +324,7 @@ class Model:
             if state is None or member not in self.assignment or state.leader == NO_LEADER:
                 continue
             if member in (state.leader, *state.isr, *state.elr):
-                self.state = without_damaged(state, member, 1)
+                self.state = remove_damaged(state, member, 1)
                 if member in self.state.isr:
                     self.offline = member, self.live[member].czxid, self.state.leader_epoch
                 return True
@@ -336,9 +340,9 @@ class Model:
     def decide(self) -> None:
         while True:
             wanted = (
-                first_state(self.assignment, self.live, 1)
+                make_first_state(self.assignment, self.live, 1)
                 if self.state is None
-                else next_state(self.state, self.assignment, self.whole(), POLICY, 1)
+                else decide_next_state(self.state, self.assignment, self.whole(), POLICY, 1)
             )
             if wanted is None:
                 wanted = self.move()
@@ -349,10 +353,10 @@ class Model:
                 ends = {m: (-1, -1) if m in self.damaged else (0, self.logs[m]) for m in wanted.members}
                 if max(ends.values()) == (-1, -1):
                     return
-                leader = longest(ends, self.assignment)
+                leader = find_longest(ends, self.assignment)
                 self.lost = self.logs[leader] < self.acknowledged
                 self.acknowledged = min(self.acknowledged, self.logs[leader])
-                wanted = by_length(ends, self.assignment, self.live, self.state, POLICY, 1)
+                wanted = elect_longest(ends, self.assignment, self.live, self.state, POLICY, 1)
                 assert wanted.leader == leader
             elif wanted.leader != NO_LEADER and not (self.state is None or wanted.leader in self.damaged):
                 assert self.logs[wanted.leader] >= self.acknowledged, f"elected {wanted} with {self.logs}"
@@ -368,12 +372,12 @@ class Model:
         if self.state is None or self.target is None:
             return None
         if not set(self.target) <= set(self.assignment):
-            wider = grown(self.assignment, self.target)
-            wanted = renewed(self.state, wider, self.live, 1)
+            wider = merge_replicas(self.assignment, self.target)
+            wanted = renew_epoch(self.state, wider, self.live, 1)
             if wanted is not None:
                 self.assignment = wider
             return wanted
-        wanted = moved(self.state, self.target, self.live, 1)
+        wanted = restrict_to_target(self.state, self.target, self.live, 1)
         if wanted is not None:
             for gone in set(self.assignment) - set(self.target):
                 self.logs[gone] = 0
@@ -382,7 +386,7 @@ class Model:
 
     def lead_preferred(self) -> None:
         if self.state is not None:
-            wanted = preferred(self.state, self.assignment, self.whole(), 1)
+            wanted = elect_first_replica(self.state, self.assignment, self.whole(), 1)
             if wanted is not None:
                 assert self.logs[wanted.leader] >= self.acknowledged, f"elected {wanted} with {self.logs}"
                 self.state = wanted
@@ -391,7 +395,7 @@ class Model:
         state = self.state
         if state is None or state.leader not in self.live or state.leader in self.damaged:
             return
-        members = Members.of(state)
+        members = InSyncMembers.of(state)
         if members.epochs.get(state.leader) != self.live[state.leader].czxid:
             return
         self.logs[state.leader] += appended
@@ -473,7 +477,7 @@ def test_the_elected_one_has_every_acknowledged_record(history: list[tuple[str, 
 @settings(max_examples=some_of(300))
 @given(st.lists(members, min_size=1, unique=True), st.lists(members, unique=True))
 def test_leaving_and_joining_keep_the_set_and_its_epochs_consistent(isr: list[int], leaving: list[int]) -> None:
-    start = Members(tuple(isr), {m: m * 10 for m in isr})
+    start = InSyncMembers(tuple(isr), {m: m * 10 for m in isr})
     left = start.without(leaving, 2)
     assert set(left.isr) == set(isr) - set(leaving)
     assert set(left.epochs) == set(left.isr) | set(left.elr)

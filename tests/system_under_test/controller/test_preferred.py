@@ -9,11 +9,11 @@ import pytest
 
 from assay.system_under_test.client.errors import Certainty
 from assay.system_under_test.controller.cluster_state import ClusterState, Topic
-from assay.system_under_test.controller.leaders import BrokerLife
-from assay.system_under_test.controller.preferred import imbalanced
-from assay.system_under_test.controller.topic_settings import SettingsRead
+from assay.system_under_test.controller.leaders import BrokerIncarnation
+from assay.system_under_test.controller.preferred import find_imbalanced
+from assay.system_under_test.controller.topic_settings import VersionedSettings
 from assay.system_under_test.protocol.errors import ErrorCode as E
-from assay.system_under_test.zookeeper.znodes import Move, PartitionState, Versioned
+from assay.system_under_test.zookeeper.znodes import PartitionState, ReassignmentEntry, Versioned
 
 from helpers.moving_partition import PREFERRED, TOPIC, Moving, load, moving
 from helpers.sim_brokers import simulate, until
@@ -144,23 +144,23 @@ def test_the_lead_goes_back_by_itself_after_a_while() -> None:
 
 def cluster(leaders: list[tuple[int, int]]) -> ClusterState:
     """A partition for each (first of its assignment, leader); brokers 1 and 2 live."""
-    made = ClusterState({b: BrokerLife(b, "h", 1, b) for b in (1, 2)})
+    made = ClusterState({b: BrokerIncarnation(b, "h", 1, b) for b in (1, 2)})
     assignment = {index: [first, 9] for index, (first, _) in enumerate(leaders)}
-    made.topics["t"] = Topic(1, assignment, SettingsRead({}, 1))
+    made.topics["t"] = Topic(1, assignment, VersionedSettings({}, 1))
     for index, (_, leader) in enumerate(leaders):
         made.states["t", index] = Versioned(PartitionState(1, leader, 1, [leader]), 0)
     return made
 
 
 def test_only_who_leads_too_few_of_his_own_gets_them_back() -> None:
-    assert imbalanced(cluster([(1, 1)] * 9 + [(1, 2)]), 10) == [], "one in ten may be led by others"
-    assert imbalanced(cluster([(1, 1)] * 8 + [(1, 2)]), 10) == [("t", 8)]
-    assert imbalanced(cluster([(2, 2), (1, 2), (3, 2)]), 10) == [("t", 1)], "3 is dead"
+    assert find_imbalanced(cluster([(1, 1)] * 9 + [(1, 2)]), 10) == [], "one in ten may be led by others"
+    assert find_imbalanced(cluster([(1, 1)] * 8 + [(1, 2)]), 10) == [("t", 8)]
+    assert find_imbalanced(cluster([(2, 2), (1, 2), (3, 2)]), 10) == [("t", 1)], "3 is dead"
     busy = cluster([(1, 2), (1, 2)])
-    busy.moves["t", 0] = Move("t", 0, [5])
-    assert imbalanced(busy, 10) == [("t", 1)]
+    busy.moves["t", 0] = ReassignmentEntry("t", 0, [5])
+    assert find_imbalanced(busy, 10) == [("t", 1)]
     busy.deleting["t"] = None
-    assert imbalanced(busy, 10) == []
+    assert find_imbalanced(busy, 10) == []
     stopping = cluster([(1, 2)])
     stopping.leaving[1] = stopping.brokers[1].czxid
-    assert imbalanced(stopping, 10) == []
+    assert find_imbalanced(stopping, 10) == []

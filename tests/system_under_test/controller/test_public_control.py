@@ -12,11 +12,11 @@ from assay.cluster.sim.node import SimNode
 from assay.system_under_test.deployment import Broker
 from assay.system_under_test.protocol.control import (
     LEADER_DURING_DELETE,
-    AnnouncedState,
     ControlledShutdownRequest,
     ControlledShutdownResponse,
     EndPoint,
     LeaderAndIsrRequest,
+    LeaderAndIsrState,
     PartitionName,
     StopReplicaRequest,
     UpdateMetadataBroker,
@@ -33,8 +33,10 @@ from helpers.sim_brokers import Brokers, brokers, call, simulate, until, zookeep
 STATE = "/brokers/topics/orders/partitions/0/state"
 
 
-def state(leader: int, leader_epoch: int, partition: int = 0, replicas: tuple[int, ...] = (1, 2, 3)) -> AnnouncedState:
-    return AnnouncedState(
+def state(
+    leader: int, leader_epoch: int, partition: int = 0, replicas: tuple[int, ...] = (1, 2, 3)
+) -> LeaderAndIsrState:
+    return LeaderAndIsrState(
         topic="orders",
         partition=partition,
         controller_epoch=1,
@@ -46,7 +48,7 @@ def state(leader: int, leader_epoch: int, partition: int = 0, replicas: tuple[in
     )
 
 
-def leader_and_isr(*states: AnnouncedState, controller_epoch: int = 1) -> LeaderAndIsrRequest:
+def leader_and_isr(*states: LeaderAndIsrState, controller_epoch: int = 1) -> LeaderAndIsrRequest:
     return LeaderAndIsrRequest(
         controller_id=1, controller_epoch=controller_epoch, partition_states=list(states), live_leaders=[]
     )
@@ -59,7 +61,7 @@ def stop(*, delete: bool, controller_epoch: int = 1, partition: int = 0) -> Stop
     )
 
 
-def update(*states: AnnouncedState, live: list[UpdateMetadataBroker], controller_epoch: int = 1) -> Any:
+def update(*states: LeaderAndIsrState, live: list[UpdateMetadataBroker], controller_epoch: int = 1) -> Any:
     return UpdateMetadataRequest(
         controller_id=1, controller_epoch=controller_epoch, partition_states=list(states), live_brokers=live
     )

@@ -13,21 +13,21 @@ from typing import Any
 import pytest
 
 from assay.system_under_test.client.admin import MoveState, NewTopic
-from assay.system_under_test.client.admin import Moving as Move
+from assay.system_under_test.client.admin import Reassignment as Move
 from assay.system_under_test.client.errors import Certainty
 from assay.system_under_test.controller import assignments
 from assay.system_under_test.controller.cluster_state import ClusterState, PartitionId, Topic
-from assay.system_under_test.controller.leaders import BrokerLife
+from assay.system_under_test.controller.leaders import BrokerIncarnation
 from assay.system_under_test.controller.reassignment import Reassignments
-from assay.system_under_test.controller.term import Fence
-from assay.system_under_test.controller.topic_settings import SettingsRead
+from assay.system_under_test.controller.term import FencedWriter
+from assay.system_under_test.controller.topic_settings import VersionedSettings
 from assay.system_under_test.network.connection import Connection
 from assay.system_under_test.protocol.errors import ErrorCode as E
 from assay.system_under_test.protocol.produce import ProducePartition, ProduceRequest, ProduceTopic
 from assay.system_under_test.records import message_set
 from assay.system_under_test.zookeeper import paths, znodes
-from assay.system_under_test.zookeeper.znodes import Move as Entry
 from assay.system_under_test.zookeeper.znodes import PartitionState
+from assay.system_under_test.zookeeper.znodes import ReassignmentEntry as Entry
 
 from helpers.moving_partition import KEY, REASSIGN, TOPIC, Moving, load, moving
 from helpers.sim_brokers import simulate, until
@@ -450,7 +450,7 @@ class Znode:
 )
 def test_a_step_of_unknown_outcome_is_taken_up_where_it_was_done(found: list[int], adopted: bool) -> None:
     """What is none is put back."""
-    cluster = ClusterState(topics={"t": Topic(7, {0: [1, 2, 3]}, SettingsRead({}, 7))})
+    cluster = ClusterState(topics={"t": Topic(7, {0: [1, 2, 3]}, VersionedSettings({}, 7))})
     cluster.moves["t", 0] = Entry("t", 0, [4, 2, 3])
     written: list[Any] = []
 
@@ -466,7 +466,7 @@ def test_a_step_of_unknown_outcome_is_taken_up_where_it_was_done(found: list[int
         cluster=cluster, fence=Written(), partitions=Partitions(), term=SimpleNamespace(epoch=1)
     )
     znode: Any = Znode(json.dumps({"version": 1, "partitions": {"0": found}}).encode())
-    asyncio.run(assignments.look_again(znode, active, "t", lambda _: None))
+    asyncio.run(assignments.check_assignment(znode, active, "t", lambda _: None))
     assert cluster.topics["t"].assignment == {0: found if adopted else [1, 2, 3]}
     assert [json.loads(one.data)["partitions"] for one in written] == ([] if adopted else [{"0": [1, 2, 3]}])
 
@@ -488,18 +488,18 @@ def test_bytes_that_no_decoder_likes_are_a_mistake_in_the_znode_like_any_other(d
         found, problems = [], [str(error)]
     assert found == []
     assert REASSIGN in problems[0]
-    assert znodes.controller_id(data) == -1
+    assert znodes.parse_controller_id(data) == -1
 
 
 def test_a_step_waits_while_the_topics_znode_makes_no_sense() -> None:
     """It was overwritten an instant ago: it is about to be put back."""
     asked, again = Entry("t", 0, [1, 2]), []
-    cluster = ClusterState(topics={"t": Topic(7, {0: [1]}, SettingsRead({}, 7))}, moves={("t", 0): asked})
-    cluster.brokers = {broker: BrokerLife(broker, "host", 9092, broker) for broker in (1, 2)}
+    cluster = ClusterState(topics={"t": Topic(7, {0: [1]}, VersionedSettings({}, 7))}, moves={("t", 0): asked})
+    cluster.brokers = {broker: BrokerIncarnation(broker, "host", 9092, broker) for broker in (1, 2)}
 
     class Znodes:
         async def get(self, path: str, watch: object = None) -> tuple[bytes, Any]:
-            data = znodes.encode(znodes.Moves([asked])) if path == REASSIGN else b"nonsense"
+            data = znodes.encode(znodes.ReassignmentList([asked])) if path == REASSIGN else b"nonsense"
             return data, SimpleNamespace(czxid=7, version=3)
 
     zookeeper: Any = Znodes()
@@ -516,15 +516,15 @@ def test_topics_are_read_before_an_entry_of_an_unknown_one_is_judged() -> None:
     """A tool makes a topic and asks for its move at once; the controller may hear of the latter first."""
     asked, learned = Entry("t", 0, [1, 2]), []
     cluster = ClusterState(topics={}, moves={})
-    cluster.brokers = {broker: BrokerLife(broker, "host", 9092, broker) for broker in (1, 2)}
+    cluster.brokers = {broker: BrokerIncarnation(broker, "host", 9092, broker) for broker in (1, 2)}
 
     class Znodes:
         async def get(self, path: str, watch: object = None) -> tuple[bytes, Any]:
-            return znodes.encode(znodes.Moves([asked])), SimpleNamespace(czxid=7, version=3)
+            return znodes.encode(znodes.ReassignmentList([asked])), SimpleNamespace(czxid=7, version=3)
 
     async def learn(active: Any) -> None:
         learned.append(dict(active.cluster.moves))
-        active.cluster.topics["t"] = Topic(7, {0: [1]}, SettingsRead({}, 7))
+        active.cluster.topics["t"] = Topic(7, {0: [1]}, VersionedSettings({}, 7))
 
     zookeeper: Any = Znodes()
     active: Any = SimpleNamespace(cluster=cluster)
@@ -541,14 +541,14 @@ def test_a_step_whose_answer_is_lost_is_sent_with_the_replicas_that_it_gave(
     step: int, seconds: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The controller hears nothing from ZooKeeper from that write on, until a while after it was given up."""
-    write = Fence.write
+    write = FencedWriter.write
     steps = 0
 
     async def check() -> None:
         async with moving() as test:
             controller = await test.cluster.controller()
 
-            async def lossy(fence: Fence, operations: Sequence[Any]) -> list[Any]:
+            async def lossy(fence: FencedWriter, operations: Sequence[Any]) -> list[Any]:
                 nonlocal steps
                 steps += any(operation.path == paths.topic(TOPIC) for operation in operations)
                 if steps != step + 1:
@@ -565,7 +565,7 @@ def test_a_step_whose_answer_is_lost_is_sent_with_the_replicas_that_it_gave(
                 await test.cluster.heal()
 
             healing: list[asyncio.Future[None]] = []
-            monkeypatch.setattr(Fence, "write", lossy)
+            monkeypatch.setattr(FencedWriter, "write", lossy)
             async with load(test):
                 await test.ask([2, 3, 4])
                 await test.moved([2, 3, 4])

@@ -11,7 +11,7 @@ from kazoo.exceptions import NodeExistsError, NoNodeError
 
 from assay.system_under_test.config import BrokerConfig
 from assay.system_under_test.controller import registration
-from assay.system_under_test.controller.registration import IdTaken, register
+from assay.system_under_test.controller.registration import BrokerIdTaken, register_broker
 from assay.system_under_test.zookeeper import paths, znodes
 
 CONFIG = BrokerConfig(broker_id=1, host="10.0.0.1", port=9092, zookeeper="10.0.0.9:2181", data_dir="data")
@@ -53,7 +53,7 @@ class Keeper:
 
 
 def registered(keeper: Keeper) -> int:
-    return asyncio.run(register(cast(Any, keeper), CONFIG, clean_lives=(), timestamp="0"))
+    return asyncio.run(register_broker(cast(Any, keeper), CONFIG, clean_lives=(), timestamp="0"))
 
 
 @pytest.fixture(autouse=True)
@@ -67,5 +67,5 @@ def test_a_former_life_that_went_unheard_of_has_not_taken_the_id() -> None:
 
 @pytest.mark.parametrize("goes", [False, True])
 def test_a_registration_that_stays_is_another_s_also_one_that_was_made_again(goes: bool) -> None:
-    with pytest.raises(IdTaken, match=r"broker id 1 is taken by 10\.0\.0\.2:9092 "):
+    with pytest.raises(BrokerIdTaken, match=r"broker id 1 is taken by 10\.0\.0\.2:9092 "):
         registered(Keeper(goes=goes, returns=True))

@@ -11,9 +11,9 @@ import pytest
 
 from assay.system_under_test.client.admin import Admin, NewTopic
 from assay.system_under_test.controller.cluster_state import ClusterState, Topic
-from assay.system_under_test.controller.leaders import BrokerLife
-from assay.system_under_test.controller.state_machines import StateMachines, StateOfReplica
-from assay.system_under_test.controller.topic_settings import SettingsRead
+from assay.system_under_test.controller.leaders import BrokerIncarnation
+from assay.system_under_test.controller.state_machines import ReplicaStateName, StateMachines
+from assay.system_under_test.controller.topic_settings import VersionedSettings
 from assay.system_under_test.deployment import Broker
 
 from helpers.sim_brokers import Brokers, brokers, simulate, until
@@ -33,8 +33,8 @@ class Written:
 
 
 def machines(*alive: int) -> tuple[StateMachines, ClusterState, Written]:
-    lives = {broker: BrokerLife(broker, "h", 1, 10 + broker) for broker in alive}
-    cluster = ClusterState(brokers=lives, topics={"t": Topic(5, {0: [1, 2]}, SettingsRead({}, 5))})
+    lives = {broker: BrokerIncarnation(broker, "h", 1, 10 + broker) for broker in alive}
+    cluster = ClusterState(brokers=lives, topics={"t": Topic(5, {0: [1, 2]}, VersionedSettings({}, 5))})
     written = Written()
     return StateMachines(written, 3, cluster), cluster, written  # type: ignore[arg-type]
 
@@ -47,7 +47,7 @@ def test_a_deletion_that_fails_may_be_tried_again() -> None:
     del cluster.brokers[2]
     machine.follow(P)
     machine.deletion_failed(P)
-    cluster.brokers[2] = BrokerLife(2, "h", 1, 99)
+    cluster.brokers[2] = BrokerIncarnation(2, "h", 1, 99)
     machine.follow(P)
     machine.topic_deletion_begins("t")
     machine.forget("t", deleted=True)
@@ -80,7 +80,7 @@ def test_a_replica_of_a_broker_that_is_about_to_stop_stays_offline_until_its_nex
     machine.stopped(2, [P])
     machine.follow(P)
     assert written.steps(2)[-1] == "Online Offline"
-    cluster.brokers[2] = BrokerLife(2, "h", 1, 99)
+    cluster.brokers[2] = BrokerIncarnation(2, "h", 1, 99)
     machine.follow(P)
     assert written.steps(2)[-1] == "Offline Online"
 
@@ -90,7 +90,7 @@ def test_a_step_that_is_not_valid_is_an_error_in_the_log_and_written_all_the_sam
 ) -> None:
     machine, _, written = machines(1, 2)
     machine.new(P)
-    machine._move_replica(P, 1, StateOfReplica.DELETION_SUCCESSFUL)
+    machine._move_replica(P, 1, ReplicaStateName.DELETION_SUCCESSFUL)
     assert written.steps(1)[-1] == "New ReplicaDeletionSuccessful"
     (record,) = caplog.records
     assert record.levelno == logging.ERROR

@@ -15,7 +15,7 @@ from assay.system_under_test.client.admin import Admin
 from assay.system_under_test.client.errors import Certainty, ReadFailed, SendFailed, SendUnknown
 from assay.system_under_test.controller import topic_settings
 from assay.system_under_test.controller.cluster_state import ClusterState, Topic
-from assay.system_under_test.controller.topic_settings import SettingsRead
+from assay.system_under_test.controller.topic_settings import VersionedSettings
 from assay.system_under_test.deployment import Broker
 from assay.system_under_test.network.connection import Connection
 from assay.system_under_test.protocol import produce
@@ -378,12 +378,12 @@ def test_older_settings_from_the_controller_do_not_replace_younger_ones(age: int
 
 
 def test_the_controller_too_keeps_the_younger_settings() -> None:
-    state = ClusterState(topics={"t": Topic(7, {0: [1]}, SettingsRead({"segment.ms": "5"}, 7))})
-    assert not state.configure("t", SettingsRead({}, 6))
-    assert not state.configure("unknown", SettingsRead({}, 9))
+    state = ClusterState(topics={"t": Topic(7, {0: [1]}, VersionedSettings({"segment.ms": "5"}, 7))})
+    assert not state.configure("t", VersionedSettings({}, 6))
+    assert not state.configure("unknown", VersionedSettings({}, 9))
     assert state.topics["t"].settings.values == {"segment.ms": "5"}
-    assert state.configure("t", SettingsRead({}, 8))
-    assert state.topics["t"].settings == SettingsRead({}, 8)
+    assert state.configure("t", VersionedSettings({}, 8))
+    assert state.topics["t"].settings == VersionedSettings({}, 8)
 
 
 # -- partitions ----------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import pytest
 
 from assay.cluster.sim.node import SimNode
 from assay.system_under_test.client.admin import Admin
-from assay.system_under_test.client.draft_membership import State
+from assay.system_under_test.client.draft_membership import DraftMemberState
 from assay.system_under_test.deployment import HOLD_FILE, Broker
 from assay.system_under_test.network.connection import CallError
 from assay.system_under_test.protocol.draft_groups import DraftHeartbeatRequest
@@ -146,7 +146,7 @@ def test_point_1_noticed_there_is_a_rebalance_only_if_something_really_differs(s
             await die_while_one_sleeps(scene, "draft-change")
             await quiet(*scene.readers)
             assert scene.generations()[-1] == scene.generation
-            assert all(State.STOPPED not in reader.states for reader in scene.readers)
+            assert all(DraftMemberState.STOPPED not in reader.states for reader in scene.readers)
 
     play(seed, act)
 
@@ -163,9 +163,9 @@ def test_point_2_notified_there_is_a_rebalance_only_if_something_really_differs(
             await die_while_one_sleeps(scene, "draft-notified")
             await quiet(*scene.readers)
             assert scene.generations()[-1] == scene.generation
-            stopped = [reader for reader in scene.readers if State.STOPPED in reader.states]
+            stopped = [reader for reader in scene.readers if DraftMemberState.STOPPED in reader.states]
             assert len(stopped) == 1, "one of them was stopped, and then went on"
-            assert stopped[0].states[-2:] == [State.STOPPED, State.MEMBER]
+            assert stopped[0].states[-2:] == [DraftMemberState.STOPPED, DraftMemberState.MEMBER]
 
     play(seed, act)
 
@@ -227,6 +227,6 @@ def test_point_5_answered_the_new_generation_is_legal_until_a_consumer_joins(see
         for reader in waiting:
             reader.wake()
         await until(lambda: scene.generations()[-1] > answered, "the round after it", 60)
-        assert members[0].states[:1] == [State.REDISCOVERING]
+        assert members[0].states[:1] == [DraftMemberState.REDISCOVERING]
 
     play(seed, act)

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from assay.cluster.sim.loop import SimLoop
 from assay.system_under_test.events import EventLog
-from assay.system_under_test.groups.draft.consumer import Joined
+from assay.system_under_test.groups.draft.consumer import JoinResult
 from assay.system_under_test.groups.draft.group import DraftGroup, DraftState
-from assay.system_under_test.groups.draft.metadata import Displaced, GroupMetadata
+from assay.system_under_test.groups.draft.metadata import CoordinatorDisplaced, GroupMetadata
 from assay.system_under_test.groups.group import GroupError
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.zookeeper.znodes import Versioned
@@ -40,7 +40,7 @@ class Store:
     async def write(self, group: str, metadata: GroupMetadata, version: int) -> int:
         await asyncio.sleep(self.delay)
         if self.taken:
-            raise Displaced(group)
+            raise CoordinatorDisplaced(group)
         assert version == len(self.written) - 1
         self.written.append(metadata)
         return version + 1
@@ -74,7 +74,7 @@ class Scene:
         self.displaced += 1
         self.group.end(ErrorCode.NOT_COORDINATOR_FOR_GROUP)
 
-    async def join(self, consumer_id: str, new_id: str, topics: Collection[str] = ("a",)) -> Joined:
+    async def join(self, consumer_id: str, new_id: str, topics: Collection[str] = ("a",)) -> JoinResult:
         return await self.group.join(consumer_id, new_id, topics, "range", SESSION)
 
     def named(self, event: str) -> list[dict[str, Any]]:

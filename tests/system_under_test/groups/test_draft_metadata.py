@@ -19,11 +19,11 @@ from assay.cluster.sim.loop import SimLoop
 from assay.system_under_test.groups.draft.metadata import (
     ABSENT,
     LARGEST,
-    Displaced,
+    CoordinatorDisplaced,
     GroupMetadata,
+    GroupTooLarge,
     MetadataStore,
     StoredConsumer,
-    TooLarge,
 )
 from assay.system_under_test.zookeeper import paths, znodes
 
@@ -147,9 +147,9 @@ def test_one_that_was_there_before_is_displaced_by_a_claim(fates: list[str]) -> 
         found = await later.claim("g")
         assert found is not None
         assert (found.value.generation, found.value.epoch, found.value.consumers) == (1, 6, metadata(6, 1).consumers)
-        with pytest.raises(Displaced):
+        with pytest.raises(CoordinatorDisplaced):
             await former.write("g", metadata(5, 2), version)
-        with pytest.raises(Displaced):
+        with pytest.raises(CoordinatorDisplaced):
             await former.claim("g")
         assert await later.write("g", metadata(6, 2), found.version) == found.version + 1
 
@@ -159,7 +159,7 @@ def test_one_that_was_there_before_is_displaced_by_a_claim(fates: list[str]) -> 
 def test_what_does_not_fit_is_never_sent_and_what_was_never_written_is_none() -> None:
     async def check() -> None:
         znode = Znode()
-        with pytest.raises(TooLarge, match=str(LARGEST)):
+        with pytest.raises(GroupTooLarge, match=str(LARGEST)):
             await store(znode, 1).write("g", metadata(1, 1, topics=LARGEST // 9), ABSENT)
         assert znode.content is None
         assert await store(znode, 1).claim("g") is None
@@ -177,7 +177,7 @@ def test_two_that_create_the_same_group_are_not_both_right() -> None:
     async def check() -> None:
         znode = Znode()
         await store(znode, 5).write("g", metadata(5, 1), ABSENT)
-        with pytest.raises(Displaced):
+        with pytest.raises(CoordinatorDisplaced):
             await store(znode, 6).write("g", metadata(6, 1), ABSENT)
         await asyncio.sleep(0)
 

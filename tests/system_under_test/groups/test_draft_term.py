@@ -17,23 +17,23 @@ from assay.system_under_test.groups.draft.coordinator import DraftCoordinator
 from assay.system_under_test.groups.draft.group import DraftState
 from assay.system_under_test.groups.draft.metadata import (
     ABSENT,
-    Displaced,
+    CoordinatorDisplaced,
     GroupMetadata,
     MetadataStore,
     StoredConsumer,
 )
-from assay.system_under_test.groups.draft.term import DraftTerm, Life
+from assay.system_under_test.groups.draft.term import DraftTerm, TermState
 from assay.system_under_test.groups.group import GroupError
-from assay.system_under_test.groups.terms import partition_of
+from assay.system_under_test.groups.terms import find_partition
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.runtime import ZooKeeper
-from assay.system_under_test.tasks import Background
+from assay.system_under_test.tasks import BackgroundTasks
 from assay.system_under_test.zookeeper import paths, znodes
 
 from helpers.sim_brokers import simulate, until
 
 PARTITIONS = 8
-INDEX = partition_of("g", PARTITIONS)
+INDEX = find_partition("g", PARTITIONS)
 
 
 def metadata(epoch: int, generation: int) -> GroupMetadata:
@@ -59,7 +59,7 @@ def refusal(term: DraftTerm) -> ErrorCode | None:
 
 
 async def ready(term: DraftTerm) -> None:
-    await until(lambda: term.life is Life.READY, "it is ready", 5)
+    await until(lambda: term.life is TermState.READY, "it is ready", 5)
 
 
 async def with_zookeeper(test: Any) -> None:
@@ -106,8 +106,8 @@ def test_one_who_lost_its_place_stops_at_once_and_stays_down_when_the_other_is_l
             await joining
         assert refused.value.code is ErrorCode.NOT_COORDINATOR_FOR_GROUP
         await asyncio.sleep(1.0)
-        assert former.life is Life.DOWN
-        assert later.life is Life.READY
+        assert former.life is TermState.DOWN
+        assert later.life is TermState.READY
         joined = await later.groups["g"].join("c", "?", ["orders"], "range", 2.0)
         assert joined.generation == 4
         for term in (former, later):
@@ -138,13 +138,13 @@ def test_one_whose_predecessor_came_in_between_learns_what_it_wrote() -> None:
 
 
 def test_one_whose_term_ends_while_it_tidies_up_takes_nothing_away_from_its_successor() -> None:
-    abandoned = next(name for name in (f"a{n}" for n in range(1000)) if partition_of(name, PARTITIONS) == INDEX)
+    abandoned = next(name for name in (f"a{n}" for n in range(1000)) if find_partition(name, PARTITIONS) == INDEX)
 
     async def check(zookeeper: ZooKeeper) -> None:
         empty = GroupMetadata(5, 3, "range", {}, {}, {})
         await zookeeper.create(paths.draft_group(abandoned), znodes.encode(empty))
         unused: Any = None
-        background = Background(unused)
+        background = BackgroundTasks(unused)
         events = EventLog(lambda line: None, lambda: None, (), asyncio.get_running_loop().time, 1, 1)
         runtime: Any = SimpleNamespace(random=Random(1))
         coordinator = DraftCoordinator(unused, runtime, zookeeper, events, background, unused, unused)
@@ -175,7 +175,7 @@ def test_a_former_coordinator_meets_no_version_of_its_own_in_a_group_that_was_ma
         await later.delete("h", claimed.version)
         again = await later.write("h", metadata(6, 2), await later.write("h", metadata(6, 1), ABSENT))
         assert again == version
-        with pytest.raises(Displaced):
+        with pytest.raises(CoordinatorDisplaced):
             await (former.write("h", metadata(5, 3), version) if does == "writes" else former.delete("h", version))
         data, stat = await zookeeper.get(paths.draft_group("h"))
         assert (data, stat.version) == (znodes.encode(metadata(6, 2)), again)

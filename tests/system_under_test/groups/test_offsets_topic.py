@@ -12,8 +12,8 @@ from assay.system_under_test.client.errors import Certainty, ReadFailed
 from assay.system_under_test.client.group_consumer import GroupConsumer
 from assay.system_under_test.client.membership import JoinFailed
 from assay.system_under_test.deployment import Broker
-from assay.system_under_test.groups.draft.metadata import Displaced, GroupMetadata, MetadataStore
-from assay.system_under_test.groups.terms import partition_of
+from assay.system_under_test.groups.draft.metadata import CoordinatorDisplaced, GroupMetadata, MetadataStore
+from assay.system_under_test.groups.terms import find_partition
 from assay.system_under_test.protocol.errors import ErrorCode
 from assay.system_under_test.protocol.groups import GroupCoordinatorRequest
 from assay.system_under_test.runtime import ZooKeeper
@@ -130,7 +130,7 @@ def test_groups_recover_when_it_was_deleted_in_zookeeper_also_with_another_numbe
             made = znodes.decode(znodes.TopicAssignment, TOPIC, description[0])
             assert len(made.partitions) == (partitions or 8)
             for group, found in (await named(cluster)).items():
-                led = f"{TOPIC}-{partition_of(group, len(made.partitions))}"
+                led = f"{TOPIC}-{find_partition(group, len(made.partitions))}"
                 assert found == {(await cluster.leader(led)).index}
             assert starts == [len(cluster.events(node, "registered")) for node in cluster.nodes], "none was restarted"
             await zookeeper.close()
@@ -189,9 +189,9 @@ def test_epochs_of_an_earlier_offsets_topic_count_less_than_those_of_a_later_one
             claimed = await later.claim("g")
             assert claimed is not None
             assert (claimed.value.generation, claimed.value.term) == (3, (200, 0))
-            with pytest.raises(Displaced):
+            with pytest.raises(CoordinatorDisplaced):
                 await first.write("g", GroupMetadata(7, 4, "range", {}, {}, {}), 0)
-            with pytest.raises(Displaced):
+            with pytest.raises(CoordinatorDisplaced):
                 await first.claim("g")
             await zookeeper.close()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assay.system_under_test.groups.terms import java_hash, partition_of
+from assay.system_under_test.groups.terms import compute_java_hash, find_partition
 
 
 @pytest.mark.parametrize(
@@ -19,9 +19,9 @@ from assay.system_under_test.groups.terms import java_hash, partition_of
     ],
 )
 def test_known_hashes(text: str, known: int) -> None:
-    assert java_hash(text) == known
+    assert compute_java_hash(text) == known
 
 
 def test_every_group_has_a_partition() -> None:
-    assert partition_of("polygenelubricants", 50) == 0
-    assert {partition_of(f"group-{number}", 8) for number in range(200)} == set(range(8))
+    assert find_partition("polygenelubricants", 50) == 0
+    assert {find_partition(f"group-{number}", 8) for number in range(200)} == set(range(8))

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from assay.system_under_test.invariants.agreement import Agreement
-from assay.system_under_test.invariants.invariant import Line
-from assay.system_under_test.invariants.roles import Roles
+from assay.system_under_test.invariants.agreement import ReplicaAgreement
+from assay.system_under_test.invariants.invariant import EventLine
+from assay.system_under_test.invariants.roles import ObservedRoles
 from assay.system_under_test.records import message_set
 from assay.system_under_test.records.compression import GZIP
 
@@ -25,12 +25,12 @@ class Scene:
 
     def __init__(self) -> None:
         self.nodes = {f"n{index}": Node(index) for index in (1, 2, 3)}
-        self.roles = Roles(self.nodes)
-        self.invariant = Agreement(self.roles, self.nodes, DATA)
+        self.roles = ObservedRoles(self.nodes)
+        self.invariant = ReplicaAgreement(self.roles, self.nodes, DATA)
 
     def says(self, node: str, event: str, **given: Any) -> list[str]:
         """Returns what is broken with this event."""
-        line = Line(event, int(node[1:]), given.pop("incarnation", 1), key=KEY, **({"topic_zxid": 7} | given))
+        line = EventLine(event, int(node[1:]), given.pop("incarnation", 1), key=KEY, **({"topic_zxid": 7} | given))
         self.roles.note(node, line)
         return [broken.claim for broken in self.invariant.event(node, line)]
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from assay.system_under_test.invariants.controllers import OneController
-from assay.system_under_test.invariants.invariant import Line
+from assay.system_under_test.invariants.controllers import OneControllerPerEpoch
+from assay.system_under_test.invariants.invariant import EventLine
 
 
 def broken(*claims: tuple[str, int, int]) -> list[str]:
-    one = OneController()
+    one = OneControllerPerEpoch()
     return [
         broken.claim
         for node, incarnation, epoch in claims
-        for broken in one.event(node, Line("became-controller", int(node[1:]), incarnation, controller_epoch=epoch))
+        for broken in one.event(
+            node, EventLine("became-controller", int(node[1:]), incarnation, controller_epoch=epoch)
+        )
     ]
 
 

@@ -14,15 +14,15 @@ from assay.system_under_test.groups.records import (
     GroupValue,
     OffsetRecord,
     OffsetValue,
+    compute_fingerprint,
     encode_group,
     encode_offset,
-    fingerprint,
 )
-from assay.system_under_test.inspection import Inspection
-from assay.system_under_test.invariants.coordinators import Coordinators
-from assay.system_under_test.invariants.invariant import Line
-from assay.system_under_test.invariants.roles import Roles
-from assay.system_under_test.invariants.watermarks import Members
+from assay.system_under_test.inspection import AcknowledgementInspection
+from assay.system_under_test.invariants.coordinators import CoordinatorFold
+from assay.system_under_test.invariants.invariant import EventLine
+from assay.system_under_test.invariants.roles import ObservedRoles
+from assay.system_under_test.invariants.watermarks import InSyncMemberCheck
 from assay.system_under_test.records import message_set
 
 from helpers.replica_disks import DATA, cluster, log
@@ -49,12 +49,12 @@ class Scene:
     """n1 coordinates in epoch 4, from where its log ends at first; all three brokers have that log."""
 
     def __init__(self, *records: Record) -> None:
-        self.inspection: Inspection = cluster(TOPIC, ZXID)
+        self.inspection: AcknowledgementInspection = cluster(TOPIC, ZXID)
         nodes = self.inspection.brokers
         named = {node.name: node for node in nodes.values()}
-        self.roles = Roles(named)
-        members = Members(self.roles, self.inspection, nodes)
-        self.invariant = Coordinators(self.roles, members, self.inspection, named)
+        self.roles = ObservedRoles(named)
+        members = InSyncMemberCheck(self.roles, self.inspection, nodes)
+        self.invariant = CoordinatorFold(self.roles, members, self.inspection, named)
         self.records: list[Record] = []
         self.time = 0.0
         for index in (1, 2, 3):
@@ -81,12 +81,12 @@ class Scene:
 
     def says(self, event: str, key: str = KEY, index: int = 1, **given: Any) -> list[str]:
         self.time += given.pop("after", 1.0)
-        line = Line(event, index, 1, self.time, key=key, **({"topic_zxid": ZXID} | given))
+        line = EventLine(event, index, 1, self.time, key=key, **({"topic_zxid": ZXID} | given))
         self.roles.note(f"n{index}", line)
         return [broken.claim for broken in self.invariant.event(f"n{index}", line)]
 
     def loads(self, generations: dict[str, int], offsets: dict[tuple[str, str, int], int], **given: Any) -> list[str]:
-        detail = {"fingerprint": fingerprint(generations, offsets)}
+        detail = {"fingerprint": compute_fingerprint(generations, offsets)}
         return self.says("groups-loaded", **({"epoch": 4, "value": len(generations), "detail": detail} | given))
 
     def accepts(self, number: int, epoch: int = 3, **given: Any) -> list[str]:

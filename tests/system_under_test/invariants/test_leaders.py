@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from assay.system_under_test.invariants.invariant import Line
-from assay.system_under_test.invariants.leaders import OneLeader
+from assay.system_under_test.invariants.invariant import EventLine
+from assay.system_under_test.invariants.leaders import OneLeaderPerEpoch
 
 FIRST = {"key": "orders-0", "topic_zxid": 7, "epoch": 3}
 
 
 def broken(*lines: tuple[str, dict[str, object]], event: str = "first-append-in-epoch") -> list[str]:
-    one = OneLeader()
+    one = OneLeaderPerEpoch()
     found = [
         broken.claim
         for node, given in lines
-        for broken in one.event(node, Line(event, int(node[1:]), 1, **(FIRST | given)))  # type: ignore[arg-type]
+        for broken in one.event(node, EventLine(event, int(node[1:]), 1, **(FIRST | given)))  # type: ignore[arg-type]
     ]
     assert one.looks == (len(lines) if event == "first-append-in-epoch" else 0)
     return found

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from assay.system_under_test.inspection import Inspection
-from assay.system_under_test.invariants.invariant import Line
-from assay.system_under_test.invariants.roles import Roles
-from assay.system_under_test.invariants.watermarks import Acknowledged, Members, RaisedMarks
+from assay.system_under_test.inspection import AcknowledgementInspection
+from assay.system_under_test.invariants.invariant import EventLine
+from assay.system_under_test.invariants.roles import ObservedRoles
+from assay.system_under_test.invariants.watermarks import AcknowledgedRecords, InSyncMemberCheck, RaisedHighWatermarks
 from assay.system_under_test.zookeeper import paths
 
 from helpers.replica_disks import DATA, cluster, entries, log
@@ -23,10 +23,10 @@ class Scene:
     """A leader, n1, in epoch 4; the logs of all three brokers end at 3, that of n3 at 2."""
 
     def __init__(self, flushes: bool = False, members: tuple[int, ...] = (1, 2, 3)) -> None:
-        self.inspection: Inspection = cluster("orders", ZXID, members=members, flushes=flushes)
+        self.inspection: AcknowledgementInspection = cluster("orders", ZXID, members=members, flushes=flushes)
         self.nodes = self.inspection.brokers
-        self.roles = Roles({node.name: node for node in self.nodes.values()})
-        self.raised = RaisedMarks(self.roles, Members(self.roles, self.inspection, self.nodes))
+        self.roles = ObservedRoles({node.name: node for node in self.nodes.values()})
+        self.raised = RaisedHighWatermarks(self.roles, InSyncMemberCheck(self.roles, self.inspection, self.nodes))
         for index in (1, 2, 3):
             log(self.nodes[index], KEY, entries(dict.fromkeys(range(3 if index < 3 else 2), "a")))
             self.says(index, "recovered")
@@ -35,7 +35,7 @@ class Scene:
             self.says(index, "became-follower", epoch=4)
 
     def says(self, index: int, event: str, **given: Any) -> list[str]:
-        line = Line(event, index, 1, key=KEY, **({"topic_zxid": ZXID} | given))
+        line = EventLine(event, index, 1, key=KEY, **({"topic_zxid": ZXID} | given))
         self.roles.note(f"n{index}", line)
         return [broken.claim for broken in self.raised.event(f"n{index}", line)]
 
@@ -152,7 +152,7 @@ def test_where_messages_are_flushed_what_is_not_durable_does_not_count() -> None
 def acknowledged(position: int, happens: Callable[[Scene], None] = lambda scene: None) -> list[str]:
     scene = Scene()
     happens(scene)
-    invariant = Acknowledged(scene.nodes.values())
+    invariant = AcknowledgedRecords(scene.nodes.values())
     seen = scene.inspection.acknowledged(KEY, position)
     return [broken.claim for broken in invariant.found(KEY, position, seen)]
 

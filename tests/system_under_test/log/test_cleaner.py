@@ -13,13 +13,13 @@ import pytest
 from assay.cluster.sim.disk import SimDisk, SimFile, SimStorage
 from assay.system_under_test.config import TopicConfig
 from assay.system_under_test.log import cleaner
-from assay.system_under_test.log.cleaner import Cleaning, Interrupted
+from assay.system_under_test.log.cleaner import CleaningInterrupted, CleaningResult
 from assay.system_under_test.log.config import LogConfig
 from assay.system_under_test.log.errors import OffsetOutOfRange, SwapUnfinished
-from assay.system_under_test.log.files import segment_name
+from assay.system_under_test.log.files import format_segment_name
 from assay.system_under_test.log.log import Log
 from assay.system_under_test.log.retention import retain
-from assay.system_under_test.log.search import offset_for_time
+from assay.system_under_test.log.search import find_offset_for_time
 from assay.system_under_test.log.slices import SliceCut
 from assay.system_under_test.log.tombstones import TOMBSTONES
 from assay.system_under_test.records import message_set
@@ -66,17 +66,22 @@ class Bench:
             self.log.append(validated(message_set.build([(key, value, 5)])))
         await self.log.flush()
 
-    async def clean(self, *, limit: int | None = None, max_keys: int = 100, topic: TopicConfig = TOPIC) -> Cleaning:
+    async def clean(
+        self, *, limit: int | None = None, max_keys: int = 100, topic: TopicConfig = TOPIC
+    ) -> CleaningResult:
         """A pass, which must be due."""
-        work = cleaner.due(self.log, self.clean_to, self.log.end_offset if limit is None else limit, topic)
+        work = cleaner.plan_cleaning(self.log, self.clean_to, self.log.end_offset if limit is None else limit, topic)
         assert work is not None, "not due"
         done = await cleaner.clean(self.log, work, max_keys, self.replaced.append)
-        assert await cleaner.note(self.log, done)
+        assert await cleaner.note_cleaning(self.log, done)
         self.clean_to = done.end
         return done
 
     def is_due(self, topic: TopicConfig = TOPIC, limit: int | None = None) -> bool:
-        return cleaner.due(self.log, self.clean_to, self.log.end_offset if limit is None else limit, topic) is not None
+        return (
+            cleaner.plan_cleaning(self.log, self.clean_to, self.log.end_offset if limit is None else limit, topic)
+            is not None
+        )
 
     def stored(self) -> Stored:
         found = stored(self.log, self.log.start_offset, self.log.end_offset)
@@ -137,9 +142,9 @@ def test_readers_find_their_way_over_the_gaps() -> None:
             for offset in range(log.end_offset):
                 expected = next(at for at in left if at >= offset)
                 assert message_set.decode(log.read(offset, 1).read())[0].offset == expected
-                assert offset_for_time(log, 100 + offset) == (100 + expected, expected)
+                assert find_offset_for_time(log, 100 + offset) == (100 + expected, expected)
             assert log.read(30, 1).size == 0
-            assert offset_for_time(log, 130) is None
+            assert find_offset_for_time(log, 130) is None
             if not again:
                 log = await bench.open()
 
@@ -223,7 +228,7 @@ def test_a_compressed_set_is_made_again_with_what_is_left_of_it() -> None:
         ]
         (position, size, offset), *_ = message_set.scan(log.read(0, 1).read())
         assert (position, offset) == (0, 7), "still one set"
-        assert offset_for_time(log, 8) == (9, 5)
+        assert find_offset_for_time(log, 8) == (9, 5)
         assert message_set.decode(log.read(6, 1).read())[0].offset == 5
         assert size < len(wrap(message_set.decode(packed), GZIP))
 
@@ -270,7 +275,7 @@ def test_a_cut_ends_the_pass_and_nothing_of_what_was_cut_comes_back(start_over: 
             log = await bench.open()
             await bench.fill(*values("a1", "b1", "a2", "c1", "b2", "a3", "c2", "a4"))
             before = bench.stored()
-            work = cleaner.due(log, 0, 8, TOPIC)
+            work = cleaner.plan_cleaning(log, 0, 8, TOPIC)
             assert work is not None
             pass_ = asyncio.ensure_future(cleaner.clean(log, work, 100, bench.replaced.append))
             for _ in range(steps):
@@ -284,8 +289,8 @@ def test_a_cut_ends_the_pass_and_nothing_of_what_was_cut_comes_back(start_over: 
             assert expected == [one for one in before if one in expected and one[0] < 4]
             await log.flush()
             try:
-                assert not await cleaner.note(log, await pass_)
-            except Interrupted:
+                assert not await cleaner.note_cleaning(log, await pass_)
+            except CleaningInterrupted:
                 assert under_way
             for _ in range(2):
                 assert bench.stored() == expected
@@ -323,10 +328,10 @@ def test_a_crash_at_any_instant_of_a_pass_leaves_each_key_its_last_value() -> No
                 wall_clock=lambda: 0.0,
             )
             budget = seed
-            work = cleaner.due(log, 0, 8, TOPIC)
+            work = cleaner.plan_cleaning(log, 0, 8, TOPIC)
             assert work is not None
             try:
-                await cleaner.note(log, await cleaner.clean(log, work, 100, bench.replaced.append))
+                await cleaner.note_cleaning(log, await cleaner.clean(log, work, 100, bench.replaced.append))
             except (ProcessLookupError, SwapUnfinished):
                 outcomes.add("interrupted")
             if seed % 3:
@@ -442,7 +447,7 @@ def test_a_disk_that_fails_in_a_swap_takes_nothing(
             ended = calls >= 0
             assert {key: (offset, value) for offset, key, value in bench.stored()} == last
             if not unfinished:
-                assert {f"{segment_name(base)}.log" for base in log.segment_offsets} <= set(bench.files())
+                assert {f"{format_segment_name(base)}.log" for base in log.segment_offsets} <= set(bench.files())
             if power_loss:
                 bench.disk.power_loss()
             await bench.open(recovery_point=17)

@@ -11,7 +11,7 @@ from assay.cluster.sim.disk import SimDisk
 from assay.cluster.sim.loop import SimLoop
 from assay.system_under_test.log.config import LogConfig
 from assay.system_under_test.log.log import Log
-from assay.system_under_test.log.traits import log_traits
+from assay.system_under_test.log.traits import select_log_traits
 from assay.system_under_test.records import message_set
 from assay.system_under_test.records.message import RecordError
 
@@ -39,7 +39,7 @@ async def end_after_restart(config: LogConfig, damage: bytes | int) -> int:
     return end
 
 
-SIZES_ONLY = LogConfig(traits=log_traits(["no-crc-recovery"]))
+SIZES_ONLY = LogConfig(traits=select_log_traits(["no-crc-recovery"]))
 NONSENSE = (77).to_bytes(8, "big") + (20).to_bytes(4, "big") + bytes(20)
 
 
@@ -86,7 +86,9 @@ def test_only_a_trusted_index_misleads_readers_after_a_cut_and_only_behind_it(re
     loop = SimLoop(1)
     config = {"index_interval_bytes": 1}
     assert loop.run_until_complete(misled(LogConfig(**config), restart=restart)) == []
-    wrong = loop.run_until_complete(misled(LogConfig(**config, traits=log_traits(["index-trusted"])), restart=restart))
+    wrong = loop.run_until_complete(
+        misled(LogConfig(**config, traits=select_log_traits(["index-trusted"])), restart=restart)
+    )
     assert wrong
     assert min(wrong) >= 20
     loop.close()

@@ -21,7 +21,7 @@ def view(disk: SimDisk) -> Storage:
 
 @given(st.from_regex(r"[a-zA-Z0-9._-]{1,40}", fullmatch=True), st.integers(0, 10**6))
 def test_a_directorys_name_tells_topic_and_partition(topic: str, partition: int) -> None:
-    assert directory.parse_directory_name(directory.directory_name(topic, partition)) == (topic, partition)
+    assert directory.parse_directory_name(directory.format_directory_name(topic, partition)) == (topic, partition)
 
 
 @pytest.mark.parametrize("name", ["orders", "-1", "orders-", "orders-x", "orders-01", "o-1.deleted", "o-1.0.stray"])
@@ -91,7 +91,7 @@ def test_a_log_set_aside_keeps_its_bytes_under_a_name_that_no_one_serves() -> No
             path = await directory.set_aside(view(disk), "data/t-0")
             disk.power_loss()
             assert disk.read(f"{path}/log") == content
-        assert directory.partition_directories(view(disk), "data") == []
+        assert directory.list_partition_directories(view(disk), "data") == []
         assert len(disk.files()) == 2
 
     asyncio.run(scenario())
@@ -102,7 +102,7 @@ def test_interrupted_deletions_are_finished_and_partitions_listed() -> None:
     for path in ("data/b-1/x", "data/a-0.deleted/x", "data/a-c-2/x", "data/file"):
         disk.write(path, b"")
     assert asyncio.run(directory.remove_deleted(view(disk), "data")) == ["a-0.deleted"]
-    assert directory.partition_directories(view(disk), "data") == [("a-c", 2), ("b", 1)]
+    assert directory.list_partition_directories(view(disk), "data") == [("a-c", 2), ("b", 1)]
     assert disk.files() == ["data/a-c-2/x", "data/b-1/x", "data/file"]
 
 

@@ -21,7 +21,7 @@ from assay.system_under_test.log.directory import make_root
 from assay.system_under_test.log.errors import CorruptLog, DamagedLog, OffsetOutOfRange, UnflushedTruncation
 from assay.system_under_test.log.log import Log
 from assay.system_under_test.log.retention import retain
-from assay.system_under_test.log.search import EARLIEST, LATEST, offset_for_time, offsets_before
+from assay.system_under_test.log.search import EARLIEST, LATEST, find_offset_for_time, find_offsets_before
 from assay.system_under_test.log.slices import SliceCut
 from assay.system_under_test.records import message_set
 from assay.system_under_test.records.message import CorruptMessage
@@ -274,7 +274,7 @@ def test_any_flipped_bit_of_an_index_by_time_is_noticed_whatever_is_looked_up_fi
                 bench.disk.write(path, bytes(damaged))
                 log = await bench.open(clean=True, recovery_point=12, index_interval_bytes=1)
                 found = ((stamp, offset) for offset, stamp in enumerate(stamps) if stamp >= wanted)
-                assert offset_for_time(log, wanted) == next(found, None)
+                assert find_offset_for_time(log, wanted) == next(found, None)
                 assert log.row.segments[0].times.newest() == 60
 
     run(scenario)
@@ -341,7 +341,7 @@ def test_look_ups_are_right_in_every_life_whatever_the_last_one_read(interval: i
             log = await bench.open(clean=clean, recovery_point=len(times), **shape)
             for wanted in range(0, 100, 5):
                 first = next(((time, at) for at, time in enumerate(times) if time >= wanted), None)
-                assert offset_for_time(log, wanted) == first
+                assert find_offset_for_time(log, wanted) == first
 
     run(scenario)
 
@@ -519,14 +519,14 @@ def test_offsets_by_time() -> None:
             fill(log, 1, timestamp)
             bench.now += 1
         for _ in range(2):
-            assert offset_for_time(log, 0) == (10, 0)
-            assert offset_for_time(log, 11) == offset_for_time(log, 30) == (30, 1)
-            assert offset_for_time(log, 31) == (50, 3)
-            assert offset_for_time(log, 51) is None
+            assert find_offset_for_time(log, 0) == (10, 0)
+            assert find_offset_for_time(log, 11) == find_offset_for_time(log, 30) == (30, 1)
+            assert find_offset_for_time(log, 31) == (50, 3)
+            assert find_offset_for_time(log, 51) is None
             await log.close()
             log = await bench.open(clean=True, recovery_point=5, segment_bytes=2 * ENTRY)
         log.truncate_to(3)
-        assert offset_for_time(log, 31) is None
+        assert find_offset_for_time(log, 31) is None
 
     run(scenario)
 
@@ -534,17 +534,17 @@ def test_offsets_by_time() -> None:
 def test_offsets_before_a_time_are_where_segments_begin() -> None:
     async def scenario(bench: Bench) -> None:
         log = await bench.open(segment_bytes=2 * ENTRY)
-        assert offsets_before(log, LATEST, 5) == offsets_before(log, EARLIEST, 5) == [0]
+        assert find_offsets_before(log, LATEST, 5) == find_offsets_before(log, EARLIEST, 5) == [0]
         for _ in range(5):
             fill(log, 1)
             bench.now += 1
-        assert offsets_before(log, LATEST, 5) == [5, 4, 2, 0]
-        assert offsets_before(log, LATEST, 1) == [5]
-        assert offsets_before(log, EARLIEST, 5) == [0]
-        assert offsets_before(log, 1_001_000, 5) == [0]
-        assert offsets_before(log, 1_003_000, 5) == [2, 0]
-        assert offsets_before(log, 999_999, 5) == []
-        assert offsets_before(log, 2_000_000, 5) == [5, 4, 2, 0]
+        assert find_offsets_before(log, LATEST, 5) == [5, 4, 2, 0]
+        assert find_offsets_before(log, LATEST, 1) == [5]
+        assert find_offsets_before(log, EARLIEST, 5) == [0]
+        assert find_offsets_before(log, 1_001_000, 5) == [0]
+        assert find_offsets_before(log, 1_003_000, 5) == [2, 0]
+        assert find_offsets_before(log, 999_999, 5) == []
+        assert find_offsets_before(log, 2_000_000, 5) == [5, 4, 2, 0]
 
     run(scenario)
 
@@ -667,9 +667,9 @@ def test_a_search_by_time_reads_little_even_after_a_restart() -> None:
             log.append(validated(message_set.build([(None, b"%d" % number, 10 * number)])))
         await log.close()
         log = await bench.open(clean=True, recovery_point=1000, index_interval_bytes=200)
-        assert [offset_for_time(log, t) for t in (0, 4995, 9990, 9991)] == [(0, 0), (5000, 500), (9990, 999), None]
+        assert [find_offset_for_time(log, t) for t in (0, 4995, 9990, 9991)] == [(0, 0), (5000, 500), (9990, 999), None]
         with mock.patch.object(segment.Segment, "_block", autospec=True, side_effect=segment.Segment._block) as read:
-            assert offset_for_time(log, 5005) == (5010, 501)
+            assert find_offset_for_time(log, 5005) == (5010, 501)
         assert read.call_count <= 6, "also to compare the entry with the messages"
 
     run(scenario)

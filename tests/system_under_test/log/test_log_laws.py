@@ -22,10 +22,10 @@ from assay.system_under_test.log import cleaner, segment
 from assay.system_under_test.log.config import LogConfig
 from assay.system_under_test.log.errors import CorruptLog, OffsetOutOfRange
 from assay.system_under_test.log.log import Log
-from assay.system_under_test.log.preallocation import written
-from assay.system_under_test.log.recovery import Recovery
+from assay.system_under_test.log.preallocation import strip_preallocated
+from assay.system_under_test.log.recovery import RecoveryResult
 from assay.system_under_test.log.retention import retain
-from assay.system_under_test.log.search import offset_for_time
+from assay.system_under_test.log.search import find_offset_for_time
 from assay.system_under_test.records import message_set
 from assay.system_under_test.records.compression import GZIP, LZ4, SNAPPY
 from assay.system_under_test.records.wrapper import wrap
@@ -112,7 +112,7 @@ class Model:
         self.alive = [True]
         self.log: Log
 
-    async def open(self, *, clean: bool, recovery_point: int) -> Recovery:
+    async def open(self, *, clean: bool, recovery_point: int) -> RecoveryResult:
         self.alive = alive = [True]
 
         def check() -> None:
@@ -218,14 +218,14 @@ class Model:
         if self.config.compacted and self.run is None:
             self.settle()
             limit = self.at(limit_at)
-            work = cleaner.due(self.log, self.clean_to, limit, TOPIC)
+            work = cleaner.plan_cleaning(self.log, self.clean_to, limit, TOPIC)
             if work is not None:
                 assert work.end < min(limit, self.flushed)
                 self.content = self.content._replace(doomed=self.doom(work, max_keys))
                 self.run = asyncio.get_running_loop().create_task(self.go_over(work, max_keys))
         await self.turns(turns)
 
-    def doom(self, work: cleaner.Work, max_keys: int) -> frozenset[int]:
+    def doom(self, work: cleaner.CleaningPlan, max_keys: int) -> frozenset[int]:
         """Exactly what a pass is to take out."""
         expired = {at for at, time in self.noted.items() if self.now - time >= KEEP_MS and at < work.end}
         erasing = {at for at, one in self.held.items() if one.value is None and at < work.horizon}
@@ -242,10 +242,10 @@ class Model:
             at for at, one in self.held.items() if at < end and (last.get(one.key, at) > at or at in erasing)
         )
 
-    async def go_over(self, work: cleaner.Work, max_keys: int) -> None:
+    async def go_over(self, work: cleaner.CleaningPlan, max_keys: int) -> None:
         try:
             done = await cleaner.clean(self.log, work, max_keys, lambda _: None)
-        except cleaner.Interrupted:
+        except cleaner.CleaningInterrupted:
             assert self.log.row.cuts != work.cuts or self.log.start_offset > work.segments[0].base_offset
             self.content = self.content._replace(doomed=frozenset(self.content.doomed))
             return
@@ -254,7 +254,7 @@ class Model:
                 for offset, one in self.held.items():
                     if offset < done.end and one.value is None and offset not in self.content.doomed:
                         self.noted.setdefault(offset, self.now)
-            if await cleaner.note(self.log, done):
+            if await cleaner.note_cleaning(self.log, done):
                 self.clean_to = done.end
                 assert not self.found().keys() & self.content.doomed, "all that was to go is gone"
 
@@ -387,7 +387,7 @@ class Model:
         if not logs:
             return
         content = self.disk.read(logs[-1])
-        first = next((content[at : at + size] for at, size, _ in message_set.scan(written(content))), b"")
+        first = next((content[at : at + size] for at, size, _ in message_set.scan(strip_preallocated(content))), b"")
         extra = {
             "none": b"",
             "noise": self.random.randbytes(70),
@@ -422,7 +422,7 @@ class Model:
                 assert found[0].offset == self.content.first(following)
         for wanted in (0, 20, 40, 58, 60):
             timed = ((self.held[at].time, at) for at in offsets)
-            assert offset_for_time(self.log, wanted) == next((one for one in timed if one[0] >= wanted), None)
+            assert find_offset_for_time(self.log, wanted) == next((one for one in timed if one[0] >= wanted), None)
 
 
 @settings(max_examples=some_of(400), deadline=None)

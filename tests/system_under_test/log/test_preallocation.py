@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from assay.cluster.sim.disk import SimDisk
 from assay.system_under_test.log.config import LogConfig
 from assay.system_under_test.log.log import Log
-from assay.system_under_test.log.preallocation import PREALLOCATED, written
-from assay.system_under_test.log.recovery import Recovery
+from assay.system_under_test.log.preallocation import PREALLOCATED, strip_preallocated
+from assay.system_under_test.log.recovery import RecoveryResult
 from assay.system_under_test.records import message_set
 
 from helpers.examples import some_of
@@ -30,7 +30,7 @@ FIRST, SECOND = (f"t-0/{base:020d}.log" for base in (0, SIZE // len(ONE)))
 
 async def reopen(
     disk: SimDisk, config: LogConfig = RESERVED, *, clean: bool = False, recovery_point: int | None = 0
-) -> tuple[Log, Recovery]:
+) -> tuple[Log, RecoveryResult]:
     storage = disk.storage(fsync_delay=lambda: 0)
     return await Log.open(storage, "t-0", config, clean=clean, recovery_point=recovery_point, wall_clock=lambda: 0.0)
 
@@ -46,7 +46,7 @@ def test_a_segment_has_its_size_from_its_first_append_to_its_roll_or_a_close() -
         assert sizes(disk) == [0]
         log.append(validated(ONE))
         assert sizes(disk) == [SIZE]
-        assert written(disk.read(FIRST)) == disk.read(FIRST)[: len(ONE)]
+        assert strip_preallocated(disk.read(FIRST)) == disk.read(FIRST)[: len(ONE)]
         while len(log.segment_offsets) == 1:
             log.append(validated(ONE))
         full = SIZE // len(ONE) * len(ONE)
@@ -129,7 +129,7 @@ def test_zeros_that_a_killed_process_leaves_are_the_end_and_nothing_wrong(
             log.append(validated(ONE))
         assert sizes(disk) == [SIZE]
         log, recovery = await reopen(disk, config, recovery_point=recovery_point)
-        assert recovery == Recovery(end=2, truncated_bytes=0, damaged=False, problem=None)
+        assert recovery == RecoveryResult(end=2, truncated_bytes=0, damaged=False, problem=None)
         assert sizes(disk) == [2 * len(ONE)]
         assert [message.value for message in stored(log, 0, 2)] == [b"v\0\0"] * 2
 
@@ -184,7 +184,7 @@ def test_zeros_that_came_back_in_a_segment_which_is_not_the_last_hide_nothing() 
         disk.write(FIRST, disk.read(FIRST).ljust(SIZE, b"\0"))
         for point in (0, log.segment_offsets[1], end, None):
             _, recovery = await reopen(disk, recovery_point=point)
-            assert recovery == Recovery(end, truncated_bytes=0, damaged=False, problem=None)
+            assert recovery == RecoveryResult(end, truncated_bytes=0, damaged=False, problem=None)
         assert sizes(disk)[0] == SIZE // len(ONE) * len(ONE)
 
     asyncio.run(scenario())

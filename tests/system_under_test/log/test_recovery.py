@@ -11,7 +11,7 @@ from assay.cluster.sim.disk import SimDisk
 from assay.system_under_test.log.config import LogConfig
 from assay.system_under_test.log.index import ENTRY
 from assay.system_under_test.log.log import Log
-from assay.system_under_test.log.recovery import Recovery
+from assay.system_under_test.log.recovery import RecoveryResult
 from assay.system_under_test.records import message_set
 
 from helpers.logs import stored
@@ -24,7 +24,7 @@ FIRST, SECOND = (f"t-0/{base:020d}" for base in (0, 5))
 
 async def reopen(
     disk: SimDisk, *, clean: bool = False, recovery_point: int = 0, config: LogConfig = CONFIG
-) -> tuple[Log, Recovery]:
+) -> tuple[Log, RecoveryResult]:
     return await Log.open(
         disk.storage(fsync_delay=lambda: 0),
         "t-0",
@@ -78,7 +78,7 @@ def test_an_empty_segment_in_the_middle_of_another_is_what_a_failing_disk_left_o
         disk = await twelve_messages()
         disk.write(f"t-0/{7:020d}.log", b"")
         log, recovery = await reopen(disk, clean=clean, recovery_point=recovery_point)
-        assert recovery == Recovery(12, 0, damaged=False, problem=None)
+        assert recovery == RecoveryResult(12, 0, damaged=False, problem=None)
         assert log.segment_offsets == (0, 5, 10)
         assert [m.offset for m in stored(log, 0, 12)] == list(range(12))
         assert f"t-0/{7:020d}.log" not in disk.files()

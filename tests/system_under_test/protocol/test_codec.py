@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay.system_under_test.protocol.api import APIS, api_table
+from assay.system_under_test.protocol.api import APIS, build_api_table
 from assay.system_under_test.protocol.compiler import decode, encode, encode_bytes
 from assay.system_under_test.protocol.fetch import FetchPartitionResponse, FetchResponse, FetchTopicResponse
 from assay.system_under_test.protocol.internal import INTERNAL_APIS
-from assay.system_under_test.protocol.metadata import MetadataRequest, topics_wanted
+from assay.system_under_test.protocol.metadata import MetadataRequest, find_requested_topics
 from assay.system_under_test.protocol.schema import (
     Array,
     Blob,
@@ -27,7 +27,7 @@ from assay.system_under_test.protocol.schema import (
     Text,
     is_message,
     message,
-    table,
+    read_table,
     wire,
 )
 
@@ -63,7 +63,7 @@ def values(type_: Any, version: int) -> st.SearchStrategy[Any]:
 
 def messages(cls: Any, version: int) -> st.SearchStrategy[Any]:
     """Messages whose fields outside the version have their defaults, as decoding leaves them."""
-    present = {row.name: values(row.type, version) for row in table(cls) if row.exists_in(version)}
+    present = {row.name: values(row.type, version) for row in read_table(cls) if row.exists_in(version)}
     return st.builds(cls, **present)
 
 
@@ -214,13 +214,13 @@ def test_default_lists_are_not_shared() -> None:
 
 def test_two_requests_with_one_key_are_refused() -> None:
     with pytest.raises(ValueError, match="both have key 3"):
-        api_table([MetadataRequest, MetadataRequest])
+        build_api_table([MetadataRequest, MetadataRequest])
 
 
 def test_all_topics_are_null_since_version_1_and_an_empty_list_before() -> None:
-    assert topics_wanted(MetadataRequest(topics=[]), 0) is None
-    assert topics_wanted(MetadataRequest(topics=[]), 1) == []
-    assert topics_wanted(MetadataRequest(topics=None), 1) is None
+    assert find_requested_topics(MetadataRequest(topics=[]), 0) is None
+    assert find_requested_topics(MetadataRequest(topics=[]), 1) == []
+    assert find_requested_topics(MetadataRequest(topics=None), 1) is None
 
 
 def test_every_public_message_is_a_table() -> None:

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from assay.system_under_test.protocol.api import APIS, ApiVersionsRequest, api_versions
+from assay.system_under_test.protocol.api import APIS, ApiVersionsRequest, build_api_versions_response
 from assay.system_under_test.protocol.compiler import decode
 from assay.system_under_test.protocol.control import (
-    AnnouncedState,
     ControlledShutdownRequest,
     ControlledShutdownResponse,
     EndPoint,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
+    LeaderAndIsrState,
     LiveLeader,
     PartitionName,
     PartitionResult,
@@ -62,7 +62,7 @@ from assay.system_under_test.protocol.produce import (
     ProduceTopic,
     ProduceTopicResponse,
 )
-from assay.system_under_test.protocol.schema import ProtocolError, request_info
+from assay.system_under_test.protocol.schema import ProtocolError, get_request_info
 from assay.system_under_test.protocol.topics import (
     ConfigEntry,
     CreatableTopic,
@@ -90,7 +90,7 @@ FETCH = FetchRequest(
 )
 FETCH_V3 = FetchRequest(replica_id=-1, max_wait_ms=100, min_bytes=1, max_bytes=65536, topics=FETCH.topics)
 
-STATE = AnnouncedState(
+STATE = LeaderAndIsrState(
     topic="t",
     partition=2,
     controller_epoch=3,
@@ -326,8 +326,8 @@ RESPONSES: list[tuple[Any, int, str]] = [
         1,
         "0000 00000001 0001 't' 00000002",
     ),
-    (api_versions([APIS[18], APIS[0]]), 0, "0000 00000002 0000 0000 0002 0012 0000 0000"),
-    (api_versions([APIS[18]], ErrorCode.UNSUPPORTED_VERSION), 0, "0023 00000001 0012 0000 0000"),
+    (build_api_versions_response([APIS[18], APIS[0]]), 0, "0000 00000002 0000 0000 0002 0012 0000 0000"),
+    (build_api_versions_response([APIS[18]], ErrorCode.UNSUPPORTED_VERSION), 0, "0023 00000001 0012 0000 0000"),
 ]
 
 
@@ -337,7 +337,7 @@ def test_requests_are_these_bytes(request_: Any, version: int, expected: str) ->
     frame = encode_request(request_, version, 7, "me")
     assert frame == len(body).to_bytes(4, "big") + body
     header = decode_request_header(frame[4:])
-    assert header[:4] == (request_info(type(request_)).key, version, 7, "me")
+    assert header[:4] == (get_request_info(type(request_)).key, version, 7, "me")
     assert decode(type(request_), version, frame[4:], header.body) == request_
 
 

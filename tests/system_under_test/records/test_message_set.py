@@ -81,7 +81,7 @@ def test_check_ends_at_the_message_with_a_flipped_bit(
 def test_offsets_can_be_assigned_without_touching_anything_else(records: list[Record], magic: int, base: int) -> None:
     stamped = as_appended(message_set.build(records, magic, 77), base)[0]
     assert stamped == message_set.build(records, magic, base)
-    assert message_set.first_offset(stamped) == base
+    assert message_set.read_first_offset(stamped) == base
 
 
 @given(RECORDS, BASES)

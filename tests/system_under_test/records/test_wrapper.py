@@ -55,7 +55,7 @@ def test_unwrap_undoes_wrap(records: list[Record], codec: int, magic: int, base:
     messages = message_set.decode(message_set.build(records, magic, base))
     wrapped = wrap(messages, codec)
     assert message_set.decode(wrapped) == messages
-    assert message_set.first_offset(wrapped) == base
+    assert message_set.read_first_offset(wrapped) == base
     assert [offset for _, _, offset in message_set.scan(wrapped)] == [base + len(records) - 1]
 
 
@@ -78,7 +78,7 @@ def test_stamped_sets_are_dense_and_checked(parts: list[tuple[list[Record], int]
     assert contents(stamped) == [(key, value, time if magic else None) for key, value, time in flat(parts)]
     found = message_set.check(stamped, base)
     assert (found.count, found.size, found.next_offset, found.problem) == (count, len(stamped), base + count, None)
-    assert message_set.first_offset(stamped) == base
+    assert message_set.read_first_offset(stamped) == base
 
 
 @given(SETS, BASES, st.sampled_from([-2, -1, 1, 2]))
@@ -232,6 +232,6 @@ def test_a_leader_and_its_followers_agree_which_entry_is_the_youngest(
     time = append_time if magic else None
     data, youngest = stamp(validate(produced(parts, magic), 1 << 20), base, time)
     found = message_set.check(data, base)
-    entries = [(newest, last) for newest, last, _ in message_set.timestamps(data) if newest >= 0]
+    entries = [(newest, last) for newest, last, _ in message_set.iterate_timestamps(data) if newest >= 0]
     assert youngest == found.youngest == max(entries, key=lambda one: one[0], default=(-1, -1))
     assert found.first == base

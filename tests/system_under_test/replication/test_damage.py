@@ -19,7 +19,7 @@ from assay.system_under_test.client.coordinated import Position
 from assay.system_under_test.client.errors import ReadFailed
 from assay.system_under_test.config import OFFSETS_TOPIC
 from assay.system_under_test.deployment import OFFSETS_TOPIC_PARTITIONS, Broker
-from assay.system_under_test.groups.terms import partition_of
+from assay.system_under_test.groups.terms import find_partition
 from assay.system_under_test.log.checkpoints import CLEANED, HIGH_WATERMARKS, RECOVERY_POINTS, format_lines
 from assay.system_under_test.log.damage import DAMAGED
 from assay.system_under_test.log.directory import INCARNATION
@@ -341,7 +341,7 @@ def test_a_coordinator_that_meets_damage_as_it_loads_its_groups_hands_over(
     async def check() -> None:
         async with brokers(Broker(partitions=1).with_setting("index.interval.bytes", "64")) as cluster:
             await cluster.consumer.commit("g", {("orders", 0): Position(0)})
-            key = f"{OFFSETS_TOPIC}-{partition_of('g', OFFSETS_TOPIC_PARTITIONS)}"
+            key = f"{OFFSETS_TOPIC}-{find_partition('g', OFFSETS_TOPIC_PARTITIONS)}"
             path = f"{DATA}/{key}/{0:020d}.log"
             victim = await cluster.leader(key)
             loads = len(cluster.events(victim, "groups-loaded"))

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from kazoo.exceptions import ConnectionLoss
 
-from assay.system_under_test.replication.insync import Members
+from assay.system_under_test.replication.insync import InSyncMembers
 from assay.system_under_test.replication.isr_writer import IsrWriter
 from assay.system_under_test.replication.traits import ReplicationTraits
-from assay.system_under_test.tasks import Background
+from assay.system_under_test.tasks import BackgroundTasks
 
 
 @dataclass
@@ -41,7 +41,7 @@ class Term:
     epoch: int = 0
     over: bool = False
 
-    def isr_written(self, members: Members, version: int) -> None: ...
+    def isr_written(self, members: InSyncMembers, version: int) -> None: ...
 
 
 @pytest.mark.parametrize(("error", "needs_sync"), [(None, False), (ConnectionLoss(), True)])
@@ -50,9 +50,9 @@ def test_a_deletion_waits_for_what_could_be_taken_for_a_write_of_the_next_life(
 ) -> None:
     async def check() -> None:
         zookeeper = SlowZooKeeper(asyncio.get_running_loop().create_future())
-        background, term = Background(lambda error: None), Term()
+        background, term = BackgroundTasks(lambda error: None), Term()
         writer = IsrWriter(zookeeper, background, 2, retry=0.01)  # type: ignore[arg-type]
-        writer.write(term, Members((2, 3), {2: 5, 3: 6}))  # type: ignore[arg-type]
+        writer.write(term, InSyncMembers((2, 3), {2: 5, 3: 6}))  # type: ignore[arg-type]
         await writer.settled("orders", 1)  # nothing is under way there
         await asyncio.sleep(0)  # the write is sent
         term.over = True

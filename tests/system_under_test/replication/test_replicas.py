@@ -17,10 +17,10 @@ import pytest
 from assay.cluster.sim.disk import SimDisk, SimStorage
 from assay.system_under_test.config import BrokerConfig
 from assay.system_under_test.log.checkpoints import CLEANED, HIGH_WATERMARKS, RECOVERY_POINTS, OffsetCheckpoint
-from assay.system_under_test.log.cleaner import Interrupted
+from assay.system_under_test.log.cleaner import CleaningInterrupted
 from assay.system_under_test.log.directory import make_root
 from assay.system_under_test.log.errors import CorruptLog, SwapUnfinished
-from assay.system_under_test.log.traits import log_traits
+from assay.system_under_test.log.traits import select_log_traits
 from assay.system_under_test.protocol import internal
 from assay.system_under_test.records import message_set
 from assay.system_under_test.replication.handover import Handover
@@ -28,7 +28,7 @@ from assay.system_under_test.replication.manager import ReplicaManager
 from assay.system_under_test.replication.partition import Partition
 from assay.system_under_test.replication.replicas import Replicas
 from assay.system_under_test.replication.traits import CORRECT
-from assay.system_under_test.tasks import Background
+from assay.system_under_test.tasks import BackgroundTasks
 
 from helpers.logs import stored
 from helpers.producing import validated
@@ -64,10 +64,10 @@ class Bench:
         await make_root(self.storage, "data")
         events: Any = SimpleNamespace(emit=lambda *_, **__: None, lives={}, incarnation=1)
         runtime: Any = SimpleNamespace(storage=self.storage, wall_clock=lambda: 0.0)
-        background = Background(lambda _: None)
+        background = BackgroundTasks(lambda _: None)
         ignore: Any = lambda *_: None  # noqa: E731
         self.replicas = Replicas(
-            self.config, runtime, events, background, ignore, ignore, ignore, CORRECT, log_traits(())
+            self.config, runtime, events, background, ignore, ignore, ignore, CORRECT, select_log_traits(())
         )
         await self.replicas.open(clean=False)
 
@@ -437,7 +437,7 @@ def test_a_damaged_log_is_handed_over_also_while_that_is_going_on_for_a_former_o
     async def check() -> None:
         bench = Bench()
         await bench.start()
-        background = Background(lambda _: None)
+        background = BackgroundTasks(lambda _: None)
         handover = Handover(bench.config, background, lambda: None, lambda: 1)
         for czxid in (1, 2):
             partition = await bench.lead(czxid)
@@ -553,7 +553,7 @@ class _Life:
         self.flushed = self.partition.high_watermark = self.partition.log.flushed_offset
 
     async def _clean(self) -> None:
-        with contextlib.suppress(Interrupted):
+        with contextlib.suppress(CleaningInterrupted):
             await self.bench.replicas.cleaner._clean(self.partition)
 
 

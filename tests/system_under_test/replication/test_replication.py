@@ -214,7 +214,7 @@ def test_a_topics_own_segment_size_holds_after_a_restart() -> None:
                 await node.start()
 
             async def together() -> bool:
-                known = (await disk_inspection.led(cluster.nodes, 9092)).get("small-0")
+                known = (await disk_inspection.read_led_partitions(cluster.nodes, 9092)).get("small-0")
                 return known is not None and len(known.in_sync) == 3
 
             await until(together, "all in sync: a change of leaders would leave a send in doubt")

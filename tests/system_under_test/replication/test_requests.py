@@ -13,7 +13,7 @@ from assay.cluster.sim.node import SimNode
 from assay.system_under_test.client.sender import Sender
 from assay.system_under_test.config import TopicConfig
 from assay.system_under_test.deployment import Broker
-from assay.system_under_test.network.connection import Connection, Unknown
+from assay.system_under_test.network.connection import Connection, UnknownOutcome
 from assay.system_under_test.network.handler import Context
 from assay.system_under_test.protocol.api import ApiVersionsRequest
 from assay.system_under_test.protocol.errors import ErrorCode
@@ -27,7 +27,7 @@ from assay.system_under_test.protocol.offsets import (
     ListOffsetsTopic,
 )
 from assay.system_under_test.protocol.produce import ProducePartition, ProduceRequest, ProduceTopic
-from assay.system_under_test.protocol.schema import records_bytes
+from assay.system_under_test.protocol.schema import read_records
 from assay.system_under_test.records import message_set
 from assay.system_under_test.records.compression import GZIP, LZ4, SNAPPY
 from assay.system_under_test.records.message import CODEC_MASK, ENTRY_PREFIX, TIMESTAMP_TYPE_BIT
@@ -92,7 +92,7 @@ def test_each_version_of_produce_and_fetch_speaks_its_message_format(version: in
             assert await error_of(connection, produce(built(b"a", b"b", magic=magic)), version) == ErrorCode.NONE
             for fetch_version in (0, 1, 2, 3):
                 response = await connection.call(fetch(0), fetch_version, 5.0)
-                messages = message_set.decode(records_bytes(response.topics[0].partitions[0].records))
+                messages = message_set.decode(read_records(response.topics[0].partitions[0].records))
                 assert [(m.offset, m.value) for m in messages] == [(0, b"a"), (1, b"b")]
                 assert {m.magic for m in messages} == {1 if fetch_version >= 2 else 0}
             await connection.close()
@@ -113,11 +113,11 @@ def test_a_compressed_set_is_stored_replicated_and_read_in_every_format(codec: i
                 assert await error_of(connection, produce(records), version) == ErrorCode.NONE
             for fetch_version in (0, 1, 2, 3):
                 response = await connection.call(fetch(0), fetch_version, 5.0)
-                found = message_set.decode(records_bytes(response.topics[0].partitions[0].records))
+                found = message_set.decode(read_records(response.topics[0].partitions[0].records))
                 assert [(m.offset, m.value) for m in found] == list(enumerate([b"before", *([b"a", b"b", b"c"] * 2)]))
                 assert {m.magic for m in found} == {1 if fetch_version >= 2 else 0}
             response = await connection.call(fetch(2), 3, 5.0)
-            within = message_set.decode(records_bytes(response.topics[0].partitions[0].records))
+            within = message_set.decode(read_records(response.topics[0].partitions[0].records))
             assert within[0].offset == 1, "an offset within a compressed set is answered with all of it"
             for node in cluster.nodes:
                 assert [value for _, value in cluster.stored(node, "orders-0")] == [
@@ -139,7 +139,7 @@ def test_a_topic_can_have_the_time_of_the_append() -> None:
                 time = response.topics[0].partitions[0].log_append_time
                 assert time > 1_700_000_000_000
             response = await connection.call(fetch(0), 3, 5.0)
-            messages = message_set.decode(records_bytes(response.topics[0].partitions[0].records))
+            messages = message_set.decode(read_records(response.topics[0].partitions[0].records))
             assert [m.value for m in messages] == [b"a", b"b", b"c"]
             assert all(m.attributes & TIMESTAMP_TYPE_BIT and m.timestamp != 1_700_000_000_000 for m in messages)
             assert messages[1].timestamp == messages[2].timestamp == time
@@ -184,7 +184,7 @@ def test_a_topic_can_have_a_codec_and_a_format_of_its_own(codec: str, version: s
                     assert cluster.stored(node, "orders-0") == list(enumerate([b"a", b"b"] * 4))
                 for fetch_version in (1, 3):
                     response = await connection.call(fetch(0), fetch_version, 5.0)
-                    found = message_set.decode(records_bytes(response.topics[0].partitions[0].records))
+                    found = message_set.decode(read_records(response.topics[0].partitions[0].records))
                     assert [(m.offset, m.value) for m in found] == list(enumerate([b"a", b"b"] * 4))
                     assert {m.magic for m in found} == {min(magic, 1 if fetch_version > 1 else 0)}
                     assert all((m.timestamp is None) is (m.magic == 0) for m in found)
@@ -231,7 +231,7 @@ def test_acks_decide_what_an_answer_means() -> None:
             leader = await cluster.leader()
             assert [value for _, value in cluster.stored(leader, "orders-0")] == [b"zero", b"one", b"all"]
             await connection.send(produce(b"garbage", acks=0), 2, 1.0)
-            with pytest.raises(Unknown):  # an error closes the connection: there is no other way to say it
+            with pytest.raises(UnknownOutcome):  # an error closes the connection: there is no other way to say it
                 await connection.call(fetch(0), 2, 5.0)
             await connection.close()
 
@@ -271,7 +271,7 @@ def test_a_consumer_reads_up_to_the_high_watermark_and_not_beyond() -> None:
             async def read(offset: int, replica_id: int = -1) -> tuple[ErrorCode, list[Any]]:
                 response = await connection.call(fetch(offset, replica_id=replica_id), 2, 5.0)
                 part = response.topics[0].partitions[0]
-                return ErrorCode(part.error_code), [m.value for m in message_set.decode(records_bytes(part.records))]
+                return ErrorCode(part.error_code), [m.value for m in message_set.decode(read_records(part.records))]
 
             assert await read(0) == (ErrorCode.NONE, [b"a"])
             assert await read(1) == (ErrorCode.NONE, []), "between the high watermark and the log end: nothing yet"

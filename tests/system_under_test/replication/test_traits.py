@@ -9,7 +9,7 @@ import pytest
 from assay.cluster.sim.disk import SimDisk
 from assay.system_under_test.log.epochs import EpochHistory
 from assay.system_under_test.protocol.internal import EpochAnswer
-from assay.system_under_test.replication.traits import LogMarks, replication_traits
+from assay.system_under_test.replication.traits import LogMarks, select_replication_traits
 
 OWN = ((1, 0), (2, 5))
 
@@ -19,7 +19,7 @@ def cut(answer: EpochAnswer, marks: LogMarks, *defects: str) -> tuple[int, bool]
     disk.write("t-0/log", b"")
     epochs = EpochHistory(disk.storage(fsync_delay=lambda: 0), "t-0")
     epochs.replace(OWN)
-    return replication_traits(defects).parting(answer, epochs, marks)
+    return select_replication_traits(defects).parting(answer, epochs, marks)
 
 
 def answer(epoch: int, end: int) -> EpochAnswer:
@@ -72,5 +72,5 @@ def test_only_with_the_defect_a_follower_rejoins_below_the_start_of_the_epoch(
     position: int, correct: bool, defective: bool
 ) -> None:
     high_watermark, start = 5, 8
-    assert replication_traits(()).rejoins(position, high_watermark, start) is correct
-    assert replication_traits(["early-isr-rejoin"]).rejoins(position, high_watermark, start) is defective
+    assert select_replication_traits(()).rejoins(position, high_watermark, start) is correct
+    assert select_replication_traits(["early-isr-rejoin"]).rejoins(position, high_watermark, start) is defective

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from assay.cluster.zookeeper import argv, configuration, serves
+from assay.cluster.zookeeper import is_serving, render_configuration, server_command
 from assay.system_under_test.zookeeper.adapter import KazooZooKeeper
 
 from helpers.broker_process import skip_without_zookeeper
@@ -36,9 +36,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, int]
     port = free_port()
     config = folder / "zoo.cfg"
     extra = {"clientPortAddress": "127.0.0.1"}
-    config.write_text(configuration({1: "127.0.0.1"}, data=str(folder / "data"), port=port, extra=extra))
+    config.write_text(render_configuration({1: "127.0.0.1"}, data=str(folder / "data"), port=port, extra=extra))
     with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(argv(config=str(config)), stdout=log, stderr=log, cwd=folder)
+        process = subprocess.Popen(server_command(config=str(config)), stdout=log, stderr=log, cwd=folder)
     try:
         serving = asyncio.run(until_serving(port, process))
         assert serving, f"ZooKeeper did not start within 30 s:\n{(folder / 'log').read_text()}"
@@ -51,7 +51,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, int]
 async def until_serving(port: int, process: subprocess.Popen[bytes]) -> bool:
     try:
         async with asyncio.timeout(30):
-            while not await serves("127.0.0.1", port):
+            while not await is_serving("127.0.0.1", port):
                 if process.poll() is not None:
                     return False
                 await asyncio.sleep(0.1)

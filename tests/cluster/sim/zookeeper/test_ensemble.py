@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from kazoo.exceptions import ConnectionLoss, NoNodeError
 
-from assay.cluster.sim.host import Host
+from assay.cluster.sim.host import SimHost
 from assay.cluster.sim.loop import SimLoop
 from assay.cluster.sim.process import Process
 from assay.cluster.sim.zookeeper.client import SimZooKeeper
@@ -26,7 +26,7 @@ class Three:
 
     def __init__(self, loop: SimLoop) -> None:
         hosts = [loop.network.add_host(f"zk{number}", f"198.18.0.{2 + number}") for number in (1, 2, 3)]
-        self.near: Host = loop.network.add_host("n1", "198.18.0.2")
+        self.near: SimHost = loop.network.add_host("n1", "198.18.0.2")
         self.network = loop.network
         self.ensemble = Ensemble(loop.network, hosts, loop.time)
         self.servers = [Process(loop, host, host.name, f"{host.name}.1") for host in hosts]

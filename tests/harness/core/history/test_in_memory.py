@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from assay.harness.core.history import HistoryError, HistoryReader, HistoryWriter
 from assay.harness.core.history.data_sets import DATA_SETS, DIGESTED
 from assay.harness.core.history.digest import HistoryDigest
-from assay.harness.core.history.in_memory import Columns, HistoryInMemory, digest_of
-from assay.harness.core.history.memory_reader import HandedOver
+from assay.harness.core.history.in_memory import Columns, HistoryInMemory, compute_digest
+from assay.harness.core.history.memory_reader import InMemoryHistoryReader
 from assay.harness.core.history.rows import History
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome, Phase
 
@@ -36,13 +36,13 @@ def columns(draw: st.DrawFn) -> Columns:
 
 @given(columns())
 def test_the_digest_of_plain_columns_is_that_of_their_arrow_batches(made: Columns) -> None:
-    handed = HandedOver(made)
-    assert digest_of(made) == handed.digest()
+    handed = InMemoryHistoryReader(made)
+    assert compute_digest(made) == handed.digest()
     by_row = HistoryDigest()
     for name in DIGESTED:
         for row in range(handed.rows(name)):
             by_row.update(name, handed.table(name).slice(row, 1))
-    assert digest_of(made) == by_row.hexdigest()
+    assert compute_digest(made) == by_row.hexdigest()
 
 
 def written(history: History) -> None:
@@ -64,7 +64,7 @@ def test_the_same_calls_leave_the_same_rows_in_memory_and_in_files(tmp_path: Pat
         written(history)
     assert memory.digest() == files.digest()
     files.close()
-    reader, handed = HistoryReader(tmp_path / "history"), HandedOver(memory.columns())
+    reader, handed = HistoryReader(tmp_path / "history"), InMemoryHistoryReader(memory.columns())
     for name in DATA_SETS:
         assert handed.table(name).equals(reader.table(name)), name
         assert reader.rows(name) == handed.rows(name) > 0
@@ -77,7 +77,7 @@ def test_whole_numbers_of_another_type_are_those_numbers() -> None:
         operation = Operation("send", "orders-0", [1], Phase.MAIN)
         completed = Completed(1, 4, "w4", operation, Completion(Outcome.OK, {}), 10, 15, None)
         history.completed(completed, [Effect(key="orders-0", kind="append", value=number)])  # type: ignore[arg-type]
-    assert plain.digest() == other.digest() == HandedOver(other.columns()).digest()
+    assert plain.digest() == other.digest() == InMemoryHistoryReader(other.columns()).digest()
 
 
 def test_what_no_file_would_take_is_refused_in_memory_too() -> None:

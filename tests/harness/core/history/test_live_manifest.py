@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay.harness.core.history import HistoryReader, HistoryWriter
-from assay.harness.core.history.live_manifest import UNFINISHED, sealed
+from assay.harness.core.history.live_manifest import UNFINISHED, read_manifest
 from assay.harness.core.operation import Completed, Completion, Effect, Operation, Outcome
 
 from helpers.examples import some_of
@@ -27,7 +27,7 @@ def effects(completed: Completed) -> list[Effect]:
 
 def read(folder: Path) -> dict[int, tuple[str, int]]:
     """By operation its outcome, and how many effects it has, as they are to be had now."""
-    found = sealed(folder)
+    found = read_manifest(folder)
     assert found is not None
     reader = HistoryReader(folder, paths=found.paths(folder))
     many: dict[int, int] = {}
@@ -69,7 +69,7 @@ def test_what_was_noted_stays_until_the_seal_after_the_next(tmp_path: Path) -> N
     writer = HistoryWriter(folder)
     writer.grows_with(lambda: [(operation(0, Outcome.INFO), [])])
     writer.flush()
-    first = sealed(folder)
+    first = read_manifest(folder)
     assert first is not None
     writer.flush()
     assert all(path.exists() for path in first.paths(folder)["ops"])
@@ -85,9 +85,9 @@ def test_nothing_of_it_stays_in_a_closed_history(tmp_path: Path) -> None:
     with HistoryWriter(folder) as writer:
         writer.grows_with(lambda: [(operation(0, Outcome.INFO), [])])
         writer.flush()
-        assert sealed(folder) is not None
+        assert read_manifest(folder) is not None
         digest = writer.digest()
-    assert sealed(folder) is None
+    assert read_manifest(folder) is None
     assert not (folder / UNFINISHED).exists()
     assert HistoryReader(folder).digest() == digest
     assert HistoryReader(folder).rows("ops") == 0
@@ -99,5 +99,5 @@ def test_a_client_whose_effects_cannot_be_had_does_not_keep_the_run_from_its_sea
         writer.grows_with(lambda: [(operation(0, Outcome.INFO), [Effect("set-add", "s", value="no number")])])  # type: ignore[arg-type]
         writer.completed(operation(1, Outcome.OK), effects(operation(1, Outcome.OK)))
         writer.flush()
-        assert sealed(folder) is None
+        assert read_manifest(folder) is None
     assert HistoryReader(folder).rows("ops") == 1

@@ -14,10 +14,16 @@ from typing import Any
 
 import pytest
 
-from assay.harness.search.code_coverage.counter import Counter, Place
+from assay.harness.search.code_coverage.counter import CodePlace, CoverageCounter
 from assay.harness.search.code_coverage.points import Point
-from assay.harness.search.code_coverage.probe_counter import THINNED, Probes
-from assay.harness.search.code_coverage.source import Module, alike, inner, loaded, modules
+from assay.harness.search.code_coverage.probe_counter import THINNED, ProbeCounter
+from assay.harness.search.code_coverage.source import (
+    SourceModule,
+    find_loaded,
+    find_modules,
+    is_same_code,
+    iterate_nested_code,
+)
 
 from helpers import decisions
 
@@ -26,19 +32,19 @@ NAME = "counted_decisions"
 NO_MONITORING = f"sys.monitoring came with Python 3.12; this is {sys.version_info.major}.{sys.version_info.minor}"
 
 
-def monitored(of: tuple[Module, ...]) -> Counter:
-    from assay.harness.search.code_coverage.monitoring_counter import Monitored
+def monitored(of: tuple[SourceModule, ...]) -> CoverageCounter:
+    from assay.harness.search.code_coverage.monitoring_counter import MonitoringCounter
 
-    return Monitored(of)
+    return MonitoringCounter(of)
 
 
 WAYS = [
-    pytest.param(Probes, id="probes"),
+    pytest.param(ProbeCounter, id="probes"),
     pytest.param(
         monitored, id="monitored", marks=pytest.mark.skipif(not hasattr(sys, "monitoring"), reason=NO_MONITORING)
     ),
 ]
-Make = Callable[[tuple[Module, ...]], Counter]
+Make = Callable[[tuple[SourceModule, ...]], CoverageCounter]
 
 
 @pytest.fixture
@@ -54,7 +60,7 @@ def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]
 def make(request: pytest.FixtureRequest) -> Iterator[Make]:
     made: list[Any] = []
 
-    def started(of: tuple[Module, ...]) -> Counter:
+    def started(of: tuple[SourceModule, ...]) -> CoverageCounter:
         made.append(request.param(of))
         made[-1].start()
         return made[-1]
@@ -71,11 +77,11 @@ def line_of(text: str) -> int:
     return source.count("\n", 0, where) + 1
 
 
-def branches(places: frozenset[Place]) -> set[tuple[int, bool]]:
+def branches(places: frozenset[CodePlace]) -> set[tuple[int, bool]]:
     return {(place.line, place.outcome) for place in places if place.outcome is not None}
 
 
-def lines(places: frozenset[Place]) -> set[int]:
+def lines(places: frozenset[CodePlace]) -> set[int]:
     return {place.line for place in places if place.outcome is None}
 
 
@@ -105,7 +111,7 @@ HEADS = {line_of("number > 20\n"): line_of("if (\n")}
 
 @pytest.mark.parametrize("name", decisions.CALLS)
 def test_what_one_call_reaches(name: str, toy: ModuleType, make: Make) -> None:
-    (module,) = modules([NAME])
+    (module,) = find_modules([NAME])
     points = {point for function in module.functions for point in function.points}
     heads = {Point(line) for line in HEADS}
     expected = {HEADS.get(line, line) for line in traced(toy.CALLS[name], toy, points | heads)}
@@ -118,12 +124,12 @@ def test_what_one_call_reaches(name: str, toy: ModuleType, make: Make) -> None:
 
 
 def test_each_is_reported_once_and_what_is_known_elsewhere_never(toy: ModuleType, make: Make) -> None:
-    counter, seen = make(modules([NAME])), []
+    counter, seen = make(find_modules([NAME])), []
     counter.on_new = lambda: seen.append(True)
     toy.decide(-1)
     first = counter.take()
     assert len(seen) >= 1
-    counter.know([Place(NAME, line_of('found = "zero"'), None)])
+    counter.know([CodePlace(NAME, line_of('found = "zero"'), None)])
     del seen[:]
     toy.decide(-1)
     assert (counter.take(), seen) == (frozenset(), [])
@@ -142,12 +148,12 @@ def test_tracebacks_names_and_objects_stay_as_they_are(toy: ModuleType, make: Ma
         return [(frame.name, frame.lineno) for frame in frames[1:]], toy.fail.__qualname__, id(toy.fail)
 
     before = said()
-    make(modules([NAME]))
+    make(find_modules([NAME]))
     assert said() == before
 
 
 def test_a_process_that_was_forked_counts_for_itself(toy: ModuleType, make: Make) -> None:
-    counter = make(modules([NAME]))
+    counter = make(find_modules([NAME]))
     toy.decide(-1)
     counter.take()
     read, write = os.pipe()
@@ -160,7 +166,7 @@ def test_a_process_that_was_forked_counts_for_itself(toy: ModuleType, make: Make
             os._exit(0)
     os.close(write)
     with os.fdopen(read, "rb") as pipe:
-        elsewhere: frozenset[Place] = pickle.loads(pipe.read())
+        elsewhere: frozenset[CodePlace] = pickle.loads(pipe.read())
     os.waitpid(child, 0)
     assert line_of('found = "zero"') in lines(elsewhere)
     assert line_of('return "negative"') not in lines(elsewhere)
@@ -172,14 +178,14 @@ def test_a_module_that_is_loaded_later_counts_once_the_run_is_over(
 ) -> None:
     (tmp_path / "loaded_later.py").write_text("def f():\n    return 1\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    counter = make(modules(["loaded_later"]))
+    counter = make(find_modules(["loaded_later"]))
     module = importlib.import_module("loaded_later")
     try:
         module.f()
         assert counter.take() == frozenset()
         counter.settle()
         module.f()
-        assert counter.take() == {Place("loaded_later", 2, None)}
+        assert counter.take() == {CodePlace("loaded_later", 2, None)}
     finally:
         del sys.modules["loaded_later"]
 
@@ -189,8 +195,8 @@ def test_what_is_loaded_otherwise_than_its_file_has_it_is_left_alone(toy: Module
     assert toy.__file__ is not None
     text = Path(toy.__file__).read_text()
     Path(toy.__file__).write_text(text.replace('return "negative"', 'return "very negative"'))
-    (module,) = modules([NAME])
-    assert {key.name for key in loaded([module])[NAME].other} == {"decide"}
+    (module,) = find_modules([NAME])
+    assert {key.name for key in find_loaded([module])[NAME].other} == {"decide"}
     counter = make((module,))
     assert toy.decide(-1) == "negative"
     assert counter.take() == frozenset()
@@ -207,32 +213,32 @@ def code_of(module: ModuleType, name: str) -> Any:
 def test_probes_that_have_spoken_are_left_out_and_the_others_speak_later(toy: ModuleType) -> None:
     """A function of which all was reached is as it was: it costs nothing any more."""
     plain = {name: code_of(toy, name) for name in ("decide", "generate", "match")}
-    counter = Probes(modules([NAME]))
+    counter = ProbeCounter(find_modules([NAME]))
     counter.start()
-    assert not any(alike(code_of(toy, name), plain[name]) for name in plain)
+    assert not any(is_same_code(code_of(toy, name), plain[name]) for name in plain)
     for name in ("generate", "match int", "decide -1"):
         toy.CALLS[name]()
     counter.take()
     for _ in range(min(THINNED)):
         counter.settle()
-    assert alike(code_of(toy, "generate"), plain["generate"])
-    assert not alike(code_of(toy, "decide"), plain["decide"])
+    assert is_same_code(code_of(toy, "generate"), plain["generate"])
+    assert not is_same_code(code_of(toy, "decide"), plain["decide"])
     toy.CALLS["decide 0"]()
     assert branches(counter.take()) == {(line_of(t), o) for t, o in decisions.REACHED["decide 0"]}
     for name in ("decide 0", "decide 11", "decide 22", "match"):
         toy.CALLS[name]()
     counter.thin()
-    assert alike(code_of(toy, "decide"), plain["decide"])
-    assert alike(code_of(toy, "match"), plain["match"])
+    assert is_same_code(code_of(toy, "decide"), plain["decide"])
+    assert is_same_code(code_of(toy, "match"), plain["match"])
 
 
 def test_code_is_alike_when_it_does_the_same_at_the_same_lines() -> None:
     def code(text: str) -> Any:
-        return next(inner(compile(text, "x.py", "exec")))
+        return next(iterate_nested_code(compile(text, "x.py", "exec")))
 
     nested = "def f():\n    def g():\n        return {}\n    return g\n"
-    assert alike(code("def f():\n    return 1\n"), code("def f():\n    return 1\n"))
+    assert is_same_code(code("def f():\n    return 1\n"), code("def f():\n    return 1\n"))
     for other in ("def f():\n    return 2\n", "def f():\n    return True\n", "def f():\n\n    return 1\n"):
-        assert not alike(code("def f():\n    return 1\n"), code(other))
-    assert alike(code(nested.format(1)), code(nested.format(1)))
-    assert not alike(code(nested.format(1)), code(nested.format(2)))
+        assert not is_same_code(code("def f():\n    return 1\n"), code(other))
+    assert is_same_code(code(nested.format(1)), code(nested.format(1)))
+    assert not is_same_code(code(nested.format(1)), code(nested.format(2)))

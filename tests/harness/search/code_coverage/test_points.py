@@ -17,12 +17,12 @@ from typing import Any
 
 import pytest
 
-from assay.harness.run.experiment import experiment_of
-from assay.harness.run.packages import packages_of
-from assay.harness.search.code_coverage.coverage_file import reached, together
-from assay.harness.search.code_coverage.jumps import jumps, layouts
-from assay.harness.search.code_coverage.points import Function, functions
-from assay.harness.search.code_coverage.source import CodeKey, by_key, modules
+from assay.harness.run.experiment import find_experiment
+from assay.harness.run.packages import find_packages
+from assay.harness.search.code_coverage.coverage_file import compute_coverage, merge_searches
+from assay.harness.search.code_coverage.jumps import compute_layouts, find_jumps
+from assay.harness.search.code_coverage.points import FunctionPoints, find_functions
+from assay.harness.search.code_coverage.source import CodeKey, by_key, find_modules
 from assay.system_under_test.deployment import Broker
 from assay.workloads.test_group import test_group as of_group
 from assay.workloads.test_log import test_log as of_log
@@ -30,11 +30,11 @@ from assay.workloads.test_log import test_log as of_log
 from helpers.layout import ROOT
 
 
-def of(text: str) -> tuple[Function, ...]:
-    return functions(ast.parse(textwrap.dedent(text)))
+def of(text: str) -> tuple[FunctionPoints, ...]:
+    return find_functions(ast.parse(textwrap.dedent(text)))
 
 
-def points(function: Function) -> tuple[set[int], set[tuple[int, bool]]]:
+def points(function: FunctionPoints) -> tuple[set[int], set[tuple[int, bool]]]:
     lines = {point.line for point in function.points if point.outcome is None}
     return lines, {(point.line, point.outcome) for point in function.points if point.outcome is not None}
 
@@ -122,13 +122,13 @@ def test_the_code_of_a_system_is_the_package_of_its_class_unless_it_says_otherwi
         code_packages = ("json", "email.mime")
 
     named: Any = Named()
-    assert packages_of(Broker()) == ("assay.system_under_test",)
-    assert packages_of(named) == ("json", "email.mime")
+    assert find_packages(Broker()) == ("assay.system_under_test",)
+    assert find_packages(named) == ("json", "email.mime")
     for workload in (of_log, of_group):  # the clients of the second have nodes of their own
-        experiment = experiment_of(workload)
+        experiment = find_experiment(workload)
         assert experiment is not None
-        assert packages_of(experiment.deployed()) == ("assay.system_under_test",)
-    labels = {module.name: module.label for module in modules(packages_of(named))}
+        assert find_packages(experiment.deployed()) == ("assay.system_under_test",)
+    labels = {module.name: module.label for module in find_modules(find_packages(named))}
     assert labels["json.decoder"] == "json/decoder.py"
     assert labels["email.mime"] == "mime/__init__.py"
     assert labels["email.mime.text"] == "mime/text.py"
@@ -137,18 +137,18 @@ def test_the_code_of_a_system_is_the_package_of_its_class_unless_it_says_otherwi
 @pytest.mark.parametrize("name", ["no_such_package_at_all", "no.such.package", "itertools"])
 def test_where_there_is_no_source_that_is_said(name: str) -> None:
     with pytest.raises(ValueError, match=f"{name}.*no Python source"):
-        modules([name])
+        find_modules([name])
 
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="jumps are those that sys.monitoring sees, from Python 3.12 on")
 def test_every_point_of_the_broker_can_be_seen_by_a_line_or_a_jump() -> None:
     for path in sorted((ROOT / "system_under_test").rglob("*.py")):
         text = path.read_text()
-        code, layout = by_key(compile(text, str(path), "exec")), layouts(ast.parse(text))
-        for function in functions(ast.parse(text)):
+        code, layout = by_key(compile(text, str(path), "exec")), compute_layouts(ast.parse(text))
+        for function in find_functions(ast.parse(text)):
             own, seen = code[CodeKey(str(path), function.name, function.first)], layout[function.name, function.first]
             by_line = {point for _, line in dis.findlinestarts(own) for point in seen.lines.get(line or 0, ())}
-            by_jump = {point for jump in jumps(own, seen).values() for point in (jump.through, jump.taken)}
+            by_jump = {point for jump in find_jumps(own, seen).values() for point in (jump.through, jump.taken)}
             assert not set(function.points) - by_line - by_jump, (path, function.name)
 
 
@@ -171,13 +171,13 @@ def test_modules_of_one_name_in_two_packages_stay_two(written: Path) -> None:
     (inner.parent / "__init__.py").touch()
     (inner / "__init__.py").touch()
     (inner / "log.py").write_text("def write(x):\n    return x\n")
-    found = modules(["counted_system", "counted_system.other.counted_system"])
+    found = find_modules(["counted_system", "counted_system.other.counted_system"])
     assert [module.label for module in found if module.functions] == [
         "counted_system/log.py",
         "counted_system/other/counted_system/log.py",
     ]
-    both = modules(["counted_system.other.counted_system", "counted_system"])
-    assert len(together([reached(both, ())])) == 2
+    both = find_modules(["counted_system.other.counted_system", "counted_system"])
+    assert len(merge_searches([compute_coverage(both, ())])) == 2
 
 
 def test_files_that_cannot_be_imported_are_no_modules(written: Path) -> None:
@@ -185,24 +185,24 @@ def test_files_that_cannot_be_imported_are_no_modules(written: Path) -> None:
     (written / "strange.py").write_bytes(b"x = '\xff'\n")
     (written / "nul.py").write_bytes(b"x = '\0'\n")
     os.symlink("someone@somewhere.123", written / ".#log.py")  # as an editor leaves it beside a file that it has open
-    assert [module.name for module in modules(["counted_system"])] == ["counted_system", "counted_system.log"]
+    assert [module.name for module in find_modules(["counted_system"])] == ["counted_system", "counted_system.log"]
 
 
 def test_a_package_whose_import_breaks_has_no_source(written: Path) -> None:
     (written / "__init__.py").write_text("raise RuntimeError('no licence')\n")
     with pytest.raises(ValueError, match="has no Python source"):
-        modules(["counted_system.log"])
+        find_modules(["counted_system.log"])
 
 
 @pytest.mark.parametrize("later", ["# one line more\ndef read(x):\n    return 3\n", "def read(x:\n", None])
 def test_what_is_edited_during_a_search_is_counted_as_it_was(written: Path, later: str | None) -> None:
     """Also half saved, or removed."""
     importlib.import_module("counted_system.log")
-    known = modules(["counted_system"])
+    known = find_modules(["counted_system"])
     file = written / "log.py"
     file.unlink()
     if later is not None:
         file.write_text(later)
-    (found,) = reached(known, ())
+    (found,) = compute_coverage(known, ())
     assert found.uncounted == ()
     assert [function.name for function in found.functions] == ["read"]
