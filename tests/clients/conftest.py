@@ -134,7 +134,7 @@ class Driver:
         self._process.stdout.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     if not engine_available():
         pytest.skip("no Docker engine answers, or no node image can be made; `assay doctor` says what is missing")

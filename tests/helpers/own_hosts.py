@@ -5,7 +5,9 @@ They are containers, since this machine has no others; the harness knows them by
 
 from __future__ import annotations
 
+import io
 import os
+import tarfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +22,7 @@ from assay.cluster.docker.engine import open_engine, undo_action
 
 LABEL = "assay-test.hosts-of"
 """Not the harness's own label: what it sweeps are its own machines, and these are not."""
+OUTPUT = "/tmp/output-of-the-test"
 
 
 @dataclass(frozen=True)
@@ -34,10 +37,18 @@ class OwnHosts:
     project: str = ""
 
     def run(self, number: int, command: str) -> str:
-        """On a host, from 0, past SSH."""
+        """Runs a shell command on a host, from 0, past SSH, and returns its output.
+
+        Engines sometimes lose the output of a command (moby/moby#27289), so it goes through a file.
+        """
         with open_engine() as client:
-            _, output = client.containers.get(self.names[number]).exec_run(["sh", "-c", command])
-        return bytes(output).decode()
+            host = client.containers.get(self.names[number])
+            host.exec_run(["sh", "-c", f"{{ {command}\n}} >{OUTPUT} 2>&1"])
+            chunks, _ = host.get_archive(OUTPUT)
+        with tarfile.open(fileobj=io.BytesIO(b"".join(chunks))) as packed:
+            file = packed.extractfile(packed.getmembers()[0])
+            assert file is not None, OUTPUT
+            return file.read().decode()
 
 
 @contextmanager
